@@ -1,0 +1,2 @@
+//! The `osm` command.
+fn main() {}
