@@ -1,0 +1,64 @@
+//! `OperatingSystemConfig`: one profile, rendered for one machine deployment.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::profile::{
+    CloudInitModules, CloudProviderSpec, File, OperatingSystem, ProvisioningUtility, Unit,
+    provisioning_utility_schema,
+};
+
+/// What an `OperatingSystemConfig` specifies. It never changes: a rotation makes a new object.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, KubeSchema)]
+#[kube(
+    group = "operatingsystemmanager.k8c.io",
+    version = "v1alpha1",
+    kind = "OperatingSystemConfig",
+    plural = "operatingsystemconfigs",
+    shortname = "osc",
+    namespaced,
+    derive = "PartialEq",
+    doc = "A profile, rendered for one machine deployment.",
+    printcolumn(name = "OS", type_ = "string", json_path = ".spec.osName"),
+    printcolumn(name = "Provider", type_ = "string", json_path = ".spec.cloudProvider.name"),
+    printcolumn(name = "Utility", type_ = "string", json_path = ".spec.provisioningUtility"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.spec == oldSelf.spec")
+        .message("OperatingSystemConfig is immutable and updates are not allowed")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatingSystemConfigSpec {
+    /// The operating system.
+    pub os_name: OperatingSystem,
+    /// The version of the operating system, as the profile names it.
+    pub os_version: String,
+    /// The cloud provider of the machine deployment.
+    pub cloud_provider: CloudProviderSpec,
+    /// What the bootstrap document is made from.
+    pub bootstrap_config: ConfigHalf,
+    /// What the provisioning document is made from.
+    pub provisioning_config: ConfigHalf,
+    /// The tool that reads the documents. Absent means `cloud-init`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "provisioning_utility_schema")]
+    pub provisioning_utility: Option<ProvisioningUtility>,
+}
+
+/// One of the two halves of a config.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigHalf {
+    /// systemd units.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<Unit>,
+    /// Files, rendered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<File>,
+    /// Public SSH keys of the image's default user.
+    #[serde(default, rename = "userSSHKeys", skip_serializing_if = "Vec::is_empty")]
+    pub user_ssh_keys: Vec<String>,
+    /// cloud-init modules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modules: Option<CloudInitModules>,
+}

@@ -1,0 +1,102 @@
+//! Names that other programs depend on: annotations, labels, finalizers, namespaces, data keys and
+//! the derived names of everything that is made for a machine deployment.
+
+/// The namespace of a worker cluster that holds what nodes fetch.
+pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
+/// The ServiceAccount (and Role, and RoleBinding) that nodes fetch their provisioning Secret with.
+pub const GETTER: &str = "cloud-init-getter";
+/// The Secret with the getter's token.
+pub const GETTER_TOKEN: &str = "cloud-init-getter-token";
+/// The namespace of bootstrap tokens.
+pub const KUBE_SYSTEM: &str = "kube-system";
+
+/// The data key of the bootstrap and provisioning Secrets.
+pub const CLOUD_CONFIG_KEY: &str = "cloud-config";
+/// The data key of the kubelet bootstrap kubeconfig's Secret.
+pub const KUBECONFIG_KEY: &str = "kubeconfig";
+
+/// Annotation of a machine deployment: the name of its profile.
+pub const PROFILE: &str = "k8c.io/operating-system-profile";
+/// Annotation of a machine deployment: the namespace of its profile.
+pub const PROFILE_NAMESPACE: &str = "k8c.io/operating-system-profile-namespace";
+/// Annotation of a machine deployment: the revision, raised by machine-controller.
+pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
+/// Finalizer of a machine deployment that has objects of ours.
+pub const FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
+
+/// Annotation of what we make: the machine deployment's revision.
+pub const MADE_FOR_REVISION: &str = "k8c.io/machine-deployment-revision";
+/// Annotation of what we make: the hash of the machine deployment's annotations.
+pub const MADE_FOR_ANNOTATIONS: &str = "k8c.io/mdannotations-hash";
+/// Annotation of what we make: the profile's version.
+pub const MADE_FOR_PROFILE_VERSION: &str = "k8c.io/osp-version";
+/// Annotation of what we make: the digest of everything it was made from.
+pub const INPUTS: &str = "operatingsystemmanager.k8c.io/inputs";
+/// Annotation of what we make: the keyed digest of its bytes.
+pub const CONTENT: &str = "operatingsystemmanager.k8c.io/content";
+/// Annotation of what we make: the machine deployment, as `namespace/name`.
+pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
+
+/// Label of a bootstrap token: the key of its machine deployment.
+pub const TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";
+/// Label of a kubeconfig Secret that registers a worker cluster.
+pub const WORKER_CLUSTER_LABEL: &str = "operatingsystemmanager.k8c.io/worker-cluster";
+/// Annotation of the worker cluster's `cloud-init-settings`: who serves the cluster.
+pub const CLAIM: &str = "operatingsystemmanager.k8c.io/claimed-by";
+
+/// A label's value may have this many bytes at most.
+pub const LABEL_VALUE_BYTES_MAX: usize = 63;
+
+/// The names of everything that is made for one machine deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DerivedNames {
+    /// The config, in the management cluster.
+    pub config: String,
+    /// The provisioning Secret.
+    pub provisioning: String,
+    /// The bootstrap Secret.
+    pub bootstrap: String,
+    /// The Secret with the kubelet's bootstrap kubeconfig.
+    pub kubelet_kubeconfig: String,
+    /// The value of the bootstrap token's label.
+    pub key: String,
+}
+
+impl DerivedNames {
+    /// Derives the names from the machine deployment's name and namespace.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        let key = machine_deployment_key(namespace, name);
+        Self {
+            config: format!("{name}-{namespace}-config"),
+            provisioning: format!("{name}-{namespace}-provisioning-config"),
+            bootstrap: format!("{name}-{namespace}-bootstrap-config"),
+            kubelet_kubeconfig: format!("{key}-kubelet-bootstrap-config"),
+            key,
+        }
+    }
+
+    /// Whether any name is shared with `other`.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.config == other.config || self.key == other.key
+    }
+
+    /// Whether one of the Secrets in `cloud-init-settings` has this name.
+    pub fn has_secret(&self, name: &str) -> bool {
+        [
+            &self.provisioning,
+            &self.bootstrap,
+            &self.kubelet_kubeconfig,
+        ]
+        .contains(&&name.to_owned())
+    }
+}
+
+/// `<namespace>-<name>`, or the name alone where that would be too long for a label's value.
+fn machine_deployment_key(namespace: &str, name: &str) -> String {
+    let key = format!("{namespace}-{name}");
+    if key.len() >= LABEL_VALUE_BYTES_MAX {
+        name.to_owned()
+    } else {
+        key
+    }
+}

@@ -1,0 +1,329 @@
+//! `OperatingSystemProfile`: the template of an operating system's configuration, owned by users.
+//!
+//! The schema is a superset of the one that users have today; a profile written for it is valid
+//! here without a change.
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The annotation and pattern that a profile's version follows: a semantic version behind a `v`.
+///
+/// Not anchored at its start, as in the schema that users have today.
+pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$";
+
+/// What an `OperatingSystemProfile` specifies.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, KubeSchema)]
+#[kube(
+    group = "operatingsystemmanager.k8c.io",
+    version = "v1alpha1",
+    kind = "OperatingSystemProfile",
+    plural = "operatingsystemprofiles",
+    shortname = "osp",
+    namespaced,
+    derive = "PartialEq",
+    doc = "The template of an operating system's configuration.",
+    printcolumn(name = "OS", type_ = "string", json_path = ".spec.osName"),
+    printcolumn(name = "OS Version", type_ = "string", json_path = ".spec.osVersion"),
+    printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.spec == oldSelf.spec || self.spec.version != oldSelf.spec.version")
+        .message("OperatingSystemProfile is immutable. For updates .spec.version needs to be updated")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatingSystemProfileSpec {
+    /// The operating system that the profile configures.
+    pub os_name: OperatingSystem,
+    /// The version of the operating system, as free text.
+    pub os_version: String,
+    /// The version of the profile: a semantic version behind a `v`. Every change of the spec needs another one.
+    #[schemars(regex(pattern = VERSION_PATTERN))]
+    pub version: String,
+    /// The language of the templates. Absent means `GoTemplate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_language: Option<TemplateLanguage>,
+    /// The cloud providers that the profile works on.
+    pub supported_cloud_providers: Vec<CloudProviderSpec>,
+    /// What a machine gets as user data: just enough to fetch the provisioning configuration.
+    pub bootstrap_config: ProfileConfig,
+    /// What turns the machine into a node.
+    pub provisioning_config: ProfileConfig,
+    /// The tool that reads the documents. Absent means `cloud-init`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "provisioning_utility_schema")]
+    pub provisioning_utility: Option<ProvisioningUtility>,
+}
+
+/// An operating system that machine-controller knows.
+#[derive(
+    Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum OperatingSystem {
+    /// Flatcar Container Linux.
+    Flatcar,
+    /// Red Hat Enterprise Linux.
+    Rhel,
+    /// Ubuntu.
+    Ubuntu,
+    /// Amazon Linux 2.
+    Amzn2,
+    /// Rocky Linux.
+    RockyLinux,
+}
+
+impl OperatingSystem {
+    /// The name as it stands in objects.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Flatcar => "flatcar",
+            Self::Rhel => "rhel",
+            Self::Ubuntu => "ubuntu",
+            Self::Amzn2 => "amzn2",
+            Self::RockyLinux => "rockylinux",
+        }
+    }
+}
+
+/// The language that a profile's templates are written in.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum TemplateLanguage {
+    /// Jinja, as minijinja understands it.
+    Jinja,
+    /// Go's text/template with sprig's functions: the language of every profile that names none.
+    GoTemplate,
+}
+
+/// The tool on the machine that reads the documents.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum ProvisioningUtility {
+    /// cloud-init.
+    #[serde(rename = "cloud-init")]
+    CloudInit,
+    /// Ignition.
+    #[serde(rename = "ignition")]
+    Ignition,
+}
+
+impl ProvisioningUtility {
+    /// The name as it stands in objects.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CloudInit => "cloud-init",
+            Self::Ignition => "ignition",
+        }
+    }
+}
+
+/// A cloud provider that a profile supports, or that a config was made for.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+pub struct CloudProviderSpec {
+    /// The provider's name.
+    pub name: CloudProvider,
+    /// The provider's own settings, as the machine deployment carries them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "any_object_schema")]
+    pub spec: Option<serde_json::Value>,
+}
+
+/// A cloud provider's name.
+#[derive(
+    Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "each name is the provider's own")]
+pub enum CloudProvider {
+    Aws,
+    Azure,
+    DigitalOcean,
+    Edge,
+    Gce,
+    Hetzner,
+    KubeVirt,
+    Linode,
+    Nutanix,
+    OpenStack,
+    VSphere,
+    Fake,
+    Alibaba,
+    Anexia,
+    Scaleway,
+    BareMetal,
+    External,
+    #[serde(rename = "vmware-cloud-director")]
+    VmwareCloudDirector,
+    OpenNebula,
+}
+
+impl CloudProvider {
+    /// The name as it stands in objects.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Aws => "aws",
+            Self::Azure => "azure",
+            Self::DigitalOcean => "digitalocean",
+            Self::Edge => "edge",
+            Self::Gce => "gce",
+            Self::Hetzner => "hetzner",
+            Self::KubeVirt => "kubevirt",
+            Self::Linode => "linode",
+            Self::Nutanix => "nutanix",
+            Self::OpenStack => "openstack",
+            Self::VSphere => "vsphere",
+            Self::Fake => "fake",
+            Self::Alibaba => "alibaba",
+            Self::Anexia => "anexia",
+            Self::Scaleway => "scaleway",
+            Self::BareMetal => "baremetal",
+            Self::External => "external",
+            Self::VmwareCloudDirector => "vmware-cloud-director",
+            Self::OpenNebula => "opennebula",
+        }
+    }
+}
+
+/// One of the two halves of a profile.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileConfig {
+    /// Files and templates that depend on the container runtime.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub supported_container_runtimes: Vec<ContainerRuntimeSpec>,
+    /// Named templates that the files may include.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub templates: BTreeMap<String, String>,
+    /// systemd units.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<Unit>,
+    /// Files; only their data is a template.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<File>,
+    /// cloud-init modules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modules: Option<CloudInitModules>,
+}
+
+/// What a profile adds for one container runtime.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerRuntimeSpec {
+    /// The runtime's name.
+    pub name: ContainerRuntime,
+    /// Files that the runtime needs.
+    pub files: Vec<File>,
+    /// Named templates that the files may include.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub templates: BTreeMap<String, String>,
+}
+
+/// A container runtime's name.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ContainerRuntime {
+    /// Accepted and without effect.
+    Docker,
+    /// containerd.
+    Containerd,
+}
+
+/// A systemd unit.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unit {
+    /// The unit's file name.
+    pub name: String,
+    /// Whether the unit is enabled and started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enable: Option<bool>,
+    /// Whether the unit is masked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<bool>,
+    /// The unit's text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Drop-ins of the unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drop_ins: Vec<DropIn>,
+}
+
+/// A drop-in of a systemd unit.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+pub struct DropIn {
+    /// The drop-in's file name.
+    pub name: String,
+    /// The drop-in's text.
+    pub content: String,
+}
+
+/// A file on the machine.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+pub struct File {
+    /// Where the file stands.
+    pub path: String,
+    /// The file's mode: decimal digits that are read as octal, without a leading zero.
+    #[serde(default = "default_permissions")]
+    pub permissions: i32,
+    /// What the file holds.
+    pub content: FileContent,
+}
+
+/// The mode of a file that names none.
+pub const PERMISSIONS_DEFAULT: i32 = 644;
+
+const fn default_permissions() -> i32 {
+    PERMISSIONS_DEFAULT
+}
+
+/// What a file holds.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+pub struct FileContent {
+    /// The content itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inline: Option<FileContentInline>,
+}
+
+/// A file's content in the object itself.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+pub struct FileContentInline {
+    /// How the document carries the data: `b64`, or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    /// The data: a template in a profile, text in a config.
+    pub data: String,
+}
+
+/// cloud-init modules that have no place elsewhere.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+pub struct CloudInitModules {
+    /// Commands that run early in every boot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bootcmd: Vec<String>,
+    /// The Red Hat subscription.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rh_subscription: BTreeMap<String, String>,
+    /// Commands that run at the end of the first boot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runcmd: Vec<String>,
+    /// yum repositories by name, each a map of its settings.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub yum_repos: BTreeMap<String, BTreeMap<String, String>>,
+    /// The folder of yum's repository files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yum_repo_dir: Option<String>,
+}
+
+/// The schema of a value that is kept as it is.
+pub(super) fn any_object_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
+}
+
+/// The schema of the utility, with the default that the API server fills in.
+pub(super) fn provisioning_utility_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "string",
+        "enum": ["cloud-init", "ignition"],
+        "default": "cloud-init"
+    })
+}

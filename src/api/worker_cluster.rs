@@ -1,0 +1,246 @@
+//! `WorkerCluster`: what an operator says about one worker cluster, and what became of it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What an operator says about a worker cluster. Everything but the Secret's name has a default.
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "each print column names its type"
+)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
+#[kube(
+    group = "operatingsystemmanager.k8c.io",
+    version = "v1alpha1",
+    kind = "WorkerCluster",
+    plural = "workerclusters",
+    shortname = "wc",
+    namespaced,
+    status = "WorkerClusterStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "One worker cluster of the fleet: its settings and its state.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].reason"#
+    ),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
+    printcolumn(name = "Served", type_ = "string", json_path = ".status.served"),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "Server",
+        type_ = "string",
+        json_path = ".status.server",
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerClusterSpec {
+    /// The Secret with the kubeconfig, in the same namespace.
+    pub kubeconfig_secret_ref: SecretReference,
+    /// Whether the worker cluster is left alone.
+    #[serde(default)]
+    pub paused: bool,
+    /// What becomes of the machine deployments when the registration is removed.
+    #[serde(default)]
+    pub on_removal: OnRemoval,
+    /// The uid of the worker cluster's kube-system namespace that the operator accepts in place of the pinned one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_cluster_uid: Option<String>,
+    /// What happens to a machine deployment that names no profile.
+    #[serde(default)]
+    pub profile_annotation: ProfileAnnotation,
+    /// What happens to the default profiles of the tenant.
+    #[serde(default)]
+    pub default_profiles: DefaultProfiles,
+    /// The cluster's DNS servers.
+    #[serde(
+        default,
+        rename = "clusterDNS",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cluster_dns: Option<Vec<String>>,
+    /// Whether the cloud provider's controllers run outside of Kubernetes' own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_cloud_provider: Option<bool>,
+    /// The HTTP proxy of the nodes.
+    #[serde(default, rename = "httpProxy", skip_serializing_if = "Option::is_none")]
+    pub http_proxy: Option<String>,
+    /// What the nodes reach without a proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_proxy: Option<String>,
+    /// Certificates that the nodes trust besides those of their distribution, in PEM.
+    #[serde(
+        default,
+        rename = "hostCABundle",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub host_ca_bundle: Option<String>,
+    /// The API server's certificate authority, in PEM, in place of the kubeconfig's.
+    #[serde(
+        default,
+        rename = "kubernetesCABundle",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub kubernetes_ca_bundle: Option<String>,
+    /// The sandbox image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_image: Option<String>,
+    /// The taints that a kubelet registers its node with, as the kubelet's flag has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_taints: Option<String>,
+    /// The kubelet's feature gates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_feature_gates: Option<BTreeMap<String, bool>>,
+    /// Whether devices belong to the user of the container's security context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_ownership_from_security_context: Option<bool>,
+    /// Registries that are reached without a verified certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub insecure_registries: Option<Vec<String>>,
+    /// Mirrors by registry, in the order of trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registry_mirrors: Option<BTreeMap<String, Vec<String>>>,
+    /// The Secret with registry credentials, in the same namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registry_credentials_secret_ref: Option<SecretReference>,
+    /// The API server's URL that nodes use, in place of the one that was found.
+    #[serde(
+        default,
+        rename = "apiServerOverride",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub api_server_override: Option<String>,
+    /// Free variables for templates.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, String>,
+}
+
+/// A Secret in the same namespace.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub struct SecretReference {
+    /// The Secret's name.
+    pub name: String,
+}
+
+/// What becomes of the machine deployments when the registration is removed.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum OnRemoval {
+    /// They keep our finalizer, and what was made for them stays.
+    #[default]
+    Keep,
+    /// They lose our finalizer; what was made for them stays.
+    Release,
+    /// They lose our finalizer, and what was made for them goes.
+    Purge,
+}
+
+/// What happens to a machine deployment that names no profile.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum ProfileAnnotation {
+    /// It gets the default profile of its operating system.
+    #[default]
+    Default,
+    /// It is left alone.
+    RequireAnnotation,
+}
+
+/// What happens to the default profiles of a tenant.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum DefaultProfiles {
+    /// They are installed, and replaced whenever their version is another than ours.
+    #[default]
+    Replace,
+    /// They are installed where they are missing, and left alone after that.
+    Keep,
+    /// They are not installed.
+    Disabled,
+}
+
+/// What became of a worker cluster.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerClusterStatus {
+    /// The state in conditions; `Ready` sums them up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "conditions_schema")]
+    pub conditions: Vec<Condition>,
+    /// The generation of the spec that the status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The uid of the worker cluster's kube-system namespace: the cluster's identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_uid: Option<String>,
+    /// The API server that the kubeconfig names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// The version of the API server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// How many machine deployments are served, of how many: `2/3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<String>,
+    /// One entry per machine deployment, failing ones first, at most a hundred.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machine_deployments: Vec<MachineDeploymentEntry>,
+}
+
+/// What became of one machine deployment.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineDeploymentEntry {
+    /// The machine deployment, as `namespace/name`.
+    pub name: String,
+    /// Whether it is served.
+    pub state: MachineDeploymentState,
+    /// A word for programs.
+    pub reason: String,
+    /// A sentence for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Since when it is in this state.
+    pub since: Time,
+    /// The trace of the reconcile that found this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+}
+
+/// Whether a machine deployment is served.
+#[derive(
+    Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema,
+)]
+pub enum MachineDeploymentState {
+    /// It cannot be served until something changes.
+    Refused,
+    /// Something went wrong, and it is tried again.
+    Failing,
+    /// Something is still missing, and it is waited for.
+    Waiting,
+    /// Everything that it needs is there and current.
+    Served,
+}
+
+/// Conditions as a list map by type, so that server-side apply merges them.
+fn conditions_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let condition = generator.subschema_for::<Condition>();
+    schemars::json_schema!({
+        "type": "array",
+        "items": condition,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"]
+    })
+}

@@ -1,0 +1,6 @@
+//! A tenant: one namespace of the management cluster and one worker cluster.
+//!
+//! What a tenant may do, and how its cluster is reached, as values. Nothing here connects.
+
+pub mod secret_text;
+pub mod settings;

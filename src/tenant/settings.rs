@@ -1,0 +1,158 @@
+//! What may differ from tenant to tenant in a rendered configuration: the fleet's defaults with a
+//! WorkerCluster's spec laid over them. Checked once, passed by value, shared by nobody.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use crate::api::worker_cluster::WorkerClusterSpec;
+
+/// The feature gate that every kubelet gets unless a setting says otherwise.
+const ROTATE_SERVER_CERTIFICATE: &str = "RotateKubeletServerCertificate";
+
+/// The settings of one tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantSettings {
+    /// The cluster's DNS servers.
+    pub cluster_dns: Vec<IpAddr>,
+    /// Whether the cloud provider's controllers run outside of Kubernetes' own.
+    pub external_cloud_provider: bool,
+    /// The HTTP proxy of the nodes.
+    pub http_proxy: Option<String>,
+    /// What the nodes reach without a proxy.
+    pub no_proxy: Option<String>,
+    /// Certificates that the nodes trust besides those of their distribution, in PEM; may be empty.
+    pub host_ca_bundle: String,
+    /// The API server's certificate authority in place of the kubeconfig's, in PEM.
+    pub kubernetes_ca_bundle: Option<String>,
+    /// The sandbox image; may be empty.
+    pub pause_image: String,
+    /// The taints that a kubelet registers its node with; may be empty.
+    pub initial_taints: String,
+    /// The kubelet's feature gates.
+    pub kubelet_feature_gates: BTreeMap<String, bool>,
+    /// Whether devices belong to the user of the container's security context.
+    pub device_ownership_from_security_context: bool,
+    /// Registries that are reached without a verified certificate.
+    pub insecure_registries: Vec<String>,
+    /// Mirrors by registry, in the order of trial.
+    pub registry_mirrors: BTreeMap<String, Vec<String>>,
+    /// The API server's URL that nodes use, in place of the one that was found.
+    pub api_server_override: Option<String>,
+    /// Free variables for templates.
+    pub variables: BTreeMap<String, String>,
+}
+
+impl Default for TenantSettings {
+    fn default() -> Self {
+        Self {
+            cluster_dns: vec![IpAddr::from([10, 10, 10, 10])],
+            external_cloud_provider: false,
+            http_proxy: None,
+            no_proxy: Some(".svc,.cluster.local,localhost,127.0.0.1".to_owned()),
+            host_ca_bundle: String::new(),
+            kubernetes_ca_bundle: None,
+            pause_image: String::new(),
+            initial_taints: String::new(),
+            kubelet_feature_gates: BTreeMap::from([(ROTATE_SERVER_CERTIFICATE.to_owned(), true)]),
+            device_ownership_from_security_context: false,
+            insecure_registries: Vec::new(),
+            registry_mirrors: BTreeMap::new(),
+            api_server_override: None,
+            variables: BTreeMap::new(),
+        }
+    }
+}
+
+/// A setting that cannot be used.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum SettingsError {
+    /// An entry of `spec.clusterDNS` is no IP address.
+    #[error("spec.clusterDNS: `{0}` is not an IP address")]
+    ClusterDns(String),
+    /// `spec.apiServerOverride` is no https URL.
+    #[error("spec.apiServerOverride: `{0}` must be a URL that starts with https://")]
+    ApiServerOverride(String),
+}
+
+impl TenantSettings {
+    /// Lays a WorkerCluster's spec over the fleet's defaults.
+    pub fn with(&self, spec: &WorkerClusterSpec) -> Result<Self, SettingsError> {
+        let defaults = self.clone();
+        Ok(Self {
+            cluster_dns: match &spec.cluster_dns {
+                Some(servers) => parse_addresses(servers)?,
+                None => defaults.cluster_dns,
+            },
+            external_cloud_provider: spec
+                .external_cloud_provider
+                .unwrap_or(defaults.external_cloud_provider),
+            http_proxy: chosen(spec.http_proxy.as_ref(), defaults.http_proxy),
+            no_proxy: chosen(spec.no_proxy.as_ref(), defaults.no_proxy),
+            host_ca_bundle: spec
+                .host_ca_bundle
+                .clone()
+                .unwrap_or(defaults.host_ca_bundle),
+            kubernetes_ca_bundle: chosen(
+                spec.kubernetes_ca_bundle.as_ref(),
+                defaults.kubernetes_ca_bundle,
+            ),
+            pause_image: spec.pause_image.clone().unwrap_or(defaults.pause_image),
+            initial_taints: spec
+                .initial_taints
+                .clone()
+                .unwrap_or(defaults.initial_taints),
+            kubelet_feature_gates: match &spec.kubelet_feature_gates {
+                Some(gates) => with_server_certificates(gates),
+                None => defaults.kubelet_feature_gates,
+            },
+            device_ownership_from_security_context: spec
+                .device_ownership_from_security_context
+                .unwrap_or(defaults.device_ownership_from_security_context),
+            insecure_registries: spec
+                .insecure_registries
+                .clone()
+                .unwrap_or(defaults.insecure_registries),
+            registry_mirrors: spec
+                .registry_mirrors
+                .clone()
+                .unwrap_or(defaults.registry_mirrors),
+            api_server_override: match &spec.api_server_override {
+                Some(url) if !url.starts_with("https://") => {
+                    return Err(SettingsError::ApiServerOverride(url.clone()));
+                }
+                url => chosen(url.as_ref(), defaults.api_server_override),
+            },
+            variables: defaults
+                .variables
+                .into_iter()
+                .chain(spec.variables.clone())
+                .collect(),
+        })
+    }
+}
+
+/// The operator's text if there is one; an empty text takes the default away.
+fn chosen(text: Option<&String>, default: Option<String>) -> Option<String> {
+    match text {
+        Some(text) if text.is_empty() => None,
+        Some(text) => Some(text.clone()),
+        None => default,
+    }
+}
+
+fn parse_addresses(servers: &[String]) -> Result<Vec<IpAddr>, SettingsError> {
+    servers
+        .iter()
+        .map(|text| {
+            text.parse()
+                .map_err(|_| SettingsError::ClusterDns(text.clone()))
+        })
+        .collect()
+}
+
+fn with_server_certificates(gates: &BTreeMap<String, bool>) -> BTreeMap<String, bool> {
+    let mut gates = gates.clone();
+    gates
+        .entry(ROTATE_SERVER_CERTIFICATE.to_owned())
+        .or_insert(true);
+    gates
+}
