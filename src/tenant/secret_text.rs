@@ -25,3 +25,25 @@ impl fmt::Debug for SecretText {
         write!(formatter, "[redacted, {} bytes]", self.0.len())
     }
 }
+
+/// Bytes that must never be shown.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct SecretBytes(Vec<u8>);
+
+impl SecretBytes {
+    /// Takes the bytes.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes themselves, for the one place that reads them.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "[redacted, {} bytes]", self.0.len())
+    }
+}

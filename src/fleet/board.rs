@@ -1,0 +1,79 @@
+//! The board of one tenant: what is known of it, and a bell that rings when that changes.
+//!
+//! Everybody who learns something writes it here; one writer turns it into the status.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::tenant::report::{ConditionType, Finding, Outcome, Report};
+
+/// The board of one tenant.
+#[derive(Debug, Default)]
+pub struct Board {
+    report: Mutex<Report>,
+    bell: Notify,
+}
+
+impl Board {
+    /// What is known now.
+    pub fn report(&self) -> Report {
+        self.lock().clone()
+    }
+
+    /// Waits until something has changed since the last wait.
+    pub async fn changed(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Writes down what was found; tells whether that is news.
+    pub fn found(&self, condition: ConditionType, finding: Finding) -> bool {
+        let news = {
+            let mut report = self.lock();
+            report.findings.insert(condition, finding.clone()) != Some(finding)
+        };
+        if news {
+            self.bell.notify_one();
+        }
+        news
+    }
+
+    /// Forgets what was found of a condition: it is being looked at again.
+    pub fn forget(&self, condition: ConditionType) {
+        self.lock().findings.remove(&condition);
+    }
+
+    /// Writes down what became of a machine deployment; tells whether that is news.
+    pub fn outcome(&self, machine_deployment: &str, outcome: Outcome) -> bool {
+        let news = {
+            let mut report = self.lock();
+            let before = report.outcomes.insert(machine_deployment.to_owned(), outcome.clone());
+            before.is_none_or(|before| {
+                (before.state, before.reason, before.message)
+                    != (outcome.state, outcome.reason, outcome.message)
+            })
+        };
+        if news {
+            self.bell.notify_one();
+        }
+        news
+    }
+
+    /// Changes any other part of the report.
+    pub fn update(&self, change: impl FnOnce(&mut Report)) {
+        let news = {
+            let mut report = self.lock();
+            let before = report.clone();
+            change(&mut report);
+            *report != before
+        };
+        if news {
+            self.bell.notify_one();
+        }
+    }
+
+    /// A panic elsewhere leaves a whole report behind: each write is one assignment.
+    fn lock(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,249 @@
+//! The task of one registration: from its kubeconfig to an engaged cluster, over and over.
+//!
+//! A failure is retried with a delay that grows, has a cap and is jittered; a changed kubeconfig is
+//! tried at once. Nothing that happens here costs another tenant anything but its share of permits.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::Client;
+use tokio::{sync::watch, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    claim,
+    connect::{self, ClientParts},
+    discovery::Registration,
+    engage::{self, Attempt, Setback},
+    engagement::{Engagement, Reporting, Shared},
+    rate_limit::Budget,
+    removal,
+    retry_delay::RetryDelay,
+    roster::Member,
+};
+use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
+use crate::telemetry::metrics::ClusterKind;
+use crate::tenant::report::{ConditionType, Finding};
+
+/// How long running reconciles may take to end when their cluster is disengaged: one request
+/// timeout and a render.
+const DISENGAGE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Serves one member of the fleet until its registration is gone or the process ends.
+pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationToken) {
+    let management = management_client(&shared);
+    let reporting = CancellationToken::new();
+    let report = (shared.report)(Reporting {
+        member: Arc::clone(&member),
+        management: management.clone(),
+        clock: shared.clock.clone(),
+        cancel: reporting.clone(),
+    });
+    let serve = async {
+        let _ends_the_report = reporting.drop_guard();
+        let task = Task { shared, member, management, last: None };
+        task.run(&cancel).await;
+    };
+    tokio::join!(report, serve);
+}
+
+fn management_client(shared: &Shared) -> Client {
+    connect::client(ClientParts {
+        transport: shared.management.clone(),
+        budget: Arc::new(Budget::new(shared.policy.management_requests)),
+        timeout: shared.request_timeout,
+        health: None,
+        kind: ClusterKind::Management,
+        metrics: shared.metrics.clone(),
+    })
+}
+
+struct Task {
+    shared: Arc<Shared>,
+    member: Arc<Member>,
+    management: Client,
+    /// The attempt that succeeded last: with it the cluster is given back.
+    last: Option<Attempt>,
+}
+
+impl Task {
+    async fn run(mut self, cancel: &CancellationToken) {
+        let mut registrations = self.member.registration.subscribe();
+        loop {
+            let registration = registrations.borrow_and_update().clone();
+            let Some(registration) = registration else {
+                self.give_back().await;
+                return;
+            };
+            let stop = cancel.child_token();
+            let is_over = {
+                let serving = self.serve(registration, stop.clone());
+                tokio::pin!(serving);
+                // A cancelled process comes first, or a burst of changes could delay its end.
+                let is_over = tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => true,
+                    changed = registrations.changed() => changed.is_err(),
+                    () = &mut serving => false,
+                };
+                stop.cancel();
+                if timeout(DISENGAGE_TIMEOUT, &mut serving).await.is_err() {
+                    tracing::warn!(registration = %self.member.id, "a reconcile was cut short");
+                }
+                is_over
+            };
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// Engages and serves until `stop`, however often it takes.
+    async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
+        let mut delay = RetryDelay::default();
+        while !stop.is_cancelled() {
+            let mut worker_clusters = self.member.worker_cluster.subscribe();
+            let mut standings = self.member.standing.subscribe();
+            worker_clusters.borrow_and_update();
+            standings.borrow_and_update();
+            let attempt = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                attempt = engage::attempt(engage::Params {
+                    shared: &self.shared,
+                    member: &self.member,
+                    management: &self.management,
+                    registration: &registration,
+                }) => attempt,
+            };
+            let wait = match attempt {
+                Ok(attempt) => {
+                    delay = RetryDelay::default();
+                    self.last = Some(attempt.clone());
+                    self.serve_engaged(attempt, &stop).await;
+                    continue;
+                }
+                Err(setback) => self.note(&setback).then(|| delay.next()),
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                _ = worker_clusters.changed() => {}
+                _ = standings.changed() => {}
+                () = sleep_or_pend(wait) => {}
+            }
+        }
+    }
+
+    /// Writes a setback on the board; tells whether time may heal it.
+    fn note(&self, setback: &Setback) -> bool {
+        let finding = Finding::wrong(setback.reason, setback.message.clone());
+        if self.member.board.found(setback.condition, finding) {
+            tracing::warn!(
+                registration = %self.member.id,
+                reason = setback.reason,
+                message = %setback.message,
+                "cannot engage"
+            );
+        }
+        setback.retry
+    }
+
+    /// Serves an engaged cluster until it is stopped, paused, or no longer its own.
+    async fn serve_engaged(&self, attempt: Attempt, stop: &CancellationToken) {
+        let leave = stop.child_token();
+        let (facts_sender, facts) = watch::channel(Arc::clone(&attempt.facts));
+        let engagement = Engagement {
+            registration: self.member.id.clone(),
+            shared: Arc::clone(&self.shared),
+            worker: attempt.worker.clone(),
+            worker_budget: Arc::clone(&attempt.worker_budget),
+            management: self.management.clone(),
+            kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
+            facts,
+            worker_cluster: self.member.worker_cluster.subscribe(),
+            board: Arc::clone(&self.member.board),
+            cancel: leave.clone(),
+        };
+        tracing::info!(registration = %self.member.id, server = %attempt.server, "engaged");
+        let serving = (self.shared.serve)(engagement);
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => {}
+            () = engage::keep_facts(&self.shared, &attempt, &facts_sender) => {}
+            () = self.must_leave(&attempt) => {}
+            () = stop.cancelled() => {}
+        }
+        leave.cancel();
+        if timeout(DISENGAGE_TIMEOUT, &mut serving).await.is_err() {
+            tracing::warn!(registration = %self.member.id, "a reconcile was cut short");
+        }
+        tracing::info!(registration = %self.member.id, "disengaged");
+    }
+
+    /// Waits until the WorkerCluster or the standing says that the cluster must be let go.
+    async fn must_leave(&self, attempt: &Attempt) {
+        let mut worker_clusters = self.member.worker_cluster.subscribe();
+        let mut standings = self.member.standing.subscribe();
+        loop {
+            let own = worker_clusters.borrow_and_update().clone();
+            let standing = standings.borrow_and_update().clone();
+            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &standing, attempt));
+            if !goes_on {
+                return;
+            }
+            tokio::select! {
+                _ = worker_clusters.changed() => {}
+                _ = standings.changed() => {}
+            }
+        }
+    }
+
+    /// The registration is gone: gives the cluster back as its WorkerCluster says.
+    async fn give_back(&self) {
+        let own = self.member.worker_cluster.borrow().clone();
+        let policy = own.as_deref().map_or(OnRemoval::Keep, |own: &WorkerCluster| own.spec.on_removal);
+        let message = match &self.last {
+            None => "the registration is gone; the cluster was never engaged".to_owned(),
+            Some(attempt) => match self.remove(attempt, policy).await {
+                Ok(message) => message,
+                Err(error) => format!(
+                    "the registration is gone, and the cluster could not be given back: {}; \
+                     register it again, or remove the finalizer by hand",
+                    super::health::chain(&error)
+                ),
+            },
+        };
+        tracing::info!(registration = %self.member.id, %message, "registration removed");
+        let gone = Finding::wrong("RegistrationRemoved", message);
+        self.member.board.found(ConditionType::Registered, gone);
+    }
+
+    async fn remove(&self, attempt: &Attempt, policy: OnRemoval) -> Result<String, kube::Error> {
+        let held = removal::held(&attempt.worker).await?;
+        let tenant = self.member.id.tenant();
+        if policy == OnRemoval::Keep {
+            return Ok(format!(
+                "the registration is gone; {} machine deployments still carry our finalizer. \
+                 Register the cluster again with spec.onRemoval Release or Purge to give them back",
+                held.len()
+            ));
+        }
+        for machine_deployment in &held {
+            if policy == OnRemoval::Purge {
+                let namespace = tenant.to_string();
+                removal::purge(&attempt.worker, &self.management, &namespace, machine_deployment)
+                    .await?;
+            }
+            removal::release(&attempt.worker, machine_deployment).await?;
+        }
+        claim::release(&attempt.worker, &self.shared.claimant(tenant)).await?;
+        Ok(format!("the registration is gone; {} machine deployments were released", held.len()))
+    }
+}
+
+async fn sleep_or_pend(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

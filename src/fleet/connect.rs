@@ -1,0 +1,130 @@
+//! How a tenant's clusters are reached: transport, budget, timeout and health in one client.
+//!
+//! ```text
+//! kube::Client ──► TenantService: budget, timeout, bounded body, health ──► trace ──► transport
+//! ```
+//!
+//! The transport is handed in: TLS in production, a cluster in memory in tests. Nothing here
+//! follows a redirect, reads a proxy from the environment, or retries: a failed call is an answer
+//! to whoever made it, and they know how long to wait.
+
+use std::{
+    num::NonZeroU32,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use kube::{Client, client::Body};
+use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
+
+use super::{
+    health::Health,
+    rate_limit::{Budget, Prepaid},
+};
+use crate::tenant::access::{AccessRules, ClusterAccess};
+use crate::telemetry::{
+    metrics::{ClusterKind, Metrics},
+    traces::ApiCallLayer,
+};
+
+/// What carries requests to one cluster.
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+
+/// Makes a transport from a checked kubeconfig.
+pub type Connector =
+    Arc<dyn Fn(&ClusterAccess, &AccessRules) -> Result<Transport, BoxError> + Send + Sync>;
+
+/// A response other than a watch is read into memory up to this size: a page of 500 machine
+/// deployments is about 2 MiB, and an API server refuses objects over 1.5 MiB.
+const RESPONSE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+const ONE: NonZeroU32 = NonZeroU32::MIN;
+
+/// What a tenant's client is made of.
+#[derive(Clone)]
+pub struct ClientParts {
+    /// What carries the requests.
+    pub transport: Transport,
+    /// The tenant's budget of requests to this cluster.
+    pub budget: Arc<Budget>,
+    /// How long a call may take, watches excepted.
+    pub timeout: Duration,
+    /// Where the outcome of each call is observed; the management cluster has none.
+    pub health: Option<Arc<Health>>,
+    /// Which of the tenant's clusters this is.
+    pub kind: ClusterKind,
+    /// Where the calls are counted.
+    pub metrics: Metrics,
+}
+
+/// Makes a client for one of a tenant's clusters.
+pub fn client(parts: ClientParts) -> Client {
+    Client::new(TenantService { parts }, "default")
+}
+
+/// A call that took too long.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {}", humantime::format_duration(*.0))]
+struct Timeout(Duration);
+
+#[derive(Clone)]
+struct TenantService {
+    parts: ClientParts,
+}
+
+impl Service<Request<Body>> for TenantService {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // The wait for the budget is part of the call, so that each call waits for its own.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let parts = self.parts.clone();
+        Box::pin(async move {
+            if request.extensions().get::<Prepaid>().is_none() {
+                let waited = parts.budget.take(ONE).await;
+                parts.metrics.throttled(parts.kind, waited);
+            }
+            let method = request.method().clone();
+            let outcome = send(&parts, request).await;
+            let status = outcome.as_ref().ok().map(Response::status);
+            parts.metrics.api_request(parts.kind, &method, status);
+            if let Some(health) = &parts.health {
+                match &outcome {
+                    Ok(response) => health.answered(response.status()),
+                    Err(error) => health.unreachable(error.as_ref()),
+                }
+            }
+            outcome
+        })
+    }
+}
+
+async fn send(parts: &ClientParts, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    let is_watch = request.uri().query().is_some_and(|query| {
+        query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
+    });
+    let service = ApiCallLayer.layer(parts.transport.clone());
+    let answer = async {
+        let response = service.oneshot(request).await?;
+        if is_watch && response.status() == StatusCode::OK {
+            return Ok(response);
+        }
+        let (head, body) = response.into_parts();
+        let bytes: Bytes = Limited::new(body, RESPONSE_BYTES_MAX).collect().await?.to_bytes();
+        Ok(Response::from_parts(head, Body::from(bytes)))
+    };
+    match tokio::time::timeout(parts.timeout, answer).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Timeout(parts.timeout).into()),
+    }
+}

@@ -1,0 +1,96 @@
+//! Finds the registrations: Secrets of the management cluster with the label, each with a
+//! kubeconfig.
+//!
+//! The bodies go to their tenants and are not kept here.
+
+use std::collections::BTreeSet;
+
+use futures::{Stream, StreamExt, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client, ResourceExt,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Event},
+    },
+};
+
+use crate::tenant::{id::RegistrationId, secret_text::SecretBytes};
+
+/// The data keys of a kubeconfig: ours first, then Cluster API's.
+const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
+
+/// A registration, as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// The Secret.
+    pub id: RegistrationId,
+    /// The Secret's uid.
+    pub uid: String,
+    /// When the Secret was made.
+    pub created: Timestamp,
+    /// The kubeconfig, unread; absent where the Secret has none of the keys.
+    pub kubeconfig: Option<SecretBytes>,
+}
+
+/// What happened to the registrations.
+#[derive(Debug)]
+pub enum Discovered {
+    /// A registration is new or changed.
+    Present(Box<Registration>),
+    /// A registration is gone.
+    Gone(RegistrationId),
+    /// All registrations have been seen; those not named are gone.
+    Complete(BTreeSet<RegistrationId>),
+}
+
+/// Watches the Secrets that match the selector, for ever.
+pub fn discover(management: Client, selector: &str) -> impl Stream<Item = Discovered> + use<> {
+    let secrets: Api<Secret> = Api::all(management);
+    let config = watcher::Config::default().labels(selector).page_size(50);
+    let mut listed = BTreeSet::new();
+    watcher::watcher(secrets, config)
+        .default_backoff()
+        .flat_map(move |event| stream::iter(interpret(event, &mut listed)))
+}
+
+fn interpret(
+    event: Result<Event<Secret>, watcher::Error>,
+    listed: &mut BTreeSet<RegistrationId>,
+) -> Option<Discovered> {
+    match event {
+        Ok(Event::Init) => {
+            listed.clear();
+            None
+        }
+        Ok(Event::InitApply(secret)) => {
+            let registration = registration(secret);
+            listed.insert(registration.id.clone());
+            Some(Discovered::Present(Box::new(registration)))
+        }
+        Ok(Event::Apply(secret)) => Some(Discovered::Present(Box::new(registration(secret)))),
+        Ok(Event::InitDone) => Some(Discovered::Complete(std::mem::take(listed))),
+        Ok(Event::Delete(secret)) => Some(Discovered::Gone(id(&secret))),
+        Err(error) => {
+            tracing::warn!(error = %super::health::chain(&error), "cannot watch the registrations");
+            None
+        }
+    }
+}
+
+fn registration(mut secret: Secret) -> Registration {
+    let kubeconfig = secret.data.as_mut().and_then(|data| {
+        KUBECONFIG_KEYS.iter().find_map(|key| data.remove(*key)).map(|bytes| bytes.0)
+    });
+    Registration {
+        id: id(&secret),
+        uid: secret.uid().unwrap_or_default(),
+        created: secret.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        kubeconfig: kubeconfig.map(SecretBytes::new),
+    }
+}
+
+fn id(secret: &Secret) -> RegistrationId {
+    RegistrationId::new(secret.namespace().unwrap_or_default(), secret.name_any())
+}

@@ -1,0 +1,309 @@
+//! One attempt to engage a worker cluster: read the kubeconfig, connect, identify, claim, prepare.
+//!
+//! Each step writes what it found on the tenant's board; the first that fails ends the attempt.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client, ResourceExt,
+    runtime::{
+        events::{Event, EventType, Recorder, Reporter},
+    },
+    Resource,
+};
+use rand::RngExt;
+use tokio::{sync::watch, time::timeout};
+
+use super::{
+    claim::{self, ClaimError},
+    connect::{self, ClientParts},
+    discovery::Registration,
+    engagement::Shared,
+    facts::{self, FactsError},
+    health::{Health, chain},
+    prerequisites,
+    rate_limit::Budget,
+    roster::{Member, Standing},
+    worker_clusters,
+};
+use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
+use crate::telemetry::metrics::ClusterKind;
+use crate::tenant::{
+    access::ClusterAccess,
+    facts::ClusterFacts,
+    report::{ConditionType, Finding},
+};
+
+/// What an attempt needs.
+#[derive(Debug)]
+pub struct Params<'a> {
+    /// What all tenants share.
+    pub shared: &'a Shared,
+    /// The member.
+    pub member: &'a Arc<Member>,
+    /// The tenant's share of the management API.
+    pub management: &'a Client,
+    /// The registration.
+    pub registration: &'a Registration,
+}
+
+/// An attempt that succeeded.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// The worker cluster's API.
+    pub worker: Client,
+    /// The budget behind `worker`.
+    pub worker_budget: Arc<Budget>,
+    /// The certificate authority of the kubeconfig, in PEM.
+    pub kubeconfig_ca: Arc<[u8]>,
+    /// The API server that the kubeconfig names.
+    pub server: String,
+    /// The uid of the worker cluster's kube-system namespace.
+    pub cluster_uid: String,
+    /// What was observed.
+    pub facts: Arc<ClusterFacts>,
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub struct Setback {
+    /// What was not reached.
+    pub condition: ConditionType,
+    /// A word for programs.
+    pub reason: &'static str,
+    /// A sentence for people, without secrets.
+    pub message: String,
+    /// Whether time may heal it; otherwise a change is waited for.
+    pub retry: bool,
+}
+
+impl Setback {
+    fn refused(condition: ConditionType, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { condition, reason, message: message.into(), retry: false }
+    }
+
+    fn failed(condition: ConditionType, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { condition, reason, message: message.into(), retry: true }
+    }
+}
+
+/// Tries once.
+pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
+    let worker_cluster = own_worker_cluster(&params).await?;
+    let access = match accept(&params, &worker_cluster) {
+        Ok(access) => access,
+        Err(setback) => {
+            warn_by_event(&params, &worker_cluster, &setback).await;
+            return Err(setback);
+        }
+    };
+    let board = &params.member.board;
+    board.found(ConditionType::Registered, Finding::well("Accepted"));
+    let server = access.server.url();
+    board.update(|report| report.server = Some(server.clone()));
+
+    let worker_budget = Arc::new(Budget::new(params.shared.policy.worker_requests));
+    let worker = worker_client(&params, &access, &worker_budget)?;
+    let cluster_uid = identify(&params, &worker, &worker_cluster).await?;
+    prepare(&params, &worker).await?;
+    let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
+    let facts = facts::read(&worker, &kubeconfig_ca, None).await.map_err(not_prepared)?;
+    board.found(ConditionType::Prepared, Finding::well("Prepared"));
+    Ok(Attempt {
+        worker,
+        worker_budget,
+        kubeconfig_ca,
+        server,
+        cluster_uid,
+        facts: Arc::new(facts),
+    })
+}
+
+/// The member's WorkerCluster, made if there is none.
+async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, Setback> {
+    params.shared.worker_clusters.ready().await;
+    worker_clusters::tell(&params.shared.worker_clusters, params.member);
+    if let Some(own) = params.member.worker_cluster.borrow().clone() {
+        return Ok(own);
+    }
+    let failed = |message| Setback::failed(ConditionType::Registered, "NoWorkerCluster", message);
+    worker_clusters::create(params.management, &params.member.id)
+        .await
+        .map_err(|error| failed(format!("cannot create the WorkerCluster: {}", chain(&error))))?;
+    let mut seen = params.member.worker_cluster.subscribe();
+    let own = timeout(params.shared.request_timeout, seen.wait_for(Option::is_some)).await;
+    match own {
+        Ok(Ok(own)) => own.clone().ok_or_else(|| failed("it is gone again".to_owned())),
+        _ => Err(failed("the WorkerCluster that was made is not seen yet".to_owned())),
+    }
+}
+
+/// Judges the registration without a call.
+fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Setback> {
+    let refused = |reason, message: String| {
+        Setback::refused(ConditionType::Registered, reason, message)
+    };
+    if let Standing::Second { owner } = &*params.member.standing.borrow() {
+        return Err(refused(
+            "NamespaceTaken",
+            format!("Secret {owner} registers a worker cluster in this namespace already; one \
+                     namespace is one tenant"),
+        ));
+    }
+    if own.spec.paused {
+        return Err(refused("Paused", "spec.paused is set".to_owned()));
+    }
+    let Some(kubeconfig) = &params.registration.kubeconfig else {
+        return Err(refused(
+            "KubeconfigRefused",
+            format!("Secret {} has neither the key `kubeconfig` nor `value`", params.member.id),
+        ));
+    };
+    ClusterAccess::parse(kubeconfig.expose(), &params.shared.access_rules)
+        .map_err(|error| refused("KubeconfigRefused", chain(&error)))
+}
+
+fn worker_client(
+    params: &Params<'_>,
+    access: &ClusterAccess,
+    budget: &Arc<Budget>,
+) -> Result<Client, Setback> {
+    let transport = (params.shared.connector)(access, &params.shared.access_rules).map_err(|error| {
+        let why = chain(error.as_ref());
+        Setback::refused(ConditionType::Registered, "KubeconfigRefused", why)
+    })?;
+    Ok(connect::client(ClientParts {
+        transport,
+        budget: Arc::clone(budget),
+        timeout: params.shared.request_timeout,
+        health: Some(Arc::new(Health::new(Arc::clone(&params.member.board)))),
+        kind: ClusterKind::Worker,
+        metrics: params.shared.metrics.clone(),
+    }))
+}
+
+/// Is this the cluster that it was? Its identity is the uid of kube-system.
+async fn identify(
+    params: &Params<'_>,
+    worker: &Client,
+    own: &WorkerCluster,
+) -> Result<String, Setback> {
+    let namespaces: Api<Namespace> = Api::all(worker.clone());
+    let kube_system = namespaces.get_metadata(KUBE_SYSTEM).await.map_err(not_connected)?;
+    let version = worker.apiserver_version().await.map_err(not_connected)?;
+    let found = kube_system.uid().unwrap_or_default();
+    let pinned = own.status.as_ref().and_then(|status| status.cluster_uid.clone());
+    if let Some(pinned) = pinned
+        && pinned != found
+        && own.spec.confirmed_cluster_uid.as_ref() != Some(&found)
+    {
+        return Err(Setback::refused(
+            ConditionType::Claimed,
+            "ClusterChanged",
+            format!("the kubeconfig leads to cluster {found}, but this was {pinned}; set \
+                     spec.confirmedClusterUid to {found} if that is intended"),
+        ));
+    }
+    params.member.board.update(|report| {
+        report.cluster_uid = Some(found.clone());
+        report.version = Some(version.git_version.clone());
+    });
+    Ok(found)
+}
+
+/// Claims the cluster, then makes what nodes need there. Nothing is made before the claim but the
+/// namespace that carries it.
+async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), Setback> {
+    let not_prepared = |error: prerequisites::PrerequisiteError| {
+        Setback::failed(ConditionType::Prepared, "PrerequisitesFailed", chain(&error))
+    };
+    let namespace = prerequisites::ensure_namespace(worker).await.map_err(not_prepared)?;
+    let claimant = params.shared.claimant(params.member.id.tenant());
+    let roster = &params.shared.roster;
+    claim::claim(worker, &claimant, &namespace, |tenant| roster.is_gone(tenant))
+        .await
+        .map_err(|error| match &error {
+            ClaimError::Held { .. } => {
+                Setback::failed(ConditionType::Claimed, "ClaimedByOther", chain(&error))
+            }
+            ClaimError::Write(_) => {
+                Setback::failed(ConditionType::Claimed, "ClaimFailed", chain(&error))
+            }
+        })?;
+    params.member.board.found(ConditionType::Claimed, Finding::well("Claimed"));
+    prerequisites::ensure_getter(worker).await.map_err(not_prepared)
+}
+
+fn not_connected(error: kube::Error) -> Setback {
+    let reason = match &error {
+        kube::Error::Api(_) => "Degraded",
+        _ => "Unreachable",
+    };
+    Setback::failed(ConditionType::Connected, reason, chain(&error))
+}
+
+fn not_prepared(error: FactsError) -> Setback {
+    let reason = match &error {
+        FactsError::TokenPending => "TokenPending",
+        FactsError::NoApiServer => "NoApiServer",
+        FactsError::Call { .. } => "FactsFailed",
+    };
+    Setback::failed(ConditionType::Prepared, reason, chain(&error))
+}
+
+/// A refused registration is told where people look. The Event itself may fail: the condition
+/// says the same.
+async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &Setback) {
+    let says_so_already = own.status.iter().flat_map(|status| &status.conditions).any(|condition| {
+        condition.reason == setback.reason && condition.message == setback.message
+    });
+    if says_so_already || setback.reason == "Paused" {
+        return;
+    }
+    let reporter = Reporter { controller: "osm".to_owned(), instance: None };
+    let event = Event {
+        type_: EventType::Warning,
+        reason: setback.reason.to_owned(),
+        note: Some(setback.message.clone()),
+        action: "Register".to_owned(),
+        secondary: None,
+    };
+    let recorder = Recorder::new(params.management.clone(), reporter);
+    if let Err(error) = recorder.publish(&event, &own.object_ref(&())).await {
+        tracing::debug!(error = %chain(&error), "cannot write an Event");
+    }
+}
+
+/// Whether an engaged cluster may go on being served.
+pub fn may_serve(own: &WorkerCluster, standing: &Standing, attempt: &Attempt) -> bool {
+    let confirmed = &own.spec.confirmed_cluster_uid;
+    !own.spec.paused
+        && *standing == Standing::Owner
+        && confirmed.as_ref().is_none_or(|uid| *uid == attempt.cluster_uid || uid.is_empty())
+}
+
+/// Reads the facts again from time to time, jittered, for ever.
+pub async fn keep_facts(
+    shared: &Shared,
+    attempt: &Attempt,
+    sender: &watch::Sender<Arc<ClusterFacts>>,
+) {
+    loop {
+        tokio::time::sleep(jittered(shared.facts_interval)).await;
+        let before = sender.borrow().clone();
+        match facts::read(&attempt.worker, &attempt.kubeconfig_ca, Some(&before)).await {
+            Ok(facts) if facts != *before => {
+                sender.send_replace(Arc::new(facts));
+            }
+            Ok(_) => {}
+            // What was read before stays good; the board tells how the cluster is doing.
+            Err(error) => tracing::debug!(error = %chain(&error), "cannot read the facts again"),
+        }
+    }
+}
+
+/// Between nine and eleven tenths.
+fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(rand::rng().random_range(0.9..=1.1))
+}

@@ -1,0 +1,118 @@
+//! An engaged worker cluster: everything that serving it needs, handed to the app's function.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use kube::Client;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    board::Board, claim::Claimant, clock::Clock, connect::Connector, connect::Transport,
+    permits::Permits, rate_limit::Budget, roster::Member, roster::Roster,
+    worker_clusters::WorkerClusters,
+};
+use crate::api::worker_cluster::WorkerCluster;
+use crate::telemetry::metrics::Metrics;
+use crate::tenant::{
+    access::AccessRules,
+    facts::ClusterFacts,
+    id::{RegistrationId, TenantId},
+    policy::TenantPolicy,
+};
+
+/// What all tenants of the fleet share.
+pub struct Shared {
+    /// The roster.
+    pub roster: Arc<Roster>,
+    /// The WorkerClusters.
+    pub worker_clusters: WorkerClusters,
+    /// What carries requests to the management cluster.
+    pub management: Transport,
+    /// The uid of the management cluster's kube-system namespace.
+    pub management_uid: String,
+    /// Makes transports to worker clusters.
+    pub connector: Connector,
+    /// Which servers a kubeconfig may name.
+    pub access_rules: AccessRules,
+    /// What bounds each tenant.
+    pub policy: TenantPolicy,
+    /// How long a call may take.
+    pub request_timeout: Duration,
+    /// How often the facts of a cluster are read again.
+    pub facts_interval: Duration,
+    /// Permits for reconciles, for all tenants together.
+    pub permits: Permits,
+    /// The time of day.
+    pub clock: Clock,
+    /// Where everything is counted.
+    pub metrics: Metrics,
+    /// What is done with an engaged cluster.
+    pub serve: ServeFunction,
+    /// What keeps a WorkerCluster's status.
+    pub report: ReportFunction,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Shared")
+    }
+}
+
+/// What is done with an engaged cluster; returns once `cancel` is set, or when it cannot go on.
+pub type ServeFunction = Arc<dyn Fn(Engagement) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// What keeps a WorkerCluster's status; returns after the last write, once `cancel` is set.
+pub type ReportFunction = Arc<dyn Fn(Reporting) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// What keeping a WorkerCluster's status needs.
+#[derive(Clone, Debug)]
+pub struct Reporting {
+    /// The member.
+    pub member: Arc<Member>,
+    /// The tenant's share of the management API.
+    pub management: Client,
+    /// The time of day.
+    pub clock: Clock,
+    /// Set when the member leaves.
+    pub cancel: CancellationToken,
+}
+
+/// An engaged worker cluster.
+#[derive(Clone)]
+pub struct Engagement {
+    /// The registration.
+    pub registration: RegistrationId,
+    /// What all tenants share.
+    pub shared: Arc<Shared>,
+    /// The worker cluster's API.
+    pub worker: Client,
+    /// The budget behind `worker`.
+    pub worker_budget: Arc<Budget>,
+    /// The tenant's share of the management API.
+    pub management: Client,
+    /// The certificate authority of the kubeconfig, in PEM.
+    pub kubeconfig_ca: Arc<[u8]>,
+    /// What was observed in the worker cluster; read again from time to time.
+    pub facts: watch::Receiver<Arc<ClusterFacts>>,
+    /// The WorkerCluster, as it was seen last.
+    pub worker_cluster: watch::Receiver<Option<Arc<WorkerCluster>>>,
+    /// What is known of the tenant.
+    pub board: Arc<Board>,
+    /// Set when the cluster is disengaged.
+    pub cancel: CancellationToken,
+}
+
+impl Engagement {
+    /// The tenant.
+    pub fn tenant(&self) -> TenantId {
+        self.registration.tenant()
+    }
+}
+
+impl Shared {
+    /// Who claims worker clusters for this tenant.
+    pub fn claimant(&self, tenant: TenantId) -> Claimant {
+        Claimant { management_uid: self.management_uid.clone(), tenant }
+    }
+}

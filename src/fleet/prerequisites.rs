@@ -1,0 +1,120 @@
+//! Ensures what nodes need in a worker cluster to fetch their configuration: the namespace, and a
+//! ServiceAccount whose token may read Secrets there.
+//!
+//! What exists is used as it is, whoever made it.
+
+use std::{collections::BTreeMap, fmt::Debug};
+
+use k8s_openapi::api::{
+    core::v1::{Namespace, Secret, ServiceAccount},
+    rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ObjectMeta, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::api::names::{CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN};
+
+/// Why a worker cluster could not be prepared.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot ensure {kind} {name}")]
+pub struct PrerequisiteError {
+    /// The kind of the object.
+    kind: String,
+    /// The object.
+    name: String,
+    /// Why it failed.
+    source: kube::Error,
+}
+
+/// Ensures the namespace, and hands it out.
+pub async fn ensure_namespace(client: &Client) -> Result<Namespace, PrerequisiteError> {
+    ensure(&Api::all(client.clone()), namespace()).await
+}
+
+/// Ensures the getter: ServiceAccount, Role, RoleBinding and token Secret.
+pub async fn ensure_getter(client: &Client) -> Result<(), PrerequisiteError> {
+    ensure(&Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS), service_account()).await?;
+    ensure(&Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS), role()).await?;
+    ensure(&Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS), role_binding()).await?;
+    ensure(&Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS), token()).await?;
+    Ok(())
+}
+
+/// Reads first: a restart with everything in place writes nothing.
+async fn ensure<K>(api: &Api<K>, object: K) -> Result<K, PrerequisiteError>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let name = object.name_any();
+    let failed = |source| PrerequisiteError {
+        kind: K::kind(&()).into_owned(),
+        name: name.clone(),
+        source,
+    };
+    if let Some(found) = api.get_opt(&name).await.map_err(failed)? {
+        return Ok(found);
+    }
+    match api.create(&PostParams::default(), &object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            api.get(&name).await.map_err(failed)
+        }
+        created => created.map_err(failed),
+    }
+}
+
+fn namespace() -> Namespace {
+    Namespace { metadata: named(CLOUD_INIT_SETTINGS), ..Namespace::default() }
+}
+
+fn service_account() -> ServiceAccount {
+    ServiceAccount { metadata: named(GETTER), ..ServiceAccount::default() }
+}
+
+fn role() -> Role {
+    Role {
+        metadata: named(GETTER),
+        rules: Some(vec![PolicyRule {
+            api_groups: Some(vec![String::new()]),
+            resources: Some(vec!["secrets".to_owned()]),
+            verbs: vec!["get".to_owned(), "list".to_owned()],
+            ..PolicyRule::default()
+        }]),
+    }
+}
+
+fn role_binding() -> RoleBinding {
+    RoleBinding {
+        metadata: named(GETTER),
+        role_ref: RoleRef {
+            api_group: "rbac.authorization.k8s.io".to_owned(),
+            kind: "Role".to_owned(),
+            name: GETTER.to_owned(),
+        },
+        subjects: Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: GETTER.to_owned(),
+            namespace: Some(CLOUD_INIT_SETTINGS.to_owned()),
+            ..Subject::default()
+        }]),
+    }
+}
+
+/// The token controller fills this Secret; until it has, nodes are waited for.
+fn token() -> Secret {
+    let of_getter = ("kubernetes.io/service-account.name".to_owned(), GETTER.to_owned());
+    Secret {
+        metadata: ObjectMeta {
+            annotations: Some(BTreeMap::from([of_getter])),
+            ..named(GETTER_TOKEN)
+        },
+        type_: Some("kubernetes.io/service-account-token".to_owned()),
+        ..Secret::default()
+    }
+}
+
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
+}

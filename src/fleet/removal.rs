@@ -1,0 +1,93 @@
+//! Gives a worker cluster back when its registration is removed.
+//!
+//! Done with the kubeconfig that was registered last, while it still works.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+
+use crate::api::{
+    config::OperatingSystemConfig,
+    machine_deployment::MachineDeployment,
+    names::{CLOUD_INIT_SETTINGS, DerivedNames, FINALIZER, KUBE_SYSTEM, TOKEN_LABEL},
+};
+
+/// A page of machine deployments: small, so that a large cluster costs little memory.
+const PAGE: u32 = 100;
+
+/// The machine deployments that carry our finalizer.
+pub async fn held(worker: &Client) -> Result<Vec<MachineDeployment>, kube::Error> {
+    let machine_deployments: Api<MachineDeployment> = Api::all(worker.clone());
+    let mut page = ListParams::default().limit(PAGE);
+    let mut held = Vec::new();
+    loop {
+        let list = machine_deployments.list(&page).await?;
+        held.extend(
+            list.items.into_iter().filter(|found| found.finalizers().iter().any(|f| f == FINALIZER)),
+        );
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(held),
+        }
+    }
+}
+
+/// Takes our finalizer off a machine deployment, and nothing else.
+pub async fn release(
+    worker: &Client,
+    machine_deployment: &MachineDeployment,
+) -> Result<(), kube::Error> {
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    let api: Api<MachineDeployment> = Api::namespaced(worker.clone(), &namespace);
+    let patch = without_finalizer(machine_deployment.finalizers());
+    let name = machine_deployment.name_any();
+    match api.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        patched => patched.map(drop),
+    }
+}
+
+/// Removes our finalizer by a patch that fails where the list is not the one that was read, so
+/// that a foreign finalizer is never lost.
+pub fn without_finalizer(finalizers: &[String]) -> json_patch::Patch {
+    let rest: Vec<&String> = finalizers.iter().filter(|name| *name != FINALIZER).collect();
+    serde_json::from_value(serde_json::json!([
+        {"op": "test", "path": "/metadata/finalizers", "value": finalizers},
+        {"op": "replace", "path": "/metadata/finalizers", "value": rest},
+    ]))
+    .expect("two operations are a patch")
+}
+
+/// Deletes everything that was made for a machine deployment.
+pub async fn purge(
+    worker: &Client,
+    management: &Client,
+    tenant: &str,
+    machine_deployment: &MachineDeployment,
+) -> Result<(), kube::Error> {
+    let names = DerivedNames::new(
+        &machine_deployment.namespace().unwrap_or_default(),
+        &machine_deployment.name_any(),
+    );
+    let secrets: Api<Secret> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    for name in [&names.bootstrap, &names.provisioning, &names.kubelet_kubeconfig] {
+        delete(secrets.delete(name, &DeleteParams::default()).await.map(drop))?;
+    }
+    let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
+    let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
+    for token in tokens.list_metadata(&ours).await?.items {
+        delete(tokens.delete(&token.name_any(), &DeleteParams::default()).await.map(drop))?;
+    }
+    let configs: Api<OperatingSystemConfig> = Api::namespaced(management.clone(), tenant);
+    delete(configs.delete(&names.config, &DeleteParams::default()).await.map(drop))
+}
+
+/// What is gone already needs no deletion.
+fn delete(outcome: Result<(), kube::Error>) -> Result<(), kube::Error> {
+    match outcome {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,38 @@
+//! Delays between attempts: they grow, have a cap, and are jittered, so that a thousand clusters
+//! that failed together do not come back together.
+
+use std::time::Duration;
+
+use rand::RngExt;
+
+/// The first delay: long enough for a restarting API server to refuse no second call at once.
+const FIRST: Duration = Duration::from_millis(500);
+/// The cap: a cluster that comes back is engaged within half a minute.
+const CAP: Duration = Duration::from_secs(15);
+
+/// The delay before the next attempt.
+#[derive(Clone, Debug)]
+pub struct RetryDelay {
+    next: Duration,
+    cap: Duration,
+}
+
+impl Default for RetryDelay {
+    fn default() -> Self {
+        Self { next: FIRST, cap: CAP }
+    }
+}
+
+impl RetryDelay {
+    /// A delay that starts at `first` and ends at `cap`.
+    pub fn new(first: Duration, cap: Duration) -> Self {
+        Self { next: first, cap }
+    }
+
+    /// The delay before the next attempt: between half and all of the current step.
+    pub fn next(&mut self) -> Duration {
+        let step = self.next;
+        self.next = (step * 2).min(self.cap);
+        step.mul_f64(rand::rng().random_range(0.5..=1.0))
+    }
+}

@@ -1,0 +1,116 @@
+//! Follows the WorkerClusters of the fleet, and makes one for a registration that has none.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ObjectMeta, PostParams},
+    runtime::{WatchStreamExt, reflector, watcher},
+};
+
+use super::roster::{Member, Roster};
+use crate::api::worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec};
+use crate::tenant::id::RegistrationId;
+
+/// The WorkerClusters of the fleet, as they were seen last.
+#[derive(Clone, Debug)]
+pub struct WorkerClusters {
+    store: reflector::Store<WorkerCluster>,
+}
+
+impl WorkerClusters {
+    /// The WorkerCluster that names the registration's Secret: the oldest, if there are several.
+    pub fn of(&self, id: &RegistrationId) -> Option<Arc<WorkerCluster>> {
+        self.store
+            .state_filter(|found| registration_of(found) == *id)
+            .into_iter()
+            .min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
+    }
+
+    /// Waits until all WorkerClusters have been seen once.
+    pub async fn ready(&self) {
+        // The writer lives as long as the watch; without it the process is about to end.
+        let _ = self.store.wait_until_ready().await;
+    }
+}
+
+/// The registration that a WorkerCluster names.
+fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
+    RegistrationId::new(
+        worker_cluster.namespace().unwrap_or_default(),
+        worker_cluster.spec.kubeconfig_secret_ref.name.clone(),
+    )
+}
+
+/// Watches the WorkerClusters for ever, and tells each member of its own. Hands out the store at
+/// once and the watch to be polled.
+pub fn follow(
+    management: Client,
+    roster: Arc<Roster>,
+) -> (WorkerClusters, impl Future<Output = ()> + Send + use<>) {
+    let (store, writer) = reflector::store();
+    let clusters = WorkerClusters { store };
+    let reader = clusters.clone();
+    let api: Api<WorkerCluster> = Api::all(management);
+    let watch = watcher(api, watcher::Config::default().page_size(100))
+        .modify(|found| found.managed_fields_mut().clear())
+        .reflect(writer)
+        .default_backoff()
+        .for_each(move |event| {
+            follow_event(&reader, &roster, event);
+            std::future::ready(())
+        });
+    (clusters, watch)
+}
+
+fn follow_event(
+    clusters: &WorkerClusters,
+    roster: &Roster,
+    event: Result<watcher::Event<WorkerCluster>, watcher::Error>,
+) {
+    match event {
+        Ok(watcher::Event::Apply(found) | watcher::Event::Delete(found)) => {
+            if let Some(member) = roster.member(&registration_of(&found)) {
+                tell(clusters, &member);
+            }
+        }
+        Ok(watcher::Event::InitDone) => {
+            for member in roster.members() {
+                tell(clusters, &member);
+            }
+        }
+        Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => {}
+        Err(error) => {
+            tracing::warn!(error = %super::health::chain(&error), "cannot watch WorkerClusters");
+        }
+    }
+}
+
+/// Tells a member which WorkerCluster is its own.
+pub fn tell(clusters: &WorkerClusters, member: &Member) {
+    let own = clusters.of(&member.id);
+    member.worker_cluster.send_if_modified(|before| {
+        let news = before.as_ref().map(|old| old.resource_version())
+            != own.as_ref().map(|new| new.resource_version());
+        *before = own;
+        news
+    });
+}
+
+/// Makes the WorkerCluster of a registration that has none, under the Secret's name.
+pub async fn create(management: &Client, id: &RegistrationId) -> Result<(), kube::Error> {
+    let api: Api<WorkerCluster> = Api::namespaced(management.clone(), id.namespace());
+    let worker_cluster = WorkerCluster {
+        metadata: ObjectMeta { name: Some(id.name().to_owned()), ..ObjectMeta::default() },
+        spec: WorkerClusterSpec {
+            kubeconfig_secret_ref: SecretReference { name: id.name().to_owned() },
+            ..WorkerClusterSpec::default()
+        },
+        status: None,
+    };
+    match api.create(&PostParams::default(), &worker_cluster).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        created => created.map(drop),
+    }
+}

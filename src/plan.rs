@@ -1,0 +1,17 @@
+//! What must be done for a machine deployment, decided from values alone.
+//!
+//! ```text
+//! Found ──validate──► Deployment ──render──► Rendered ──desired──► Desired ──changes──► Changes
+//!  (IO)                                                              ▲
+//!                                                          Observed ─┘
+//! ```
+//!
+//! After `validate` nothing can fail but the render: the rest is a comparison.
+
+pub mod bootstrap;
+pub mod changes;
+pub mod desired;
+pub mod digest;
+pub mod observed;
+pub mod status;
+pub mod validate;

@@ -1,0 +1,179 @@
+//! The bootstrap token of a machine deployment, and the kubeconfig that carries it to the kubelet.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use crate::tenant::{facts::ClusterFacts, secret_text::SecretText};
+
+/// The characters of a token's id and secret.
+const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+/// The length of a token's id.
+const ID_LENGTH: usize = 6;
+/// The length of a token's secret.
+const SECRET_LENGTH: usize = 16;
+
+/// The groups of a token. machine-controller's approval of node certificates depends on it.
+pub const AUTH_GROUPS: &str = "system:bootstrappers:machine-controller:default-node-token";
+
+/// A bootstrap token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The public half.
+    pub id: String,
+    /// The secret half.
+    pub secret: SecretText,
+    /// When it ends to be valid.
+    pub expires: Timestamp,
+}
+
+/// What must be done about the token, before anything is rendered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenPlan {
+    /// It is valid for long enough.
+    Keep(Token),
+    /// It is valid, but must be extended: the token with its new end.
+    Extend(Token),
+    /// There is none: the token to be made.
+    Create(Token),
+}
+
+impl TokenPlan {
+    /// The token that nodes will have.
+    pub fn token(&self) -> &Token {
+        match self {
+            Self::Keep(token) | Self::Extend(token) | Self::Create(token) => token,
+        }
+    }
+}
+
+/// What a token is drawn from, where one must be made.
+#[derive(Clone, Debug)]
+pub struct Draw<'a> {
+    /// The machine deployment's key: the same key draws the same id, so that a repeated create is
+    /// a conflict and not a second token.
+    pub key: &'a str,
+    /// How many ids were taken by others.
+    pub attempt: u8,
+    /// Random bytes from a cryptographic source.
+    pub random: &'a [u8; 64],
+}
+
+/// Decides about the token. It is extended once half of its lifetime has gone.
+pub fn plan_token(
+    existing: Option<&Token>,
+    now: Timestamp,
+    lifetime: Duration,
+    draw: &Draw<'_>,
+) -> TokenPlan {
+    let expires = now.saturating_add(lifetime).unwrap_or(Timestamp::MAX);
+    match existing {
+        Some(token) if renewal(token, lifetime) > now => TokenPlan::Keep(token.clone()),
+        Some(token) => TokenPlan::Extend(Token { expires, ..token.clone() }),
+        None => TokenPlan::Create(Token {
+            id: token_id(draw.key, draw.attempt),
+            secret: SecretText::new(token_secret(draw.random)),
+            expires,
+        }),
+    }
+}
+
+/// When a token must be extended.
+pub fn renewal(token: &Token, lifetime: Duration) -> Timestamp {
+    token.expires.saturating_sub(lifetime / 2).unwrap_or(Timestamp::MIN)
+}
+
+fn token_id(key: &str, attempt: u8) -> String {
+    let mut hash = Sha256::new();
+    hash.update(key.as_bytes());
+    hash.update([attempt]);
+    hash.finalize()
+        .iter()
+        .take(ID_LENGTH)
+        .filter_map(|byte| ALPHABET.get(usize::from(*byte) % ALPHABET.len()))
+        .map(|byte| char::from(*byte))
+        .collect()
+}
+
+/// Bytes that would favour some characters are passed over; what 64 bytes leave is enough but for
+/// one draw in 10^30, and the rest of that draw is a constant.
+fn token_secret(random: &[u8; 64]) -> String {
+    let fair = 256 - 256 % ALPHABET.len();
+    let mut characters = random
+        .iter()
+        .filter(|byte| usize::from(**byte) < fair)
+        .filter_map(|byte| ALPHABET.get(usize::from(*byte) % ALPHABET.len()))
+        .map(|byte| char::from(*byte));
+    (0..SECRET_LENGTH).map(|_| characters.next().unwrap_or('b')).collect()
+}
+
+/// The kubelet's bootstrap kubeconfig, as `clientcmd` would write it.
+pub fn kubeconfig(facts: &ClusterFacts, api_server: &str, token: &Token) -> SecretText {
+    let authority = if facts.certificate_authority_data.is_empty() {
+        String::new()
+    } else {
+        format!("    certificate-authority-data: {}\n", facts.certificate_authority_data)
+    };
+    SecretText::new(format!(
+        "apiVersion: v1\nclusters:\n- cluster:\n{authority}    server: {api_server}\n  name: c\n\
+         contexts:\n- context:\n    cluster: c\n    user: c\n  name: c\ncurrent-context: c\n\
+         kind: Config\nusers:\n- name: c\n  user:\n    token: {}.{}\n",
+        token.id,
+        token.secret.expose()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_token(expires: Timestamp) -> Token {
+        Token { id: "abc234".to_owned(), secret: SecretText::new("s"), expires }
+    }
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const DRAW: Draw<'_> = Draw { key: "kube-system-workers", attempt: 0, random: &[7; 64] };
+
+    #[test]
+    fn a_token_is_kept_until_half_of_its_lifetime_has_gone() {
+        let now = Timestamp::UNIX_EPOCH;
+        let minutes = |count: i64| Timestamp::from_second(count * 60).unwrap();
+        for (expires, extended) in [(61, false), (31, false), (30, true), (25, true), (-25, true)] {
+            let plan = plan_token(Some(&a_token(minutes(expires))), now, HOUR, &DRAW);
+            assert_eq!(matches!(plan, TokenPlan::Extend(_)), extended, "{expires} minutes left");
+            if extended {
+                assert_eq!(plan.token().expires, minutes(60));
+                assert_eq!(plan.token().id, "abc234");
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_key_draws_the_same_id_and_another_attempt_another() {
+        let first = plan_token(None, Timestamp::UNIX_EPOCH, HOUR, &DRAW);
+        let again = plan_token(None, Timestamp::UNIX_EPOCH, HOUR, &DRAW);
+        let other = plan_token(None, Timestamp::UNIX_EPOCH, HOUR, &Draw { attempt: 1, ..DRAW });
+        assert_eq!(first, again);
+        assert_ne!(first.token().id, other.token().id);
+        assert_eq!(first.token().id.len(), 6);
+        assert_eq!(first.token().secret.expose().len(), 16);
+    }
+
+    #[test]
+    fn the_kubeconfig_reads_as_clientcmd_writes_it() {
+        let facts = ClusterFacts {
+            api_server: "https://10.0.0.1:6443".to_owned(),
+            certificate_authority_data: "Q0E=".to_owned(),
+            fetch_token: SecretText::default(),
+        };
+        let token = a_token(Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            kubeconfig(&facts, "https://example.com", &token).expose(),
+            "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: Q0E=\n    \
+             server: https://example.com\n  name: c\ncontexts:\n- context:\n    cluster: c\n    \
+             user: c\n  name: c\ncurrent-context: c\nkind: Config\nusers:\n- name: c\n  user:\n    \
+             token: abc234.s\n"
+        );
+    }
+}

@@ -1,0 +1,206 @@
+//! What must be written, in the order that is safe.
+//!
+//! Create: token → kubelet kubeconfig → config → provisioning → bootstrap. The token comes first,
+//! so that a crash cannot leave documents with a token that never existed; bootstrap comes last,
+//! because machine-controller waits for it alone.
+//!
+//! Rotate with other bytes: bootstrap is deleted first (missing, machine-controller polls; stale,
+//! it fails and backs off), then all is written in the order of a create. With the same bytes only
+//! annotations change, and nothing is ever absent. The kubelet kubeconfig is mutable: it is
+//! updated in place and never deleted, since nodes that fetch in a gap do not recover.
+
+use super::{
+    bootstrap::{Token, TokenPlan},
+    desired::{Desired, Documents, Stamp},
+    digest::Digest,
+    observed::{Observed, Seen},
+};
+use crate::api::{
+    config::OperatingSystemConfigSpec,
+    names::{CLOUD_CONFIG_KEY, KUBECONFIG_KEY, MADE_FOR_REVISION},
+};
+
+/// Bytes for a Secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretData(pub Vec<u8>);
+
+impl std::fmt::Debug for SecretData {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "[redacted, {} bytes]", self.0.len())
+    }
+}
+
+/// A Secret of `cloud-init-settings` as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretWanted {
+    /// The Secret's name.
+    pub name: String,
+    /// The one data key.
+    pub key: &'static str,
+    /// The value under the key.
+    pub data: SecretData,
+    /// The digest of the value.
+    pub content: Digest,
+    /// The annotations; none for the kubelet kubeconfig.
+    pub stamp: Option<Stamp>,
+}
+
+/// A config as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigWanted {
+    /// The config's name.
+    pub name: String,
+    /// The spec.
+    pub spec: OperatingSystemConfigSpec,
+    /// The digest of the spec.
+    pub content: Digest,
+    /// The annotations.
+    pub stamp: Stamp,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// The bootstrap token is made.
+    CreateToken(Token),
+    /// The bootstrap token is extended.
+    ExtendToken(Token),
+    /// A Secret is made.
+    CreateSecret(SecretWanted),
+    /// A Secret gets other annotations, or (mutable) other data, in place.
+    ReplaceSecret(SecretWanted, Seen),
+    /// An immutable Secret gets other bytes: deleted and made anew, one right after the other.
+    RecreateSecret(SecretWanted, Seen),
+    /// A Secret is deleted.
+    DeleteSecret(String, Seen),
+    /// The config is made.
+    CreateConfig(ConfigWanted),
+    /// The config gets other annotations.
+    StampConfig(ConfigWanted, Seen),
+    /// The config gets another spec: deleted and made anew.
+    RecreateConfig(ConfigWanted, Seen),
+}
+
+/// What must be written. Cannot fail, and is empty where everything is as it should be.
+pub fn changes(desired: Desired, observed: &Observed) -> Vec<Change> {
+    let mut changes = Vec::new();
+    match &desired.token {
+        TokenPlan::Keep(_) => {}
+        TokenPlan::Extend(token) => changes.push(Change::ExtendToken(token.clone())),
+        TokenPlan::Create(token) => changes.push(Change::CreateToken(token.clone())),
+    }
+    changes.extend(kubelet_kubeconfig(&desired, observed));
+    if let Some(documents) = desired.documents {
+        let made = Made { names: &desired.names, stamp: &desired.stamp };
+        changes.extend(made.documents(documents, observed));
+    }
+    changes
+}
+
+fn kubelet_kubeconfig(desired: &Desired, observed: &Observed) -> Option<Change> {
+    let (kubeconfig, content) = &desired.kubelet_kubeconfig;
+    let wanted = SecretWanted {
+        name: desired.names.kubelet_kubeconfig.clone(),
+        key: KUBECONFIG_KEY,
+        data: SecretData(kubeconfig.expose().as_bytes().to_vec()),
+        content: content.clone(),
+        stamp: None,
+    };
+    match &observed.kubelet_kubeconfig {
+        None => Some(Change::CreateSecret(wanted)),
+        Some(seen) if seen.content == *content => None,
+        Some(seen) => Some(Change::ReplaceSecret(wanted, seen.clone())),
+    }
+}
+
+struct Made<'a> {
+    names: &'a crate::api::names::DerivedNames,
+    stamp: &'a Stamp,
+}
+
+impl Made<'_> {
+    fn documents(&self, documents: Documents, observed: &Observed) -> Vec<Change> {
+        let config = self.config(documents.config, observed.config.as_ref());
+        let (data, content) = documents.provisioning;
+        let provisioning = self.document(&self.names.provisioning, data.into_bytes(), content);
+        let provisioning = change_secret(provisioning, observed.provisioning.as_ref());
+        let (data, content) = documents.bootstrap;
+        let bootstrap = self.document(&self.names.bootstrap, data.into_bytes(), content);
+
+        let Some(seen) = &observed.bootstrap else {
+            let create = Change::CreateSecret(bootstrap);
+            return [config, provisioning, Some(create)].into_iter().flatten().collect();
+        };
+        if self.must_go_first(&bootstrap, seen, provisioning.as_ref()) {
+            let delete = Change::DeleteSecret(bootstrap.name.clone(), seen.clone());
+            let create = Change::CreateSecret(bootstrap);
+            return [Some(delete), config, provisioning, Some(create)]
+                .into_iter()
+                .flatten()
+                .collect();
+        }
+        let bootstrap = change_secret(bootstrap, Some(seen));
+        [config, provisioning, bootstrap].into_iter().flatten().collect()
+    }
+
+    /// Bytes that differ make the bootstrap Secret go first: its own, or those of the provisioning
+    /// Secret when machine-controller is waiting for another revision.
+    fn must_go_first(
+        &self,
+        bootstrap: &SecretWanted,
+        seen: &Seen,
+        provisioning: Option<&Change>,
+    ) -> bool {
+        let is_stale = seen.annotation(MADE_FOR_REVISION) != Some(&self.stamp.revision);
+        let provisioning_differs = matches!(
+            provisioning,
+            Some(Change::RecreateSecret(..) | Change::CreateSecret(_))
+        );
+        bootstrap.content != seen.content || (is_stale && provisioning_differs)
+    }
+
+    fn document(&self, name: &str, data: Vec<u8>, content: Digest) -> SecretWanted {
+        SecretWanted {
+            name: name.to_owned(),
+            key: CLOUD_CONFIG_KEY,
+            data: SecretData(data),
+            content,
+            stamp: Some(self.stamp.clone()),
+        }
+    }
+
+    fn config(
+        &self,
+        (spec, content): (OperatingSystemConfigSpec, Digest),
+        seen: Option<&Seen>,
+    ) -> Option<Change> {
+        let annotations = self.stamp.annotations(&content);
+        let same_bytes = seen.map(|seen| seen.content == content);
+        let wanted = ConfigWanted {
+            name: self.names.config.clone(),
+            spec,
+            content,
+            stamp: self.stamp.clone(),
+        };
+        match (seen, same_bytes) {
+            (Some(seen), Some(true)) => (!carries(seen, &annotations))
+                .then(|| Change::StampConfig(wanted, seen.clone())),
+            (Some(seen), _) => Some(Change::RecreateConfig(wanted, seen.clone())),
+            (None, _) => Some(Change::CreateConfig(wanted)),
+        }
+    }
+}
+
+fn change_secret(wanted: SecretWanted, seen: Option<&Seen>) -> Option<Change> {
+    let Some(seen) = seen else { return Some(Change::CreateSecret(wanted)) };
+    if wanted.content != seen.content {
+        return Some(Change::RecreateSecret(wanted, seen.clone()));
+    }
+    let annotations = wanted.stamp.as_ref().map(|stamp| stamp.annotations(&wanted.content));
+    let is_stamped = annotations.is_none_or(|annotations| carries(seen, &annotations));
+    (!is_stamped).then(|| Change::ReplaceSecret(wanted, seen.clone()))
+}
+
+fn carries(seen: &Seen, annotations: &std::collections::BTreeMap<String, String>) -> bool {
+    annotations.iter().all(|(key, value)| seen.annotation(key) == Some(value))
+}

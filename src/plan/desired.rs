@@ -1,0 +1,150 @@
+//! What should stand in the clusters for one machine deployment.
+
+use std::collections::BTreeMap;
+
+use super::{
+    bootstrap::TokenPlan,
+    digest::{Digest, DigestKey},
+    observed::{Observed, Seen},
+    validate::Deployment,
+};
+use crate::api::{
+    config::OperatingSystemConfigSpec,
+    names::{
+        CONTENT, DerivedNames, INPUTS, MADE_FOR, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
+        MADE_FOR_REVISION,
+    },
+};
+use crate::render::{Rendered, user_data::UserData};
+use crate::tenant::secret_text::SecretText;
+
+/// Raised on purpose, and only so, when a new release must render everything anew.
+pub const RENDERER_GENERATION: &str = "1";
+
+/// What the annotations of everything that is made for a machine deployment say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The machine deployment's revision.
+    pub revision: String,
+    /// The hash of the machine deployment's annotations.
+    pub annotations_hash: String,
+    /// The profile's version.
+    pub profile_version: String,
+    /// The digest of everything that goes into the render.
+    pub inputs: Option<Digest>,
+    /// The machine deployment, as `namespace/name`.
+    pub made_for: String,
+}
+
+impl Stamp {
+    /// The annotations, for an object with this content.
+    pub fn annotations(&self, content: &Digest) -> BTreeMap<String, String> {
+        let inputs = self.inputs.as_ref().map(Digest::as_str).unwrap_or_default();
+        [
+            (MADE_FOR_REVISION, self.revision.as_str()),
+            (MADE_FOR_ANNOTATIONS, &self.annotations_hash),
+            (MADE_FOR_PROFILE_VERSION, &self.profile_version),
+            (MADE_FOR, &self.made_for),
+            (INPUTS, inputs),
+            (CONTENT, content.as_str()),
+        ]
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+    }
+
+    /// Whether an object says that it was made from the same: the three annotations that others
+    /// read, and ours.
+    fn is_on(&self, seen: &Seen) -> bool {
+        self.upstream_is_on(seen)
+            && seen.annotation(INPUTS) == self.inputs.as_ref().map(Digest::as_str)
+    }
+
+    /// Whether the three annotations that others read are the same.
+    fn upstream_is_on(&self, seen: &Seen) -> bool {
+        seen.annotation(MADE_FOR_REVISION) == Some(&self.revision)
+            && seen.annotation(MADE_FOR_ANNOTATIONS) == Some(&self.annotations_hash)
+            && seen.annotation(MADE_FOR_PROFILE_VERSION) == Some(&self.profile_version)
+    }
+}
+
+/// Whether the config and the documents are what they should be, without a render.
+///
+/// Objects that the system before us made are taken over as they are when their annotations fit.
+pub fn is_current(deployment: &Deployment, observed: &Observed) -> bool {
+    let all = [&observed.config, &observed.provisioning, &observed.bootstrap];
+    let taken_over = !all.iter().any(|seen| seen.as_ref().is_some_and(Seen::is_ours));
+    all.iter().all(|seen| {
+        seen.as_ref().is_some_and(|seen| {
+            if taken_over {
+                deployment.stamp.upstream_is_on(seen)
+            } else {
+                deployment.stamp.is_on(seen) && seen.is_intact()
+            }
+        })
+    })
+}
+
+/// What should stand in the clusters for one machine deployment.
+#[derive(Debug)]
+pub struct Desired {
+    /// The names.
+    pub names: DerivedNames,
+    /// The annotations.
+    pub stamp: Stamp,
+    /// The bootstrap token.
+    pub token: TokenPlan,
+    /// The kubelet's bootstrap kubeconfig, and its digest.
+    pub kubelet_kubeconfig: (SecretText, Digest),
+    /// The config and the documents; none where those that exist are current.
+    pub documents: Option<Documents>,
+}
+
+/// The config and the documents, each with its digest.
+#[derive(Debug)]
+pub struct Documents {
+    /// The config as it is stored.
+    pub config: (OperatingSystemConfigSpec, Digest),
+    /// The provisioning document.
+    pub provisioning: (UserData, Digest),
+    /// The bootstrap document.
+    pub bootstrap: (UserData, Digest),
+}
+
+/// What should stand in the clusters, given what was rendered.
+pub fn desired(deployment: &Deployment, rendered: Option<Rendered>) -> Desired {
+    let key = &deployment.digest_key;
+    let kubeconfig = deployment.bootstrap_kubeconfig.clone();
+    let kubeconfig_digest = secret_digest(key, kubeconfig.expose().as_bytes());
+    Desired {
+        names: deployment.names.clone(),
+        stamp: deployment.stamp.clone(),
+        token: deployment.token.clone(),
+        kubelet_kubeconfig: (kubeconfig, kubeconfig_digest),
+        documents: rendered.map(|rendered| Documents {
+            config: {
+                let digest = config_digest(key, &rendered.stored_config);
+                (rendered.stored_config, digest)
+            },
+            provisioning: with_digest(key, rendered.provisioning),
+            bootstrap: with_digest(key, rendered.bootstrap),
+        }),
+    }
+}
+
+fn with_digest(key: &DigestKey, data: UserData) -> (UserData, Digest) {
+    let digest = secret_digest(key, data.as_bytes());
+    (data, digest)
+}
+
+/// The digest of a Secret's one value.
+pub fn secret_digest(key: &DigestKey, bytes: &[u8]) -> Digest {
+    key.digest([bytes])
+}
+
+/// The digest of a config's spec: of its canonical JSON, so that what the API server stored and
+/// what was rendered are the same.
+pub fn config_digest(key: &DigestKey, spec: &OperatingSystemConfigSpec) -> Digest {
+    let json = serde_json::to_vec(spec).expect("a config's spec is plain values");
+    key.digest([json.as_slice()])
+}

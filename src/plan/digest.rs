@@ -1,0 +1,70 @@
+//! Keyed digests: of what something was made from, and of its bytes.
+//!
+//! User data holds passwords of low entropy. A plain hash beside it would let a reader of
+//! annotations guess them; the key is derived from the token that nodes fetch their user data
+//! with, and whoever has that may read the user data anyway.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::tenant::secret_text::SecretText;
+
+/// A keyed digest, in lower-case hex.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(String);
+
+impl Digest {
+    /// A digest as it stands in an annotation.
+    pub fn from_annotation(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// The digest as it stands in an annotation.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The key of a worker cluster's digests.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DigestKey([u8; 32]);
+
+impl fmt::Debug for DigestKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("[redacted]")
+    }
+}
+
+impl DigestKey {
+    /// Derives the key from the token that nodes fetch their user data with.
+    pub fn derive(fetch_token: &SecretText) -> Self {
+        let mut mac = mac(fetch_token.expose().as_bytes());
+        mac.update(b"operatingsystemmanager.k8c.io/content v1");
+        Self(mac.finalize().into_bytes().into())
+    }
+
+    /// The digest of parts, each with its length, so that no two lists of parts run together.
+    pub fn digest<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
+        let mut mac = mac(&self.0);
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        let bytes: [u8; 32] = mac.finalize().into_bytes().into();
+        Digest(hex(&bytes))
+    }
+}
+
+fn mac(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes a key of any length")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

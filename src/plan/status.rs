@@ -1,0 +1,183 @@
+//! The status of a WorkerCluster, from the report about its tenant and from what it said before.
+//!
+//! What has not been observed keeps what it said; times change only with what they date.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::api::worker_cluster::{
+    MachineDeploymentEntry, MachineDeploymentState, WorkerClusterStatus,
+};
+use crate::tenant::report::{ConditionType, Finding, Outcome, Report};
+
+/// Entries beyond this many are left out, served ones first: a status must stay far below the
+/// 1.5 MiB of an object, and people read the first screen.
+const ENTRIES_MAX: usize = 100;
+/// A message is cut to this many characters, for the same reason.
+const MESSAGE_CHARACTERS_MAX: usize = 1_024;
+
+/// The condition that sums up the others.
+const READY: &str = "Ready";
+
+/// What a status is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Params<'a> {
+    /// What is known of the tenant.
+    pub report: &'a Report,
+    /// The status as it stands.
+    pub before: &'a WorkerClusterStatus,
+    /// The generation of the WorkerCluster that the report is about.
+    pub generation: Option<i64>,
+    /// The time of day.
+    pub now: Timestamp,
+}
+
+/// The status as it should stand.
+pub fn status(params: Params<'_>) -> WorkerClusterStatus {
+    let Params { report, before, generation, now } = params;
+    let entries = entries(report, &before.machine_deployments);
+    let mut findings = report.findings.clone();
+    if report.existing.is_some() {
+        findings.insert(ConditionType::MachineDeploymentsServed, served_finding(&entries));
+    }
+    let mut conditions: Vec<Condition> =
+        findings.iter().map(|(kind, finding)| condition(kind.as_str(), finding)).collect();
+    let kept = before.conditions.iter().filter(|old| {
+        old.type_ != READY && !conditions.iter().any(|new| new.type_ == old.type_)
+    });
+    let kept: Vec<Condition> = kept.cloned().collect();
+    conditions.extend(kept);
+    conditions.insert(0, summary(&conditions));
+    for condition in &mut conditions {
+        condition.last_transition_time = transition(condition, &before.conditions, now);
+        condition.observed_generation = generation;
+    }
+    let served = served(&entries);
+    WorkerClusterStatus {
+        conditions,
+        observed_generation: generation,
+        cluster_uid: report.cluster_uid.clone().or_else(|| before.cluster_uid.clone()),
+        server: report.server.clone().or_else(|| before.server.clone()),
+        version: report.version.clone().or_else(|| before.version.clone()),
+        served: report.existing.as_ref().map_or_else(|| before.served.clone(), |_| Some(served)),
+        machine_deployments: entries.into_iter().take(ENTRIES_MAX).collect(),
+    }
+}
+
+fn condition(kind: &str, finding: &Finding) -> Condition {
+    Condition {
+        type_: kind.to_owned(),
+        status: if finding.holds { "True" } else { "False" }.to_owned(),
+        reason: finding.reason.to_owned(),
+        message: cut(&finding.message),
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        observed_generation: None,
+    }
+}
+
+/// Ready says the first thing that is wrong, in the order in which a tenant comes to life.
+fn summary(conditions: &[Condition]) -> Condition {
+    let order = [
+        ConditionType::Registered,
+        ConditionType::Connected,
+        ConditionType::Claimed,
+        ConditionType::Prepared,
+        ConditionType::ProfilesInstalled,
+        ConditionType::MachineDeploymentsServed,
+    ];
+    let of = |kind: &ConditionType| conditions.iter().find(|found| found.type_ == kind.as_str());
+    let wrong = order.iter().filter_map(of).find(|found| found.status != "True");
+    let missing = order.iter().find(|kind| of(kind).is_none());
+    let (status, reason, message) = match (wrong, missing) {
+        (Some(wrong), _) => ("False", wrong.reason.clone(), wrong.message.clone()),
+        (None, Some(missing)) => {
+            ("Unknown", "Engaging".to_owned(), format!("{} is not known yet", missing.as_str()))
+        }
+        (None, None) => ("True", "Ready".to_owned(), String::new()),
+    };
+    Condition {
+        type_: READY.to_owned(),
+        status: status.to_owned(),
+        reason,
+        message,
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        observed_generation: None,
+    }
+}
+
+fn transition(new: &Condition, before: &[Condition], now: Timestamp) -> Time {
+    before
+        .iter()
+        .find(|old| old.type_ == new.type_ && old.status == new.status)
+        .map_or_else(|| to_the_second(now), |old| old.last_transition_time.clone())
+}
+
+/// Times in objects have no fractions: what is written must be what is read back.
+fn to_the_second(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+fn served_finding(entries: &[MachineDeploymentEntry]) -> Finding {
+    let not_served = entries.iter().filter(|entry| {
+        matches!(entry.state, MachineDeploymentState::Refused | MachineDeploymentState::Failing)
+    });
+    match not_served.clone().count() {
+        0 => Finding::well("AllServed"),
+        count => {
+            let first = not_served.map(|entry| entry.name.as_str()).take(3).collect::<Vec<_>>();
+            Finding::wrong(
+                "SomeNotServed",
+                format!("{count} not served, among them {}", first.join(", ")),
+            )
+        }
+    }
+}
+
+fn served(entries: &[MachineDeploymentEntry]) -> String {
+    let served = entries.iter().filter(|entry| entry.state == MachineDeploymentState::Served);
+    format!("{}/{}", served.count(), entries.len())
+}
+
+/// One entry per machine deployment that exists, failing ones first, then by name.
+fn entries(report: &Report, before: &[MachineDeploymentEntry]) -> Vec<MachineDeploymentEntry> {
+    let old: BTreeMap<&str, &MachineDeploymentEntry> =
+        before.iter().map(|entry| (entry.name.as_str(), entry)).collect();
+    let mut entries: Vec<MachineDeploymentEntry> = match &report.existing {
+        None => before.to_vec(),
+        Some(existing) => existing
+            .iter()
+            .filter_map(|name| match report.outcomes.get(name) {
+                Some(outcome) => Some(entry(name, outcome, old.get(name.as_str()).copied())),
+                None => old.get(name.as_str()).map(|entry| (*entry).clone()),
+            })
+            .collect(),
+    };
+    entries.sort_by(|a, b| (a.state, &a.name).cmp(&(b.state, &b.name)));
+    entries
+}
+
+/// An entry that says the same as before keeps its time and its trace.
+fn entry(
+    name: &str,
+    outcome: &Outcome,
+    before: Option<&MachineDeploymentEntry>,
+) -> MachineDeploymentEntry {
+    let message = outcome.message.as_deref().map(cut);
+    let unchanged = before.filter(|old| {
+        (old.state, old.reason.as_str(), &old.message) == (outcome.state, outcome.reason, &message)
+    });
+    unchanged.cloned().unwrap_or_else(|| MachineDeploymentEntry {
+        name: name.to_owned(),
+        state: outcome.state,
+        reason: outcome.reason.to_owned(),
+        message,
+        since: to_the_second(outcome.at),
+        trace_id: outcome.trace_id.clone(),
+    })
+}
+
+fn cut(message: &str) -> String {
+    message.chars().take(MESSAGE_CHARACTERS_MAX).collect()
+}

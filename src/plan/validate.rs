@@ -1,0 +1,370 @@
+//! From what was found to what can be rendered, or to the one reason why not.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use super::{
+    bootstrap::{self, Draw, TokenPlan},
+    desired::{RENDERER_GENERATION, Stamp},
+    digest::DigestKey,
+    observed::Observed,
+};
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{DerivedNames, LABEL_VALUE_BYTES_MAX, REVISION},
+};
+use crate::render::{
+    RenderError,
+    annotation_hash::annotation_hash,
+    input::{
+        ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential, RenderInput,
+    },
+    template::CompiledProfile,
+};
+use crate::rules::profile::{Unsupported, check_support};
+use crate::tenant::{
+    facts::ClusterFacts,
+    secret_text::SecretText,
+    settings::{SettingsError, TenantSettings},
+};
+
+/// What was found about a machine deployment: everything that the decision needs.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The machine deployment, with our finalizer and a profile.
+    pub machine_deployment: Arc<MachineDeployment>,
+    /// Other machine deployments whose derived names overlap.
+    pub rivals: Vec<Rival>,
+    /// The profile that it names.
+    pub profile: ProfileFound,
+    /// The tenant's settings.
+    pub settings: Result<Arc<TenantSettings>, SettingsError>,
+    /// What was observed in the worker cluster.
+    pub facts: Arc<ClusterFacts>,
+    /// The certificate authority of the kubeconfig, in PEM.
+    pub kubeconfig_ca: Arc<[u8]>,
+    /// Credentials of registries, by registry.
+    pub registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
+    /// The bootstrap token that exists.
+    pub token: Option<bootstrap::Token>,
+    /// How many ids of tokens are taken by others.
+    pub token_attempt: u8,
+    /// Random bytes, for a token that must be made.
+    pub random: [u8; 64],
+    /// What exists already.
+    pub observed: Observed,
+    /// When this was found.
+    pub now: Timestamp,
+}
+
+/// Another machine deployment of the tenant with a derived name of its own that is the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rival {
+    /// When it was made.
+    pub created: Timestamp,
+    /// Its uid.
+    pub uid: String,
+    /// Its name, as `namespace/name`.
+    pub name: String,
+}
+
+/// The outcome of looking for a profile.
+#[derive(Clone, Debug)]
+pub enum ProfileFound {
+    /// It is there.
+    Usable {
+        /// The profile's name.
+        name: String,
+        /// The profile, compiled.
+        profile: Arc<CompiledProfile>,
+    },
+    /// It is there, and its templates cannot be used.
+    Unusable {
+        /// The profile, as `namespace/name`.
+        name: String,
+        /// Why not.
+        error: Arc<RenderError>,
+    },
+    /// It is not there.
+    Missing {
+        /// The profile's namespace.
+        namespace: String,
+        /// The profile's name.
+        name: String,
+    },
+    /// The tenant may not look there.
+    Forbidden {
+        /// The namespace that was named.
+        namespace: String,
+    },
+}
+
+/// Why a machine deployment cannot be served until something changes.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Invalid {
+    /// The profile does not exist.
+    #[error("OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"")]
+    ProfileMissing {
+        /// The profile's namespace.
+        namespace: String,
+        /// The profile's name.
+        name: String,
+    },
+    /// The profile's namespace is not the tenant's.
+    #[error(
+        "annotation k8c.io/operating-system-profile-namespace: namespace \"{namespace}\" is \
+         neither the tenant's own nor allowed by the operator"
+    )]
+    ProfileForbidden {
+        /// The namespace that was named.
+        namespace: String,
+    },
+    /// The profile's templates cannot be used.
+    #[error("OperatingSystemProfile {name} cannot be used: {error}")]
+    ProfileUnusable {
+        /// The profile, as `namespace/name`.
+        name: String,
+        /// Why not.
+        error: Arc<RenderError>,
+    },
+    /// The profile does not support the machine deployment.
+    #[error("{0}")]
+    Unsupported(#[from] Unsupported),
+    /// The tenant's settings cannot be used.
+    #[error("the WorkerCluster's settings cannot be used: {0}")]
+    Settings(#[from] SettingsError),
+    /// The provider spec cannot be decoded.
+    #[error("spec.template.spec.providerSpec.value: {0}")]
+    ProviderSpec(Arc<RenderError>),
+    /// There is no provider spec.
+    #[error("spec.template.spec.providerSpec.value: providerSpec cannot be empty")]
+    NoProviderSpec,
+    /// An older machine deployment has the same derived names.
+    #[error(
+        "the names of its config and Secrets belong to the older machine deployment {owner}; \
+         rename one of the two"
+    )]
+    NameTaken {
+        /// The owner, as `namespace/name`.
+        owner: String,
+    },
+    /// The name does not fit into the token's label.
+    #[error(
+        "metadata.name: {bytes} bytes are too long for the label machinedeployment.k8s.io/name of \
+         its bootstrap token; at most {LABEL_VALUE_BYTES_MAX} fit"
+    )]
+    NameTooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+}
+
+impl Invalid {
+    /// A word for programs: the reason in status and Events, and a label of metrics.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::ProfileMissing { .. } => "ProfileNotFound",
+            Self::ProfileForbidden { .. } => "ProfileForbidden",
+            Self::ProfileUnusable { .. } => "ProfileUnusable",
+            Self::Unsupported(_) => "OperatingSystemProfileError",
+            Self::Settings(_) => "SettingsRefused",
+            Self::ProviderSpec(_) | Self::NoProviderSpec => "ProviderSpecRefused",
+            Self::NameTaken { .. } => "NameTaken",
+            Self::NameTooLong { .. } => "NameTooLong",
+        }
+    }
+}
+
+/// A machine deployment that can be rendered.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    /// The machine deployment.
+    pub machine_deployment: Arc<MachineDeployment>,
+    /// The names of what is made for it.
+    pub names: DerivedNames,
+    /// What the annotations of everything made for it say.
+    pub stamp: Stamp,
+    /// The decoded provider spec.
+    pub provider: ProviderConfig,
+    /// The profile.
+    pub profile: Arc<CompiledProfile>,
+    /// The tenant's settings.
+    pub settings: Arc<TenantSettings>,
+    /// The API server's URL for nodes.
+    pub api_server: String,
+    /// The certificate authority of the API server, in PEM.
+    pub kubernetes_ca: String,
+    /// The token that nodes fetch their provisioning Secret with.
+    pub fetch_token: SecretText,
+    /// Credentials of registries, by registry.
+    pub registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
+    /// What must be done about the bootstrap token.
+    pub token: TokenPlan,
+    /// The kubelet's bootstrap kubeconfig.
+    pub bootstrap_kubeconfig: SecretText,
+    /// The key of the worker cluster's digests.
+    pub digest_key: DigestKey,
+}
+
+/// How a tenant's machine deployments are judged.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// How long a bootstrap token is valid.
+    pub token_lifetime: Duration,
+}
+
+/// Judges what was found.
+pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
+    let machine_deployment = &found.machine_deployment;
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    let name = machine_deployment.name_any();
+    let names = DerivedNames::new(&namespace, &name);
+    check_names(found, &names)?;
+    let settings = found.settings.clone()?;
+    let (profile_name, profile) = usable(&found.profile)?;
+    let provider = decode(machine_deployment)?;
+    check_support(
+        profile_name,
+        profile.spec(),
+        &provider.operating_system,
+        &provider.cloud_provider,
+    )?;
+
+    let draw = Draw { key: &names.key, attempt: found.token_attempt, random: &found.random };
+    let token =
+        bootstrap::plan_token(found.token.as_ref(), found.now, policy.token_lifetime, &draw);
+    let api_server =
+        settings.api_server_override.clone().unwrap_or_else(|| found.facts.api_server.clone());
+    let bootstrap_kubeconfig = bootstrap::kubeconfig(&found.facts, &api_server, token.token());
+    let kubernetes_ca = settings
+        .kubernetes_ca_bundle
+        .clone()
+        .unwrap_or_else(|| String::from_utf8_lossy(&found.kubeconfig_ca).into_owned());
+    let digest_key = DigestKey::derive(&found.facts.fetch_token);
+    let mut deployment = Deployment {
+        machine_deployment: Arc::clone(machine_deployment),
+        names,
+        stamp: Stamp::default(),
+        provider,
+        profile: Arc::clone(profile),
+        settings,
+        api_server,
+        kubernetes_ca,
+        fetch_token: found.facts.fetch_token.clone(),
+        registry_credentials: Arc::clone(&found.registry_credentials),
+        token,
+        bootstrap_kubeconfig,
+        digest_key,
+    };
+    deployment.stamp = stamp(&deployment);
+    Ok(deployment)
+}
+
+/// The older machine deployment owns a name; of two made in the same second, the one with the
+/// smaller uid.
+fn check_names(found: &Found, names: &DerivedNames) -> Result<(), Invalid> {
+    if names.key.len() > LABEL_VALUE_BYTES_MAX {
+        return Err(Invalid::NameTooLong { bytes: names.key.len() });
+    }
+    let created = created(&found.machine_deployment);
+    let uid = found.machine_deployment.uid().unwrap_or_default();
+    let owner = found.rivals.iter().min().filter(|rival| (rival.created, &rival.uid) < (created, &uid));
+    match owner {
+        Some(owner) => Err(Invalid::NameTaken { owner: owner.name.clone() }),
+        None => Ok(()),
+    }
+}
+
+/// When a machine deployment was made.
+pub fn created(machine_deployment: &MachineDeployment) -> Timestamp {
+    machine_deployment.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+fn usable(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid> {
+    match found {
+        ProfileFound::Usable { name, profile } => Ok((name, profile)),
+        ProfileFound::Unusable { name, error } => {
+            Err(Invalid::ProfileUnusable { name: name.clone(), error: Arc::clone(error) })
+        }
+        ProfileFound::Missing { namespace, name } => {
+            Err(Invalid::ProfileMissing { namespace: namespace.clone(), name: name.clone() })
+        }
+        ProfileFound::Forbidden { namespace } => {
+            Err(Invalid::ProfileForbidden { namespace: namespace.clone() })
+        }
+    }
+}
+
+fn decode(machine_deployment: &MachineDeployment) -> Result<ProviderConfig, Invalid> {
+    let value = &machine_deployment.spec.template.spec.provider_spec.value;
+    let value = value.as_ref().ok_or(Invalid::NoProviderSpec)?;
+    ProviderConfig::decode(value).map_err(|error| Invalid::ProviderSpec(Arc::new(error)))
+}
+
+/// The annotations of everything that is made. The provider spec and the kubelet's version are no
+/// inputs of their own: machine-controller raises the revision when they change, a moment later.
+fn stamp(deployment: &Deployment) -> Stamp {
+    let machine_deployment = &deployment.machine_deployment;
+    let revision = machine_deployment.annotations().get(REVISION).cloned().unwrap_or_default();
+    let annotations_hash = annotation_hash(machine_deployment.metadata.annotations.as_ref());
+    let settings = serde_json::to_vec(&*deployment.settings).expect("settings are plain values");
+    let mut parts: Vec<&[u8]> = vec![
+        RENDERER_GENERATION.as_bytes(),
+        revision.as_bytes(),
+        annotations_hash.as_bytes(),
+        deployment.profile.digest().as_bytes(),
+        &settings,
+        deployment.api_server.as_bytes(),
+        deployment.kubernetes_ca.as_bytes(),
+        deployment.fetch_token.expose().as_bytes(),
+    ];
+    for (registry, credential) in &*deployment.registry_credentials {
+        parts.push(registry.as_bytes());
+        parts.extend(credential.parts().map(str::as_bytes));
+    }
+    // A profile that prints the kubeconfig is rendered anew for another token; others fetch it.
+    if deployment.profile.reads_bootstrap_kubeconfig() {
+        parts.push(deployment.bootstrap_kubeconfig.expose().as_bytes());
+    }
+    Stamp {
+        inputs: Some(deployment.digest_key.digest(parts)),
+        annotations_hash,
+        profile_version: deployment.profile.spec().version.clone(),
+        made_for: format!(
+            "{}/{}",
+            machine_deployment.namespace().unwrap_or_default(),
+            machine_deployment.name_any()
+        ),
+        revision,
+    }
+}
+
+impl Deployment {
+    /// What the renderer sees.
+    pub fn render_input<'a>(
+        &'a self,
+        name: &'a str,
+        namespace: &'a str,
+    ) -> RenderInput<'a> {
+        RenderInput {
+            machine_deployment: MachineDeploymentInput {
+                name,
+                namespace,
+                annotations: self.machine_deployment.annotations(),
+                kubelet_version: &self.machine_deployment.spec.template.spec.versions.kubelet,
+                provider: &self.provider,
+            },
+            profile: &self.profile,
+            settings: &self.settings,
+            cluster: ClusterInput {
+                api_server: &self.api_server,
+                kubernetes_ca_certificate: &self.kubernetes_ca,
+                fetch_token: &self.fetch_token,
+                bootstrap_kubeconfig: &self.bootstrap_kubeconfig,
+            },
+            registry_credentials: &self.registry_credentials,
+        }
+    }
+}

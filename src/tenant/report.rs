@@ -1,0 +1,96 @@
+//! What is known of a tenant, as values: the source of its WorkerCluster's status.
+//!
+//! A part that has not been observed yet is absent, and the status keeps what it said before: a
+//! restart with everything in order changes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use crate::api::worker_cluster::MachineDeploymentState;
+
+/// What a condition speaks of, in the order in which a tenant comes to life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConditionType {
+    /// The registration was accepted: its kubeconfig, its settings, its namespace.
+    Registered,
+    /// The worker cluster answers.
+    Connected,
+    /// The worker cluster is the one that it was, and no one else serves it.
+    Claimed,
+    /// The worker cluster has what nodes need to fetch their configuration.
+    Prepared,
+    /// The default profiles stand in the tenant's namespace.
+    ProfilesInstalled,
+    /// Every machine deployment is served.
+    MachineDeploymentsServed,
+}
+
+impl ConditionType {
+    /// The name as it stands in the status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Registered => "Registered",
+            Self::Connected => "Connected",
+            Self::Claimed => "Claimed",
+            Self::Prepared => "Prepared",
+            Self::ProfilesInstalled => "ProfilesInstalled",
+            Self::MachineDeploymentsServed => "MachineDeploymentsServed",
+        }
+    }
+}
+
+/// What a condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whether it holds.
+    pub holds: bool,
+    /// A word for programs.
+    pub reason: &'static str,
+    /// A sentence for people, without secrets.
+    pub message: String,
+}
+
+impl Finding {
+    /// All is well.
+    pub fn well(reason: &'static str) -> Self {
+        Self { holds: true, reason, message: String::new() }
+    }
+
+    /// Something is wrong or missing.
+    pub fn wrong(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { holds: false, reason, message: message.into() }
+    }
+}
+
+/// What became of one machine deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Whether it is served.
+    pub state: MachineDeploymentState,
+    /// A word for programs.
+    pub reason: &'static str,
+    /// A sentence for people, without secrets.
+    pub message: Option<String>,
+    /// When this was found.
+    pub at: Timestamp,
+    /// The trace of the reconcile that found this.
+    pub trace_id: Option<String>,
+}
+
+/// What is known of a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What was found, by condition.
+    pub findings: BTreeMap<ConditionType, Finding>,
+    /// The uid of the worker cluster's kube-system namespace.
+    pub cluster_uid: Option<String>,
+    /// The API server that the kubeconfig names.
+    pub server: Option<String>,
+    /// The version of the API server.
+    pub version: Option<String>,
+    /// The machine deployments that exist, as `namespace/name`, once they have been listed.
+    pub existing: Option<BTreeSet<String>>,
+    /// What became of them.
+    pub outcomes: BTreeMap<String, Outcome>,
+}
