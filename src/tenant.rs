@@ -2,5 +2,7 @@
 //!
 //! What a tenant may do, and how its cluster is reached, as values. Nothing here connects.
 
+pub mod access;
+pub mod address;
 pub mod secret_text;
 pub mod settings;
