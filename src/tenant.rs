@@ -4,5 +4,7 @@
 
 pub mod access;
 pub mod address;
+pub mod id;
+pub mod policy;
 pub mod secret_text;
 pub mod settings;
