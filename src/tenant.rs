@@ -2,7 +2,11 @@
 //!
 //! What a tenant may do, and how its cluster is reached, as values. Nothing here connects.
 
+pub mod access;
+pub mod address;
 pub mod facts;
+pub mod id;
+pub mod policy;
 pub mod report;
 pub mod secret_text;
 pub mod settings;

@@ -56,6 +56,34 @@ pub struct OperatingSystemProfileSpec {
     pub provisioning_utility: Option<ProvisioningUtility>,
 }
 
+/// The build metadata of a version that says that the templates are Jinja.
+pub const VERSION_METADATA_JINJA: &str = "jinja";
+
+impl OperatingSystemProfileSpec {
+    /// The language of the templates.
+    ///
+    /// A schema that does not know the field drops it silently, and the templates would be taken
+    /// for another language's. The version survives, and so its build metadata counts as well.
+    pub fn language(&self) -> TemplateLanguage {
+        match self.template_language {
+            Some(language) => language,
+            None if self.is_jinja_by_version() => TemplateLanguage::Jinja,
+            None => TemplateLanguage::GoTemplate,
+        }
+    }
+
+    /// Whether the version says that the templates are Jinja.
+    pub fn is_jinja_by_version(&self) -> bool {
+        let metadata = self
+            .version
+            .split_once('+')
+            .map_or("", |(_, metadata)| metadata);
+        metadata
+            .split('.')
+            .any(|part| part == VERSION_METADATA_JINJA)
+    }
+}
+
 /// An operating system that machine-controller knows.
 #[derive(
     Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema,

@@ -1,0 +1,287 @@
+//! How a worker cluster is reached: the part of a kubeconfig that a tenant may choose.
+//!
+//! A kubeconfig can do far more than name a server. It can run commands, read files of the
+//! process that loads it, choose proxies and switch verification off. So this is an allow-list: an
+//! https server, its certificate authority, and a token or a client certificate, all of them
+//! inline. Everything else is refused with the field's name. The YAML goes no further than this
+//! file; what comes out is built into a connection by us, never by a kubeconfig loader.
+
+use std::fmt;
+
+use rustls::{RootCertStore, pki_types::ServerName};
+use sha2::{Digest, Sha256};
+
+use super::{address::AddressRules, secret_text::SecretText};
+
+mod credential;
+mod document;
+mod error;
+mod pem;
+mod server;
+
+pub use credential::{ClientCertificate, Credential};
+use document::Node;
+pub use error::AccessError;
+pub use server::Server;
+
+/// A kubeconfig with both certificates and a token has about 10 KiB; a Secret may have 1 MiB.
+pub const KUBECONFIG_BYTES_MAX: usize = 256 * 1024;
+
+/// What a kubeconfig may say; the operator's choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRules {
+    /// Where the server may be. The connector needs the same rules.
+    pub addresses: AddressRules,
+    /// The largest kubeconfig that is read.
+    pub kubeconfig_bytes_max: usize,
+}
+
+impl Default for AccessRules {
+    fn default() -> Self {
+        Self {
+            addresses: AddressRules::default(),
+            kubeconfig_bytes_max: KUBECONFIG_BYTES_MAX,
+        }
+    }
+}
+
+/// How a worker cluster is reached.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClusterAccess {
+    /// The API server.
+    pub server: Server,
+    /// The certificates that the server's must be signed by, in PEM, byte for byte as given.
+    pub certificate_authority: Vec<u8>,
+    /// The name that the server's certificate must have, if it is not the server's host.
+    pub tls_server_name: Option<String>,
+    /// Who we are there.
+    pub credential: Credential,
+}
+
+/// Tells whether the access to a cluster changed. Kept in memory only.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AccessDigest([u8; 32]);
+
+impl ClusterAccess {
+    /// Parses a kubeconfig; whatever is not on the allow-list is refused.
+    pub fn parse(bytes: &[u8], rules: &AccessRules) -> Result<Self, AccessError> {
+        let document = document::read(bytes, rules.kubeconfig_bytes_max)?;
+        let root = Node::root(&document)?;
+        check_kind(&root)?;
+        let clusters = entries(&root, "clusters", "cluster")?;
+        let users = entries(&root, "users", "user")?;
+        let contexts = entries(&root, "contexts", "context")?;
+        for user in &users {
+            refuse_programs(&user.body)?;
+        }
+        let (cluster, user) = choose(&root, &contexts, &clusters, &users)?;
+        check_cluster(cluster)?;
+        Credential::check_fields(user)?;
+        let field = cluster.path_of("server");
+        let server = Server::parse(cluster.required_text("server")?, &field)?;
+        rules
+            .addresses
+            .check_host(&server.host, server.port)
+            .map_err(|source| AccessError::ServerRefused {
+                field,
+                host: server.host.to_string(),
+                source,
+            })?;
+        Ok(Self {
+            server,
+            certificate_authority: parse_certificate_authority(cluster)?,
+            tls_server_name: parse_tls_server_name(cluster)?,
+            credential: Credential::parse(user)?,
+        })
+    }
+
+    /// A digest that differs whenever anything differs.
+    pub fn digest(&self) -> AccessDigest {
+        let url = self.server.url();
+        let name = self.tls_server_name.as_deref().unwrap_or_default();
+        let token = self.credential.token().map_or("", SecretText::expose);
+        let (certificate, key) = self
+            .credential
+            .certificate()
+            .map_or((&[][..], ""), |pair| (&pair.certificate, pair.key.expose()));
+        let parts = [
+            url.as_bytes(),
+            &self.certificate_authority,
+            name.as_bytes(),
+            token.as_bytes(),
+            certificate,
+            key.as_bytes(),
+        ];
+        let mut digest = Sha256::new();
+        for part in parts {
+            // With its length before it no part can pass for the end of another.
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        AccessDigest(digest.finalize().into())
+    }
+}
+
+impl fmt::Debug for ClusterAccess {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ClusterAccess")
+            .field("server", &self.server.url())
+            .field("credential", &self.credential)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for AccessDigest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("AccessDigest(..)")
+    }
+}
+
+/// An entry of `clusters`, `users` or `contexts`.
+struct Entry<'a> {
+    name: &'a str,
+    body: Node<'a>,
+}
+
+fn check_kind(root: &Node<'_>) -> Result<(), AccessError> {
+    for (key, expected) in [("apiVersion", "v1"), ("kind", "Config")] {
+        if root.text(key)?.is_some_and(|value| value != expected) {
+            return Err(AccessError::NotAKubeconfig {
+                field: key.to_owned(),
+                expected,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The entries of a list; one without a body says nothing and is left out.
+fn entries<'a>(root: &Node<'a>, list: &str, body: &str) -> Result<Vec<Entry<'a>>, AccessError> {
+    let mut entries: Vec<Entry<'a>> = Vec::new();
+    let mut names = std::collections::HashSet::new();
+    for item in root.list(list)? {
+        let name = item.text("name")?.unwrap_or_default();
+        if !names.insert(name) {
+            return Err(AccessError::DuplicateName {
+                field: item.path_of("name"),
+            });
+        }
+        if let Some(body) = item.mapping(body)? {
+            entries.push(Entry { name, body });
+        }
+    }
+    Ok(entries)
+}
+
+/// Refused wherever they stand, used or not: nobody should register a cluster with a kubeconfig
+/// that runs something where it is tried by hand.
+fn refuse_programs(user: &Node<'_>) -> Result<(), AccessError> {
+    if let Some(exec) = user.get("exec") {
+        return Err(AccessError::Exec { field: exec.path });
+    }
+    if let Some(provider) = user.get("auth-provider") {
+        return Err(AccessError::AuthProvider {
+            field: provider.path,
+        });
+    }
+    Ok(())
+}
+
+/// The cluster and the user of the current context, or of the only one.
+fn choose<'e, 'a>(
+    root: &Node<'a>,
+    contexts: &'e [Entry<'a>],
+    clusters: &'e [Entry<'a>],
+    users: &'e [Entry<'a>],
+) -> Result<(&'e Node<'a>, &'e Node<'a>), AccessError> {
+    let context = match (root.text("current-context")?, contexts) {
+        (Some(name), contexts) => {
+            find(contexts, name).ok_or_else(|| dangling("current-context", "contexts"))?
+        }
+        (None, [only]) => &only.body,
+        (None, []) => {
+            return match (clusters, users) {
+                ([cluster], [user]) => Ok((&cluster.body, &user.body)),
+                _ => Err(AccessError::NoCurrentContext),
+            };
+        }
+        (None, _) => return Err(AccessError::NoCurrentContext),
+    };
+    let cluster = find(clusters, context.required_text("cluster")?)
+        .ok_or_else(|| dangling(&context.path_of("cluster"), "clusters"))?;
+    let user = find(users, context.required_text("user")?)
+        .ok_or_else(|| dangling(&context.path_of("user"), "users"))?;
+    Ok((cluster, user))
+}
+
+fn find<'e, 'a>(entries: &'e [Entry<'a>], name: &str) -> Option<&'e Node<'a>> {
+    let entry = entries.iter().find(|entry| entry.name == name)?;
+    Some(&entry.body)
+}
+
+fn dangling(field: &str, list: &'static str) -> AccessError {
+    AccessError::Dangling {
+        field: field.to_owned(),
+        list,
+    }
+}
+
+/// Refuses every field of a cluster that is not on the list.
+fn check_cluster(cluster: &Node<'_>) -> Result<(), AccessError> {
+    for key in cluster.keys() {
+        let field = cluster.path_of(key);
+        match key {
+            "certificate-authority" if cluster.is_set(key) => {
+                let instead = "certificate-authority-data";
+                return Err(AccessError::File { field, instead });
+            }
+            "insecure-skip-tls-verify" if cluster.is_set(key) => {
+                return Err(AccessError::InsecureTls { field });
+            }
+            "proxy-url" if cluster.is_set(key) => return Err(AccessError::Proxy { field }),
+            // Empty or false, the refused ones say nothing.
+            "certificate-authority"
+            | "insecure-skip-tls-verify"
+            | "proxy-url"
+            | "server"
+            | "certificate-authority-data"
+            | "tls-server-name"
+            | "extensions"
+            | "disable-compression" => {}
+            _ => return Err(AccessError::UnknownField { field }),
+        }
+    }
+    Ok(())
+}
+
+fn parse_certificate_authority(cluster: &Node<'_>) -> Result<Vec<u8>, AccessError> {
+    let key = "certificate-authority-data";
+    let field = cluster.path_of(key);
+    let text = pem::decode(cluster.required_text(key)?, &field)?;
+    let mut roots = RootCertStore::empty();
+    for certificate in pem::certificates(&text, &field)? {
+        roots
+            .add(certificate)
+            .map_err(|_| AccessError::NotACertificate {
+                field: field.clone(),
+            })?;
+    }
+    Ok(text)
+}
+
+fn parse_tls_server_name(cluster: &Node<'_>) -> Result<Option<String>, AccessError> {
+    let key = "tls-server-name";
+    let Some(name) = cluster.text(key)? else {
+        return Ok(None);
+    };
+    match ServerName::try_from(name) {
+        Ok(_) => Ok(Some(name.to_owned())),
+        Err(_) => Err(AccessError::TlsServerName {
+            field: cluster.path_of(key),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

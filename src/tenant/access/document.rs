@@ -1,0 +1,187 @@
+//! A kubeconfig's YAML as a tree whose every node knows its path, read under a budget.
+
+use serde_json::Value;
+
+use super::error::AccessError;
+
+/// Deep enough for every field that a kubeconfig has (extensions included), shallow enough for
+/// any stack.
+const DEPTH_MAX: usize = 32;
+/// A kubeconfig of one cluster has about thirty nodes; somebody's file of a whole company fits.
+const NODES_MAX: usize = 10_000;
+/// How much of a key an error shows: keys are the tenant's text.
+const KEY_CHARS_SHOWN: usize = 64;
+
+/// Reads the YAML. Aliases, anchors, merge keys, duplicate keys and further documents are refused.
+pub(super) fn read(bytes: &[u8], bytes_max: usize) -> Result<Value, AccessError> {
+    if bytes.len() > bytes_max {
+        return Err(AccessError::TooLarge {
+            bytes: bytes.len(),
+            max: bytes_max,
+        });
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| AccessError::NotText)?;
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            flow_nesting_limit: DEPTH_MAX,
+            max_depth: DEPTH_MAX,
+            max_nodes: NODES_MAX,
+            max_events: 4 * NODES_MAX,
+            max_aliases: 0,
+            max_anchors: 0,
+        },
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::Error,
+        merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| refused(&error))
+}
+
+/// The reader's error without its text, which quotes the input.
+fn refused(error: &serde_saphyr::Error) -> AccessError {
+    use serde_saphyr::{Error, budget::BudgetBreach};
+
+    let location = error.location();
+    let line = location.map_or(1, |location| location.line());
+    match error.without_snippet() {
+        Error::MultipleDocuments { .. } => AccessError::SeveralDocuments,
+        Error::DuplicateMappingKey { .. } => AccessError::DuplicateKey { line },
+        Error::MergeKeyNotAllowed { .. } | Error::UnknownAnchor { .. } => {
+            AccessError::Alias { line }
+        }
+        Error::Budget { breach, .. } => match breach {
+            BudgetBreach::Aliases { .. } | BudgetBreach::Anchors { .. } => {
+                AccessError::Alias { line }
+            }
+            _ => AccessError::TooComplex { line },
+        },
+        _ => AccessError::NotYaml {
+            line,
+            column: location.map_or(1, |location| location.column()),
+        },
+    }
+}
+
+/// A value of the document and the path to it.
+#[derive(Clone)]
+pub(super) struct Node<'a> {
+    pub(super) path: String,
+    value: &'a Value,
+}
+
+impl<'a> Node<'a> {
+    /// The whole document, which must be a mapping.
+    pub(super) fn root(value: &'a Value) -> Result<Self, AccessError> {
+        let node = Self {
+            path: "the kubeconfig".to_owned(),
+            value,
+        };
+        node.must_be(Value::is_object, "a mapping")?;
+        Ok(Self {
+            path: String::new(),
+            value,
+        })
+    }
+
+    /// The path of a field of this node, whether it exists or not.
+    pub(super) fn path_of(&self, key: &str) -> String {
+        let key: String = key
+            .chars()
+            .take(KEY_CHARS_SHOWN)
+            .map(|character| {
+                if character.is_control() {
+                    '?'
+                } else {
+                    character
+                }
+            })
+            .collect();
+        if self.path.is_empty() {
+            key
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+
+    /// A field of this node. Null and empty text are absent, as they are for kubectl.
+    pub(super) fn get(&self, key: &str) -> Option<Self> {
+        let value = self.value.get(key)?;
+        let absent = value.is_null() || value.as_str().is_some_and(str::is_empty);
+        (!absent).then(|| Self {
+            path: self.path_of(key),
+            value,
+        })
+    }
+
+    /// The names of this node's fields that say anything.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &'a str> {
+        self.value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, _)| key.as_str())
+    }
+
+    /// A field that is a mapping, if there is one.
+    pub(super) fn mapping(&self, key: &str) -> Result<Option<Self>, AccessError> {
+        let Some(node) = self.get(key) else {
+            return Ok(None);
+        };
+        node.must_be(Value::is_object, "a mapping")?;
+        Ok(Some(node))
+    }
+
+    /// A field that is text, if there is one.
+    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>, AccessError> {
+        let Some(node) = self.get(key) else {
+            return Ok(None);
+        };
+        node.must_be(Value::is_string, "text; put it in quotes")?;
+        Ok(node.value.as_str())
+    }
+
+    /// A field that is text and must be there.
+    pub(super) fn required_text(&self, key: &str) -> Result<&'a str, AccessError> {
+        self.text(key)?.ok_or_else(|| AccessError::Missing {
+            field: self.path_of(key),
+        })
+    }
+
+    /// Whether a field says anything but `false`.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        self.get(key)
+            .is_some_and(|node| node.value != &Value::Bool(false))
+    }
+
+    /// The mappings of a field that is a list.
+    pub(super) fn list(&self, key: &str) -> Result<Vec<Self>, AccessError> {
+        let Some(list) = self.get(key) else {
+            return Ok(Vec::new());
+        };
+        list.must_be(Value::is_array, "a list")?;
+        let items = list.value.as_array().into_iter().flatten();
+        items
+            .enumerate()
+            .map(|(index, value)| {
+                let node = Self {
+                    path: format!("{}[{index}]", list.path),
+                    value,
+                };
+                node.must_be(Value::is_object, "a mapping")?;
+                Ok(node)
+            })
+            .collect()
+    }
+
+    fn must_be(&self, is: fn(&Value) -> bool, expected: &'static str) -> Result<(), AccessError> {
+        if is(self.value) {
+            Ok(())
+        } else {
+            Err(AccessError::WrongType {
+                field: self.path.clone(),
+                expected,
+            })
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Why a kubeconfig is refused: the field, and what to write instead. Never a value, except that
+//! the host of the server may be shown.
+
+use super::super::address::AddressRefused;
+
+/// Why a kubeconfig is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// It is larger than any kubeconfig has a reason to be.
+    #[error("the kubeconfig has {bytes} bytes; at most {max} are read")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The largest size that is read.
+        max: usize,
+    },
+    /// It is not UTF-8.
+    #[error("the kubeconfig is not text in UTF-8")]
+    NotText,
+    /// It is not YAML.
+    #[error("the kubeconfig is not YAML, from line {line}, column {column} on")]
+    NotYaml {
+        /// The line.
+        line: u64,
+        /// The column.
+        column: u64,
+    },
+    /// It names a key twice, and which of the two counts depends on the reader.
+    #[error("line {line} of the kubeconfig repeats a key; keep one of the two")]
+    DuplicateKey {
+        /// The line.
+        line: u64,
+    },
+    /// It refers to parts of itself, which lets a small text become a large one.
+    #[error("line {line} of the kubeconfig has an anchor, an alias or a merge key; write it out")]
+    Alias {
+        /// The line.
+        line: u64,
+    },
+    /// It is nested too deeply, or has too many parts.
+    #[error("the kubeconfig has too many parts, from line {line} on; keep one context only")]
+    TooComplex {
+        /// The line.
+        line: u64,
+    },
+    /// It has more than one YAML document.
+    #[error("the kubeconfig has more than one YAML document; keep the first one only")]
+    SeveralDocuments,
+    /// It is another kind of object.
+    #[error("{field}: it must be `{expected}`: this is not a kubeconfig")]
+    NotAKubeconfig {
+        /// The field.
+        field: String,
+        /// What a kubeconfig has there.
+        expected: &'static str,
+    },
+    /// A field is not what it should be.
+    #[error("{field}: it must be {expected}")]
+    WrongType {
+        /// The field.
+        field: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A field that decides how the cluster is reached is unknown.
+    #[error("{field}: this field is unknown; remove it")]
+    UnknownField {
+        /// The field.
+        field: String,
+    },
+    /// Two entries have one name.
+    #[error("{field}: an earlier entry has the same name; keep one of the two")]
+    DuplicateName {
+        /// The field.
+        field: String,
+    },
+    /// A field is missing.
+    #[error("{field}: it is missing")]
+    Missing {
+        /// The field.
+        field: String,
+    },
+    /// A field names an entry that does not exist.
+    #[error("{field}: no entry of `{list}` has this name")]
+    Dangling {
+        /// The field.
+        field: String,
+        /// Where the entry should be.
+        list: &'static str,
+    },
+    /// It has several contexts and names none of them.
+    #[error("current-context: it is missing, and there is not exactly one context to take")]
+    NoCurrentContext,
+    /// It asks for a command to be run.
+    #[error("{field}: no command is run for a credential; use `token` or a client certificate")]
+    Exec {
+        /// The field.
+        field: String,
+    },
+    /// It asks for an authentication plugin.
+    #[error("{field}: plugins are not supported; use `token` or a client certificate")]
+    AuthProvider {
+        /// The field.
+        field: String,
+    },
+    /// It names a file: one of ours, where it is read.
+    #[error("{field}: files are not read; use `{instead}`")]
+    File {
+        /// The field.
+        field: String,
+        /// The inline field to use.
+        instead: &'static str,
+    },
+    /// It has a user name or a password.
+    #[error("{field}: passwords are not supported; use `token` or a client certificate")]
+    Password {
+        /// The field.
+        field: String,
+    },
+    /// It asks to act as somebody else.
+    #[error("{field}: impersonation is not supported; use the credential of that user")]
+    Impersonation {
+        /// The field.
+        field: String,
+    },
+    /// It asks for a connection to whoever answers.
+    #[error("{field}: certificates are always verified; use `certificate-authority-data`")]
+    InsecureTls {
+        /// The field.
+        field: String,
+    },
+    /// It names a proxy.
+    #[error("{field}: the operator decides about proxies; remove it")]
+    Proxy {
+        /// The field.
+        field: String,
+    },
+    /// The server is not reached by https.
+    #[error("{field}: it must start with https://")]
+    ServerNotHttps {
+        /// The field.
+        field: String,
+    },
+    /// The server's URL has a user name or a password.
+    #[error("{field}: a user name does not belong in the URL; use `token`")]
+    ServerUserInfo {
+        /// The field.
+        field: String,
+    },
+    /// The server's URL has a query or a fragment.
+    #[error("{field}: the URL may not have a query or a fragment")]
+    ServerQuery {
+        /// The field.
+        field: String,
+    },
+    /// The server's host is neither an address nor a name.
+    #[error("{field}: the URL needs a host: a DNS name or an IP address in its usual form")]
+    ServerHost {
+        /// The field.
+        field: String,
+    },
+    /// The server's port is no port.
+    #[error("{field}: the port of the URL must be a number from 1 to 65535")]
+    ServerPort {
+        /// The field.
+        field: String,
+    },
+    /// The server's path has more than plain segments.
+    #[error(
+        "{field}: the path of the URL may have letters, digits and -._~:/ only, and no dots alone"
+    )]
+    ServerPath {
+        /// The field.
+        field: String,
+    },
+    /// The server may not be connected to.
+    #[error("{field}: `{host}` may not be connected to")]
+    ServerRefused {
+        /// The field.
+        field: String,
+        /// The server's host.
+        host: String,
+        /// Why.
+        source: AddressRefused,
+    },
+    /// The name that the server's certificate should have is no name.
+    #[error("{field}: it must be a DNS name or an IP address")]
+    TlsServerName {
+        /// The field.
+        field: String,
+    },
+    /// A field is not base64.
+    #[error("{field}: it is not base64")]
+    NotBase64 {
+        /// The field.
+        field: String,
+    },
+    /// A field is not PEM, or has PEM sections that do not belong there.
+    #[error("{field}: it must be {expected} in PEM, and nothing else, in base64")]
+    NotPem {
+        /// The field.
+        field: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A section says that it is a certificate, and is none.
+    #[error("{field}: a certificate in it cannot be read")]
+    NotACertificate {
+        /// The field.
+        field: String,
+    },
+    /// A section says that it is a key, and is none that TLS can use.
+    #[error("{field}: the key is of no supported kind (RSA, ECDSA P-256 or P-384, Ed25519)")]
+    NotAKey {
+        /// The field.
+        field: String,
+    },
+    /// The key belongs to another certificate.
+    #[error("{field}: the key does not belong to `client-certificate-data`")]
+    ForeignKey {
+        /// The field.
+        field: String,
+    },
+    /// The token cannot stand in a header.
+    #[error("{field}: a token has visible ASCII characters only, and no spaces or line ends")]
+    NotAToken {
+        /// The field.
+        field: String,
+    },
+    /// The user has no credential.
+    #[error("{field}: it needs `token`, or `client-certificate-data` with `client-key-data`")]
+    NoCredential {
+        /// The field.
+        field: String,
+    },
+}
+
+impl AccessError {
+    /// A word for metrics and conditions.
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } | Self::TooComplex { .. } => "kubeconfig_too_large",
+            Self::NotText
+            | Self::NotYaml { .. }
+            | Self::DuplicateKey { .. }
+            | Self::Alias { .. }
+            | Self::SeveralDocuments
+            | Self::NotAKubeconfig { .. }
+            | Self::WrongType { .. } => "kubeconfig_unreadable",
+            Self::DuplicateName { .. }
+            | Self::Missing { .. }
+            | Self::Dangling { .. }
+            | Self::NoCurrentContext
+            | Self::NoCredential { .. } => "kubeconfig_incomplete",
+            Self::UnknownField { .. }
+            | Self::Exec { .. }
+            | Self::AuthProvider { .. }
+            | Self::File { .. }
+            | Self::Password { .. }
+            | Self::Impersonation { .. }
+            | Self::InsecureTls { .. }
+            | Self::Proxy { .. } => "kubeconfig_field_refused",
+            Self::ServerNotHttps { .. }
+            | Self::ServerUserInfo { .. }
+            | Self::ServerQuery { .. }
+            | Self::ServerHost { .. }
+            | Self::ServerPort { .. }
+            | Self::ServerPath { .. }
+            | Self::TlsServerName { .. } => "kubeconfig_server_invalid",
+            Self::ServerRefused { .. } => "kubeconfig_server_refused",
+            Self::NotBase64 { .. }
+            | Self::NotPem { .. }
+            | Self::NotACertificate { .. }
+            | Self::NotAKey { .. }
+            | Self::ForeignKey { .. }
+            | Self::NotAToken { .. } => "kubeconfig_credential_invalid",
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Which network addresses a worker cluster's API server may have.
+//!
+//! A tenant names the server, and this process connects to it from inside the management
+//! cluster's network: without rules a kubeconfig could reach what only we can reach. The parser
+//! asks for literal addresses and names, and the connector asks again for every address that a
+//! name resolves to, since a name may lead anywhere. Nothing here resolves or connects.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    str::FromStr,
+};
+
+/// Which addresses may be connected to on behalf of a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressRules {
+    /// Whether this machine itself may be connected to.
+    pub loopback: Loopback,
+    /// Where servers must be; empty means anywhere that is not refused otherwise.
+    pub allowed: Vec<AddressRange>,
+    /// Where servers must not be.
+    pub denied: Vec<AddressRange>,
+    /// Servers that are not worker clusters: the management cluster's API, above all.
+    pub denied_servers: Vec<DeniedServer>,
+}
+
+/// Whether this machine itself may be connected to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loopback {
+    /// It may not: what listens there trusts whoever reaches it.
+    #[default]
+    Refused,
+    /// It may: for demonstrations and tests, where worker clusters run beside this process.
+    Allowed,
+}
+
+/// A server that no tenant may name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeniedServer {
+    /// Its host.
+    pub host: Host,
+    /// Its port; none means every port. Several API servers may share an address.
+    pub port: Option<u16>,
+}
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// A literal address.
+    Address(IpAddr),
+    /// A name: lower case, without a trailing dot.
+    Name(String),
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]"),
+            Self::Address(IpAddr::V4(address)) => write!(formatter, "{address}"),
+            Self::Name(name) => formatter.write_str(name),
+        }
+    }
+}
+
+/// Why an address is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressRefused {
+    /// This machine itself.
+    #[error("it is a loopback address")]
+    Loopback,
+    /// The address of no host; some systems connect to themselves by it.
+    #[error("it is the unspecified address")]
+    Unspecified,
+    /// The local network segment, where metadata services answer.
+    #[error("it is a link-local address")]
+    LinkLocal,
+    /// A group of hosts.
+    #[error("it is a multicast address")]
+    Multicast,
+    /// Broadcast, and ranges that nobody owns.
+    #[error("it is a reserved address")]
+    Reserved,
+    /// A cloud's metadata service outside of the link-local range.
+    #[error("it is the address of a cloud's metadata service")]
+    MetadataService,
+    /// An address that a gateway translates to one that cannot be told from it.
+    #[error("it hides another address")]
+    Translated,
+    /// A range that the operator denies.
+    #[error("the operator denies its range")]
+    DeniedRange,
+    /// No range that the operator allows.
+    #[error("it is in no range that the operator allows")]
+    OutsideAllowed,
+    /// A server that the operator denies.
+    #[error("the operator denies this server")]
+    DeniedServer,
+}
+
+/// Metadata services at addresses that look like any other: Azure, Oracle, Alibaba, AWS, Google.
+/// They hand out the credentials of the machine that asks.
+const METADATA_SERVICES: [IpAddr; 5] = [
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+];
+
+impl AddressRules {
+    /// Whether an address may be connected to. The connector calls this for every address that a
+    /// name resolved to, and connects to exactly the address that it asked about.
+    pub fn check(&self, endpoint: SocketAddr) -> Result<(), AddressRefused> {
+        let address = effective(endpoint.ip())?;
+        match kind(address) {
+            Some(AddressRefused::Loopback) if self.loopback == Loopback::Allowed => {}
+            Some(refused) => return Err(refused),
+            None => {}
+        }
+        if self.denied.iter().any(|range| range.contains(address)) {
+            return Err(AddressRefused::DeniedRange);
+        }
+        if !self.allowed.is_empty() && !self.allowed.iter().any(|range| range.contains(address)) {
+            return Err(AddressRefused::OutsideAllowed);
+        }
+        self.check_denied(&Host::Address(address), endpoint.port())
+    }
+
+    /// Whether a host may be named. A name that passes says nothing about where it leads.
+    pub fn check_host(&self, host: &Host, port: u16) -> Result<(), AddressRefused> {
+        match host {
+            Host::Address(address) => self.check(SocketAddr::new(*address, port)),
+            Host::Name(name) => {
+                let local = name == "localhost" || name.ends_with(".localhost");
+                if local && self.loopback == Loopback::Refused {
+                    return Err(AddressRefused::Loopback);
+                }
+                self.check_denied(host, port)
+            }
+        }
+    }
+
+    fn check_denied(&self, host: &Host, port: u16) -> Result<(), AddressRefused> {
+        let denied = self
+            .denied_servers
+            .iter()
+            .any(|server| server.host == *host && server.port.is_none_or(|denied| denied == port));
+        if denied {
+            Err(AddressRefused::DeniedServer)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The address that packets end at: an IPv4 address inside of an IPv6 one counts as itself.
+fn effective(address: IpAddr) -> Result<IpAddr, AddressRefused> {
+    let IpAddr::V6(six) = address else {
+        return Ok(address);
+    };
+    if let Some(four) = six.to_ipv4_mapped() {
+        return Ok(IpAddr::V4(four));
+    }
+    if six.is_loopback() || six.is_unspecified() {
+        return Ok(address);
+    }
+    match six.segments() {
+        // What begins like `::` was IPv4 once; 64:ff9b::/96 is NAT64's prefix for everybody; 6to4
+        // carries the address of its gateway.
+        [0 | 0x64, 0 | 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+            let four = Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
+            Ok(IpAddr::V4(four))
+        }
+        // Other translators: NAT64 of a local network, Teredo, and what else begins with a zero.
+        [0, ..] | [0x64, 0xff9b, ..] | [0x2001, 0, ..] => Err(AddressRefused::Translated),
+        _ => Ok(address),
+    }
+}
+
+/// What is wrong with an address, whoever asks.
+fn kind(address: IpAddr) -> Option<AddressRefused> {
+    if METADATA_SERVICES.contains(&address) {
+        return Some(AddressRefused::MetadataService);
+    }
+    if address.is_multicast() {
+        return Some(AddressRefused::Multicast);
+    }
+    if address.is_loopback() {
+        return Some(AddressRefused::Loopback);
+    }
+    match address {
+        // All of 0.0.0.0/8 is "this host on this network".
+        IpAddr::V4(four) if four.octets().starts_with(&[0]) => Some(AddressRefused::Unspecified),
+        IpAddr::V4(four) if four.is_link_local() => Some(AddressRefused::LinkLocal),
+        // 240.0.0.0/4 with the broadcast address at its end.
+        IpAddr::V4(four) if four.to_bits() >> 28 == 0xf => Some(AddressRefused::Reserved),
+        IpAddr::V6(six) if six.is_unspecified() => Some(AddressRefused::Unspecified),
+        IpAddr::V6(six) if six.is_unicast_link_local() => Some(AddressRefused::LinkLocal),
+        _ => None,
+    }
+}
+
+/// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or a single address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressRange {
+    network: IpAddr,
+    prefix: u32,
+}
+
+impl AddressRange {
+    /// Whether an address is inside.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.network, address) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let host_bits = Ipv4Addr::BITS.saturating_sub(self.prefix);
+                let differing = network.to_bits() ^ address.to_bits();
+                differing.checked_shr(host_bits).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let host_bits = Ipv6Addr::BITS.saturating_sub(self.prefix);
+                let differing = network.to_bits() ^ address.to_bits();
+                differing.checked_shr(host_bits).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A text that is no range of addresses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a range of addresses such as 10.0.0.0/8")]
+pub struct NotARange(String);
+
+impl FromStr for AddressRange {
+    type Err = NotARange;
+
+    fn from_str(text: &str) -> Result<Self, NotARange> {
+        let refused = || NotARange(text.to_owned());
+        let (network, prefix) = match text.split_once('/') {
+            Some((network, prefix)) => (network, Some(prefix)),
+            None => (text, None),
+        };
+        let network: IpAddr = network.parse().map_err(|_| refused())?;
+        let bits = match network {
+            IpAddr::V4(_) => Ipv4Addr::BITS,
+            IpAddr::V6(_) => Ipv6Addr::BITS,
+        };
+        let prefix = match prefix {
+            Some(prefix) => prefix.parse().map_err(|_| refused())?,
+            None => bits,
+        };
+        if prefix > bits {
+            return Err(refused());
+        }
+        Ok(Self { network, prefix })
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.network, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+//! What bounds a tenant. It comes from the process settings alone, by the tenant's name or the
+//! labels of its namespace: an object in the tenant's own namespace could be the tenant's own.
+
+use std::{collections::BTreeSet, num::NonZeroU32};
+
+use super::{access::AccessRules, id::TenantId};
+
+/// What bounds one tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantPolicy {
+    /// How the worker cluster may be reached, and how large the kubeconfig may be.
+    pub access: AccessRules,
+    /// Namespaces besides the tenant's own that profiles may be read from.
+    pub profile_namespaces: BTreeSet<String>,
+    /// Requests to the worker cluster.
+    pub worker_requests: RequestBudget,
+    /// Requests to the management cluster on the tenant's behalf.
+    pub management_requests: RequestBudget,
+    /// Reconciles of the tenant that run at once. They take a permit of the process, too.
+    pub reconciles_max: usize,
+    /// Machine deployments that are served; the oldest ones, where there are more.
+    pub machine_deployments_max: usize,
+}
+
+/// Requests over time: a bucket of `burst` that fills at a rate of `per_second`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestBudget {
+    /// The rate that can be kept up.
+    pub per_second: NonZeroU32,
+    /// What may be spent at once after a pause.
+    pub burst: NonZeroU32,
+}
+
+/// A new machine deployment costs about eight requests to its worker cluster; a rotation of all
+/// of them ten each. At this rate two are served each second, for as long as it takes.
+const WORKER_REQUESTS: RequestBudget = budget(20, 60);
+/// A new machine deployment costs about three requests here: its config, an Event, the status.
+/// Lower than the worker cluster's, since all tenants share this server: a thousand tenants at
+/// their limit at once are the process limit's business.
+const MANAGEMENT_REQUESTS: RequestBudget = budget(10, 30);
+/// Enough to hide the latency of a far worker cluster. More would only queue at the budget.
+const RECONCILES_MAX: usize = 4;
+/// Each keeps three Secrets and a token in the worker cluster, and about 10 KiB in memory here. A
+/// hundred is a large cluster.
+const MACHINE_DEPLOYMENTS_MAX: usize = 500;
+
+impl Default for TenantPolicy {
+    fn default() -> Self {
+        Self {
+            access: AccessRules::default(),
+            profile_namespaces: BTreeSet::new(),
+            worker_requests: WORKER_REQUESTS,
+            management_requests: MANAGEMENT_REQUESTS,
+            reconciles_max: RECONCILES_MAX,
+            machine_deployments_max: MACHINE_DEPLOYMENTS_MAX,
+        }
+    }
+}
+
+impl TenantPolicy {
+    /// Whether the tenant's machine deployments may use the profiles of a namespace.
+    pub fn allows_profiles_of(&self, tenant: &TenantId, namespace: &str) -> bool {
+        tenant.namespace() == namespace || self.profile_namespaces.contains(namespace)
+    }
+}
+
+const fn budget(per_second: u32, burst: u32) -> RequestBudget {
+    RequestBudget {
+        per_second: at_least_one(per_second),
+        burst: at_least_one(burst),
+    }
+}
+
+const fn at_least_one(number: u32) -> NonZeroU32 {
+    match NonZeroU32::new(number) {
+        Some(number) => number,
+        None => NonZeroU32::MIN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_outside_the_tenants_namespaces_is_refused() {
+        let policy = TenantPolicy {
+            profile_namespaces: BTreeSet::from(["shared-profiles".to_owned()]),
+            ..TenantPolicy::default()
+        };
+        let berlin = TenantId::new("tenant-berlin");
+        for (namespace, allowed) in [
+            ("tenant-berlin", true),
+            ("shared-profiles", true),
+            ("tenant-lisbon", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                policy.allows_profiles_of(&berlin, namespace),
+                allowed,
+                "{namespace}"
+            );
+        }
+    }
+}
