@@ -12,6 +12,11 @@
 //! `controllers` do the input and output, and `app` puts them together. The table of who may use
 //! whom stands in `tests/architecture.rs`.
 
+pub mod admin;
 pub mod api;
+pub mod fleet;
+pub mod plan;
+pub mod render;
 pub mod rules;
+pub mod telemetry;
 pub mod tenant;

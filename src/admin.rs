@@ -1,0 +1,166 @@
+//! The admin port: is the process alive, is it ready, and what does it count.
+//!
+//! Ready means that this process can do its work in the management cluster. Nothing that happens
+//! in a worker cluster is a [`Gate`], so no tenant can take the replica out of service for the
+//! others. The port speaks plain HTTP and tells nothing secret.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::telemetry::metrics::Metrics;
+
+/// How long an answer in flight may take after the process was told to end. A scraper that hangs
+/// must not hold the process.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The content type of `Metrics::encode`.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const INDEX: &str = "\
+Operating System Manager
+
+/livez    the process runs
+/readyz   the process can do its work in the management cluster
+/metrics  counters and gauges, in the OpenMetrics text format
+";
+
+/// What must have happened once before the process is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// The watches of the management cluster have listed what is there.
+    ManagementWatches,
+    /// The replica holds its membership Lease and has published its first view.
+    Membership,
+    /// The admission webhook listens and has its certificate.
+    Admission,
+}
+
+impl Gate {
+    const ALL: [Self; 3] = [Self::ManagementWatches, Self::Membership, Self::Admission];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ManagementWatches => "management-watches",
+            Self::Membership => "membership",
+            Self::Admission => "admission",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        match self {
+            Self::ManagementWatches => 1,
+            Self::Membership => 2,
+            Self::Admission => 4,
+        }
+    }
+}
+
+/// The gates that are still closed; a clone is the same gates.
+#[derive(Clone, Debug)]
+pub struct Readiness(Arc<AtomicU8>);
+
+impl Readiness {
+    /// Ready when all of these gates have opened.
+    pub fn waiting_for(gates: &[Gate]) -> Self {
+        let closed = gates.iter().fold(0, |closed, gate| closed | gate.bit());
+        Self(Arc::new(AtomicU8::new(closed)))
+    }
+
+    /// Opens a gate, for good.
+    pub fn set_ready(&self, gate: Gate) {
+        self.0.fetch_and(!gate.bit(), Ordering::Release);
+    }
+
+    /// Whether every gate is open.
+    pub fn is_ready(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 0
+    }
+
+    fn is_closed(&self, gate: Gate) -> bool {
+        self.0.load(Ordering::Acquire) & gate.bit() != 0
+    }
+}
+
+/// What the admin port shows.
+#[derive(Clone, Debug)]
+pub struct AdminState {
+    /// Shown under `/metrics`.
+    pub metrics: Metrics,
+    /// Shown under `/readyz`.
+    pub readiness: Readiness,
+}
+
+/// Why the admin port stopped.
+#[derive(Debug, Error)]
+pub enum AdminError {
+    /// The socket failed.
+    #[error("cannot serve the admin port")]
+    Serve(#[source] std::io::Error),
+}
+
+/// Serves until it is cancelled, and then for as long as answers in flight take, up to two seconds.
+pub async fn run(
+    listener: TcpListener,
+    state: AdminState,
+    cancelled: CancellationToken,
+) -> Result<(), AdminError> {
+    let serve = axum::serve(listener, router(state))
+        .with_graceful_shutdown(cancelled.clone().cancelled_owned())
+        .into_future();
+    let overdue = async {
+        cancelled.cancelled().await;
+        tokio::time::sleep(DRAIN_TIMEOUT).await;
+    };
+    tokio::select! {
+        // An end that both reach is the server's: it may have an error to tell.
+        biased;
+        served = serve => served.map_err(AdminError::Serve),
+        () = overdue => Ok(()),
+    }
+}
+
+/// The pages of the admin port.
+pub fn router(state: AdminState) -> Router {
+    Router::new()
+        .route("/", get(INDEX))
+        .route("/livez", get("ok\n"))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(state)
+}
+
+async fn readyz(State(state): State<AdminState>) -> impl IntoResponse {
+    let closed = Gate::ALL
+        .into_iter()
+        .filter(|gate| state.readiness.is_closed(*gate));
+    let mut waiting = String::new();
+    for gate in closed {
+        writeln!(waiting, "waiting for {}", gate.name()).expect("writing to a String cannot fail");
+    }
+    if waiting.is_empty() {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, waiting)
+    }
+}
+
+async fn metrics(State(state): State<AdminState>) -> impl IntoResponse {
+    (
+        [(header::CONTENT_TYPE, OPENMETRICS)],
+        state.metrics.encode(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

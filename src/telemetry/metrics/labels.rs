@@ -1,0 +1,167 @@
+//! The closed sets that labels are taken from.
+
+use std::fmt;
+
+use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
+
+/// Writes an enum whose values are label values; `ALL` lists them, so that series start at zero.
+macro_rules! label {
+    ($(#[$about:meta])* $name:ident { $($(#[$meaning:meta])* $value:ident = $text:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$meaning])* $value,)+
+        }
+
+        impl $name {
+            /// Every value.
+            pub const ALL: &[Self] = &[$(Self::$value),+];
+
+            /// The text of the label.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$value => $text,)+
+                }
+            }
+        }
+
+        impl EncodeLabelValue for $name {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+                self.as_str().encode(encoder)
+            }
+        }
+    };
+}
+
+label! {
+    /// How a reconcile ended.
+    Outcome {
+        /// Everything that the machine deployment needs is there and current.
+        Served = "served",
+        /// Something is still missing, and it is waited for.
+        Waiting = "waiting",
+        /// It cannot be served until something changes.
+        Refused = "refused",
+        /// Something went wrong, and it is tried again.
+        Failing = "failing",
+    }
+}
+
+label! {
+    /// What became of a tenant's worker cluster on this replica.
+    TenantState {
+        /// It is being connected to, claimed and read for the first time.
+        Engaging = "engaging",
+        /// It is served.
+        Engaged = "engaged",
+        /// It does not answer, and it is tried again.
+        Unreachable = "unreachable",
+        /// Its registration, kubeconfig or claim is refused until something changes.
+        Refused = "refused",
+        /// It is left alone because its settings say so.
+        Paused = "paused",
+        /// Another replica serves it.
+        Elsewhere = "elsewhere",
+    }
+}
+
+label! {
+    /// Whose API server a request goes to.
+    ClusterKind {
+        /// The cluster that we run in.
+        Management = "management",
+        /// A tenant's.
+        Worker = "worker",
+    }
+}
+
+label! {
+    /// What a request does, in the words of Kubernetes' own authorization.
+    Verb {
+        /// Reads one object.
+        Get = "get",
+        /// Reads all objects.
+        List = "list",
+        /// Follows the changes.
+        Watch = "watch",
+        /// Makes an object.
+        Create = "create",
+        /// Replaces an object.
+        Update = "update",
+        /// Changes part of an object.
+        Patch = "patch",
+        /// Removes one object.
+        Delete = "delete",
+        /// Removes all objects.
+        DeleteCollection = "deletecollection",
+        /// Anything else.
+        Other = "other",
+    }
+}
+
+label! {
+    /// How a request was answered. 429 stands alone: it says something about our budget, and not
+    /// about the request.
+    CodeClass {
+        /// It was done.
+        Success = "2xx",
+        /// The server sends us elsewhere.
+        Redirection = "3xx",
+        /// The server refuses the request.
+        ClientError = "4xx",
+        /// The server asks for patience.
+        TooManyRequests = "429",
+        /// The server failed, or answers what no server should.
+        ServerError = "5xx",
+        /// No answer came.
+        Unanswered = "none",
+    }
+}
+
+impl CodeClass {
+    /// The class of a status code.
+    pub const fn of(status: u16) -> Self {
+        match status {
+            200..=299 => Self::Success,
+            300..=399 => Self::Redirection,
+            429 => Self::TooManyRequests,
+            400..=499 => Self::ClientError,
+            _ => Self::ServerError,
+        }
+    }
+}
+
+label! {
+    /// One of the two documents that make a node.
+    Document {
+        /// Fetches the other one.
+        Bootstrap = "bootstrap",
+        /// Configures the node.
+        Provisioning = "provisioning",
+    }
+}
+
+label! {
+    /// What a Secret that we write is for.
+    SecretKind {
+        /// The bootstrap document.
+        Bootstrap = "bootstrap",
+        /// The provisioning document.
+        Provisioning = "provisioning",
+        /// The kubeconfig that a kubelet joins with.
+        BootstrapKubeconfig = "bootstrap-kubeconfig",
+        /// The token in that kubeconfig.
+        BootstrapToken = "bootstrap-token",
+        /// The script that an edge node is set up with by hand.
+        EdgeScript = "edge-script",
+    }
+}
+
+/// Whether a worker cluster answers; the value of a gauge, not a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// It does.
+    Up,
+    /// It does not.
+    Down,
+}

@@ -1,0 +1,159 @@
+//! Traces: spans of this crate, sent over OTLP in batches by a thread of their own.
+//!
+//! Spans of other crates are not sent: the exporter's own connection would trace itself, and what
+//! they record is not ours to judge. Recording never waits: a full queue drops spans.
+
+mod api_call;
+mod api_request;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use opentelemetry::trace::{SpanContext, TraceContextExt, TracerProvider};
+use opentelemetry::{Context, Key, KeyValue};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchSpanProcessor, Sampler, SdkTracerProvider, SpanData, SpanExporter as Export,
+};
+use tracing::{Subscriber, level_filters::LevelFilter};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::telemetry::{TelemetryError, TelemetrySettings, logs};
+
+pub use crate::telemetry::traces::api_call::{ApiCall, ApiCallLayer};
+
+/// Everything that we trace stands under this name.
+const SERVICE: &str = "osm";
+
+/// The exporter and what feeds it, or nothing without an endpoint.
+pub(super) fn provider(
+    settings: &TelemetrySettings,
+) -> Result<Option<SdkTracerProvider>, TelemetryError> {
+    if !(0.0..=1.0).contains(&settings.sample_ratio) {
+        return Err(TelemetryError::SampleRatio(settings.sample_ratio));
+    }
+    let Some(endpoint) = settings
+        .otlp_endpoint
+        .as_deref()
+        .filter(|text| !text.is_empty())
+    else {
+        return Ok(None);
+    };
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(TelemetryError::NoRuntime);
+    }
+    let exporter = SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint)
+        .build()
+        .map_err(|source| TelemetryError::Exporter {
+            endpoint: endpoint.to_owned(),
+            source,
+        })?;
+    let exporter = Reported {
+        exporter,
+        failing: AtomicBool::new(false),
+    };
+    // The queue is bounded by the SDK's default of 2,048 spans, about 2 MiB, in batches of 512
+    // every 5 s; OTEL_BSP_* change that.
+    let provider = SdkTracerProvider::builder()
+        .with_span_processor(BatchSpanProcessor::builder(exporter).build())
+        .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(
+            settings.sample_ratio,
+        ))))
+        .with_resource(resource(settings))
+        .build();
+    Ok(Some(provider))
+}
+
+/// Who sends: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win over our own words.
+fn resource(settings: &TelemetrySettings) -> Resource {
+    let from_environment = Resource::builder().build();
+    let ours = [
+        (
+            "service.version",
+            Some(env!("CARGO_PKG_VERSION").to_owned()),
+        ),
+        ("service.instance.id", settings.instance_id.clone()),
+    ];
+    let mut resource = Resource::builder();
+    let name = from_environment.get(&Key::new("service.name"));
+    if name.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
+        resource = resource.with_service_name(SERVICE);
+    }
+    for (key, value) in ours {
+        if let (Some(value), None) = (value, from_environment.get(&Key::new(key))) {
+            resource = resource.with_attribute(KeyValue::new(key, value));
+        }
+    }
+    resource.build()
+}
+
+/// Turns our spans into OpenTelemetry's. Source places, thread names and busy times are left out:
+/// they would double the size of a span and tell a reader of a trace nothing.
+pub(super) fn layer<S>(provider: &SdkTracerProvider) -> impl Layer<S> + use<S>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    tracing_opentelemetry::layer()
+        .with_tracer(provider.tracer(SERVICE))
+        .with_location(false)
+        .with_threads(false)
+        .with_target(false)
+        .with_tracked_inactivity(false)
+        .with_filter(Targets::new().with_target(SERVICE, LevelFilter::DEBUG))
+}
+
+/// The span around this call, if it is recorded.
+///
+/// It is asked of OpenTelemetry, not of the log's span: the log may show fewer spans than are
+/// traced, and its lines belong to the trace all the same.
+pub(super) fn current() -> Option<SpanContext> {
+    Context::map_current(|context| {
+        let span = context.span().span_context().clone();
+        (span.is_valid() && span.is_sampled()).then_some(span)
+    })
+}
+
+/// Tells once when spans stop leaving, and once when they leave again. The SDK's own messages
+/// would repeat every five seconds, or be off.
+#[derive(Debug)]
+struct Reported<E> {
+    exporter: E,
+    failing: AtomicBool,
+}
+
+impl<E: Export> Export for Reported<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let result = self.exporter.export(batch).await;
+        let was_failing = self.failing.swap(result.is_err(), Ordering::Relaxed);
+        match &result {
+            Err(error) if !was_failing => {
+                tracing::warn!(error = %logs::chain(error), "traces are lost: cannot export them");
+            }
+            Ok(()) if was_failing => tracing::info!("traces are exported again"),
+            _ => {}
+        }
+        result
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn shutdown(&self) -> OTelSdkResult {
+        self.exporter.shutdown()
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
+}
