@@ -24,6 +24,7 @@ pub mod rate_limit;
 pub mod removal;
 pub mod retry_delay;
 pub mod roster;
+pub mod watch;
 pub mod worker_clusters;
 
 use std::{collections::HashMap, sync::Arc};
@@ -40,7 +41,6 @@ use self::{
 };
 
 /// What running a fleet needs.
-#[derive(Debug)]
 pub struct Params {
     /// What all tenants share.
     pub shared: Arc<Shared>,
@@ -55,8 +55,18 @@ pub struct Params {
 /// Serves the fleet until it is cancelled. Each member's task is awaited; one that panics is
 /// started again, and no other notices.
 pub async fn run(params: Params) {
-    let Params { shared, management, selector, cancel } = params;
-    let mut crew = Crew { shared, cancel: cancel.clone(), tasks: JoinSet::new(), serving: HashMap::new() };
+    let Params {
+        shared,
+        management,
+        selector,
+        cancel,
+    } = params;
+    let mut crew = Crew {
+        shared,
+        cancel: cancel.clone(),
+        tasks: JoinSet::new(),
+        serving: HashMap::new(),
+    };
     let registrations = discover(management, &selector);
     tokio::pin!(registrations);
     loop {
@@ -101,8 +111,11 @@ impl Crew {
     }
 
     fn serve(&mut self, member: Arc<Member>) {
-        let task =
-            cluster_task::run(Arc::clone(&self.shared), Arc::clone(&member), self.cancel.clone());
+        let task = cluster_task::run(
+            Arc::clone(&self.shared),
+            Arc::clone(&member),
+            self.cancel.clone(),
+        );
         let id = self.tasks.spawn(task).id();
         self.serving.insert(id, member);
     }
@@ -112,7 +125,9 @@ impl Crew {
             Ok(id) => (id, false),
             Err(error) => (error.id(), error.is_panic()),
         };
-        let Some(member) = self.serving.remove(&id) else { return };
+        let Some(member) = self.serving.remove(&id) else {
+            return;
+        };
         if has_panicked {
             // What it panicked with may hold a tenant's data, and is not logged.
             tracing::error!(registration = %member.id, "a cluster's task panicked and is restarted");

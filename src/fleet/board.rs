@@ -47,7 +47,9 @@ impl Board {
     pub fn outcome(&self, machine_deployment: &str, outcome: Outcome) -> bool {
         let news = {
             let mut report = self.lock();
-            let before = report.outcomes.insert(machine_deployment.to_owned(), outcome.clone());
+            let before = report
+                .outcomes
+                .insert(machine_deployment.to_owned(), outcome.clone());
             before.is_none_or(|before| {
                 (before.state, before.reason, before.message)
                     != (outcome.state, outcome.reason, outcome.message)

@@ -61,10 +61,14 @@ pub async fn claim(
             .strip_prefix(&format!("{}/", claimant.management_uid))
             .is_some_and(|tenant| is_gone(&TenantId::new(tenant)));
         if !leftover {
-            return Err(ClaimError::Held { holder: holder.clone() });
+            return Err(ClaimError::Held {
+                holder: holder.clone(),
+            });
         }
     }
-    write(client, namespace.resource_version(), Some(&ours)).await.map_err(ClaimError::Write)
+    write(client, namespace.resource_version(), Some(&ours))
+        .await
+        .map_err(ClaimError::Write)
 }
 
 /// Gives the claim back, if it is ours.
@@ -88,7 +92,11 @@ async fn write(
         "metadata": {"resourceVersion": resource_version, "annotations": {CLAIM: claim}}
     });
     namespaces
-        .patch_metadata(CLOUD_INIT_SETTINGS, &PatchParams::default(), &Patch::Merge(&patch))
+        .patch_metadata(
+            CLOUD_INIT_SETTINGS,
+            &PatchParams::default(),
+            &Patch::Merge(&patch),
+        )
         .await
         .map(drop)
 }

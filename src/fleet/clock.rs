@@ -17,7 +17,10 @@ impl Clock {
     /// A clock that starts at `base` and goes with tokio's time, so that a paused time pauses it.
     pub fn tokio(base: Timestamp) -> Self {
         let start = tokio::time::Instant::now();
-        Self(Arc::new(move || base.saturating_add(start.elapsed()).unwrap_or(Timestamp::MAX)))
+        Self(Arc::new(move || {
+            base.saturating_add(start.elapsed())
+                .unwrap_or(Timestamp::MAX)
+        }))
     }
 
     /// The time of day.

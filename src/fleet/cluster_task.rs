@@ -21,7 +21,7 @@ use super::{
     roster::Member,
 };
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
-use crate::telemetry::metrics::ClusterKind;
+use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::report::{ConditionType, Finding};
 
 /// How long running reconciles may take to end when their cluster is disengaged: one request
@@ -40,7 +40,12 @@ pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationT
     });
     let serve = async {
         let _ends_the_report = reporting.drop_guard();
-        let task = Task { shared, member, management, last: None };
+        let task = Task {
+            shared,
+            member,
+            management,
+            last: None,
+        };
         task.run(&cancel).await;
     };
     tokio::join!(report, serve);
@@ -75,6 +80,7 @@ impl Task {
                 return;
             };
             let stop = cancel.child_token();
+            let id = self.member.id.clone();
             let is_over = {
                 let serving = self.serve(registration, stop.clone());
                 tokio::pin!(serving);
@@ -87,7 +93,7 @@ impl Task {
                 };
                 stop.cancel();
                 if timeout(DISENGAGE_TIMEOUT, &mut serving).await.is_err() {
-                    tracing::warn!(registration = %self.member.id, "a reconcile was cut short");
+                    tracing::warn!(registration = %id, "a reconcile was cut short");
                 }
                 is_over
             };
@@ -122,7 +128,7 @@ impl Task {
                     self.serve_engaged(attempt, &stop).await;
                     continue;
                 }
-                Err(setback) => self.note(&setback).then(|| delay.next()),
+                Err(setback) => self.note(&setback).then(|| delay.next()).flatten(),
             };
             tokio::select! {
                 biased;
@@ -201,7 +207,9 @@ impl Task {
     /// The registration is gone: gives the cluster back as its WorkerCluster says.
     async fn give_back(&self) {
         let own = self.member.worker_cluster.borrow().clone();
-        let policy = own.as_deref().map_or(OnRemoval::Keep, |own: &WorkerCluster| own.spec.on_removal);
+        let policy = own
+            .as_deref()
+            .map_or(OnRemoval::Keep, |own: &WorkerCluster| own.spec.on_removal);
         let message = match &self.last {
             None => "the registration is gone; the cluster was never engaged".to_owned(),
             Some(attempt) => match self.remove(attempt, policy).await {
@@ -209,7 +217,7 @@ impl Task {
                 Err(error) => format!(
                     "the registration is gone, and the cluster could not be given back: {}; \
                      register it again, or remove the finalizer by hand",
-                    super::health::chain(&error)
+                    chain(&error)
                 ),
             },
         };
@@ -220,7 +228,7 @@ impl Task {
 
     async fn remove(&self, attempt: &Attempt, policy: OnRemoval) -> Result<String, kube::Error> {
         let held = removal::held(&attempt.worker).await?;
-        let tenant = self.member.id.tenant();
+        let tenant = self.member.id.tenant.clone();
         if policy == OnRemoval::Keep {
             return Ok(format!(
                 "the registration is gone; {} machine deployments still carry our finalizer. \
@@ -231,13 +239,21 @@ impl Task {
         for machine_deployment in &held {
             if policy == OnRemoval::Purge {
                 let namespace = tenant.to_string();
-                removal::purge(&attempt.worker, &self.management, &namespace, machine_deployment)
-                    .await?;
+                removal::purge(
+                    &attempt.worker,
+                    &self.management,
+                    &namespace,
+                    machine_deployment,
+                )
+                .await?;
             }
             removal::release(&attempt.worker, machine_deployment).await?;
         }
         claim::release(&attempt.worker, &self.shared.claimant(tenant)).await?;
-        Ok(format!("the registration is gone; {} machine deployments were released", held.len()))
+        Ok(format!(
+            "the registration is gone; {} machine deployments were released",
+            held.len()
+        ))
     }
 }
 

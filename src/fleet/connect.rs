@@ -9,6 +9,7 @@
 //! to whoever made it, and they know how long to wait.
 
 use std::{
+    future::poll_fn,
     num::NonZeroU32,
     sync::Arc,
     task::{Context, Poll},
@@ -20,17 +21,17 @@ use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use kube::{Client, client::Body};
-use tower::{BoxError, Layer, Service, ServiceExt, util::BoxCloneSyncService};
+use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 
 use super::{
     health::Health,
     rate_limit::{Budget, Prepaid},
 };
-use crate::tenant::access::{AccessRules, ClusterAccess};
 use crate::telemetry::{
     metrics::{ClusterKind, Metrics},
     traces::ApiCallLayer,
 };
+use crate::tenant::access::{AccessRules, ClusterAccess};
 
 /// What carries requests to one cluster.
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
@@ -94,10 +95,7 @@ impl Service<Request<Body>> for TenantService {
                 let waited = parts.budget.take(ONE).await;
                 parts.metrics.throttled(parts.kind, waited);
             }
-            let method = request.method().clone();
             let outcome = send(&parts, request).await;
-            let status = outcome.as_ref().ok().map(Response::status);
-            parts.metrics.api_request(parts.kind, &method, status);
             if let Some(health) = &parts.health {
                 match &outcome {
                     Ok(response) => health.answered(response.status()),
@@ -111,16 +109,23 @@ impl Service<Request<Body>> for TenantService {
 
 async fn send(parts: &ClientParts, request: Request<Body>) -> Result<Response<Body>, BoxError> {
     let is_watch = request.uri().query().is_some_and(|query| {
-        query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
+        query
+            .split('&')
+            .any(|pair| matches!(pair, "watch=true" | "watch=1"))
     });
-    let service = ApiCallLayer.layer(parts.transport.clone());
+    let mut service =
+        ApiCallLayer::new(parts.metrics.clone(), parts.kind).layer(parts.transport.clone());
     let answer = async {
-        let response = service.oneshot(request).await?;
+        poll_fn(|context| service.poll_ready(context)).await?;
+        let response = service.call(request).await?;
         if is_watch && response.status() == StatusCode::OK {
             return Ok(response);
         }
         let (head, body) = response.into_parts();
-        let bytes: Bytes = Limited::new(body, RESPONSE_BYTES_MAX).collect().await?.to_bytes();
+        let bytes: Bytes = Limited::new(body, RESPONSE_BYTES_MAX)
+            .collect()
+            .await?
+            .to_bytes();
         Ok(Response::from_parts(head, Body::from(bytes)))
     };
     match tokio::time::timeout(parts.timeout, answer).await {

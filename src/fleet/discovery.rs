@@ -5,17 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use futures::{Stream, StreamExt, stream};
+use futures::Stream;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
-    runtime::{
-        WatchStreamExt,
-        watcher::{self, Event},
-    },
+    runtime::watcher::{self, Event},
 };
 
+use super::watch;
 use crate::tenant::{id::RegistrationId, secret_text::SecretBytes};
 
 /// The data keys of a kubeconfig: ours first, then Cluster API's.
@@ -50,47 +48,47 @@ pub fn discover(management: Client, selector: &str) -> impl Stream<Item = Discov
     let secrets: Api<Secret> = Api::all(management);
     let config = watcher::Config::default().labels(selector).page_size(50);
     let mut listed = BTreeSet::new();
-    watcher::watcher(secrets, config)
-        .default_backoff()
-        .flat_map(move |event| stream::iter(interpret(event, &mut listed)))
+    watch::interpret(
+        "registrations",
+        watcher::watcher(secrets, config),
+        move |event| interpret(event, &mut listed),
+    )
 }
 
-fn interpret(
-    event: Result<Event<Secret>, watcher::Error>,
-    listed: &mut BTreeSet<RegistrationId>,
-) -> Option<Discovered> {
+fn interpret(event: Event<Secret>, listed: &mut BTreeSet<RegistrationId>) -> Option<Discovered> {
     match event {
-        Ok(Event::Init) => {
+        Event::Init => {
             listed.clear();
             None
         }
-        Ok(Event::InitApply(secret)) => {
+        Event::InitApply(secret) => {
             let registration = registration(secret);
             listed.insert(registration.id.clone());
             Some(Discovered::Present(Box::new(registration)))
         }
-        Ok(Event::Apply(secret)) => Some(Discovered::Present(Box::new(registration(secret)))),
-        Ok(Event::InitDone) => Some(Discovered::Complete(std::mem::take(listed))),
-        Ok(Event::Delete(secret)) => Some(Discovered::Gone(id(&secret))),
-        Err(error) => {
-            tracing::warn!(error = %super::health::chain(&error), "cannot watch the registrations");
-            None
-        }
+        Event::Apply(secret) => Some(Discovered::Present(Box::new(registration(secret)))),
+        Event::InitDone => Some(Discovered::Complete(std::mem::take(listed))),
+        Event::Delete(secret) => Some(Discovered::Gone(id(&secret))),
     }
 }
 
 fn registration(mut secret: Secret) -> Registration {
     let kubeconfig = secret.data.as_mut().and_then(|data| {
-        KUBECONFIG_KEYS.iter().find_map(|key| data.remove(*key)).map(|bytes| bytes.0)
+        KUBECONFIG_KEYS
+            .iter()
+            .find_map(|key| data.remove(*key))
+            .map(|bytes| bytes.0)
     });
     Registration {
         id: id(&secret),
         uid: secret.uid().unwrap_or_default(),
-        created: secret.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        created: secret
+            .creation_timestamp()
+            .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
         kubeconfig: kubeconfig.map(SecretBytes::new),
     }
 }
 
 fn id(secret: &Secret) -> RegistrationId {
-    RegistrationId::new(secret.namespace().unwrap_or_default(), secret.name_any())
+    RegistrationId::new(&secret.namespace().unwrap_or_default(), &secret.name_any())
 }

@@ -6,11 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    Api, Client, ResourceExt,
-    runtime::{
-        events::{Event, EventType, Recorder, Reporter},
-    },
-    Resource,
+    Api, Client, Resource, ResourceExt,
+    runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use rand::RngExt;
 use tokio::{sync::watch, time::timeout};
@@ -21,14 +18,14 @@ use super::{
     discovery::Registration,
     engagement::Shared,
     facts::{self, FactsError},
-    health::{Health, chain},
+    health::Health,
     prerequisites,
     rate_limit::Budget,
     roster::{Member, Standing},
     worker_clusters,
 };
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
-use crate::telemetry::metrics::ClusterKind;
+use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::{
     access::ClusterAccess,
     facts::ClusterFacts,
@@ -36,7 +33,6 @@ use crate::tenant::{
 };
 
 /// What an attempt needs.
-#[derive(Debug)]
 pub struct Params<'a> {
     /// What all tenants share.
     pub shared: &'a Shared,
@@ -49,7 +45,7 @@ pub struct Params<'a> {
 }
 
 /// An attempt that succeeded.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Attempt {
     /// The worker cluster's API.
     pub worker: Client,
@@ -80,11 +76,21 @@ pub struct Setback {
 
 impl Setback {
     fn refused(condition: ConditionType, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { condition, reason, message: message.into(), retry: false }
+        Self {
+            condition,
+            reason,
+            message: message.into(),
+            retry: false,
+        }
     }
 
     fn failed(condition: ConditionType, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { condition, reason, message: message.into(), retry: true }
+        Self {
+            condition,
+            reason,
+            message: message.into(),
+            retry: true,
+        }
     }
 }
 
@@ -108,7 +114,9 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
     let cluster_uid = identify(&params, &worker, &worker_cluster).await?;
     prepare(&params, &worker).await?;
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
-    let facts = facts::read(&worker, &kubeconfig_ca, None).await.map_err(not_prepared)?;
+    let facts = facts::read(&worker, &kubeconfig_ca, None)
+        .await
+        .map_err(not_prepared)?;
     board.found(ConditionType::Prepared, Finding::well("Prepared"));
     Ok(Attempt {
         worker,
@@ -130,25 +138,39 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, S
     let failed = |message| Setback::failed(ConditionType::Registered, "NoWorkerCluster", message);
     worker_clusters::create(params.management, &params.member.id)
         .await
-        .map_err(|error| failed(format!("cannot create the WorkerCluster: {}", chain(&error))))?;
+        .map_err(|error| {
+            failed(format!(
+                "cannot create the WorkerCluster: {}",
+                chain(&error)
+            ))
+        })?;
     let mut seen = params.member.worker_cluster.subscribe();
-    let own = timeout(params.shared.request_timeout, seen.wait_for(Option::is_some)).await;
+    let own = timeout(
+        params.shared.request_timeout,
+        seen.wait_for(Option::is_some),
+    )
+    .await;
     match own {
-        Ok(Ok(own)) => own.clone().ok_or_else(|| failed("it is gone again".to_owned())),
-        _ => Err(failed("the WorkerCluster that was made is not seen yet".to_owned())),
+        Ok(Ok(own)) => own
+            .clone()
+            .ok_or_else(|| failed("it is gone again".to_owned())),
+        _ => Err(failed(
+            "the WorkerCluster that was made is not seen yet".to_owned(),
+        )),
     }
 }
 
 /// Judges the registration without a call.
 fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Setback> {
-    let refused = |reason, message: String| {
-        Setback::refused(ConditionType::Registered, reason, message)
-    };
+    let refused =
+        |reason, message: String| Setback::refused(ConditionType::Registered, reason, message);
     if let Standing::Second { owner } = &*params.member.standing.borrow() {
         return Err(refused(
             "NamespaceTaken",
-            format!("Secret {owner} registers a worker cluster in this namespace already; one \
-                     namespace is one tenant"),
+            format!(
+                "Secret {owner} registers a worker cluster in this namespace already; one \
+                     namespace is one tenant"
+            ),
         ));
     }
     if own.spec.paused {
@@ -157,11 +179,14 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Set
     let Some(kubeconfig) = &params.registration.kubeconfig else {
         return Err(refused(
             "KubeconfigRefused",
-            format!("Secret {} has neither the key `kubeconfig` nor `value`", params.member.id),
+            format!(
+                "Secret {} has neither the key `kubeconfig` nor `value`",
+                params.member.id
+            ),
         ));
     };
-    ClusterAccess::parse(kubeconfig.expose(), &params.shared.access_rules)
-        .map_err(|error| refused("KubeconfigRefused", chain(&error)))
+    ClusterAccess::parse(kubeconfig.expose(), &params.shared.policy.access)
+        .map_err(|error| refused("KubeconfigRefused", chain(&error).to_string()))
 }
 
 fn worker_client(
@@ -169,10 +194,11 @@ fn worker_client(
     access: &ClusterAccess,
     budget: &Arc<Budget>,
 ) -> Result<Client, Setback> {
-    let transport = (params.shared.connector)(access, &params.shared.access_rules).map_err(|error| {
-        let why = chain(error.as_ref());
-        Setback::refused(ConditionType::Registered, "KubeconfigRefused", why)
-    })?;
+    let transport =
+        (params.shared.connector)(access, &params.shared.policy.access).map_err(|error| {
+            let why = chain(error.as_ref()).to_string();
+            Setback::refused(ConditionType::Registered, "KubeconfigRefused", why)
+        })?;
     Ok(connect::client(ClientParts {
         transport,
         budget: Arc::clone(budget),
@@ -190,10 +216,16 @@ async fn identify(
     own: &WorkerCluster,
 ) -> Result<String, Setback> {
     let namespaces: Api<Namespace> = Api::all(worker.clone());
-    let kube_system = namespaces.get_metadata(KUBE_SYSTEM).await.map_err(not_connected)?;
+    let kube_system = namespaces
+        .get_metadata(KUBE_SYSTEM)
+        .await
+        .map_err(not_connected)?;
     let version = worker.apiserver_version().await.map_err(not_connected)?;
     let found = kube_system.uid().unwrap_or_default();
-    let pinned = own.status.as_ref().and_then(|status| status.cluster_uid.clone());
+    let pinned = own
+        .status
+        .as_ref()
+        .and_then(|status| status.cluster_uid.clone());
     if let Some(pinned) = pinned
         && pinned != found
         && own.spec.confirmed_cluster_uid.as_ref() != Some(&found)
@@ -201,8 +233,10 @@ async fn identify(
         return Err(Setback::refused(
             ConditionType::Claimed,
             "ClusterChanged",
-            format!("the kubeconfig leads to cluster {found}, but this was {pinned}; set \
-                     spec.confirmedClusterUid to {found} if that is intended"),
+            format!(
+                "the kubeconfig leads to cluster {found}, but this was {pinned}; set \
+                     spec.confirmedClusterUid to {found} if that is intended"
+            ),
         ));
     }
     params.member.board.update(|report| {
@@ -216,23 +250,40 @@ async fn identify(
 /// namespace that carries it.
 async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), Setback> {
     let not_prepared = |error: prerequisites::PrerequisiteError| {
-        Setback::failed(ConditionType::Prepared, "PrerequisitesFailed", chain(&error))
+        Setback::failed(
+            ConditionType::Prepared,
+            "PrerequisitesFailed",
+            chain(&error).to_string(),
+        )
     };
-    let namespace = prerequisites::ensure_namespace(worker).await.map_err(not_prepared)?;
-    let claimant = params.shared.claimant(params.member.id.tenant());
-    let roster = &params.shared.roster;
-    claim::claim(worker, &claimant, &namespace, |tenant| roster.is_gone(tenant))
+    let namespace = prerequisites::ensure_namespace(worker)
         .await
-        .map_err(|error| match &error {
-            ClaimError::Held { .. } => {
-                Setback::failed(ConditionType::Claimed, "ClaimedByOther", chain(&error))
-            }
-            ClaimError::Write(_) => {
-                Setback::failed(ConditionType::Claimed, "ClaimFailed", chain(&error))
-            }
-        })?;
-    params.member.board.found(ConditionType::Claimed, Finding::well("Claimed"));
-    prerequisites::ensure_getter(worker).await.map_err(not_prepared)
+        .map_err(not_prepared)?;
+    let claimant = params.shared.claimant(params.member.id.tenant.clone());
+    let roster = &params.shared.roster;
+    claim::claim(worker, &claimant, &namespace, |tenant| {
+        roster.is_gone(tenant)
+    })
+    .await
+    .map_err(|error| match &error {
+        ClaimError::Held { .. } => Setback::failed(
+            ConditionType::Claimed,
+            "ClaimedByOther",
+            chain(&error).to_string(),
+        ),
+        ClaimError::Write(_) => Setback::failed(
+            ConditionType::Claimed,
+            "ClaimFailed",
+            chain(&error).to_string(),
+        ),
+    })?;
+    params
+        .member
+        .board
+        .found(ConditionType::Claimed, Finding::well("Claimed"));
+    prerequisites::ensure_getter(worker)
+        .await
+        .map_err(not_prepared)
 }
 
 fn not_connected(error: kube::Error) -> Setback {
@@ -240,7 +291,7 @@ fn not_connected(error: kube::Error) -> Setback {
         kube::Error::Api(_) => "Degraded",
         _ => "Unreachable",
     };
-    Setback::failed(ConditionType::Connected, reason, chain(&error))
+    Setback::failed(ConditionType::Connected, reason, chain(&error).to_string())
 }
 
 fn not_prepared(error: FactsError) -> Setback {
@@ -249,19 +300,26 @@ fn not_prepared(error: FactsError) -> Setback {
         FactsError::NoApiServer => "NoApiServer",
         FactsError::Call { .. } => "FactsFailed",
     };
-    Setback::failed(ConditionType::Prepared, reason, chain(&error))
+    Setback::failed(ConditionType::Prepared, reason, chain(&error).to_string())
 }
 
 /// A refused registration is told where people look. The Event itself may fail: the condition
 /// says the same.
 async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &Setback) {
-    let says_so_already = own.status.iter().flat_map(|status| &status.conditions).any(|condition| {
-        condition.reason == setback.reason && condition.message == setback.message
-    });
+    let says_so_already =
+        own.status
+            .iter()
+            .flat_map(|status| &status.conditions)
+            .any(|condition| {
+                condition.reason == setback.reason && condition.message == setback.message
+            });
     if says_so_already || setback.reason == "Paused" {
         return;
     }
-    let reporter = Reporter { controller: "osm".to_owned(), instance: None };
+    let reporter = Reporter {
+        controller: "osm".to_owned(),
+        instance: None,
+    };
     let event = Event {
         type_: EventType::Warning,
         reason: setback.reason.to_owned(),
@@ -280,7 +338,9 @@ pub fn may_serve(own: &WorkerCluster, standing: &Standing, attempt: &Attempt) ->
     let confirmed = &own.spec.confirmed_cluster_uid;
     !own.spec.paused
         && *standing == Standing::Owner
-        && confirmed.as_ref().is_none_or(|uid| *uid == attempt.cluster_uid || uid.is_empty())
+        && confirmed
+            .as_ref()
+            .is_none_or(|uid| *uid == attempt.cluster_uid || uid.is_empty())
 }
 
 /// Reads the facts again from time to time, jittered, for ever.

@@ -15,7 +15,6 @@ use super::{
 use crate::api::worker_cluster::WorkerCluster;
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::{
-    access::AccessRules,
     facts::ClusterFacts,
     id::{RegistrationId, TenantId},
     policy::TenantPolicy,
@@ -33,8 +32,6 @@ pub struct Shared {
     pub management_uid: String,
     /// Makes transports to worker clusters.
     pub connector: Connector,
-    /// Which servers a kubeconfig may name.
-    pub access_rules: AccessRules,
     /// What bounds each tenant.
     pub policy: TenantPolicy,
     /// How long a call may take.
@@ -66,7 +63,7 @@ pub type ServeFunction = Arc<dyn Fn(Engagement) -> BoxFuture<'static, ()> + Send
 pub type ReportFunction = Arc<dyn Fn(Reporting) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What keeping a WorkerCluster's status needs.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Reporting {
     /// The member.
     pub member: Arc<Member>,
@@ -106,13 +103,16 @@ pub struct Engagement {
 impl Engagement {
     /// The tenant.
     pub fn tenant(&self) -> TenantId {
-        self.registration.tenant()
+        self.registration.tenant.clone()
     }
 }
 
 impl Shared {
     /// Who claims worker clusters for this tenant.
     pub fn claimant(&self, tenant: TenantId) -> Claimant {
-        Claimant { management_uid: self.management_uid.clone(), tenant }
+        Claimant {
+            management_uid: self.management_uid.clone(),
+            tenant,
+        }
     }
 }

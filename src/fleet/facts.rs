@@ -43,7 +43,11 @@ pub async fn read(
 ) -> Result<ClusterFacts, FactsError> {
     let fetch_token = fetch_token(client).await?;
     if let Some((api_server, certificate_authority_data)) = cluster_info(client).await {
-        return Ok(ClusterFacts { api_server, certificate_authority_data, fetch_token });
+        return Ok(ClusterFacts {
+            api_server,
+            certificate_authority_data,
+            fetch_token,
+        });
     }
     let ready = ready_endpoints(client).await?;
     let api_server = before
@@ -63,7 +67,10 @@ async fn fetch_token(client: &Client) -> Result<SecretText, FactsError> {
     let secret = secrets
         .get_opt(GETTER_TOKEN)
         .await
-        .map_err(|source| FactsError::Call { what: "the getter's token", source })?;
+        .map_err(|source| FactsError::Call {
+            what: "the getter's token",
+            source,
+        })?;
     secret
         .and_then(|mut secret| secret.data.as_mut()?.remove("token"))
         .and_then(|token| String::from_utf8(token.0).ok())
@@ -111,7 +118,10 @@ async fn ready_endpoints(client: &Client) -> Result<Vec<String>, FactsError> {
     let slices = slices
         .list(&of_kubernetes)
         .await
-        .map_err(|source| FactsError::Call { what: "the endpoints of the API server", source })?;
+        .map_err(|source| FactsError::Call {
+            what: "the endpoints of the API server",
+            source,
+        })?;
     Ok(slices.items.iter().flat_map(ready_in).collect())
 }
 
@@ -128,11 +138,20 @@ fn ready_in(slice: &EndpointSlice) -> Vec<String> {
         .iter()
         .flatten()
         .filter(|endpoint| {
-            endpoint.conditions.as_ref().and_then(|conditions| conditions.ready) == Some(true)
+            endpoint
+                .conditions
+                .as_ref()
+                .and_then(|conditions| conditions.ready)
+                == Some(true)
         })
         .flat_map(|endpoint| &endpoint.addresses)
         .filter_map(|address| address.parse().ok())
-        .map(|address| format!("https://{}", std::net::SocketAddr::new(address, port_number(port))))
+        .map(|address| {
+            format!(
+                "https://{}",
+                std::net::SocketAddr::new(address, port_number(port))
+            )
+        })
         .collect()
 }
 

@@ -11,6 +11,7 @@ use std::{
 use http::StatusCode;
 
 use super::board::Board;
+use crate::telemetry::logs::chain;
 use crate::tenant::report::{ConditionType, Finding};
 
 /// No call has been observed yet.
@@ -32,12 +33,19 @@ pub struct Health {
 impl Health {
     /// Writes to this board.
     pub fn new(board: Arc<Board>) -> Self {
-        Self { board, state: AtomicU16::new(UNKNOWN) }
+        Self {
+            board,
+            state: AtomicU16::new(UNKNOWN),
+        }
     }
 
     /// The cluster answered.
     pub fn answered(&self, status: StatusCode) {
-        let state = if is_failure(status) { status.as_u16() } else { HEALTHY };
+        let state = if is_failure(status) {
+            status.as_u16()
+        } else {
+            HEALTHY
+        };
         if self.state.swap(state, Ordering::Relaxed) == state {
             return;
         }
@@ -52,8 +60,9 @@ impl Health {
     /// The cluster did not answer.
     pub fn unreachable(&self, error: &(dyn Error + 'static)) {
         if self.state.swap(UNREACHABLE, Ordering::Relaxed) != UNREACHABLE {
-            let why = chain(error);
-            self.board.found(ConditionType::Connected, Finding::wrong("Unreachable", why));
+            let why = chain(error).to_string();
+            self.board
+                .found(ConditionType::Connected, Finding::wrong("Unreachable", why));
         }
     }
 }
@@ -63,19 +72,4 @@ fn is_failure(status: StatusCode) -> bool {
     status.is_server_error()
         || status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::UNAUTHORIZED
-}
-
-/// An error with all its sources, outermost first; a source that repeats what was said is left out.
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        source = error.source();
-    }
-    text
 }

@@ -19,6 +19,9 @@ impl Permits {
     /// Waits for a permit; it is given back when dropped.
     pub async fn take(&self) -> OwnedSemaphorePermit {
         let semaphore = Arc::clone(&self.0);
-        semaphore.acquire_owned().await.expect("the semaphore is never closed")
+        semaphore
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed")
     }
 }

@@ -36,10 +36,26 @@ pub async fn ensure_namespace(client: &Client) -> Result<Namespace, Prerequisite
 
 /// Ensures the getter: ServiceAccount, Role, RoleBinding and token Secret.
 pub async fn ensure_getter(client: &Client) -> Result<(), PrerequisiteError> {
-    ensure(&Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS), service_account()).await?;
-    ensure(&Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS), role()).await?;
-    ensure(&Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS), role_binding()).await?;
-    ensure(&Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS), token()).await?;
+    ensure(
+        &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
+        service_account(),
+    )
+    .await?;
+    ensure(
+        &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
+        role(),
+    )
+    .await?;
+    ensure(
+        &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
+        role_binding(),
+    )
+    .await?;
+    ensure(
+        &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
+        token(),
+    )
+    .await?;
     Ok(())
 }
 
@@ -66,11 +82,17 @@ where
 }
 
 fn namespace() -> Namespace {
-    Namespace { metadata: named(CLOUD_INIT_SETTINGS), ..Namespace::default() }
+    Namespace {
+        metadata: named(CLOUD_INIT_SETTINGS),
+        ..Namespace::default()
+    }
 }
 
 fn service_account() -> ServiceAccount {
-    ServiceAccount { metadata: named(GETTER), ..ServiceAccount::default() }
+    ServiceAccount {
+        metadata: named(GETTER),
+        ..ServiceAccount::default()
+    }
 }
 
 fn role() -> Role {
@@ -89,7 +111,7 @@ fn role_binding() -> RoleBinding {
     RoleBinding {
         metadata: named(GETTER),
         role_ref: RoleRef {
-            api_group: "rbac.authorization.k8s.io".to_owned(),
+            api_group: Some("rbac.authorization.k8s.io".to_owned()),
             kind: "Role".to_owned(),
             name: GETTER.to_owned(),
         },
@@ -104,7 +126,10 @@ fn role_binding() -> RoleBinding {
 
 /// The token controller fills this Secret; until it has, nodes are waited for.
 fn token() -> Secret {
-    let of_getter = ("kubernetes.io/service-account.name".to_owned(), GETTER.to_owned());
+    let of_getter = (
+        "kubernetes.io/service-account.name".to_owned(),
+        GETTER.to_owned(),
+    );
     Secret {
         metadata: ObjectMeta {
             annotations: Some(BTreeMap::from([of_getter])),
@@ -116,5 +141,8 @@ fn token() -> Secret {
 }
 
 fn named(name: &str) -> ObjectMeta {
-    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    }
 }

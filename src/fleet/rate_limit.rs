@@ -46,9 +46,10 @@ pub struct Prepaid;
 impl Budget {
     /// A full budget.
     pub fn new(size: RequestBudget) -> Self {
-        let clock = TokioClock { start: Instant::now() };
-        let quota =
-            governor::Quota::per_second(size.requests_per_second).allow_burst(size.burst);
+        let clock = TokioClock {
+            start: Instant::now(),
+        };
+        let quota = governor::Quota::per_second(size.per_second).allow_burst(size.burst);
         Self {
             limiter: RateLimiter::direct_with_clock(quota, clock.clone()),
             clock,

@@ -25,7 +25,9 @@ pub async fn held(worker: &Client) -> Result<Vec<MachineDeployment>, kube::Error
     loop {
         let list = machine_deployments.list(&page).await?;
         held.extend(
-            list.items.into_iter().filter(|found| found.finalizers().iter().any(|f| f == FINALIZER)),
+            list.items
+                .into_iter()
+                .filter(|found| found.finalizers().iter().any(|f| f == FINALIZER)),
         );
         match list.metadata.continue_ {
             Some(token) if !token.is_empty() => page = page.continue_token(&token),
@@ -43,7 +45,10 @@ pub async fn release(
     let api: Api<MachineDeployment> = Api::namespaced(worker.clone(), &namespace);
     let patch = without_finalizer(machine_deployment.finalizers());
     let name = machine_deployment.name_any();
-    match api.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
+    match api
+        .patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch))
+        .await
+    {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         patched => patched.map(drop),
     }
@@ -52,7 +57,10 @@ pub async fn release(
 /// Removes our finalizer by a patch that fails where the list is not the one that was read, so
 /// that a foreign finalizer is never lost.
 pub fn without_finalizer(finalizers: &[String]) -> json_patch::Patch {
-    let rest: Vec<&String> = finalizers.iter().filter(|name| *name != FINALIZER).collect();
+    let rest: Vec<&String> = finalizers
+        .iter()
+        .filter(|name| *name != FINALIZER)
+        .collect();
     serde_json::from_value(serde_json::json!([
         {"op": "test", "path": "/metadata/finalizers", "value": finalizers},
         {"op": "replace", "path": "/metadata/finalizers", "value": rest},
@@ -72,16 +80,35 @@ pub async fn purge(
         &machine_deployment.name_any(),
     );
     let secrets: Api<Secret> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
-    for name in [&names.bootstrap, &names.provisioning, &names.kubelet_kubeconfig] {
-        delete(secrets.delete(name, &DeleteParams::default()).await.map(drop))?;
+    for name in [
+        &names.bootstrap,
+        &names.provisioning,
+        &names.kubelet_kubeconfig,
+    ] {
+        delete(
+            secrets
+                .delete(name, &DeleteParams::default())
+                .await
+                .map(drop),
+        )?;
     }
     let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
     for token in tokens.list_metadata(&ours).await?.items {
-        delete(tokens.delete(&token.name_any(), &DeleteParams::default()).await.map(drop))?;
+        delete(
+            tokens
+                .delete(&token.name_any(), &DeleteParams::default())
+                .await
+                .map(drop),
+        )?;
     }
     let configs: Api<OperatingSystemConfig> = Api::namespaced(management.clone(), tenant);
-    delete(configs.delete(&names.config, &DeleteParams::default()).await.map(drop))
+    delete(
+        configs
+            .delete(&names.config, &DeleteParams::default())
+            .await
+            .map(drop),
+    )
 }
 
 /// What is gone already needs no deletion.

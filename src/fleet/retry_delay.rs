@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use kube::runtime::utils::Backoff;
 use rand::RngExt;
 
 /// The first delay: long enough for a restarting API server to refuse no second call at once.
@@ -13,26 +14,41 @@ const CAP: Duration = Duration::from_secs(15);
 /// The delay before the next attempt.
 #[derive(Clone, Debug)]
 pub struct RetryDelay {
+    first: Duration,
     next: Duration,
     cap: Duration,
 }
 
 impl Default for RetryDelay {
     fn default() -> Self {
-        Self { next: FIRST, cap: CAP }
+        Self::new(FIRST, CAP)
     }
 }
 
 impl RetryDelay {
     /// A delay that starts at `first` and ends at `cap`.
     pub fn new(first: Duration, cap: Duration) -> Self {
-        Self { next: first, cap }
+        Self {
+            first,
+            next: first,
+            cap,
+        }
     }
+}
+
+impl Iterator for RetryDelay {
+    type Item = Duration;
 
     /// The delay before the next attempt: between half and all of the current step.
-    pub fn next(&mut self) -> Duration {
+    fn next(&mut self) -> Option<Duration> {
         let step = self.next;
         self.next = (step * 2).min(self.cap);
-        step.mul_f64(rand::rng().random_range(0.5..=1.0))
+        Some(step.mul_f64(rand::rng().random_range(0.5..=1.0)))
+    }
+}
+
+impl Backoff for RetryDelay {
+    fn reset(&mut self) {
+        self.next = self.first;
     }
 }

@@ -64,10 +64,13 @@ impl Roster {
                 standing: watch::Sender::new(Standing::Owner),
                 board: Arc::default(),
             });
-            self.members.entry(id.tenant()).or_default().push(Arc::clone(&member));
+            self.members
+                .entry(id.tenant.clone())
+                .or_default()
+                .push(Arc::clone(&member));
             Some(member)
         };
-        self.settle_standing(&id.tenant());
+        self.settle_standing(&id.tenant);
         new
     }
 
@@ -75,29 +78,37 @@ impl Roster {
     pub fn gone(&self, id: &RegistrationId) {
         if let Some(member) = self.member(id) {
             member.registration.send_replace(None);
-            self.settle_standing(&id.tenant());
+            self.settle_standing(&id.tenant);
         }
     }
 
     /// Takes a registration off the roster, unless it has come back meanwhile.
     pub fn remove(&self, id: &RegistrationId) -> bool {
-        let Some(mut members) = self.members.get_mut(&id.tenant()) else { return false };
+        let Some(mut members) = self.members.get_mut(&id.tenant) else {
+            return false;
+        };
         let before = members.len();
         members.retain(|member| member.id != *id || member.registration.borrow().is_some());
         let removed = members.len() < before;
         drop(members);
-        self.members.remove_if(&id.tenant(), |_, members| members.is_empty());
+        self.members
+            .remove_if(&id.tenant, |_, members| members.is_empty());
         removed
     }
 
     /// A member by its id.
     pub fn member(&self, id: &RegistrationId) -> Option<Arc<Member>> {
-        self.of(&id.tenant()).into_iter().find(|member| member.id == *id)
+        self.of(&id.tenant)
+            .into_iter()
+            .find(|member| member.id == *id)
     }
 
     /// All members.
     pub fn members(&self) -> Vec<Arc<Member>> {
-        self.members.iter().flat_map(|members| members.value().clone()).collect()
+        self.members
+            .iter()
+            .flat_map(|members| members.value().clone())
+            .collect()
     }
 
     /// Whether a tenant has no registration.
@@ -111,10 +122,17 @@ impl Roster {
         let mut living = self.living(tenant);
         living.sort_by(|(_, a), (_, b)| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
         let mut in_order = living.into_iter();
-        let Some((owner, _)) = in_order.next() else { return };
+        let Some((owner, _)) = in_order.next() else {
+            return;
+        };
         set(&owner.standing, Standing::Owner);
         for (second, _) in in_order {
-            set(&second.standing, Standing::Second { owner: owner.id.clone() });
+            set(
+                &second.standing,
+                Standing::Second {
+                    owner: owner.id.clone(),
+                },
+            );
         }
     }
 
@@ -129,7 +147,10 @@ impl Roster {
     }
 
     fn of(&self, tenant: &TenantId) -> Vec<Arc<Member>> {
-        self.members.get(tenant).map(|members| members.value().clone()).unwrap_or_default()
+        self.members
+            .get(tenant)
+            .map(|members| members.value().clone())
+            .unwrap_or_default()
     }
 }
 

@@ -9,7 +9,10 @@ use kube::{
     runtime::{WatchStreamExt, reflector, watcher},
 };
 
-use super::roster::{Member, Roster};
+use super::{
+    roster::{Member, Roster},
+    watch::interpret,
+};
 use crate::api::worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec};
 use crate::tenant::id::RegistrationId;
 
@@ -38,8 +41,8 @@ impl WorkerClusters {
 /// The registration that a WorkerCluster names.
 fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
     RegistrationId::new(
-        worker_cluster.namespace().unwrap_or_default(),
-        worker_cluster.spec.kubeconfig_secret_ref.name.clone(),
+        &worker_cluster.namespace().unwrap_or_default(),
+        &worker_cluster.spec.kubeconfig_secret_ref.name,
     )
 }
 
@@ -53,37 +56,29 @@ pub fn follow(
     let clusters = WorkerClusters { store };
     let reader = clusters.clone();
     let api: Api<WorkerCluster> = Api::all(management);
-    let watch = watcher(api, watcher::Config::default().page_size(100))
+    let events = watcher(api, watcher::Config::default().page_size(100))
         .modify(|found| found.managed_fields_mut().clear())
-        .reflect(writer)
-        .default_backoff()
-        .for_each(move |event| {
-            follow_event(&reader, &roster, event);
-            std::future::ready(())
-        });
-    (clusters, watch)
+        .reflect(writer);
+    let watch = interpret("WorkerClusters", events, move |event| {
+        follow_event(&reader, &roster, event);
+        Some(())
+    });
+    (clusters, watch.collect())
 }
 
-fn follow_event(
-    clusters: &WorkerClusters,
-    roster: &Roster,
-    event: Result<watcher::Event<WorkerCluster>, watcher::Error>,
-) {
+fn follow_event(clusters: &WorkerClusters, roster: &Roster, event: watcher::Event<WorkerCluster>) {
     match event {
-        Ok(watcher::Event::Apply(found) | watcher::Event::Delete(found)) => {
+        watcher::Event::Apply(found) | watcher::Event::Delete(found) => {
             if let Some(member) = roster.member(&registration_of(&found)) {
                 tell(clusters, &member);
             }
         }
-        Ok(watcher::Event::InitDone) => {
+        watcher::Event::InitDone => {
             for member in roster.members() {
                 tell(clusters, &member);
             }
         }
-        Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => {}
-        Err(error) => {
-            tracing::warn!(error = %super::health::chain(&error), "cannot watch WorkerClusters");
-        }
+        watcher::Event::Init | watcher::Event::InitApply(_) => {}
     }
 }
 
@@ -100,11 +95,16 @@ pub fn tell(clusters: &WorkerClusters, member: &Member) {
 
 /// Makes the WorkerCluster of a registration that has none, under the Secret's name.
 pub async fn create(management: &Client, id: &RegistrationId) -> Result<(), kube::Error> {
-    let api: Api<WorkerCluster> = Api::namespaced(management.clone(), id.namespace());
+    let api: Api<WorkerCluster> = Api::namespaced(management.clone(), id.tenant.namespace());
     let worker_cluster = WorkerCluster {
-        metadata: ObjectMeta { name: Some(id.name().to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(id.name.to_string()),
+            ..ObjectMeta::default()
+        },
         spec: WorkerClusterSpec {
-            kubeconfig_secret_ref: SecretReference { name: id.name().to_owned() },
+            kubeconfig_secret_ref: SecretReference {
+                name: id.name.to_string(),
+            },
             ..WorkerClusterSpec::default()
         },
         status: None,

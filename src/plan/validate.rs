@@ -23,7 +23,7 @@ use crate::render::{
     },
     template::CompiledProfile,
 };
-use crate::rules::profile::{Unsupported, check_support};
+use crate::rules::profile::{Demand, Unsupported, check_demand};
 use crate::tenant::{
     facts::ClusterFacts,
     secret_text::SecretText,
@@ -225,12 +225,11 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     let settings = found.settings.clone()?;
     let (profile_name, profile) = usable(&found.profile)?;
     let provider = decode(machine_deployment)?;
-    check_support(
-        profile_name,
-        profile.spec(),
-        &provider.operating_system,
-        &provider.cloud_provider,
-    )?;
+    let demand = Demand {
+        operating_system: &provider.operating_system,
+        cloud_provider: &provider.cloud_provider,
+    };
+    check_demand(profile_name, profile.spec(), demand)?;
 
     let draw = Draw { key: &names.key, attempt: found.token_attempt, random: &found.random };
     let token =

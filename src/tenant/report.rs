@@ -54,12 +54,20 @@ pub struct Finding {
 impl Finding {
     /// All is well.
     pub fn well(reason: &'static str) -> Self {
-        Self { holds: true, reason, message: String::new() }
+        Self {
+            holds: true,
+            reason,
+            message: String::new(),
+        }
     }
 
     /// Something is wrong or missing.
     pub fn wrong(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { holds: false, reason, message: message.into() }
+        Self {
+            holds: false,
+            reason,
+            message: message.into(),
+        }
     }
 }
 
