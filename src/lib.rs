@@ -15,8 +15,8 @@
 pub mod admin;
 pub mod api;
 pub mod fleet;
-//pub mod plan;
-//pub mod render;
+pub mod plan;
+pub mod render;
 pub mod rules;
 pub mod telemetry;
 pub mod tenant;
