@@ -14,6 +14,7 @@
 
 pub mod admin;
 pub mod api;
+pub mod controllers;
 pub mod fleet;
 pub mod plan;
 pub mod render;

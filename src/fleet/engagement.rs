@@ -18,6 +18,7 @@ use crate::tenant::{
     facts::ClusterFacts,
     id::{RegistrationId, TenantId},
     policy::TenantPolicy,
+    settings::TenantSettings,
 };
 
 /// What all tenants of the fleet share.
@@ -34,6 +35,8 @@ pub struct Shared {
     pub connector: Connector,
     /// What bounds each tenant.
     pub policy: TenantPolicy,
+    /// The settings of a tenant that sets nothing.
+    pub defaults: Arc<TenantSettings>,
     /// How long a call may take.
     pub request_timeout: Duration,
     /// How often the facts of a cluster are read again.

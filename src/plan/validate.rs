@@ -136,11 +136,8 @@ pub enum Invalid {
     #[error("the WorkerCluster's settings cannot be used: {0}")]
     Settings(#[from] SettingsError),
     /// The provider spec cannot be decoded.
-    #[error("spec.template.spec.providerSpec.value: {0}")]
+    #[error("{0}")]
     ProviderSpec(Arc<RenderError>),
-    /// There is no provider spec.
-    #[error("spec.template.spec.providerSpec.value: providerSpec cannot be empty")]
-    NoProviderSpec,
     /// An older machine deployment has the same derived names.
     #[error(
         "the names of its config and Secrets belong to the older machine deployment {owner}; \
@@ -170,7 +167,7 @@ impl Invalid {
             Self::ProfileUnusable { .. } => "ProfileUnusable",
             Self::Unsupported(_) => "OperatingSystemProfileError",
             Self::Settings(_) => "SettingsRefused",
-            Self::ProviderSpec(_) | Self::NoProviderSpec => "ProviderSpecRefused",
+            Self::ProviderSpec(_) => "ProviderSpecRefused",
             Self::NameTaken { .. } => "NameTaken",
             Self::NameTooLong { .. } => "NameTooLong",
         }
@@ -298,7 +295,7 @@ fn usable(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid
 
 fn decode(machine_deployment: &MachineDeployment) -> Result<ProviderConfig, Invalid> {
     let value = &machine_deployment.spec.template.spec.provider_spec.value;
-    let value = value.as_ref().ok_or(Invalid::NoProviderSpec)?;
+    let value = value.as_ref().unwrap_or(&serde_json::Value::Null);
     ProviderConfig::decode(value).map_err(|error| Invalid::ProviderSpec(Arc::new(error)))
 }
 
@@ -321,7 +318,14 @@ fn stamp(deployment: &Deployment) -> Stamp {
     ];
     for (registry, credential) in &*deployment.registry_credentials {
         parts.push(registry.as_bytes());
-        parts.extend(credential.parts().map(str::as_bytes));
+        for part in [
+            &credential.username,
+            &credential.password,
+            &credential.auth,
+            &credential.identity_token,
+        ] {
+            parts.push(part.expose().as_bytes());
+        }
     }
     // A profile that prints the kubeconfig is rendered anew for another token; others fetch it.
     if deployment.profile.reads_bootstrap_kubeconfig() {

@@ -1,0 +1,25 @@
+//! What is done with an engaged cluster: one set of watches and reconciles per tenant.
+//!
+//! ```text
+//! machine deployments ─┐                        ┌─► dereference ─► validate ─► render
+//! Secrets (metadata)  ─┼─► triggers ─► reconcile┤
+//! profiles, configs   ─┘   "look again"         └─► changes ─► apply ─► outcome on the board
+//! ```
+//!
+//! A trigger never says what to do, only that something must be looked at again.
+
+pub mod backoff;
+pub mod context;
+pub mod inventory;
+pub mod machine_deployment;
+pub mod orphans;
+pub mod profile;
+pub mod profile_store;
+pub mod registry_credentials;
+pub mod seen;
+pub mod serve;
+pub mod subscriptions;
+pub mod tokens;
+pub mod triggers;
+pub mod watch;
+pub mod worker_cluster;

@@ -1,0 +1,87 @@
+//! What the reconciles of one tenant share. Nothing in it is reachable from another tenant's.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use kube::runtime::{events::Recorder, reflector::Store};
+use tokio::sync::watch;
+
+use super::{
+    backoff::Backoff, profile_store::ProfileStore, seen::SeenObjects, tokens::Tokens,
+    triggers::Triggers,
+};
+use crate::api::machine_deployment::MachineDeployment;
+use crate::fleet::engagement::Engagement;
+use crate::plan::digest::DigestKey;
+use crate::render::{Limits, input::RegistryCredential};
+use crate::tenant::facts::ClusterFacts;
+
+/// Credentials of registries, by registry.
+pub type RegistryCredentials = Arc<BTreeMap<String, RegistryCredential>>;
+
+/// What the reconciles of all tenants go by.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// How long a bootstrap token is valid.
+    pub token_lifetime: Duration,
+    /// What bounds a render.
+    pub limits: Limits,
+}
+
+/// What the reconciles of one tenant share.
+pub struct Context {
+    /// The engaged cluster.
+    pub engagement: Engagement,
+    /// What all tenants go by.
+    pub rules: Rules,
+    /// The profiles of the fleet; what this tenant may see of them is decided at each look.
+    pub profiles: Arc<ProfileStore>,
+    /// The machine deployments of the worker cluster.
+    pub machine_deployments: Store<MachineDeployment>,
+    /// The configs of the tenant's namespace.
+    pub configs: Arc<SeenObjects>,
+    /// The Secrets of `cloud-init-settings`.
+    pub secrets: SeenObjects,
+    /// The bootstrap tokens.
+    pub tokens: Tokens,
+    /// Credentials of registries, as they were read last, or why they cannot be used.
+    pub registry_credentials: watch::Sender<Result<RegistryCredentials, String>>,
+    /// Delays of machine deployments that failed.
+    pub backoff: Backoff,
+    /// What must be looked at again.
+    pub triggers: Arc<Triggers>,
+    /// Writes Events in the worker cluster.
+    pub recorder: Recorder,
+    /// The key of the digests, derived from the facts.
+    pub key: Mutex<(Arc<ClusterFacts>, DigestKey)>,
+}
+
+impl Context {
+    /// The facts of the worker cluster, as they were read last.
+    pub fn facts(&self) -> Arc<ClusterFacts> {
+        self.engagement.facts.borrow().clone()
+    }
+
+    /// The key of the worker cluster's digests. Another token means another key, and that no
+    /// digest that is kept is worth anything.
+    pub fn digest_key(&self) -> DigestKey {
+        let facts = self.facts();
+        let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0.fetch_token != facts.fetch_token {
+            *known = (Arc::clone(&facts), DigestKey::derive(&facts.fetch_token));
+            self.secrets.forget_contents();
+            self.configs.forget_contents();
+        }
+        known.1.clone()
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Context").field(&self.engagement.registration).finish()
+    }
+}

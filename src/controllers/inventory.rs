@@ -1,0 +1,96 @@
+//! What stands in the clusters when a tenant is engaged: one paged list of each place, whose bodies
+//! are hashed and dropped. After that the watches tell, and reconciles read nothing.
+
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{Api, api::ListParams};
+
+use super::context::Context;
+use crate::api::{
+    config::OperatingSystemConfig,
+    names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY},
+};
+use crate::plan::{
+    desired::{config_digest, secret_digest},
+    digest::{Digest, DigestKey},
+};
+
+/// A page of Secrets or configs: 25 KiB each, so that a page stays near a megabyte.
+const PAGE: u32 = 50;
+
+/// Lists and verifies what was made for the tenant's machine deployments.
+pub async fn take(context: &Context) -> Result<(), kube::Error> {
+    let key = context.digest_key();
+    let secrets: Api<Secret> =
+        Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let list = secrets.list(&page).await?;
+        for secret in list.items {
+            if let Some(content) = digest_of(&key, &secret) {
+                context.secrets.verified(secret.metadata, content);
+            }
+        }
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => break,
+        }
+    }
+    take_configs(context, &key).await
+}
+
+async fn take_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Error> {
+    let tenant = context.engagement.tenant();
+    let configs: Api<OperatingSystemConfig> =
+        Api::namespaced(context.engagement.management.clone(), tenant.namespace());
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let list = configs.list(&page).await?;
+        for config in list.items {
+            let content = config_digest(key, &config.spec);
+            context.configs.verified(config.metadata, content);
+        }
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Verifies one Secret that is known by its metadata alone.
+pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Error> {
+    let secrets: Api<Secret> =
+        Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
+    match secrets.get_opt(name).await? {
+        Some(secret) => {
+            // A Secret without our key has the content of an empty one: it differs.
+            let key = context.digest_key();
+            let content =
+                digest_of(&key, &secret).unwrap_or_else(|| secret_digest(&key, b""));
+            context.secrets.verified(secret.metadata, content);
+        }
+        None => context.secrets.deleted(name),
+    }
+    Ok(())
+}
+
+/// Verifies one config that is known by its metadata alone.
+pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Error> {
+    let tenant = context.engagement.tenant();
+    let configs: Api<OperatingSystemConfig> =
+        Api::namespaced(context.engagement.management.clone(), tenant.namespace());
+    match configs.get_opt(name).await? {
+        Some(config) => {
+            let content = config_digest(&context.digest_key(), &config.spec);
+            context.configs.verified(config.metadata, content);
+        }
+        None => context.configs.deleted(name),
+    }
+    Ok(())
+}
+
+fn digest_of(key: &DigestKey, secret: &Secret) -> Option<Digest> {
+    let data = secret.data.as_ref()?;
+    let ByteString(bytes) =
+        data.get(CLOUD_CONFIG_KEY).or_else(|| data.get(KUBECONFIG_KEY))?;
+    Some(secret_digest(key, bytes))
+}

@@ -1,0 +1,219 @@
+//! The reconcile of one machine deployment, from what was found to what was written.
+
+pub mod adopt;
+pub mod apply;
+pub mod dereference;
+pub mod error;
+pub mod finalize;
+pub mod update_status;
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{
+    ResourceExt,
+    runtime::{controller::Action, reflector::ObjectRef},
+};
+use rand::RngExt;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use self::{
+    adopt::Adopted, apply::apply, dereference::dereference, error::Error,
+    update_status::update_status,
+};
+use super::context::Context;
+use crate::api::{machine_deployment::MachineDeployment, names::FINALIZER, names::REVISION};
+use crate::plan::{
+    bootstrap::renewal,
+    changes::changes,
+    desired::{desired, is_current},
+    validate::{Deployment, Policy, created, validate},
+};
+use crate::render::{Rendered, render};
+
+/// machine-controller sets the revision right after it makes the first MachineSet; a machine
+/// deployment without one is served with an empty revision after this long.
+const REVISION_WAIT: Duration = Duration::from_secs(1);
+
+/// Reconciles once. Never fails for the caller: the outcome stands on the board, and the action
+/// says when to look again.
+pub async fn reconcile(
+    machine_deployment: Arc<MachineDeployment>,
+    context: Arc<Context>,
+) -> Result<Action, std::convert::Infallible> {
+    let span = tracing::info_span!(
+        parent: None,
+        "reconcile",
+        otel.name = "reconcile machine deployment",
+        tenant = %context.engagement.tenant(),
+        registration = %context.engagement.registration,
+        namespace = machine_deployment.namespace().unwrap_or_default(),
+        name = machine_deployment.name_any(),
+        revision = machine_deployment.annotations().get(REVISION).map_or("", String::as_str),
+        profile = tracing::field::Empty,
+        profile_version = tracing::field::Empty,
+        outcome = tracing::field::Empty,
+        writes = tracing::field::Empty,
+        otel.status_code = tracing::field::Empty,
+        otel.status_description = tracing::field::Empty,
+    );
+    let reference = ObjectRef::from_obj(&*machine_deployment);
+    let action = async {
+        let asked = Instant::now();
+        let wait = tracing::info_span!("wait for a permit");
+        let _permit = context.engagement.shared.permits.take().instrument(wait).await;
+        context.engagement.shared.metrics.queue_waited(asked.elapsed());
+        let begun = Instant::now();
+        let outcome = serve(&machine_deployment, &context).await;
+        update_status(&context, &machine_deployment, &outcome, begun.elapsed()).await;
+        match outcome {
+            Ok(served) => {
+                context.backoff.reset(&reference);
+                served.next
+            }
+            Err(Error::Invalid(_) | Error::Render(_)) => Action::await_change(),
+            Err(Error::Waiting { until, .. }) => Action::requeue(until),
+            Err(_) => Action::requeue(context.backoff.failed(reference)),
+        }
+    };
+    Ok(action.instrument(span).await)
+}
+
+/// What a reconcile came to.
+#[derive(Debug)]
+pub struct Served {
+    /// When to look again.
+    pub next: Action,
+    /// How many objects were written.
+    pub writes: usize,
+    /// Whether the machine deployment is one that we serve.
+    pub kind: ServedKind,
+}
+
+/// How a machine deployment was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServedKind {
+    /// Everything that it needs is there.
+    Current,
+    /// It is gone, with all that was made for it.
+    Removed,
+    /// It is none of ours.
+    Ignored,
+}
+
+async fn serve(
+    machine_deployment: &Arc<MachineDeployment>,
+    context: &Context,
+) -> Result<Served, Error> {
+    if machine_deployment.metadata.deletion_timestamp.is_some() {
+        if !machine_deployment.finalizers().iter().any(|name| name == FINALIZER) {
+            return Ok(Served::without_next(ServedKind::Ignored));
+        }
+        finalize::finalize(context, machine_deployment).await?;
+        return Ok(Served::without_next(ServedKind::Removed));
+    }
+    let machine_deployment = match adopt::adopt(context, machine_deployment).await? {
+        Adopted::Ours(machine_deployment) => machine_deployment,
+        Adopted::NotOurs => return Ok(Served::without_next(ServedKind::Ignored)),
+    };
+    wait_for_revision(context, &machine_deployment)?;
+    converge(context, machine_deployment).await
+}
+
+/// The six steps.
+async fn converge(
+    context: &Context,
+    machine_deployment: Arc<MachineDeployment>,
+) -> Result<Served, Error> {
+    // What is there? (client)
+    let found = dereference(context, machine_deployment)
+        .instrument(tracing::info_span!("dereference"))
+        .await?;
+    // Can it be served? (pure)
+    let policy = Policy { token_lifetime: context.rules.token_lifetime };
+    let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
+    let span = tracing::Span::current();
+    span.record("profile_version", &deployment.stamp.profile_version);
+    // What should be there? (pure, and left out where what is there says that it is current)
+    let deployment = Arc::new(deployment);
+    let rendered = if is_current(&deployment, &found.observed) {
+        None
+    } else {
+        Some(render_aside(context, &deployment).await?)
+    };
+    let desired = desired(&deployment, rendered);
+    // What must be written? (pure)
+    let changes = changes(desired, &found.observed);
+    let writes = changes.len();
+    span.record("writes", writes);
+    // Write it. (client)
+    if writes > 0 {
+        let span = tracing::info_span!("apply", changes = writes);
+        apply(context, &deployment, changes).instrument(span).await?;
+    }
+    Ok(Served { next: next_look(context, &deployment), writes, kind: ServedKind::Current })
+}
+
+/// Renders beside the runtime: a slow render must not delay watches.
+async fn render_aside(
+    context: &Context,
+    deployment: &Arc<Deployment>,
+) -> Result<Rendered, Error> {
+    let limits = context.rules.limits;
+    let deployment = Arc::clone(deployment);
+    let span = tracing::info_span!("render", profile = deployment.profile.digest());
+    let rendering = tokio::task::spawn_blocking(move || {
+        span.in_scope(|| {
+            let namespace = deployment.machine_deployment.namespace().unwrap_or_default();
+            let name = deployment.machine_deployment.name_any();
+            render(&deployment.render_input(&name, &namespace), &limits)
+        })
+    });
+    let rendered = rendering.await.map_err(|_| Error::RenderPanicked)??;
+    let metrics = &context.engagement.shared.metrics;
+    metrics.user_data_rendered(
+        crate::telemetry::metrics::Document::Provisioning,
+        rendered.provisioning.len(),
+    );
+    metrics.user_data_rendered(
+        crate::telemetry::metrics::Document::Bootstrap,
+        rendered.bootstrap.len(),
+    );
+    Ok(rendered)
+}
+
+/// The token's renewal is the only thing that time alone makes due.
+fn next_look(context: &Context, deployment: &Deployment) -> Action {
+    let due = renewal(deployment.token.token(), context.rules.token_lifetime);
+    let left = Duration::try_from(due.duration_since(context.engagement.shared.clock.now()))
+        .unwrap_or_default();
+    // A little late at random: tokens that were made together are not renewed together, and a
+    // token is valid for as long again when its renewal is due.
+    let jitter = context.rules.token_lifetime.mul_f64(rand::rng().random_range(0.0..0.1));
+    Action::requeue(left + jitter)
+}
+
+fn wait_for_revision(
+    context: &Context,
+    machine_deployment: &MachineDeployment,
+) -> Result<(), Error> {
+    if machine_deployment.annotations().contains_key(REVISION) {
+        return Ok(());
+    }
+    let now = context.engagement.shared.clock.now();
+    let age = Duration::try_from(now.duration_since(created(machine_deployment)));
+    match age.ok().and_then(|age| REVISION_WAIT.checked_sub(age)) {
+        // Times in objects have whole seconds: the wait may be a second longer than it should.
+        Some(left) if !left.is_zero() => Err(Error::Waiting {
+            reason: "AwaitingRevision",
+            until: left,
+        }),
+        _ => Ok(()),
+    }
+}
+
+impl Served {
+    fn without_next(kind: ServedKind) -> Self {
+        Self { next: Action::await_change(), writes: 0, kind }
+    }
+}

@@ -1,0 +1,113 @@
+//! Makes a machine deployment ours: our finalizer, and the profile annotation where it has none.
+//!
+//! One JSON patch that tests what it read: a foreign finalizer is never lost, and what was patched
+//! is what is served.
+
+use std::sync::Arc;
+
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::error::Error;
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{FINALIZER, PROFILE},
+    worker_cluster::ProfileAnnotation,
+};
+use crate::controllers::context::Context;
+use crate::plan::validate::Invalid;
+use crate::render::input::ProviderConfig;
+use crate::rules::machine_deployment::default_profile;
+
+/// Whether a machine deployment is ours.
+#[derive(Debug)]
+pub enum Adopted {
+    /// It is, as it stands now.
+    Ours(Arc<MachineDeployment>),
+    /// It is not.
+    NotOurs,
+}
+
+/// Makes a machine deployment ours, unless the tenant's policy leaves it alone.
+pub async fn adopt(
+    context: &Context,
+    machine_deployment: &Arc<MachineDeployment>,
+) -> Result<Adopted, Error> {
+    let has_finalizer = machine_deployment.finalizers().iter().any(|name| name == FINALIZER);
+    let has_profile =
+        machine_deployment.annotations().get(PROFILE).is_some_and(|name| !name.is_empty());
+    if has_finalizer && has_profile {
+        return Ok(Adopted::Ours(Arc::clone(machine_deployment)));
+    }
+    if !has_profile && !has_finalizer && policy(context) == ProfileAnnotation::RequireAnnotation {
+        return Ok(Adopted::NotOurs);
+    }
+    let mut operations = Vec::new();
+    if !has_profile {
+        operations.extend(profile_operations(machine_deployment)?);
+    }
+    if !has_finalizer {
+        operations.extend(finalizer_operations(machine_deployment));
+    }
+    let patch: json_patch::Patch =
+        serde_json::from_value(Value::Array(operations)).expect("operations are a patch");
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    let api: Api<MachineDeployment> =
+        Api::namespaced(context.engagement.worker.clone(), &namespace);
+    let patched = api
+        .patch(
+            &machine_deployment.name_any(),
+            &PatchParams::default(),
+            &Patch::<MachineDeployment>::Json(patch),
+        )
+        .await
+        .map_err(Error::call("add the finalizer to the machine deployment"))?;
+    Ok(Adopted::Ours(Arc::new(patched)))
+}
+
+fn policy(context: &Context) -> ProfileAnnotation {
+    let own = context.engagement.worker_cluster.borrow();
+    own.as_ref().map_or(ProfileAnnotation::default(), |own| own.spec.profile_annotation)
+}
+
+fn profile_operations(machine_deployment: &MachineDeployment) -> Result<Vec<Value>, Error> {
+    let value = &machine_deployment.spec.template.spec.provider_spec.value;
+    let provider = ProviderConfig::decode(value.as_ref().unwrap_or(&Value::Null))
+        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
+    let utility = provider
+        .provisioning_utility()
+        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
+    let profile = default_profile(
+        &provider.operating_system,
+        &provider.cloud_provider,
+        utility.as_str(),
+    )?;
+    let mut operations = Vec::new();
+    if machine_deployment.metadata.annotations.is_none() {
+        operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+    }
+    let path = format!("/metadata/annotations/{}", PROFILE.replace('/', "~1"));
+    operations.push(json!({"op": "add", "path": path, "value": profile}));
+    Ok(operations)
+}
+
+fn finalizer_operations(machine_deployment: &MachineDeployment) -> Vec<Value> {
+    match machine_deployment.finalizers() {
+        // A list that appeared meanwhile would be lost by adding one: the version is tested.
+        [] => vec![
+            json!({
+                "op": "test",
+                "path": "/metadata/resourceVersion",
+                "value": machine_deployment.resource_version(),
+            }),
+            json!({"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]}),
+        ],
+        before => vec![
+            json!({"op": "test", "path": "/metadata/finalizers", "value": before}),
+            json!({"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER}),
+        ],
+    }
+}

@@ -1,0 +1,194 @@
+//! Finds everything that the decision about a machine deployment needs.
+//!
+//! After the inventory that is memory alone; an object that somebody else wrote costs one read, and
+//! a token one read when its renewal is due.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use rand::Rng;
+
+use super::error::Error;
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{DerivedNames, PROFILE, PROFILE_NAMESPACE},
+};
+use crate::controllers::{
+    context::Context,
+    inventory,
+    profile_store::SharedProfile,
+    tokens::{self, KnownToken},
+};
+use crate::plan::{
+    bootstrap::{Token, renewal},
+    observed::{Observed, Seen},
+    validate::{Found, ProfileFound, Rival, created},
+};
+use crate::tenant::settings::{SettingsError, TenantSettings};
+
+/// Ids of tokens that others may hold before one gives up: a second is one in 387 million.
+const TOKEN_ATTEMPTS_MAX: u8 = 3;
+
+/// Finds everything that the decision needs.
+pub async fn dereference(
+    context: &Context,
+    machine_deployment: Arc<MachineDeployment>,
+) -> Result<Found, Error> {
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
+    let observed = observe(context, &names).await?;
+    let token = token(context, &names).await?;
+    let registry_credentials = context
+        .registry_credentials
+        .borrow()
+        .clone()
+        .map_err(Error::RegistryCredentials)?;
+    let mut random = [0; 64];
+    rand::rng().fill_bytes(&mut random);
+    Ok(Found {
+        rivals: rivals(context, &machine_deployment, &names),
+        profile: profile(context, &machine_deployment).await?,
+        settings: settings(context),
+        facts: context.facts(),
+        kubeconfig_ca: Arc::clone(&context.engagement.kubeconfig_ca),
+        registry_credentials,
+        token,
+        token_attempt: token_attempt(context, &names),
+        random,
+        observed,
+        now: context.engagement.shared.clock.now(),
+        machine_deployment,
+    })
+}
+
+/// Other machine deployments of the tenant with the same derived names.
+pub fn rivals(
+    context: &Context,
+    machine_deployment: &MachineDeployment,
+    names: &DerivedNames,
+) -> Vec<Rival> {
+    let uid = machine_deployment.uid();
+    context
+        .machine_deployments
+        .state_filter(|other| {
+            let namespace = other.namespace().unwrap_or_default();
+            other.uid() != uid && DerivedNames::new(&namespace, &other.name_any()).overlaps(names)
+        })
+        .iter()
+        .map(|other| Rival {
+            created: created(other),
+            uid: other.uid().unwrap_or_default(),
+            name: format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any()),
+        })
+        .collect()
+}
+
+/// The profile that the machine deployment names, if the tenant may look there.
+async fn profile(
+    context: &Context,
+    machine_deployment: &MachineDeployment,
+) -> Result<ProfileFound, Error> {
+    let tenant = context.engagement.tenant();
+    let annotations = machine_deployment.annotations();
+    let name = annotations.get(PROFILE).cloned().unwrap_or_default();
+    tracing::Span::current().record("profile", &name);
+    let namespace = match annotations.get(PROFILE_NAMESPACE).filter(|named| !named.is_empty()) {
+        Some(named) => named.clone(),
+        None => tenant.namespace().to_owned(),
+    };
+    if !context.engagement.shared.policy.allows_profiles_of(&tenant, &namespace) {
+        return Ok(ProfileFound::Forbidden { namespace });
+    }
+    let Some(shared) = context.profiles.get(&namespace, &name) else {
+        return Ok(ProfileFound::Missing { namespace, name });
+    };
+    Ok(match compile(shared).await? {
+        Ok(profile) => ProfileFound::Usable { name, profile },
+        Err(error) => ProfileFound::Unusable { name: format!("{namespace}/{name}"), error },
+    })
+}
+
+type Compiled = Result<
+    Arc<crate::render::template::CompiledProfile>,
+    Arc<crate::render::RenderError>,
+>;
+
+/// The first use of a content compiles it, beside the runtime.
+async fn compile(shared: Arc<SharedProfile>) -> Result<Compiled, Error> {
+    tokio::task::spawn_blocking(move || shared.compile())
+        .await
+        .map_err(|_| Error::RenderPanicked)
+}
+
+fn settings(context: &Context) -> Result<Arc<TenantSettings>, SettingsError> {
+    let own = context.engagement.worker_cluster.borrow().clone();
+    let defaults = &context.engagement.shared.defaults;
+    match own {
+        Some(own) => defaults.with(&own.spec).map(Arc::new),
+        None => Ok(Arc::clone(defaults)),
+    }
+}
+
+async fn observe(context: &Context, names: &DerivedNames) -> Result<Observed, Error> {
+    Ok(Observed {
+        config: observe_config(context, &names.config).await?,
+        provisioning: observe_secret(context, &names.provisioning).await?,
+        bootstrap: observe_secret(context, &names.bootstrap).await?,
+        kubelet_kubeconfig: observe_secret(context, &names.kubelet_kubeconfig).await?,
+    })
+}
+
+async fn observe_secret(context: &Context, name: &str) -> Result<Option<Seen>, Error> {
+    // Asking for the key drops digests that were made with another one.
+    context.digest_key();
+    if context.secrets.get(name).is_some_and(|entry| entry.content.is_none()) {
+        inventory::verify_secret(context, name)
+            .await
+            .map_err(Error::call(format!("read Secret {name}")))?;
+    }
+    Ok(context.secrets.get(name).and_then(|entry| {
+        Some(Seen { metadata: entry.metadata, content: entry.content? })
+    }))
+}
+
+async fn observe_config(context: &Context, name: &str) -> Result<Option<Seen>, Error> {
+    context.digest_key();
+    if context.configs.get(name).is_some_and(|entry| entry.content.is_none()) {
+        inventory::verify_config(context, name)
+            .await
+            .map_err(Error::call(format!("read OperatingSystemConfig {name}")))?;
+    }
+    Ok(context.configs.get(name).and_then(|entry| {
+        Some(Seen { metadata: entry.metadata, content: entry.content? })
+    }))
+}
+
+/// The token that exists. One whose renewal is due is read again: it may be gone, or renewed by
+/// somebody else.
+async fn token(context: &Context, names: &DerivedNames) -> Result<Option<Token>, Error> {
+    let Some(known) = context.tokens.get(&names.key) else { return Ok(None) };
+    let now = context.engagement.shared.clock.now();
+    if renewal(&known.token, context.rules.token_lifetime) > now {
+        return Ok(Some(known.token));
+    }
+    let name = tokens::secret_name(&known.token);
+    let secret = tokens::api(&context.engagement.worker)
+        .get_opt(&name)
+        .await
+        .map_err(Error::call(format!("read the bootstrap token {name}")))?;
+    match secret.as_ref().and_then(tokens::read) {
+        Some(found) => {
+            context.tokens.set(&names.key, KnownToken::clone(&found));
+            Ok(Some(found.token))
+        }
+        None => {
+            context.tokens.remove(&names.key);
+            Ok(None)
+        }
+    }
+}
+
+/// How many ids are taken by tokens of others, as far as creating one has told.
+fn token_attempt(context: &Context, names: &DerivedNames) -> u8 {
+    context.tokens.taken(&names.key).min(TOKEN_ATTEMPTS_MAX)
+}

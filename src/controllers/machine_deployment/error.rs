@@ -1,0 +1,88 @@
+//! Why a machine deployment was not served, and what that means: wait for a change, or try again.
+
+use std::time::Duration;
+
+use crate::api::worker_cluster::MachineDeploymentState;
+use crate::plan::validate::Invalid;
+use crate::render::RenderError;
+use crate::rules::machine_deployment::NoDefaultProfile;
+
+/// Why a machine deployment was not served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be served until something changes.
+    #[error("cannot serve the machine deployment: {0}")]
+    Invalid(#[from] Invalid),
+    /// It names no profile, and there is no default for its operating system.
+    #[error("{0}")]
+    NoDefaultProfile(#[from] NoDefaultProfile),
+    /// It cannot be rendered until something changes.
+    #[error("cannot render: {0}")]
+    Render(#[from] RenderError),
+    /// The render panicked: a defect, contained.
+    #[error("the render panicked; please report this")]
+    RenderPanicked,
+    /// Something is still missing.
+    #[error("waiting: {reason}")]
+    Waiting {
+        /// What for.
+        reason: &'static str,
+        /// When to look again.
+        until: Duration,
+    },
+    /// The credentials of registries cannot be used.
+    #[error("{0}")]
+    RegistryCredentials(String),
+    /// An object changed under our hands.
+    #[error("{what} was changed by somebody else; looking again")]
+    Conflict {
+        /// What.
+        what: String,
+    },
+    /// A call failed.
+    #[error("cannot {what}")]
+    Call {
+        /// What was attempted.
+        what: String,
+        /// Why it failed.
+        source: kube::Error,
+    },
+}
+
+impl Error {
+    /// A call that failed.
+    pub fn call(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let what = what.into();
+        move |source| match &source {
+            kube::Error::Api(status) if status.is_conflict() => Self::Conflict { what },
+            _ => Self::Call { what, source },
+        }
+    }
+
+    /// A word for programs: the reason in status and Events.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Invalid(invalid) => invalid.reason(),
+            Self::NoDefaultProfile(_) => "NoDefaultProfile",
+            Self::Render(_) => "RenderFailed",
+            Self::RenderPanicked => "RenderPanicked",
+            Self::Waiting { reason, .. } => reason,
+            Self::RegistryCredentials(_) => "RegistryCredentialsRefused",
+            Self::Conflict { .. } => "Conflict",
+            Self::Call { .. } => "CallFailed",
+        }
+    }
+
+    /// What the status says of the machine deployment.
+    pub const fn state(&self) -> MachineDeploymentState {
+        match self {
+            Self::Invalid(_) | Self::NoDefaultProfile(_) | Self::Render(_) => {
+                MachineDeploymentState::Refused
+            }
+            Self::Waiting { .. } | Self::Conflict { .. } => MachineDeploymentState::Waiting,
+            Self::RenderPanicked | Self::RegistryCredentials(_) | Self::Call { .. } => {
+                MachineDeploymentState::Failing
+            }
+        }
+    }
+}

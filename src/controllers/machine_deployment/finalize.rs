@@ -1,0 +1,80 @@
+//! Removes all that was made for a machine deployment, then our finalizer.
+//!
+//! Every call may be the last before a crash: each deletion is one that may be repeated, and the
+//! finalizer goes last.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams},
+    runtime::reflector::ObjectRef,
+};
+
+use super::{dereference::rivals, error::Error};
+use crate::api::{
+    config::OperatingSystemConfig,
+    machine_deployment::MachineDeployment,
+    names::{CLOUD_INIT_SETTINGS, DerivedNames, TOKEN_LABEL},
+};
+use crate::controllers::{context::Context, tokens};
+use crate::fleet::removal;
+use crate::plan::validate::created;
+
+/// Removes all that was made for a machine deployment, then our finalizer.
+pub async fn finalize(
+    context: &Context,
+    machine_deployment: &MachineDeployment,
+) -> Result<(), Error> {
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
+    if owns(context, machine_deployment, &names) {
+        remove_made(context, &names).await?;
+    }
+    removal::release(&context.engagement.worker, machine_deployment)
+        .await
+        .map_err(Error::call("remove the finalizer of the machine deployment"))?;
+    context.backoff.reset(&ObjectRef::from_obj(machine_deployment));
+    Ok(())
+}
+
+/// What was made under the names belongs to the oldest of those that share them.
+fn owns(context: &Context, machine_deployment: &MachineDeployment, names: &DerivedNames) -> bool {
+    let own = (created(machine_deployment), machine_deployment.uid().unwrap_or_default());
+    rivals(context, machine_deployment, names)
+        .into_iter()
+        .all(|rival| (rival.created, rival.uid) > own)
+}
+
+/// Bootstrap first: machine-controller must not hand out a document whose Secrets are going.
+pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), Error> {
+    let secrets: Api<Secret> =
+        Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
+    for name in [&names.bootstrap, &names.provisioning, &names.kubelet_kubeconfig] {
+        delete(&secrets, name).await?;
+        context.secrets.deleted(name);
+    }
+    let tokens = tokens::api(&context.engagement.worker);
+    let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
+    let listed = tokens.list_metadata(&ours).await.map_err(Error::call("list bootstrap tokens"))?;
+    for token in listed.items {
+        delete(&tokens, &token.name_any()).await?;
+    }
+    context.tokens.remove(&names.key);
+    let tenant = context.engagement.tenant();
+    let configs: Api<OperatingSystemConfig> =
+        Api::namespaced(context.engagement.management.clone(), tenant.namespace());
+    delete(&configs, &names.config).await?;
+    context.configs.deleted(&names.config);
+    Ok(())
+}
+
+/// What is gone already needs no deletion.
+async fn delete<K>(api: &Api<K>, name: &str) -> Result<(), Error>
+where
+    K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
+{
+    match api.delete(name, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        deleted => deleted.map(drop).map_err(Error::call(format!("delete {name}"))),
+    }
+}

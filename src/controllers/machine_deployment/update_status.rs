@@ -1,0 +1,115 @@
+//! Writes down what became of a machine deployment: on the board, in an Event, in the metrics, in
+//! the span and, when it is news, in the log.
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{
+    Resource, ResourceExt,
+    runtime::events::{Event, EventType},
+};
+
+use super::{Served, ServedKind, error::Error};
+use crate::api::{machine_deployment::MachineDeployment, worker_cluster::MachineDeploymentState};
+use crate::controllers::context::Context;
+use crate::telemetry::{
+    self,
+    logs::chain,
+    metrics::Outcome as OutcomeLabel,
+};
+use crate::tenant::report::Outcome;
+
+/// An Event's note may have 1 KiB.
+const NOTE_CHARACTERS_MAX: usize = 1_000;
+
+/// Writes down what became of a machine deployment.
+pub async fn update_status(
+    context: &Context,
+    machine_deployment: &Arc<MachineDeployment>,
+    result: &Result<Served, Error>,
+    took: Duration,
+) {
+    let name = format!(
+        "{}/{}",
+        machine_deployment.namespace().unwrap_or_default(),
+        machine_deployment.name_any()
+    );
+    let metrics = &context.engagement.shared.metrics;
+    let outcome = outcome(context, result);
+    metrics.reconciled(label(outcome.state), took);
+    let span = tracing::Span::current();
+    span.record("outcome", outcome.reason);
+    match result {
+        Ok(Served { kind: ServedKind::Current, writes, .. }) => {
+            let now = context.engagement.shared.clock.now();
+            metrics.cluster_succeeded(&context.engagement.registration.to_string(), now);
+            context.engagement.board.outcome(&name, outcome);
+            tracing::debug!(machine_deployment = %name, writes, ?took, "reconciled");
+        }
+        Ok(_) => context.engagement.board.update(|report| {
+            report.outcomes.remove(&name);
+        }),
+        Err(error) => {
+            metrics.failed(error.reason());
+            span.record("otel.status_code", "ERROR");
+            span.record("otel.status_description", error.reason());
+            let is_news = context.engagement.board.outcome(&name, outcome.clone());
+            if is_news {
+                tell(context, machine_deployment, &outcome).await;
+            }
+        }
+    }
+}
+
+fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
+    let (state, reason, message) = match result {
+        Ok(_) => (MachineDeploymentState::Served, "Current", None),
+        Err(error) => (error.state(), error.reason(), Some(chain(error).to_string())),
+    };
+    Outcome {
+        state,
+        reason,
+        message,
+        at: context.engagement.shared.clock.now(),
+        trace_id: telemetry::trace_id(),
+    }
+}
+
+const fn label(state: MachineDeploymentState) -> OutcomeLabel {
+    match state {
+        MachineDeploymentState::Served => OutcomeLabel::Served,
+        MachineDeploymentState::Waiting => OutcomeLabel::Waiting,
+        MachineDeploymentState::Refused => OutcomeLabel::Refused,
+        MachineDeploymentState::Failing => OutcomeLabel::Failing,
+    }
+}
+
+/// Tells people: in the log, and in an Event on the machine deployment unless it is only a wait.
+async fn tell(context: &Context, machine_deployment: &MachineDeployment, outcome: &Outcome) {
+    let message = outcome.message.clone().unwrap_or_default();
+    tracing::warn!(
+        registration = %context.engagement.registration,
+        namespace = machine_deployment.namespace().unwrap_or_default(),
+        name = machine_deployment.name_any(),
+        reason = outcome.reason,
+        %message,
+        "not served"
+    );
+    if outcome.state == MachineDeploymentState::Waiting {
+        return;
+    }
+    let mut note: String = message.chars().take(NOTE_CHARACTERS_MAX).collect();
+    if let Some(trace_id) = &outcome.trace_id {
+        note = format!("{note} (trace {trace_id})");
+    }
+    let event = Event {
+        type_: EventType::Warning,
+        reason: outcome.reason.to_owned(),
+        note: Some(note),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    };
+    let reference = machine_deployment.object_ref(&());
+    if let Err(error) = context.recorder.publish(&event, &reference).await {
+        tracing::debug!(error = %chain(&error), "cannot write an Event");
+    }
+}

@@ -1,0 +1,113 @@
+//! Credentials of registries: a Secret in the tenant's namespace that its WorkerCluster names.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use serde::Deserialize;
+
+use crate::render::input::RegistryCredential;
+use crate::tenant::secret_text::SecretText;
+
+/// The type of a Secret that docker's client would write.
+const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
+/// The data key of such a Secret.
+const DOCKER_CONFIG_KEY: &str = ".dockerconfigjson";
+
+/// Why the credentials cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// The Secret is not there.
+    #[error("spec.registryCredentialsSecretRef: Secret {0} does not exist")]
+    Missing(String),
+    /// A value is not what it should be. What it is instead is not told: it may be a password.
+    #[error("Secret {secret}, key {key}: not a JSON object of credentials")]
+    Malformed {
+        /// The Secret.
+        secret: String,
+        /// The data key.
+        key: String,
+    },
+    /// The call failed.
+    #[error("cannot read Secret {secret}")]
+    Call {
+        /// The Secret.
+        secret: String,
+        /// Why it failed.
+        source: kube::Error,
+    },
+}
+
+#[derive(Deserialize)]
+struct DockerConfig {
+    #[serde(default)]
+    auths: BTreeMap<String, Credential>,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Credential {
+    username: String,
+    password: String,
+    auth: String,
+    identitytoken: String,
+}
+
+/// Reads the credentials, by registry.
+pub async fn read(
+    management: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<BTreeMap<String, RegistryCredential>, CredentialsError> {
+    let api: Api<Secret> = Api::namespaced(management.clone(), namespace);
+    let secret = api
+        .get_opt(name)
+        .await
+        .map_err(|source| CredentialsError::Call { secret: name.to_owned(), source })?
+        .ok_or_else(|| CredentialsError::Missing(name.to_owned()))?;
+    parse(name, secret)
+}
+
+fn parse(
+    name: &str,
+    secret: Secret,
+) -> Result<BTreeMap<String, RegistryCredential>, CredentialsError> {
+    let malformed = |key: &str| CredentialsError::Malformed {
+        secret: name.to_owned(),
+        key: key.to_owned(),
+    };
+    let data = secret.data.unwrap_or_default();
+    let found: BTreeMap<String, Credential> = if secret.type_.as_deref() == Some(DOCKER_CONFIG) {
+        let json = data.get(DOCKER_CONFIG_KEY).ok_or_else(|| malformed(DOCKER_CONFIG_KEY))?;
+        let config: DockerConfig =
+            serde_json::from_slice(&json.0).map_err(|_| malformed(DOCKER_CONFIG_KEY))?;
+        config.auths
+    } else {
+        let parse = |(key, json): (String, k8s_openapi::ByteString)| {
+            let credential = serde_json::from_slice(&json.0).map_err(|_| malformed(&key))?;
+            Ok((key, credential))
+        };
+        data.into_iter().map(parse).collect::<Result<_, CredentialsError>>()?
+    };
+    Ok(found.into_iter().map(|(key, credential)| (host(&key), credential.into())).collect())
+}
+
+/// A key that is a URL stands for its host.
+fn host(key: &str) -> String {
+    match key.parse::<http::Uri>() {
+        Ok(uri) if uri.scheme().is_some() => uri.host().unwrap_or(key).to_owned(),
+        _ => key.to_owned(),
+    }
+}
+
+impl From<Credential> for RegistryCredential {
+    fn from(credential: Credential) -> Self {
+        Self {
+            username: SecretText::new(credential.username),
+            password: SecretText::new(credential.password),
+            auth: SecretText::new(credential.auth),
+            identity_token: SecretText::new(credential.identitytoken),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What was seen of the objects in one namespace: metadata, and the digest of the bytes where they
+//! were written or verified. Fed by a watch and by our own writes, whichever comes first.
+//!
+//! A watch lags behind our writes, so an older event never replaces what a newer write told, and
+//! an object that we deleted does not come back by an event from before.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use kube::api::ObjectMeta;
+
+use crate::plan::digest::Digest;
+
+/// An object, as it was seen last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The metadata, without managed fields.
+    pub metadata: ObjectMeta,
+    /// The digest of the bytes; none until they are verified.
+    pub content: Option<Digest>,
+}
+
+/// Whether an event told something new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It did: look again.
+    Yes,
+    /// It told of our own write, or of something older.
+    No,
+}
+
+/// What was seen of the objects in one namespace, by name.
+#[derive(Debug, Default)]
+pub struct SeenObjects {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    objects: BTreeMap<String, Entry>,
+    /// Uids of objects that we deleted, until the watch tells of it.
+    buried: HashSet<String>,
+}
+
+impl SeenObjects {
+    /// An object, if there is one.
+    pub fn get(&self, name: &str) -> Option<Entry> {
+        self.lock().objects.get(name).cloned()
+    }
+
+    /// The names of all objects.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().objects.keys().cloned().collect()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.lock().objects.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.lock().objects.is_empty()
+    }
+
+    /// The watch told of an object.
+    pub fn watched(&self, metadata: ObjectMeta) -> News {
+        let mut inner = self.lock();
+        let (Some(name), Some(uid)) = (metadata.name.clone(), metadata.uid.clone()) else {
+            return News::No;
+        };
+        if inner.buried.contains(&uid) {
+            return News::No;
+        }
+        let before = inner.objects.get(&name);
+        if before.is_some_and(|entry| !is_newer(&metadata, &entry.metadata)) {
+            return News::No;
+        }
+        inner.objects.insert(name, Entry { metadata: pruned(metadata), content: None });
+        News::Yes
+    }
+
+    /// The watch told that an object is gone.
+    pub fn watched_deletion(&self, metadata: &ObjectMeta) -> News {
+        let mut inner = self.lock();
+        let uid = metadata.uid.clone().unwrap_or_default();
+        if inner.buried.remove(&uid) {
+            return News::No;
+        }
+        let Some(name) = &metadata.name else { return News::No };
+        let is_it = inner.objects.get(name).is_some_and(|entry| entry.metadata.uid == metadata.uid);
+        if is_it {
+            inner.objects.remove(name);
+            return News::Yes;
+        }
+        News::No
+    }
+
+    /// The watch told of every object that there is; tells the names of those that are gone.
+    pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
+        let mut inner = self.lock();
+        inner.buried.clear();
+        let gone: Vec<String> =
+            inner.objects.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        for name in &gone {
+            inner.objects.remove(name);
+        }
+        gone
+    }
+
+    /// An object was written or read by us, and its bytes have this digest.
+    pub fn verified(&self, metadata: ObjectMeta, content: Digest) {
+        let Some(name) = metadata.name.clone() else { return };
+        let mut inner = self.lock();
+        let before = inner.objects.get(&name);
+        if before.is_some_and(|entry| {
+            entry.metadata.uid == metadata.uid && is_newer(&entry.metadata, &metadata)
+        }) {
+            return;
+        }
+        inner.objects.insert(name, Entry { metadata: pruned(metadata), content: Some(content) });
+    }
+
+    /// An object was deleted by us, or found to be gone.
+    pub fn deleted(&self, name: &str) {
+        let mut inner = self.lock();
+        if let Some(uid) = inner.objects.remove(name).and_then(|entry| entry.metadata.uid) {
+            inner.buried.insert(uid);
+        }
+    }
+
+    /// What is known of an object must be read again.
+    pub fn doubt(&self, name: &str) {
+        if let Some(entry) = self.lock().objects.get_mut(name) {
+            entry.content = None;
+        }
+    }
+
+    /// The key of the digests has changed: none of them is worth anything.
+    pub fn forget_contents(&self) {
+        for entry in self.lock().objects.values_mut() {
+            entry.content = None;
+        }
+    }
+
+    /// Every write under the lock leaves the maps whole, so a panic elsewhere does no harm here.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether `new` tells of a later state than `old`. Resource versions of one object are numbers
+/// that grow; where one is not, the event is taken as news.
+fn is_newer(new: &ObjectMeta, old: &ObjectMeta) -> bool {
+    match (version(new), version(old)) {
+        (Some(new), Some(old)) => new > old,
+        _ => new.resource_version != old.resource_version,
+    }
+}
+
+fn version(metadata: &ObjectMeta) -> Option<u128> {
+    metadata.resource_version.as_ref()?.parse().ok()
+}
+
+fn pruned(metadata: ObjectMeta) -> ObjectMeta {
+    ObjectMeta { managed_fields: None, ..metadata }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(uid: &str, version: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some("a".to_owned()),
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn digest() -> Digest {
+        Digest::from_annotation("d")
+    }
+
+    #[test]
+    fn our_own_write_is_no_news_when_the_watch_tells_of_it() {
+        let seen = SeenObjects::default();
+        seen.verified(metadata("u", "7"), digest());
+        assert_eq!(seen.watched(metadata("u", "5")), News::No);
+        assert_eq!(seen.watched(metadata("u", "7")), News::No);
+        assert_eq!(seen.get("a").unwrap().content, Some(digest()));
+        assert_eq!(seen.watched(metadata("u", "8")), News::Yes);
+        assert_eq!(seen.get("a").unwrap().content, None, "a foreign write must be verified");
+    }
+
+    #[test]
+    fn what_we_deleted_does_not_come_back_by_an_older_event() {
+        let seen = SeenObjects::default();
+        seen.verified(metadata("u", "7"), digest());
+        seen.deleted("a");
+        assert_eq!(seen.watched(metadata("u", "7")), News::No);
+        assert_eq!(seen.get("a"), None);
+        assert_eq!(seen.watched_deletion(&metadata("u", "9")), News::No);
+        assert_eq!(seen.watched(metadata("v", "10")), News::Yes);
+    }
+
+    #[test]
+    fn a_foreign_deletion_is_news_and_a_late_one_is_not() {
+        let seen = SeenObjects::default();
+        seen.watched(metadata("u", "7"));
+        seen.verified(metadata("v", "9"), digest());
+        assert_eq!(seen.watched_deletion(&metadata("u", "8")), News::No);
+        assert_eq!(seen.watched_deletion(&metadata("v", "10")), News::Yes);
+        assert_eq!(seen.get("a"), None);
+    }
+
+    #[test]
+    fn a_full_list_tells_what_went_while_nobody_watched() {
+        let seen = SeenObjects::default();
+        seen.watched(metadata("u", "7"));
+        assert_eq!(seen.watched_all(&BTreeSet::from(["a".to_owned()])), Vec::<String>::new());
+        assert_eq!(seen.watched_all(&BTreeSet::new()), ["a"]);
+    }
+}

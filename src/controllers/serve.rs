@@ -1,0 +1,267 @@
+//! Serves one engaged cluster: the inventory, then watches and reconciles until it is disengaged.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api,
+    api::ListParams,
+    runtime::{
+        Controller,
+        controller::Config,
+        events::{Recorder, Reporter},
+        reflector,
+    },
+};
+use tokio::sync::{Notify, watch};
+
+use super::{
+    context::{Context, RegistryCredentials, Rules},
+    inventory, machine_deployment,
+    orphans,
+    profile::{self, DefaultProfile},
+    profile_store::ProfileStore,
+    registry_credentials,
+    seen::SeenObjects,
+    subscriptions::{Subscriber, Subscriptions},
+    tokens,
+    triggers::{Look, Triggers},
+    watch::{self as watches, Watchers},
+};
+use crate::api::machine_deployment::MachineDeployment;
+use crate::fleet::{engagement::Engagement, retry_delay::RetryDelay};
+use crate::plan::digest::DigestKey;
+use crate::telemetry::logs::chain;
+use crate::tenant::report::{ConditionType, Finding};
+
+/// What serving takes besides the engaged cluster: the same for all tenants.
+#[derive(Clone, Debug)]
+pub struct Controllers {
+    /// The profiles of the fleet.
+    pub profiles: Arc<ProfileStore>,
+    /// Who wants to know what happens in the management cluster.
+    pub subscriptions: Arc<Subscriptions>,
+    /// The default profiles.
+    pub defaults: Arc<[DefaultProfile]>,
+    /// What all tenants go by.
+    pub rules: Rules,
+}
+
+impl Controllers {
+    /// Serves an engaged cluster until it is disengaged.
+    pub async fn serve(&self, engagement: Engagement) {
+        let cancel = engagement.cancel.clone();
+        let (store, writer) = reflector::store();
+        let triggers = Arc::new(Triggers::default());
+        let context = Arc::new(self.context(engagement, store, &triggers));
+        let subscriber = Subscriber { triggers, configs: Arc::clone(&context.configs) };
+        let subscriber = Arc::new(subscriber);
+        let _others = self.subscribe(&context, &subscriber);
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => {}
+            () = self.prepare(&context) => self.watch(context, writer).await,
+        }
+    }
+
+    fn context(
+        &self,
+        engagement: Engagement,
+        machine_deployments: reflector::Store<MachineDeployment>,
+        triggers: &Arc<Triggers>,
+    ) -> Context {
+        let facts = engagement.facts.borrow().clone();
+        let key = DigestKey::derive(&facts.fetch_token);
+        let reporter = Reporter { controller: "osm".to_owned(), instance: None };
+        Context {
+            recorder: Recorder::new(engagement.worker.clone(), reporter),
+            engagement,
+            rules: self.rules.clone(),
+            profiles: Arc::clone(&self.profiles),
+            machine_deployments,
+            configs: Arc::default(),
+            secrets: SeenObjects::default(),
+            tokens: tokens::Tokens::default(),
+            registry_credentials: watch::Sender::new(Ok(Arc::default())),
+            backoff: super::backoff::Backoff::default(),
+            triggers: Arc::clone(triggers),
+            key: std::sync::Mutex::new((facts, key)),
+        }
+    }
+
+    /// The tenant's own namespace tells of configs and profiles; those that the operator allows
+    /// tell of profiles alone.
+    fn subscribe(&self, context: &Context, subscriber: &Arc<Subscriber>) -> Arc<Subscriber> {
+        let tenant = context.engagement.tenant();
+        self.subscriptions.subscribe(tenant.namespace(), subscriber);
+        let of_others = Arc::new(Subscriber {
+            triggers: Arc::clone(&subscriber.triggers),
+            configs: Arc::default(),
+        });
+        for namespace in &context.engagement.shared.policy.profile_namespaces {
+            if namespace != tenant.namespace() {
+                self.subscriptions.subscribe(namespace, &of_others);
+            }
+        }
+        of_others
+    }
+
+    /// Everything that a reconcile takes for granted: repeated until it succeeds.
+    async fn prepare(&self, context: &Context) {
+        let mut delay = RetryDelay::default();
+        self.profiles.ready().await;
+        while let Err(finding) = self.try_prepare(context).await {
+            let (condition, finding) = *finding;
+            context.engagement.board.found(condition, finding);
+            tokio::time::sleep(delay.next().unwrap_or_default()).await;
+        }
+    }
+
+    async fn try_prepare(&self, context: &Context) -> Result<(), Box<(ConditionType, Finding)>> {
+        let failed = |error: kube::Error| {
+            let message = chain(&error).to_string();
+            Box::new((ConditionType::Prepared, Finding::wrong("InventoryFailed", message)))
+        };
+        let all: Api<MachineDeployment> = Api::all(context.engagement.worker.clone());
+        match all.list_metadata(&ListParams::default().limit(1)).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                let message = "the worker cluster does not serve MachineDeployment \
+                               (cluster.k8s.io/v1alpha1); waiting for machine-controller's CRDs";
+                let finding = Finding::wrong("MachineDeploymentNotServed", message);
+                return Err(Box::new((ConditionType::Prepared, finding)));
+            }
+            listed => listed.map(drop).map_err(failed)?,
+        }
+        inventory::take(context).await.map_err(failed)?;
+        tokens::list(&context.engagement.worker, &context.tokens).await.map_err(failed)?;
+        read_registry_credentials(context).await;
+        context.engagement.board.found(ConditionType::Prepared, Finding::well("Prepared"));
+        Ok(())
+    }
+
+    /// Watches and reconciles until the cluster is disengaged.
+    async fn watch(
+        &self,
+        context: Arc<Context>,
+        writer: reflector::store::Writer<MachineDeployment>,
+    ) {
+        let engagement = &context.engagement;
+        let watchers = Watchers {
+            board: Arc::clone(&engagement.board),
+            triggers: Arc::clone(&context.triggers),
+        };
+        let changes =
+            watches::machine_deployments(engagement.worker.clone(), writer, watchers).map(Ok);
+        let looks = Arc::clone(&context.triggers).stream(
+            engagement.tenant().namespace().to_owned(),
+            context.machine_deployments.clone(),
+        );
+        let concurrency =
+            u16::try_from(engagement.shared.policy.reconciles_max).unwrap_or(u16::MAX);
+        let reconciles = Controller::for_stream(changes, context.machine_deployments.clone())
+            .with_config(Config::default().concurrency(concurrency))
+            .reconcile_on(looks)
+            .graceful_shutdown_on(engagement.cancel.clone().cancelled_owned())
+            .run(
+                machine_deployment::reconcile,
+                |_, never, _| match *never {},
+                Arc::clone(&context),
+            )
+            // What is gone between its trigger and its turn needs nothing.
+            .for_each(|_| std::future::ready(()));
+        let others = async {
+            tokio::join!(
+                watches::follow_secrets(Arc::clone(&context)),
+                self.keep_profiles(&context),
+                follow_settings(&context),
+                follow_facts(&context),
+                remove_orphans(&context),
+            )
+        };
+        // The reconciles end by themselves once the cluster is disengaged, after those that run.
+        tokio::select! {
+            () = reconciles => {}
+            _ = others => {}
+        }
+    }
+
+    async fn keep_profiles(&self, context: &Context) {
+        let changed = Notify::new();
+        let follow = async {
+            let mut worker_cluster = context.engagement.worker_cluster.clone();
+            let mut profiles = self.profiles.changes(context.engagement.tenant().namespace());
+            loop {
+                tokio::select! {
+                    Ok(()) = worker_cluster.changed() => {}
+                    () = profiles.changed() => {}
+                }
+                changed.notify_one();
+            }
+        };
+        tokio::join!(profile::keep(context, &self.defaults, &changed), follow);
+    }
+}
+
+/// Another spec of the WorkerCluster means other settings: look everywhere.
+async fn follow_settings(context: &Context) {
+    let mut worker_cluster = context.engagement.worker_cluster.clone();
+    let spec = |own: &Option<Arc<crate::api::worker_cluster::WorkerCluster>>| {
+        own.as_ref().map(|own| own.spec.clone())
+    };
+    let mut before = spec(&worker_cluster.borrow_and_update());
+    while worker_cluster.changed().await.is_ok() {
+        let now = spec(&worker_cluster.borrow_and_update());
+        if now != before {
+            before = now;
+            read_registry_credentials(context).await;
+            context.triggers.pull(Look::Everywhere);
+        }
+    }
+}
+
+/// Other facts of the cluster mean other documents: look everywhere.
+async fn follow_facts(context: &Context) {
+    let mut facts = context.engagement.facts.clone();
+    while facts.changed().await.is_ok() {
+        context.triggers.pull(Look::Everywhere);
+    }
+    std::future::pending().await
+}
+
+async fn read_registry_credentials(context: &Context) {
+    let reference = {
+        let own = context.engagement.worker_cluster.borrow();
+        own.as_ref().and_then(|own| own.spec.registry_credentials_secret_ref.clone())
+    };
+    let read: Result<RegistryCredentials, String> = match reference {
+        None => Ok(Arc::new(BTreeMap::new())),
+        Some(reference) => {
+            let tenant = context.engagement.tenant();
+            registry_credentials::read(
+                &context.engagement.management,
+                tenant.namespace(),
+                &reference.name,
+            )
+            .await
+            .map(Arc::new)
+            .map_err(|error| chain(&error).to_string())
+        }
+    };
+    context.registry_credentials.send_replace(read);
+}
+
+/// Once the machine deployments have been listed, what belongs to none of them is judged.
+async fn remove_orphans(context: &Context) {
+    if context.machine_deployments.wait_until_ready().await.is_ok() {
+        let mut delay = RetryDelay::new(Duration::from_secs(1), Duration::from_secs(60));
+        while let Err(error) = orphans::remove(context).await {
+            tracing::warn!(
+                registration = %context.engagement.registration,
+                error = %chain(&error),
+                "cannot remove what was made for machine deployments that are gone"
+            );
+            tokio::time::sleep(delay.next().unwrap_or_default()).await;
+        }
+    }
+    std::future::pending().await
+}

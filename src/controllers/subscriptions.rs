@@ -1,0 +1,91 @@
+//! Who wants to know what happens in which namespace of the management cluster: the watches there
+//! serve the whole fleet, and each event goes to the tenant that it concerns.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use super::{
+    seen::{News, SeenObjects},
+    triggers::{Look, Triggers},
+};
+use kube::api::ObjectMeta;
+
+/// A tenant that wants to know.
+#[derive(Clone, Debug)]
+pub struct Subscriber {
+    /// What it looks at again.
+    pub triggers: Arc<Triggers>,
+    /// Its configs.
+    pub configs: Arc<SeenObjects>,
+}
+
+/// Subscribers by namespace. A subscription ends when its tenant is dropped.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    by_namespace: Mutex<HashMap<String, Vec<Weak<Subscriber>>>>,
+}
+
+impl Subscriptions {
+    /// Tells the subscriber what happens in the namespace, for as long as it lives.
+    pub fn subscribe(&self, namespace: &str, subscriber: &Arc<Subscriber>) {
+        let mut by_namespace = self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_namespace = by_namespace.entry(namespace.to_owned()).or_default();
+        of_namespace.retain(|known| known.strong_count() > 0);
+        of_namespace.push(Arc::downgrade(subscriber));
+    }
+
+    /// A profile changed.
+    pub fn profile_changed(&self, namespace: &str, name: &str) {
+        for subscriber in self.of(namespace) {
+            subscriber.triggers.pull(Look::Profile {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            });
+        }
+    }
+
+    /// A config changed.
+    pub fn config_changed(&self, metadata: &ObjectMeta) {
+        self.config_event(metadata, |configs| configs.watched(metadata.clone()));
+    }
+
+    /// A config is gone.
+    pub fn config_deleted(&self, metadata: &ObjectMeta) {
+        self.config_event(metadata, |configs| configs.watched_deletion(metadata));
+    }
+
+    /// Every config of the fleet was listed.
+    pub fn configs_listed(&self, listed: &HashMap<String, BTreeSet<String>>) {
+        let none = BTreeSet::new();
+        for (namespace, subscriber) in self.all() {
+            let names = listed.get(&namespace).unwrap_or(&none);
+            for gone in subscriber.configs.watched_all(names) {
+                subscriber.triggers.pull(Look::Made(gone));
+            }
+        }
+    }
+
+    fn config_event(&self, metadata: &ObjectMeta, tell: impl Fn(&SeenObjects) -> News) {
+        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return };
+        for subscriber in self.of(namespace) {
+            if tell(&subscriber.configs) == News::Yes {
+                subscriber.triggers.pull(Look::Made(name.clone()));
+            }
+        }
+    }
+
+    fn of(&self, namespace: &str) -> Vec<Arc<Subscriber>> {
+        let by_namespace = self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner);
+        by_namespace.get(namespace).into_iter().flatten().filter_map(Weak::upgrade).collect()
+    }
+
+    fn all(&self) -> Vec<(String, Arc<Subscriber>)> {
+        let by_namespace = self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner);
+        let living = by_namespace.iter().flat_map(|(namespace, subscribers)| {
+            subscribers.iter().filter_map(|known| Some((namespace.clone(), known.upgrade()?)))
+        });
+        living.collect()
+    }
+}

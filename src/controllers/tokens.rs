@@ -1,0 +1,146 @@
+//! The bootstrap tokens of one tenant, kept in memory between their renewals.
+//!
+//! Tokens stand in `kube-system` and are not watched: they are listed when the cluster is engaged,
+//! and each is read again when its renewal is due, which also finds one that was deleted.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Preconditions},
+};
+
+use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
+use crate::plan::bootstrap::Token;
+use crate::tenant::secret_text::SecretText;
+
+/// A page of tokens; each has about 600 bytes.
+const PAGE: u32 = 500;
+
+/// A token, and the object that holds it.
+#[derive(Clone, Debug)]
+pub struct KnownToken {
+    /// The token.
+    pub token: Token,
+    /// The Secret's uid.
+    pub uid: String,
+    /// The Secret's resource version.
+    pub resource_version: String,
+}
+
+/// The bootstrap tokens of one tenant, by the key of their machine deployment.
+#[derive(Debug, Default)]
+pub struct Tokens {
+    known: Mutex<HashMap<String, KnownToken>>,
+    /// How many ids that a key draws are held by tokens of others.
+    taken: Mutex<HashMap<String, u8>>,
+}
+
+impl Tokens {
+    /// The token of a machine deployment, if there is one.
+    pub fn get(&self, key: &str) -> Option<KnownToken> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Takes note of a token.
+    pub fn set(&self, key: &str, token: KnownToken) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), token);
+    }
+
+    /// An id that the key draws is held by a token of somebody else.
+    pub fn take(&self, key: &str) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = taken.entry(key.to_owned()).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// How many ids that the key draws are held by tokens of others.
+    pub fn taken(&self, key: &str) -> u8 {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.get(key).copied().unwrap_or_default()
+    }
+
+    /// Forgets a token.
+    pub fn remove(&self, key: &str) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+/// The API of bootstrap tokens.
+pub fn api(worker: &Client) -> Api<Secret> {
+    Api::namespaced(worker.clone(), KUBE_SYSTEM)
+}
+
+/// Lists the tokens of all machine deployments. Of two for one machine deployment the one that is
+/// valid for longer is kept, and the other deleted.
+pub async fn list(worker: &Client, tokens: &Tokens) -> Result<(), kube::Error> {
+    let api = api(worker);
+    let mut page = ListParams::default().labels(TOKEN_LABEL).limit(PAGE);
+    loop {
+        let list = api.list(&page).await?;
+        for secret in list.items {
+            keep_newest(&api, tokens, &secret).await?;
+        }
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(()),
+        }
+    }
+}
+
+async fn keep_newest(
+    api: &Api<Secret>,
+    tokens: &Tokens,
+    secret: &Secret,
+) -> Result<(), kube::Error> {
+    let Some(key) = secret.labels().get(TOKEN_LABEL) else { return Ok(()) };
+    // What cannot be read as a token is not ours to judge.
+    let Some(found) = read(secret) else { return Ok(()) };
+    let older = match tokens.get(key) {
+        None => {
+            tokens.set(key, found);
+            return Ok(());
+        }
+        Some(known) if known.uid == found.uid => return Ok(()),
+        Some(known) if known.token.expires >= found.token.expires => found,
+        Some(known) => {
+            tokens.set(key, found);
+            known
+        }
+    };
+    let only_this = Preconditions { uid: Some(older.uid), resource_version: None };
+    let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
+    match api.delete(&secret_name(&older.token), &params).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}
+
+/// The name of a token's Secret.
+pub fn secret_name(token: &Token) -> String {
+    format!("bootstrap-token-{}", token.id)
+}
+
+/// Reads a token from its Secret.
+pub fn read(secret: &Secret) -> Option<KnownToken> {
+    let data = secret.data.as_ref()?;
+    let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
+    Some(KnownToken {
+        token: Token {
+            id: text("token-id")?,
+            secret: SecretText::new(text("token-secret")?),
+            // A token without an end is valid for ever.
+            expires: match text("expiration") {
+                Some(text) => text.parse().ok()?,
+                None => Timestamp::MAX,
+            },
+        },
+        uid: secret.uid()?,
+        resource_version: secret.resource_version()?,
+    })
+}

@@ -1,0 +1,96 @@
+//! Triggers: what must be looked at again. They merge while nobody looks, so that a thousand
+//! events of one kind cost one look, and the queue cannot grow.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures::{Stream, StreamExt, stream};
+use kube::{
+    ResourceExt,
+    runtime::reflector::{ObjectRef, Store},
+};
+use tokio::sync::Notify;
+
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{DerivedNames, PROFILE, PROFILE_NAMESPACE},
+};
+
+/// What must be looked at again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Look {
+    /// Every machine deployment of the tenant.
+    Everywhere,
+    /// The machine deployments that use a profile.
+    Profile {
+        /// The profile's namespace.
+        namespace: String,
+        /// The profile's name.
+        name: String,
+    },
+    /// The machine deployment that a config or Secret of this name was made for.
+    Made(String),
+    /// The machine deployments whose derived names overlap with these.
+    Overlapping(DerivedNames),
+}
+
+/// The triggers of one tenant.
+#[derive(Debug, Default)]
+pub struct Triggers {
+    pending: Mutex<HashSet<Look>>,
+    bell: Notify,
+}
+
+impl Triggers {
+    /// Something must be looked at again.
+    pub fn pull(&self, look: Look) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(look);
+        self.bell.notify_one();
+    }
+
+    /// The machine deployments to look at, for ever.
+    pub fn stream(
+        self: Arc<Self>,
+        tenant: String,
+        machine_deployments: Store<MachineDeployment>,
+    ) -> impl Stream<Item = ObjectRef<MachineDeployment>> + Send {
+        stream::unfold(self, |triggers| async move {
+            triggers.bell.notified().await;
+            let looks = triggers.take();
+            Some((looks, triggers))
+        })
+        .flat_map(move |looks| {
+            let found = machine_deployments.state_filter(|machine_deployment| {
+                looks.iter().any(|look| concerns(look, machine_deployment, &tenant))
+            });
+            stream::iter(found).map(|found| ObjectRef::from_obj(&*found))
+        })
+    }
+
+    fn take(&self) -> HashSet<Look> {
+        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn concerns(look: &Look, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
+    match look {
+        Look::Everywhere => true,
+        Look::Profile { namespace, name } => {
+            let annotations = machine_deployment.annotations();
+            let from = annotations.get(PROFILE_NAMESPACE).map_or(tenant, String::as_str);
+            from == namespace && annotations.get(PROFILE).is_none_or(|named| named == name)
+        }
+        Look::Made(name) => {
+            let names = names(machine_deployment);
+            names.config == *name || names.has_secret(name)
+        }
+        Look::Overlapping(with) => names(machine_deployment).overlaps(with),
+    }
+}
+
+fn names(machine_deployment: &MachineDeployment) -> DerivedNames {
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    DerivedNames::new(&namespace, &machine_deployment.name_any())
+}

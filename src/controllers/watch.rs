@@ -1,0 +1,172 @@
+//! The watches of a tenant's reconciles: two in the worker cluster, and the fleet's watch of
+//! configs in the management cluster.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client, ResourceExt,
+    api::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt,
+        reflector::store::Writer,
+        watcher::{self, Event},
+    },
+};
+
+use super::{
+    context::Context,
+    seen::News,
+    subscriptions::Subscriptions,
+    triggers::{Look, Triggers},
+};
+use crate::api::{
+    config::OperatingSystemConfig,
+    machine_deployment::MachineDeployment,
+    names::{CLOUD_INIT_SETTINGS, DerivedNames},
+};
+use crate::fleet::{board::Board, watch::interpret};
+
+/// A page of machine deployments: 5 KiB each.
+const PAGE: u32 = 100;
+
+/// The machine deployments of the worker cluster, each whenever it changes.
+pub fn machine_deployments(
+    worker: Client,
+    writer: Writer<MachineDeployment>,
+    watchers: Watchers,
+) -> impl Stream<Item = MachineDeployment> + Send {
+    let api: Api<MachineDeployment> = Api::all(worker);
+    let events = watcher::watcher(api, watcher::Config::default().page_size(PAGE))
+        .modify(|found| found.managed_fields_mut().clear())
+        .reflect(writer);
+    let mut listed = BTreeSet::new();
+    interpret("machine deployments", events, move |event| match event {
+        Event::Init => {
+            listed.clear();
+            None
+        }
+        Event::InitApply(found) => {
+            listed.insert(full_name(&found));
+            Some(found)
+        }
+        Event::InitDone => {
+            let existing = std::mem::take(&mut listed);
+            watchers.board.update(|report| {
+                report.outcomes.retain(|name, _| existing.contains(name));
+                report.existing = Some(existing);
+            });
+            None
+        }
+        Event::Apply(found) => {
+            let name = full_name(&found);
+            watchers.board.update(|report| {
+                if let Some(existing) = &mut report.existing {
+                    existing.insert(name);
+                }
+            });
+            Some(found)
+        }
+        Event::Delete(gone) => {
+            watchers.gone(&gone);
+            None
+        }
+    })
+}
+
+/// Who is told what the watch of machine deployments sees.
+#[derive(Clone, Debug)]
+pub struct Watchers {
+    /// The tenant's board.
+    pub board: Arc<Board>,
+    /// The tenant's triggers.
+    pub triggers: Arc<Triggers>,
+}
+
+impl Watchers {
+    /// A machine deployment that had its names may be followed by another that was refused them.
+    fn gone(&self, gone: &MachineDeployment) {
+        let name = full_name(gone);
+        self.board.update(|report| {
+            report.outcomes.remove(&name);
+            if let Some(existing) = &mut report.existing {
+                existing.remove(&name);
+            }
+        });
+        let namespace = gone.namespace().unwrap_or_default();
+        let names = DerivedNames::new(&namespace, &gone.name_any());
+        self.triggers.pull(Look::Overlapping(names));
+    }
+}
+
+fn full_name(found: &MachineDeployment) -> String {
+    format!("{}/{}", found.namespace().unwrap_or_default(), found.name_any())
+}
+
+/// Follows the Secrets of `cloud-init-settings`, by their metadata alone, for ever.
+pub async fn follow_secrets(context: Arc<Context>) {
+    let api: Api<PartialObjectMeta<Secret>> =
+        Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
+    let events = watcher::watcher(api, watcher::Config::default());
+    let mut listed = BTreeSet::new();
+    interpret("Secrets", events, move |event| {
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(found) => {
+                listed.insert(found.name_any());
+                tell_secret(&context, found);
+            }
+            Event::Apply(found) => tell_secret(&context, found),
+            Event::Delete(gone) => {
+                if context.secrets.watched_deletion(&gone.metadata) == News::Yes {
+                    context.triggers.pull(Look::Made(gone.name_any()));
+                }
+            }
+            Event::InitDone => {
+                for gone in context.secrets.watched_all(&std::mem::take(&mut listed)) {
+                    context.triggers.pull(Look::Made(gone));
+                }
+                let registration = context.engagement.registration.to_string();
+                let count = context.secrets.len() + context.machine_deployments.len();
+                context.engagement.shared.metrics.set_cluster_objects(&registration, count);
+            }
+        }
+        Some(())
+    })
+    .collect::<()>()
+    .await;
+}
+
+fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {
+    let name = found.name_any();
+    if context.secrets.watched(found.metadata) == News::Yes {
+        context.triggers.pull(Look::Made(name));
+    }
+}
+
+/// Follows the configs of the whole management cluster, by their metadata alone, for ever.
+pub async fn follow_configs(management: Client, subscriptions: Arc<Subscriptions>) {
+    let api: Api<PartialObjectMeta<OperatingSystemConfig>> = Api::all(management);
+    let events = watcher::watcher(api, watcher::Config::default());
+    let mut listed: HashMap<String, BTreeSet<String>> = HashMap::new();
+    interpret("configs", events, move |event| {
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(found) => {
+                let namespace = found.namespace().unwrap_or_default();
+                listed.entry(namespace).or_default().insert(found.name_any());
+                subscriptions.config_changed(&found.metadata);
+            }
+            Event::Apply(found) => subscriptions.config_changed(&found.metadata),
+            Event::Delete(gone) => subscriptions.config_deleted(&gone.metadata),
+            Event::InitDone => subscriptions.configs_listed(&std::mem::take(&mut listed)),
+        }
+        Some(())
+    })
+    .collect::<()>()
+    .await;
+}
