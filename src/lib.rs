@@ -13,5 +13,6 @@
 //! whom stands in `tests/architecture.rs`.
 
 pub mod api;
+pub mod cli;
 pub mod rules;
 pub mod tenant;

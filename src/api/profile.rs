@@ -28,9 +28,16 @@ pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:
     printcolumn(name = "OS", type_ = "string", json_path = ".spec.osName"),
     printcolumn(name = "OS Version", type_ = "string", json_path = ".spec.osVersion"),
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
+    printcolumn(
+        name = "Language",
+        type_ = "string",
+        json_path = ".spec.templateLanguage",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.spec == oldSelf.spec || self.spec.version != oldSelf.spec.version")
         .message("OperatingSystemProfile is immutable. For updates .spec.version needs to be updated")
+        .field_path(".spec.version")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OperatingSystemProfileSpec {

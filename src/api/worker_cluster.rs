@@ -46,6 +46,18 @@ use serde::{Deserialize, Serialize};
         type_ = "string",
         json_path = ".status.server",
         priority = 1
+    ),
+    printcolumn(
+        name = "Paused",
+        type_ = "boolean",
+        json_path = ".spec.paused",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].message"#,
+        priority = 1
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -124,6 +136,7 @@ pub struct WorkerClusterSpec {
         rename = "apiServerOverride",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(regex(pattern = r"^(https://\S+)?$"))]
     pub api_server_override: Option<String>,
     /// Free variables for templates.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -134,6 +147,7 @@ pub struct WorkerClusterSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub struct SecretReference {
     /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
 
