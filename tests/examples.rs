@@ -31,7 +31,7 @@ fn document<T: DeserializeOwned>(text: &str, kind: &str) -> T {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).expect("the example is YAML");
     let document = documents
         .into_iter()
-        .find(|document| document["kind"] == kind);
+        .find(|document| document.get("kind").is_some_and(|found| found == kind));
     serde_json::from_value(document.expect("the kind is there"))
         .expect("the document is of its kind")
 }

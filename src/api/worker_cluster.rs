@@ -70,7 +70,8 @@ pub struct WorkerClusterSpec {
     /// What becomes of the machine deployments when the registration is removed.
     #[serde(default)]
     pub on_removal: OnRemoval,
-    /// The uid of the worker cluster's kube-system namespace that the operator accepts in place of the pinned one.
+    /// The uid of the worker cluster's kube-system namespace that the operator accepts in place of
+    /// the pinned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_cluster_uid: Option<String>,
     /// What happens to a machine deployment that names no profile.
