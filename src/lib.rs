@@ -1,11 +1,11 @@
 //! The multi-tenant Operating System Manager.
 //!
 //! ```text
-//! kubeconfig Secret ──► fleet ──► one engaged cluster per tenant ──► reconcile(machine deployment)
-//! (management)          roster     client, budget, watches             │
-//!                                                                      ├─► config          (management)
-//! profile ─────────────────────────────────────────────────────────────┤
-//! (management, tenant namespace)                                       └─► user data       (worker)
+//! kubeconfig Secret ─► fleet ─► one engaged cluster per tenant ─► reconcile(machine deployment)
+//! (management)         roster   client, budget, watches            │
+//!                                                                  ├─► config     (management)
+//! profile ─────────────────────────────────────────────────────────┤
+//! (management, tenant namespace)                                   └─► user data  (worker)
 //! ```
 //!
 //! Values flow downwards: `api` ← `tenant` ← `render` ← `rules` ← `plan` are pure; `fleet` and
@@ -14,10 +14,13 @@
 
 pub mod admin;
 pub mod api;
+pub mod app;
+pub mod cli;
 pub mod controllers;
 pub mod fleet;
 pub mod plan;
 pub mod render;
 pub mod rules;
+pub mod settings;
 pub mod telemetry;
 pub mod tenant;

@@ -23,9 +23,22 @@ use super::profile::{
     printcolumn(name = "OS", type_ = "string", json_path = ".spec.osName"),
     printcolumn(name = "Provider", type_ = "string", json_path = ".spec.cloudProvider.name"),
     printcolumn(name = "Utility", type_ = "string", json_path = ".spec.provisioningUtility"),
+    printcolumn(
+        name = "Profile Version",
+        type_ = "string",
+        json_path = r".metadata.annotations.k8c\.io/osp-version",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Revision",
+        type_ = "string",
+        json_path = r".metadata.annotations.k8c\.io/machine-deployment-revision",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.spec == oldSelf.spec")
         .message("OperatingSystemConfig is immutable and updates are not allowed")
+        .field_path(".spec")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OperatingSystemConfigSpec {

@@ -9,7 +9,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The annotation and pattern that a profile's version follows: a semantic version behind a `v`.
+/// The pattern that a profile's version follows: a semantic version behind a `v`.
 ///
 /// Not anchored at its start, as in the schema that users have today.
 pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$";
@@ -28,9 +28,16 @@ pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:
     printcolumn(name = "OS", type_ = "string", json_path = ".spec.osName"),
     printcolumn(name = "OS Version", type_ = "string", json_path = ".spec.osVersion"),
     printcolumn(name = "Version", type_ = "string", json_path = ".spec.version"),
+    printcolumn(
+        name = "Language",
+        type_ = "string",
+        json_path = ".spec.templateLanguage",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.spec == oldSelf.spec || self.spec.version != oldSelf.spec.version")
         .message("OperatingSystemProfile is immutable. For updates .spec.version needs to be updated")
+        .field_path(".spec.version")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OperatingSystemProfileSpec {
@@ -38,7 +45,8 @@ pub struct OperatingSystemProfileSpec {
     pub os_name: OperatingSystem,
     /// The version of the operating system, as free text.
     pub os_version: String,
-    /// The version of the profile: a semantic version behind a `v`. Every change of the spec needs another one.
+    /// The version of the profile: a semantic version behind a `v`. Every change of the spec needs
+    /// another one.
     #[schemars(regex(pattern = VERSION_PATTERN))]
     pub version: String,
     /// The language of the templates. Absent means `GoTemplate`.

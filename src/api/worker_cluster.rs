@@ -46,6 +46,18 @@ use serde::{Deserialize, Serialize};
         type_ = "string",
         json_path = ".status.server",
         priority = 1
+    ),
+    printcolumn(
+        name = "Paused",
+        type_ = "boolean",
+        json_path = ".spec.paused",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].message"#,
+        priority = 1
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -58,7 +70,8 @@ pub struct WorkerClusterSpec {
     /// What becomes of the machine deployments when the registration is removed.
     #[serde(default)]
     pub on_removal: OnRemoval,
-    /// The uid of the worker cluster's kube-system namespace that the operator accepts in place of the pinned one.
+    /// The uid of the worker cluster's kube-system namespace that the operator accepts in place of
+    /// the pinned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_cluster_uid: Option<String>,
     /// What happens to a machine deployment that names no profile.
@@ -124,6 +137,7 @@ pub struct WorkerClusterSpec {
         rename = "apiServerOverride",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(regex(pattern = r"^(https://\S+)?$"))]
     pub api_server_override: Option<String>,
     /// Free variables for templates.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -134,6 +148,7 @@ pub struct WorkerClusterSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub struct SecretReference {
     /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
 

@@ -247,7 +247,8 @@ async fn read_registry_credentials(context: &Context) {
             .map_err(|error| chain(&error).to_string())
         }
     };
-    context.registry_credentials.send_replace(read);
+    // What was read before is of no interest to anybody.
+    let _before = context.registry_credentials.send_replace(read);
 }
 
 /// Once the machine deployments have been listed, what belongs to none of them is judged.

@@ -132,7 +132,7 @@ impl TenantSettings {
                 .unwrap_or(defaults.registry_mirrors),
             mirror_order: defaults.mirror_order,
             api_server_override: match &spec.api_server_override {
-                Some(url) if !url.starts_with("https://") => {
+                Some(url) if !url.is_empty() && !url.starts_with("https://") => {
                     return Err(SettingsError::ApiServerOverride(url.clone()));
                 }
                 url => chosen(url.as_ref(), defaults.api_server_override),

@@ -1,0 +1,3 @@
+//! The commands of `osm`.
+
+pub mod crds;

@@ -1,0 +1,444 @@
+//! Holds the shape of the tree: which module may use which, what the pure modules may not touch,
+//! which names are made in one place only, and how large a file may grow.
+//!
+//! It reads text, so it guards against habit, not against malice. What the compiler's lints can
+//! hold (the length of functions, the number of arguments) stands in `Cargo.toml` instead.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Every module at the top, with the modules that it may use.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("main", &[]),
+    ("lib", &[]),
+    ("api", &[]),
+    ("tenant", &["api"]),
+    ("render", &["api", "tenant"]),
+    ("rules", &["api", "tenant", "render"]),
+    ("plan", &["api", "tenant", "render", "rules"]),
+    ("telemetry", &[]),
+    ("settings", &["api", "tenant", "telemetry"]),
+    ("fleet", &["api", "tenant", "telemetry"]),
+    (
+        "controllers",
+        &[
+            "api",
+            "tenant",
+            "render",
+            "rules",
+            "plan",
+            "fleet",
+            "telemetry",
+        ],
+    ),
+    (
+        "admission",
+        &["api", "tenant", "render", "rules", "telemetry"],
+    ),
+    ("admin", &["telemetry"]),
+    (
+        "app",
+        &[
+            "api",
+            "tenant",
+            "render",
+            "rules",
+            "plan",
+            "telemetry",
+            "settings",
+            "fleet",
+            "controllers",
+            "admission",
+            "admin",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "api",
+            "tenant",
+            "render",
+            "rules",
+            "plan",
+            "settings",
+            "app",
+            "telemetry",
+        ],
+    ),
+];
+
+/// Modules that compute the same answer on every machine at every time.
+const PURE: &[&str] = &["api", "tenant", "render", "rules", "plan"];
+
+/// What would make their answer depend on something else, or reach outside.
+const NOT_IN_PURE: &[&str] = &[
+    "kube::Api",
+    "kube::Client",
+    "kube::api::Api",
+    "kube::client",
+    "kube::config",
+    "kube::runtime",
+    "tokio::",
+    "tracing::",
+    "std::env::",
+    "std::fs",
+    "std::process",
+    "std::thread",
+    "SystemTime",
+    "Instant::now",
+    "Timestamp::now",
+    "Zoned::now",
+    "rand::",
+];
+
+/// What is named in few files only, with those files, and the reason.
+const ONLY_IN: &[(&str, &[&str], &str)] = &[
+    (
+        "DashMap",
+        &["src/fleet/roster.rs"],
+        "a guard that leaves its file deadlocks its shard",
+    ),
+    (
+        "tokio::spawn",
+        &[],
+        "spawn into a JoinSet: a detached panic is never seen",
+    ),
+    (
+        "task::spawn(",
+        &[],
+        "spawn into a JoinSet: a detached panic is never seen",
+    ),
+    (
+        "watcher(",
+        &["src/controllers/watch.rs", "src/fleet/discovery.rs"],
+        "a watch is made where its backoff is in the right place",
+    ),
+    (
+        "Kubeconfig::",
+        &["src/app.rs"],
+        "what a tenant wrote goes through tenant/access.rs",
+    ),
+    (
+        "Config::infer",
+        &["src/app.rs"],
+        "only the composition root connects to the management API",
+    ),
+    ("#[allow(", &[], "say #[expect(…, reason = \"…\")]"),
+    ("#![allow(", &[], "say #[expect(…, reason = \"…\")]"),
+    ("TODO", &[], "nothing lands unfinished"),
+    ("FIXME", &[], "nothing lands unfinished"),
+];
+
+/// Names that say nothing about what is inside.
+const NOT_A_NAME: &[&str] = &[
+    "base", "common", "core", "helper", "helpers", "manager", "misc", "mod", "util", "utils",
+];
+
+/// Over this there is a second idea in the file.
+const FILE_LINES_MAX: usize = 500;
+/// As wide as two files beside each other. Text in quotes may be longer where it cannot be broken.
+const LINE_COLUMNS_MAX: usize = 100;
+
+/// A source file: its path from the root of the repository, and its text.
+struct Source<'a> {
+    path: &'a str,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    /// The names of the modules from the crate's root to this one: `["fleet", "roster"]`.
+    fn module_path(&self) -> Vec<&str> {
+        let inside = self
+            .path
+            .split_once("src/")
+            .map_or(self.path, |(_, inside)| inside);
+        inside.trim_end_matches(".rs").split('/').collect()
+    }
+
+    fn is_test(&self) -> bool {
+        self.path.starts_with("tests/") || self.module_path().contains(&"tests")
+    }
+
+    /// The lines before the tests that are no comments, with their numbers.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text
+            .lines()
+            .enumerate()
+            .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
+            .filter(|(_, line)| !line.trim_start().starts_with("//"))
+            .map(|(index, line)| (index + 1, line))
+    }
+}
+
+/// What is wrong with a file, wherever it is.
+fn judge_shape(source: &Source<'_>) -> Vec<String> {
+    let path = source.path;
+    let mut broken = Vec::new();
+    for name in source.module_path() {
+        if NOT_A_NAME.contains(&name) {
+            broken.push(format!(
+                "{path}: `{name}` says nothing about what is inside"
+            ));
+        }
+    }
+    if !source.text.starts_with("//!") && !source.path.contains("/tests") {
+        broken.push(format!("{path}: the file does not say what it is for"));
+    }
+    let lines = source.text.lines().count();
+    if lines > FILE_LINES_MAX {
+        broken.push(format!(
+            "{path}: {lines} lines are more than {FILE_LINES_MAX}"
+        ));
+    }
+    for (index, line) in source.text.lines().enumerate() {
+        if line.chars().count() > LINE_COLUMNS_MAX && !line.contains('"') {
+            broken.push(format!(
+                "{path}:{}: wider than {LINE_COLUMNS_MAX}",
+                index + 1
+            ));
+        }
+    }
+    broken
+}
+
+/// What is wrong with a file of the program: what it uses, and what it names.
+fn judge_use(source: &Source<'_>) -> Vec<String> {
+    let path = source.path;
+    let modules = source.module_path();
+    let module = modules.first().copied().unwrap_or_default();
+    let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == module) else {
+        return vec![format!("{path}: `{module}` has no row in MAY_USE")];
+    };
+    let mut broken = Vec::new();
+    for (number, line) in source.code() {
+        for used in used_modules(line, modules.len()) {
+            if used.is_empty() {
+                broken.push(format!(
+                    "{path}:{number}: name one module per `use crate::`"
+                ));
+            } else if used != module && !allowed.contains(&used) {
+                broken.push(format!("{path}:{number}: `{module}` may not use `{used}`"));
+            }
+        }
+        let pure = PURE.contains(&module) && !source.is_test();
+        for token in NOT_IN_PURE
+            .iter()
+            .filter(|token| pure && line.contains(**token))
+        {
+            broken.push(format!(
+                "{path}:{number}: `{module}` is pure and may not name `{token}`"
+            ));
+        }
+        for (token, files, reason) in ONLY_IN {
+            if line.contains(token) && !files.contains(&path) && !source.is_test() {
+                broken.push(format!(
+                    "{path}:{number}: `{token}` may not stand here: {reason}"
+                ));
+            }
+        }
+    }
+    broken
+}
+
+/// The modules at the top that a line of a file at some depth names: behind `crate::`, or behind
+/// as many `super::` as lead there.
+fn used_modules(line: &str, depth: usize) -> Vec<&str> {
+    let chain = "super::".repeat(depth);
+    let behind = |mark: &str| line.split(mark).skip(1).map(first_word).collect::<Vec<_>>();
+    let mut used = behind("crate::");
+    let is_module = |used: &&str| MAY_USE.iter().any(|(name, _)| name == used);
+    used.extend(behind(&chain).into_iter().filter(is_module));
+    used
+}
+
+fn first_word(text: &str) -> &str {
+    let end = text.find(|character: char| !character.is_alphanumeric() && character != '_');
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default()
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    entries
+        .flat_map(|entry| {
+            let path = entry.expect("an entry of a folder is readable").path();
+            if path.is_dir() {
+                rust_files(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+fn judge_folder(folder: &str, judge: fn(&Source<'_>) -> Vec<String>) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut broken = Vec::new();
+    for file in rust_files(&root.join(folder)) {
+        let text = fs::read_to_string(&file).expect("a source file is readable");
+        let path = file
+            .strip_prefix(root)
+            .expect("the file is in the repository");
+        let path = path.to_string_lossy();
+        broken.extend(judge(&Source {
+            path: &path,
+            text: &text,
+        }));
+    }
+    broken.sort();
+    broken
+}
+
+#[test]
+fn modules_use_what_is_below_them_and_pure_ones_touch_nothing() {
+    let broken = judge_folder("src", judge_use);
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_file_is_small_and_says_what_it_is_for() {
+    let folders = ["src", "tests", "loadtest/src", "loadtest/fake-cluster/src"];
+    let broken = folders
+        .map(|folder| judge_folder(folder, judge_shape))
+        .concat();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// Judges one made-up file.
+fn judge(path: &str, text: &str) -> Vec<String> {
+    let source = Source { path, text };
+    [judge_shape(&source), judge_use(&source)].concat()
+}
+
+#[test]
+fn a_good_file_is_not_reported() {
+    for (path, text) in [
+        (
+            "src/plan/changes.rs",
+            "//! x\nuse crate::api::names;\nuse crate::plan::desired;\n",
+        ),
+        ("src/fleet/roster.rs", "//! x\nuse dashmap::DashMap;\n"),
+        (
+            "src/render.rs",
+            "//! Never calls `tokio::spawn`.\nuse super::super::x;\n",
+        ),
+        (
+            "src/api.rs",
+            "//! x\n#[cfg(test)]\nmod tests { use std::fs; }\n",
+        ),
+        ("src/render/tests.rs", "use std::fs;\n"),
+        (
+            "src/tenant/access/error.rs",
+            "//! x\nuse super::super::address::AddressRefused;\n",
+        ),
+    ] {
+        assert_eq!(judge(path, text), [""; 0], "{path}");
+    }
+}
+
+/// Expects one complaint about a file, and its beginning.
+fn reports(cases: &[(&str, &str, &str)]) {
+    for (path, text, expected) in cases {
+        let broken = judge(path, text);
+        let told = matches!(&broken[..], [only] if only.starts_with(expected));
+        assert!(
+            told,
+            "{expected} is not the beginning of all that is told: {broken:?}"
+        );
+    }
+}
+
+#[test]
+fn a_use_of_what_is_not_below_is_reported_with_its_place() {
+    reports(&[
+        (
+            "src/render/a.rs",
+            "//! x\nuse crate::fleet;",
+            "src/render/a.rs:2: `render` may not use",
+        ),
+        (
+            "src/api/a.rs",
+            "//! x\nuse super::super::plan;",
+            "src/api/a.rs:2: `api` may not use",
+        ),
+        (
+            "src/api.rs",
+            "//! x\nuse super::tenant;",
+            "src/api.rs:2: `api` may not use `tenant`",
+        ),
+        (
+            "src/plan.rs",
+            "//! x\nuse crate::{api, rules};",
+            "src/plan.rs:2: name one module",
+        ),
+        (
+            "src/engine.rs",
+            "//! x",
+            "src/engine.rs: `engine` has no row",
+        ),
+    ]);
+}
+
+#[test]
+fn a_token_in_the_wrong_place_is_reported_with_its_place() {
+    reports(&[
+        (
+            "src/plan.rs",
+            "//! x\nlet x = tokio::time::now();",
+            "src/plan.rs:2: `plan` is pure",
+        ),
+        (
+            "src/tenant/a.rs",
+            "//! x\nuse kube::Client;",
+            "src/tenant/a.rs:2: `tenant` is pure",
+        ),
+        (
+            "src/app.rs",
+            "//! x\nlet m = DashMap::new();",
+            "src/app.rs:2: `DashMap` may not stand",
+        ),
+        (
+            "src/app.rs",
+            "//! x\ntokio::spawn(x);",
+            "src/app.rs:2: `tokio::spawn` may not stand",
+        ),
+        (
+            "src/fleet.rs",
+            "//! x\nwatcher(api, x)",
+            "src/fleet.rs:2: `watcher(` may not stand",
+        ),
+    ]);
+}
+
+#[test]
+fn a_file_out_of_shape_is_reported() {
+    let long = format!("//! x\n{}", "\n".repeat(FILE_LINES_MAX));
+    let wide = format!("//! {}\n", "x".repeat(LINE_COLUMNS_MAX));
+    reports(&[
+        (
+            "src/plan/utils.rs",
+            "//! x",
+            "src/plan/utils.rs: `utils` says nothing",
+        ),
+        (
+            "src/fleet/mod.rs",
+            "//! x",
+            "src/fleet/mod.rs: `mod` says nothing",
+        ),
+        (
+            "src/app.rs",
+            "use std::fmt;",
+            "src/app.rs: the file does not say",
+        ),
+        (
+            "src/app.rs",
+            &long,
+            "src/app.rs: 501 lines are more than 500",
+        ),
+        ("src/app.rs", &wide, "src/app.rs:1: wider than 100"),
+    ]);
+}

@@ -1,0 +1,121 @@
+//! Holds the manifests to the program: what is generated must be what is committed.
+//!
+//! `UPDATE_MANIFESTS=1 cargo test --test manifests` writes the generated ones.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use k8s_openapi::{api::rbac::v1::PolicyRule, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use osm::cli::crds;
+
+/// Set to rewrite what is generated, in place of comparing it.
+const UPDATE: &str = "UPDATE_MANIFESTS";
+
+#[test]
+fn the_committed_crds_are_the_generated_ones() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/crds");
+    let mut files = Vec::new();
+    for crd in crds::crds() {
+        let file = folder.join(format!("{}.yaml", crd.spec.names.plural));
+        let generated = crds::crd_yaml(&crd).unwrap();
+        if std::env::var_os(UPDATE).is_some() {
+            fs::write(&file, &generated).unwrap();
+        }
+        let committed = fs::read_to_string(&file).unwrap_or_default();
+        assert!(
+            committed == generated,
+            "{} is stale; set {UPDATE}=1",
+            file.display()
+        );
+        files.push(file);
+    }
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        assert!(
+            files.contains(&path),
+            "{} belongs to no kind",
+            path.display()
+        );
+    }
+}
+
+fn rbac_files() -> Vec<(PathBuf, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/rbac");
+    let files = fs::read_dir(folder).expect("the folder exists");
+    files
+        .map(|entry| {
+            let path = entry.expect("the entry is readable").path();
+            let text = fs::read_to_string(&path).expect("the file is text");
+            (path, text)
+        })
+        .collect()
+}
+
+/// What a role says, as far as it is judged here.
+#[derive(serde::Deserialize)]
+struct Role {
+    kind: String,
+    metadata: ObjectMeta,
+    #[serde(default)]
+    rules: Vec<PolicyRule>,
+}
+
+/// The rules of a file's roles, each with its role's kind and name.
+fn rules(text: &str) -> Vec<(String, PolicyRule)> {
+    let roles: Vec<Role> = serde_saphyr::from_multiple(text).expect("the file holds objects");
+    let named = |role: Role| {
+        let name = format!("{} {}", role.kind, role.metadata.name.unwrap_or_default());
+        role.rules.into_iter().map(move |rule| (name.clone(), rule))
+    };
+    roles.into_iter().flat_map(named).collect()
+}
+
+#[test]
+fn every_rule_has_its_reason_above_it() {
+    for (path, text) in rbac_files() {
+        let lines: Vec<&str> = text.lines().collect();
+        for (index, pair) in lines.windows(2).enumerate() {
+            if pair[1].starts_with("- apiGroups:") {
+                let place = format!("{}:{}", path.display(), index + 2);
+                assert!(pair[0].starts_with("# "), "{place}: the rule has no reason");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_rule_grants_everything_or_lets_anybody_grow() {
+    for (path, text) in rbac_files() {
+        for (role, rule) in rules(&text) {
+            let words = [
+                &rule.verbs,
+                &rule.resources.unwrap_or_default(),
+                &rule.api_groups.unwrap_or_default(),
+            ]
+            .map(Clone::clone)
+            .concat();
+            for word in ["*", "escalate", "bind", "impersonate", "deletecollection"] {
+                let found = words.iter().any(|granted| granted == word);
+                assert!(!found, "{}: {role} grants `{word}`", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn no_rule_patches_a_secret_and_tenants_write_no_worker_cluster() {
+    let writes = |verb: &String| !["get", "list", "watch"].contains(&verb.as_str());
+    for (path, text) in rbac_files() {
+        for (role, rule) in rules(&text) {
+            let resources = rule.resources.unwrap_or_default();
+            let has = |name: &str| resources.iter().any(|resource| resource == name);
+            let patches = rule.verbs.iter().any(|verb| verb == "patch");
+            assert!(!(has("secrets") && patches), "{}: {role}", path.display());
+            if path.ends_with("tenants.yaml") && has("workerclusters") {
+                assert!(!rule.verbs.iter().any(writes), "{}: {role}", path.display());
+            }
+        }
+    }
+}
