@@ -154,8 +154,7 @@ fn build(name: &str) -> String {
 fn join(path: &str, depth: usize) -> String {
     assert!(depth > 0, "{path} is joined in a circle");
     let source = folder().join("src").join(path);
-    let text =
-        fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
+    let text = fs::read_to_string(&source).expect("a source, and what it joins, is readable");
     let mut joined = String::with_capacity(text.len());
     for line in text.lines() {
         let content = line.trim_start();
@@ -197,7 +196,9 @@ fn known_digests(text: &str) -> BTreeMap<(String, String), String> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 #[expect(
