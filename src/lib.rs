@@ -13,4 +13,5 @@
 //! whom stands in `tests/architecture.rs`.
 
 pub mod api;
+pub mod render;
 pub mod tenant;

@@ -35,6 +35,8 @@ pub struct TenantSettings {
     pub insecure_registries: Vec<String>,
     /// Mirrors by registry, in the order of trial.
     pub registry_mirrors: BTreeMap<String, Vec<String>>,
+    /// The order in which a registry's mirrors are written.
+    pub mirror_order: MirrorOrder,
     /// The API server's URL that nodes use, in place of the one that was found.
     pub api_server_override: Option<String>,
     /// Free variables for templates.
@@ -56,10 +58,21 @@ impl Default for TenantSettings {
             device_ownership_from_security_context: false,
             insecure_registries: Vec::new(),
             registry_mirrors: BTreeMap::new(),
+            mirror_order: MirrorOrder::default(),
             api_server_override: None,
             variables: BTreeMap::new(),
         }
     }
+}
+
+/// The order in which the mirrors of one registry are written, which is the order of trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MirrorOrder {
+    /// As the setting lists them.
+    #[default]
+    AsListed,
+    /// By URL, as the single-cluster program has always written them.
+    ByUrl,
 }
 
 /// A setting that cannot be used.
@@ -115,6 +128,7 @@ impl TenantSettings {
                 .registry_mirrors
                 .clone()
                 .unwrap_or(defaults.registry_mirrors),
+            mirror_order: defaults.mirror_order,
             api_server_override: match &spec.api_server_override {
                 Some(url) if !url.starts_with("https://") => {
                     return Err(SettingsError::ApiServerOverride(url.clone()));

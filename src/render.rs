@@ -1,0 +1,153 @@
+//! A profile and the facts of one machine deployment, rendered into a config and two documents.
+//!
+//! Values in, values out: the same input gives the same bytes, on any machine and at any time.
+//! Nothing here knows a Kubernetes client, a clock, a task or a log.
+//!
+//! ```text
+//! RenderInput ──► Facts ──► TemplateData ──► files ──► config ──► bootstrap, provisioning
+//!                                       └──► files with markers ──► stored config
+//! ```
+
+use std::collections::BTreeMap;
+
+use minijinja::Value;
+
+pub mod annotation_hash;
+mod compose;
+mod containerd;
+mod data;
+mod duration;
+pub mod encode;
+mod engine;
+pub mod error;
+mod functions;
+mod go_json;
+mod go_template;
+pub mod input;
+mod kubelet;
+pub mod limits;
+pub mod template;
+pub mod user_data;
+mod version;
+
+pub use error::{Half, RenderError};
+pub use input::RenderInput;
+pub use limits::Limits;
+pub use user_data::UserData;
+
+use crate::api::{config::OperatingSystemConfigSpec, profile::File};
+use compose::{Form, RenderedFiles, compose, files_of, half_of, inline_of};
+use data::Facts;
+use encode::{MachineFacts, encode};
+use engine::Job;
+
+/// What a machine deployment needs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rendered {
+    /// The config with every secret, from which the documents are made.
+    pub config: OperatingSystemConfigSpec,
+    /// The config with a marker in place of each secret, and without the cloud provider's settings.
+    pub stored_config: OperatingSystemConfigSpec,
+    /// The document that turns a machine into a node.
+    pub provisioning: UserData,
+    /// The document that a machine gets as user data.
+    pub bootstrap: UserData,
+}
+
+/// Renders a profile for a machine deployment.
+pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, RenderError> {
+    let facts = Facts::new(*input)?;
+    compose::provisioning_utility(&facts)?;
+    let data = facts.template_data();
+    let marked_names: Vec<&'static str> = data.marked.keys().copied().collect();
+    let mut with_markers = data.inline.clone();
+    with_markers.extend(data.marked);
+    let pass = Pass {
+        input,
+        limits,
+        inline: context(data.inline),
+        marked: context(with_markers),
+        marked_names,
+    };
+    let (bootstrap, bootstrap_marked) = pass.render_half(Half::Bootstrap)?;
+    let (provisioning, provisioning_marked) = pass.render_half(Half::Provisioning)?;
+    let files = RenderedFiles {
+        bootstrap,
+        provisioning,
+    };
+    let marked_files = RenderedFiles {
+        bootstrap: bootstrap_marked,
+        provisioning: provisioning_marked,
+    };
+    let config = compose(&facts, files, Form::Inline)?;
+    let machine = MachineFacts {
+        name: input.machine_deployment.name,
+        dist_upgrade_on_boot: input
+            .machine_deployment
+            .provider
+            .operating_system_spec
+            .dist_upgrade_on_boot,
+    };
+    Ok(Rendered {
+        provisioning: encode(&config, Half::Provisioning, machine)?,
+        bootstrap: encode(&config, Half::Bootstrap, machine)?,
+        stored_config: compose(&facts, marked_files, Form::Stored)?,
+        config,
+    })
+}
+
+fn context(variables: BTreeMap<&'static str, Value>) -> Value {
+    Value::from_pairs(variables)
+}
+
+/// One pass over a profile's files, for both forms of the config.
+struct Pass<'a> {
+    input: &'a RenderInput<'a>,
+    limits: &'a Limits,
+    inline: Value,
+    marked: Value,
+    /// The variables that differ between the two.
+    marked_names: Vec<&'static str>,
+}
+
+impl Pass<'_> {
+    /// The texts of a half's files: as they are, and with markers. A file that reads no secret is
+    /// rendered once.
+    fn render_half(&self, half: Half) -> Result<(Vec<String>, Vec<String>), RenderError> {
+        let compiled = self.input.profile.half(half);
+        let config = half_of(self.input.profile.spec(), half);
+        let mut texts = Vec::with_capacity(compiled.files.len());
+        let mut marked = Vec::with_capacity(compiled.files.len());
+        for (file, plan) in files_of(config).zip(&compiled.files) {
+            let Some(template) = &plan.template else {
+                let data = &inline_of(half, file)?.data;
+                texts.push(data.clone());
+                marked.push(data.clone());
+                continue;
+            };
+            let job = Job {
+                half,
+                environment: &compiled.environment,
+                template,
+                path: path(file),
+                limits: self.limits,
+            };
+            let text = engine::render(&job, &self.inline)?;
+            let reads_secret = self
+                .marked_names
+                .iter()
+                .any(|name| plan.reads.contains(*name));
+            marked.push(if reads_secret {
+                engine::render(&job, &self.marked)?
+            } else {
+                text.clone()
+            });
+            texts.push(text);
+        }
+        Ok((texts, marked))
+    }
+}
+
+fn path(file: &File) -> &str {
+    &file.path
+}

@@ -1,0 +1,222 @@
+//! A rendered config out of a profile: what is rendered, what is copied, and what is added.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use super::{
+    containerd,
+    data::{Facts, mark_rhel},
+    error::{Half, RenderError},
+    input::RhelSpec,
+};
+use crate::api::{
+    config::{ConfigHalf, OperatingSystemConfigSpec},
+    profile::{
+        CloudInitModules, CloudProviderSpec, ContainerRuntime, File, FileContent,
+        FileContentInline, OperatingSystem, OperatingSystemProfileSpec, PERMISSIONS_DEFAULT,
+        ProfileConfig, ProvisioningUtility,
+    },
+};
+
+/// The mode of a `hosts.toml`.
+const HOSTS_PERMISSIONS: i32 = 600;
+
+/// Which form of a config is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// With every secret, as documents need it.
+    Inline,
+    /// With markers in place of secrets, and without the cloud provider's settings.
+    Stored,
+}
+
+/// The half's part of a profile.
+pub(super) fn half_of(profile: &OperatingSystemProfileSpec, half: Half) -> &ProfileConfig {
+    match half {
+        Half::Bootstrap => &profile.bootstrap_config,
+        Half::Provisioning => &profile.provisioning_config,
+    }
+}
+
+/// The files of a half in the order in which they are written: its own, then containerd's.
+pub(super) fn files_of(config: &ProfileConfig) -> impl Iterator<Item = &File> {
+    let runtime = config
+        .supported_container_runtimes
+        .iter()
+        .find(|runtime| runtime.name == ContainerRuntime::Containerd);
+    let runtime_files = runtime.map_or(&[][..], |runtime| runtime.files.as_slice());
+    config.files.iter().chain(runtime_files)
+}
+
+/// The named templates of a half: containerd's, overlaid by its own.
+pub(super) fn templates_of(config: &ProfileConfig) -> BTreeMap<&str, &str> {
+    let runtime = config
+        .supported_container_runtimes
+        .iter()
+        .find(|runtime| runtime.name == ContainerRuntime::Containerd);
+    runtime
+        .into_iter()
+        .flat_map(|runtime| &runtime.templates)
+        .chain(&config.templates)
+        .map(|(name, source)| (name.as_str(), source.as_str()))
+        .collect()
+}
+
+/// The inline part of a file's content.
+pub(super) fn inline_of(half: Half, file: &File) -> Result<&FileContentInline, RenderError> {
+    file.content
+        .inline
+        .as_ref()
+        .ok_or_else(|| RenderError::MissingInline {
+            half,
+            path: file.path.clone(),
+        })
+}
+
+/// The tool that reads the documents, if profile and machine deployment agree on it.
+pub(super) fn provisioning_utility(facts: &Facts<'_>) -> Result<ProvisioningUtility, RenderError> {
+    let input = &facts.input;
+    let needed = input.machine_deployment.provider.provisioning_utility()?;
+    let offered = input
+        .profile
+        .spec()
+        .provisioning_utility
+        .unwrap_or(ProvisioningUtility::CloudInit);
+    if needed == offered {
+        return Ok(needed);
+    }
+    Err(RenderError::UtilityMismatch {
+        profile: offered.as_str(),
+        machine_deployment: needed.as_str(),
+    })
+}
+
+/// The rendered text of every file, by half and in the order of `files_of`.
+pub(super) struct RenderedFiles {
+    pub(super) bootstrap: Vec<String>,
+    pub(super) provisioning: Vec<String>,
+}
+
+/// Puts a config together.
+pub(super) fn compose(
+    facts: &Facts<'_>,
+    files: RenderedFiles,
+    form: Form,
+) -> Result<OperatingSystemConfigSpec, RenderError> {
+    let profile = facts.input.profile.spec();
+    let mut provisioning = compose_half(facts, (Half::Provisioning, files.provisioning), form)?;
+    provisioning.files.extend(
+        containerd::hosts_files(facts.input.settings)
+            .into_iter()
+            .map(|(path, data)| File {
+                path,
+                permissions: HOSTS_PERMISSIONS,
+                content: inline(None, data),
+            }),
+    );
+    Ok(OperatingSystemConfigSpec {
+        os_name: profile.os_name,
+        os_version: profile.os_version.clone(),
+        cloud_provider: CloudProviderSpec {
+            name: facts.cloud_provider,
+            spec: cloud_provider_spec(facts, form),
+        },
+        bootstrap_config: compose_half(facts, (Half::Bootstrap, files.bootstrap), form)?,
+        provisioning_config: provisioning,
+        provisioning_utility: Some(provisioning_utility(facts)?),
+    })
+}
+
+fn cloud_provider_spec(facts: &Facts<'_>, form: Form) -> Option<Json> {
+    let spec = &facts.input.machine_deployment.provider.cloud_provider_spec;
+    (form == Form::Inline && !spec.is_null()).then(|| spec.clone())
+}
+
+fn compose_half(
+    facts: &Facts<'_>,
+    (half, texts): (Half, Vec<String>),
+    form: Form,
+) -> Result<ConfigHalf, RenderError> {
+    let profile = half_of(facts.input.profile.spec(), half);
+    let mut files = Vec::with_capacity(texts.len());
+    for (file, text) in files_of(profile).zip(texts) {
+        files.push(File {
+            path: file.path.clone(),
+            permissions: match file.permissions {
+                0 => PERMISSIONS_DEFAULT,
+                permissions => permissions,
+            },
+            content: inline(inline_of(half, file)?.encoding.clone(), text),
+        });
+    }
+    Ok(ConfigHalf {
+        units: profile.units.clone(),
+        files,
+        user_ssh_keys: facts
+            .input
+            .machine_deployment
+            .provider
+            .ssh_public_keys
+            .clone(),
+        modules: modules(facts, profile.modules.as_ref(), form),
+    })
+}
+
+fn inline(encoding: Option<String>, data: String) -> FileContent {
+    FileContent {
+        inline: Some(FileContentInline { encoding, data }),
+    }
+}
+
+/// Red Hat Enterprise Linux registers with the machine deployment's subscription, whatever the
+/// profile says; its keys are written even where they are empty.
+fn modules(
+    facts: &Facts<'_>,
+    modules: Option<&CloudInitModules>,
+    form: Form,
+) -> Option<CloudInitModules> {
+    if facts.operating_system != OperatingSystem::Rhel {
+        return modules.cloned();
+    }
+    let mut modules = modules.cloned().unwrap_or_default();
+    let rhel = &facts
+        .input
+        .machine_deployment
+        .provider
+        .operating_system_spec
+        .rhel;
+    modules.rh_subscription = match form {
+        Form::Inline => rh_subscription(rhel),
+        Form::Stored => rh_subscription(&mark_rhel(rhel)),
+    };
+    Some(modules)
+}
+
+fn rh_subscription(rhel: &RhelSpec) -> BTreeMap<String, String> {
+    let server = &rhel.satellite_server;
+    let pairs = if rhel.use_satellite_server {
+        vec![
+            ("org", rhel.organization_name.expose().to_owned()),
+            ("activation-key", rhel.activation_key.expose().to_owned()),
+            ("server-hostname", server.clone()),
+            ("rhsm-baseurl", format!("https://{server}/pulp/repos")),
+        ]
+    } else {
+        vec![
+            (
+                "username",
+                rhel.subscription_manager_user.expose().to_owned(),
+            ),
+            (
+                "password",
+                rhel.subscription_manager_password.expose().to_owned(),
+            ),
+            ("auto-attach", rhel.attach_subscription.to_string()),
+        ]
+    };
+    pairs
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}

@@ -1,0 +1,225 @@
+//! containerd's configuration: `config.toml`, and one `hosts.toml` per registry with mirrors.
+//!
+//! The bytes are the ones that nodes have today, so the TOML is written by hand, in the order of
+//! its keys.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
+
+use super::input::RegistryCredential;
+use crate::tenant::settings::{MirrorOrder, TenantSettings};
+
+mod mirror;
+
+use mirror::Mirror;
+
+const DOCKER: &str = "docker.io";
+const DOCKER_SERVER: &str = "https://registry-1.docker.io";
+const IMAGES: &str = r#"[plugins."io.containerd.cri.v1.images"#;
+const RUNTIME: &str = r#"[plugins."io.containerd.cri.v1.runtime"#;
+
+/// The text of `/etc/containerd/config.toml`.
+pub(super) fn config_toml(
+    settings: &TenantSettings,
+    credentials: &BTreeMap<String, RegistryCredential>,
+) -> String {
+    let mut out = String::with_capacity(1024);
+    out.push_str("version = 3\n\n[metrics]\naddress = \"127.0.0.1:1338\"\n\n[plugins]\n");
+    let _ = writeln!(out, "{IMAGES}\"]\ndiscard_unpacked_layers = false");
+    if !settings.pause_image.is_empty() {
+        let _ = writeln!(out, "{IMAGES}\".pinned_images]");
+        push_text(&mut out, "sandbox", &settings.pause_image);
+    }
+    let _ = writeln!(
+        out,
+        "{IMAGES}\".registry]\nconfig_path = \"/etc/containerd/certs.d\""
+    );
+    if !credentials.is_empty() {
+        let _ = writeln!(out, "{IMAGES}\".registry.configs]");
+    }
+    for (registry, credential) in by_host(credentials) {
+        push_credential(&mut out, &registry, credential);
+    }
+    let _ = writeln!(
+        out,
+        "{RUNTIME}\"]\ndevice_ownership_from_security_context = {}",
+        settings.device_ownership_from_security_context
+    );
+    for table in ["", ".runtimes"] {
+        let _ = writeln!(out, "{RUNTIME}\".containerd{table}]");
+    }
+    let runc = format!("{RUNTIME}\".containerd.runtimes.runc");
+    let _ = writeln!(out, "{runc}]\nruntime_type = \"io.containerd.runc.v2\"");
+    let _ = writeln!(out, "{runc}.options]\nSystemdCgroup = true");
+    let _ = writeln!(
+        out,
+        "{RUNTIME}\".cni]\nbin_dirs = [\"/opt/cni/bin\"]\nconf_dir = \"/etc/cni/net.d\""
+    );
+    out
+}
+
+/// The `hosts.toml` files by path.
+pub(super) fn hosts_files(settings: &TenantSettings) -> BTreeMap<String, String> {
+    let docker_mirrors = [DOCKER_SERVER.to_owned()];
+    let insecure: BTreeSet<&str> = settings
+        .insecure_registries
+        .iter()
+        .map(String::as_str)
+        .collect();
+    let registries: BTreeSet<&str> = settings
+        .registry_mirrors
+        .keys()
+        .map(String::as_str)
+        .chain(insecure.iter().copied())
+        .chain([DOCKER])
+        .collect();
+    let mut files = BTreeMap::new();
+    for registry in registries {
+        let given = settings.registry_mirrors.get(registry).map(Vec::as_slice);
+        let urls: &[String] = match given {
+            Some(urls) if !urls.is_empty() => urls,
+            _ if registry == DOCKER => &docker_mirrors,
+            _ => &[],
+        };
+        let hosts = Hosts {
+            registry,
+            is_insecure: insecure.contains(registry),
+            order: settings.mirror_order,
+        };
+        if let Some(text) = hosts.write(urls) {
+            let path = format!("/etc/containerd/certs.d/{}/hosts.toml", hosts.folder());
+            files.insert(path, text);
+        }
+    }
+    files
+}
+
+/// One registry on its way to a `hosts.toml`.
+struct Hosts<'a> {
+    registry: &'a str,
+    is_insecure: bool,
+    order: MirrorOrder,
+}
+
+impl Hosts<'_> {
+    /// Any registry: containerd's own name for it is `_default`, users write `*` too.
+    fn is_default(&self) -> bool {
+        matches!(self.folder(), "_default")
+    }
+
+    fn folder(&self) -> &str {
+        match self.registry.split('/').next() {
+            Some("*") | None => "_default",
+            Some(host) => host,
+        }
+    }
+
+    fn server(&self) -> Option<&str> {
+        match self.registry {
+            DOCKER => Some(DOCKER_SERVER),
+            _ if self.is_default() => None,
+            registry => Some(registry),
+        }
+    }
+
+    fn write(&self, urls: &[String]) -> Option<String> {
+        let mut mirrors: Vec<Mirror> = Vec::with_capacity(urls.len().max(1));
+        for url in urls {
+            let mirror = Mirror::parse(url);
+            match mirrors.iter_mut().find(|known| known.url == mirror.url) {
+                Some(known) => *known = mirror,
+                None => mirrors.push(mirror),
+            }
+        }
+        if mirrors.is_empty() {
+            let server = self.server().filter(|_| self.is_insecure)?;
+            mirrors.push(Mirror::plain(server));
+        }
+        if self.order == MirrorOrder::ByUrl {
+            mirrors.sort_by(|left, right| left.url.cmp(&right.url));
+        }
+        let mut out = String::new();
+        if let Some(server) = self.server() {
+            push_text(&mut out, "server", server);
+            out.push('\n');
+        }
+        for mirror in &mirrors {
+            out.push_str("[host.");
+            push_key(&mut out, &mirror.url);
+            out.push_str("]\ncapabilities = [\"pull\", \"resolve\"]\n");
+            if self.is_insecure {
+                out.push_str("skip_verify = true\n");
+            }
+            if mirror.overrides_path {
+                out.push_str("override_path = true\n");
+            }
+        }
+        Some(out)
+    }
+}
+
+/// The credentials by the host that containerd looks them up with.
+fn by_host(
+    credentials: &BTreeMap<String, RegistryCredential>,
+) -> BTreeMap<String, &RegistryCredential> {
+    credentials
+        .iter()
+        .map(|(registry, credential)| (mirror::host_of(registry).to_owned(), credential))
+        .collect()
+}
+
+fn push_credential(out: &mut String, registry: &str, credential: &RegistryCredential) {
+    for table in ["", ".auth"] {
+        let _ = write!(out, "{IMAGES}\".registry.configs.");
+        push_key(out, registry);
+        let _ = writeln!(out, "{table}]");
+    }
+    for (key, secret) in [
+        ("username", &credential.username),
+        ("password", &credential.password),
+        ("auth", &credential.auth),
+        ("identitytoken", &credential.identity_token),
+    ] {
+        if !secret.expose().is_empty() {
+            push_text(out, key, secret.expose());
+        }
+    }
+}
+
+fn push_text(out: &mut String, key: &str, value: &str) {
+    let _ = write!(out, "{key} = ");
+    push_quoted(out, value);
+    out.push('\n');
+}
+
+/// A key is quoted unless all of it is letters, digits, `-` and `_`.
+fn push_key(out: &mut String, key: &str) {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if !key.is_empty() && key.bytes().all(is_bare) {
+        out.push_str(key);
+    } else {
+        push_quoted(out, key);
+    }
+}
+
+fn push_quoted(out: &mut String, text: &str) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\x08' => out.push_str("\\b"),
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\x0c' => out.push_str("\\f"),
+            '\r' => out.push_str("\\r"),
+            '\0'..='\x1f' | '\x7f' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}

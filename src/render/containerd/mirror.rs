@@ -1,0 +1,182 @@
+//! A registry's mirror: a URL that may carry a setting for containerd in its query.
+//!
+//! `https://harbor.example.com/v2/proxy?kubermatic=override_path%3Dtrue` is the mirror
+//! `https://harbor.example.com/v2/proxy`, whose path replaces `/v2`.
+
+use std::fmt::Write;
+
+/// The query parameter that carries settings, as a query of its own.
+const PARAMETER: &str = "kubermatic";
+
+/// A mirror.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Mirror {
+    pub(super) url: String,
+    pub(super) overrides_path: bool,
+}
+
+impl Mirror {
+    /// A mirror without settings.
+    pub(super) fn plain(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            overrides_path: false,
+        }
+    }
+
+    /// Takes the settings out of the URL. A URL without any stays as it is, to the byte.
+    pub(super) fn parse(url: &str) -> Self {
+        let (before_fragment, fragment) = match url.split_once('#') {
+            Some((before, fragment)) => (before, Some(fragment)),
+            None => (url, None),
+        };
+        let Some((base, query)) = before_fragment.split_once('?') else {
+            return Self::plain(url);
+        };
+        let mut pairs = parse_query(query);
+        let Some(settings) = pairs
+            .iter()
+            .find(|(key, _)| key == PARAMETER)
+            .map(|(_, value)| value.clone())
+        else {
+            return Self::plain(url);
+        };
+        pairs.retain(|(key, _)| key != PARAMETER);
+        // Stable, so that values of one key keep their order.
+        pairs.sort_by(|(left, _), (right, _)| left.cmp(right));
+        let mut rest = base.to_owned();
+        for (index, (key, value)) in pairs.iter().enumerate() {
+            rest.push(if index == 0 { '?' } else { '&' });
+            push_escaped(&mut rest, key);
+            rest.push('=');
+            push_escaped(&mut rest, value);
+        }
+        if let Some(fragment) = fragment {
+            rest.push('#');
+            rest.push_str(fragment);
+        }
+        Self {
+            url: rest,
+            overrides_path: overrides_path(&settings),
+        }
+    }
+}
+
+/// The host of a registry that is written as a URL; anything else as it is.
+pub(super) fn host_of(registry: &str) -> &str {
+    let Some((_, rest)) = registry.split_once("://") else {
+        return registry;
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    if host.is_empty() { registry } else { host }
+}
+
+/// The settings were escaped once more than a query's values are; what cannot be read is false.
+fn overrides_path(settings: &str) -> bool {
+    let Some(settings) = unescape(settings) else {
+        return false;
+    };
+    parse_query(&settings)
+        .iter()
+        .find(|(key, _)| key == "override_path")
+        .is_some_and(|(_, value)| {
+            matches!(value.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True")
+        })
+}
+
+/// A query's pairs, unescaped; pairs that cannot be read are dropped.
+fn parse_query(query: &str) -> Vec<(String, String)> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.contains(';'))
+        .filter_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((unescape(key)?, unescape(value)?))
+        })
+        .collect()
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let high = char::from(rest.next()?).to_digit(16)?;
+                let low = char::from(rest.next()?).to_digit(16)?;
+                bytes.push(u8::try_from(high * 16 + low).ok()?);
+            }
+            other => bytes.push(other),
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn push_escaped(out: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(byte));
+            }
+            b' ' => out.push('+'),
+            other => {
+                let _ = write!(out, "%{other:02X}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_taken_out_of_the_url() {
+        let check = |url: &str, expected: &str, overrides_path: bool| {
+            let mirror = Mirror::parse(url);
+            assert_eq!(mirror.url, expected, "{url}");
+            assert_eq!(mirror.overrides_path, overrides_path, "{url}");
+        };
+        check("https://a.b/c", "https://a.b/c", false);
+        check("https://a.b?x=1&a", "https://a.b?x=1&a", false);
+        check(
+            "https://a.b?kubermatic=override_path%3Dtrue",
+            "https://a.b",
+            true,
+        );
+        check(
+            "https://a.b?kubermatic=override_path%253Dtrue",
+            "https://a.b",
+            true,
+        );
+        check(
+            "https://a.b?kubermatic=override_path%3Dmaybe",
+            "https://a.b",
+            false,
+        );
+        check("https://a.b?kubermatic=", "https://a.b", false);
+        check(
+            "https://a.b?z=1&kubermatic=%ZZ&b=2",
+            "https://a.b?z=1&kubermatic=%ZZ&b=2",
+            false,
+        );
+        check(
+            "https://a.b?z=1&kubermatic=x&b=2 3",
+            "https://a.b?b=2+3&z=1",
+            false,
+        );
+    }
+
+    #[test]
+    fn a_registry_written_as_a_url_is_reduced_to_its_host() {
+        let check = |registry: &str, expected: &str| assert_eq!(host_of(registry), expected);
+        check("gcr.io", "gcr.io");
+        check("https://index.docker.io/v1/", "index.docker.io");
+        check("http://user@localhost:5000/x", "localhost:5000");
+        check("https://", "https://");
+    }
+}

@@ -1,0 +1,84 @@
+//! The documents that machines read, made from a config. Their bytes are a contract.
+
+use super::{
+    error::{Half, RenderError},
+    user_data::UserData,
+};
+use crate::api::{
+    config::{ConfigHalf, OperatingSystemConfigSpec},
+    profile::{CloudProvider, File, ProvisioningUtility},
+};
+
+pub mod cloud_init;
+pub mod ignition;
+mod permissions;
+
+/// What a document says that does not stand in the config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineFacts<'a> {
+    /// The machine deployment's name.
+    pub name: &'a str,
+    /// Whether packages are upgraded at the first boot.
+    pub dist_upgrade_on_boot: bool,
+}
+
+/// Makes one of a config's two documents, for the tool that the config names.
+pub fn encode(
+    config: &OperatingSystemConfigSpec,
+    half: Half,
+    machine: MachineFacts<'_>,
+) -> Result<UserData, RenderError> {
+    match config.provisioning_utility {
+        Some(ProvisioningUtility::Ignition) => ignition::encode(config, half, machine),
+        Some(ProvisioningUtility::CloudInit) | None => cloud_init::encode(config, half, machine),
+    }
+}
+
+/// What machine-controller replaces by the machine's name.
+const MACHINE_NAME: &str = "<MACHINE_NAME>";
+
+fn half_of(config: &OperatingSystemConfigSpec, half: Half) -> &ConfigHalf {
+    match half {
+        Half::Bootstrap => &config.bootstrap_config,
+        Half::Provisioning => &config.provisioning_config,
+    }
+}
+
+/// AWS names its machines itself; elsewhere the bootstrap document does.
+fn names_machine(config: &OperatingSystemConfigSpec, half: Half) -> bool {
+    half == Half::Bootstrap && config.cloud_provider.name != CloudProvider::Aws
+}
+
+/// Trimmed, without empty ones, each once, in order: Ignition refuses duplicates.
+fn distinct_keys(keys: &[String]) -> Vec<&str> {
+    let mut distinct: Vec<&str> = Vec::with_capacity(keys.len());
+    for key in keys.iter().map(|key| key.trim()) {
+        if !key.is_empty() && !distinct.contains(&key) {
+            distinct.push(key);
+        }
+    }
+    distinct
+}
+
+/// A file's data and encoding; an absent content is an empty one.
+fn data_of(file: &File) -> (&str, Option<&str>) {
+    file.content.inline.as_ref().map_or(("", None), |inline| {
+        let encoding = inline.encoding.as_deref().filter(|name| !name.is_empty());
+        (&inline.data, encoding)
+    })
+}
+
+/// Characters that end a line for a YAML reader, or that it refuses, wherever they stand.
+fn breaks_yaml_text(character: char) -> bool {
+    matches!(
+        character,
+        '\0'..='\x08'
+            | '\x0b'..='\x1f'
+            | '\x7f'..='\u{9f}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{feff}'
+            | '\u{fffe}'
+            | '\u{ffff}'
+    )
+}

@@ -1,0 +1,257 @@
+//! The `#cloud-config` document.
+//!
+//! Its grammar writes values into YAML as they are, without quoting, and its bytes are a contract.
+//! So a value that would end its place in the document, or change what stands after it, is refused
+//! with its place and the reason.
+
+use std::fmt::Write;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use super::{
+    MACHINE_NAME, MachineFacts, data_of, distinct_keys, half_of, names_machine,
+    permissions::Permissions,
+};
+use crate::{
+    api::{
+        config::OperatingSystemConfigSpec,
+        profile::{CloudInitModules, CloudProvider, File, Unit},
+    },
+    render::{
+        error::{Half, RenderError},
+        user_data::UserData,
+    },
+};
+
+mod scalar;
+
+/// Makes the document.
+pub fn encode(
+    config: &OperatingSystemConfigSpec,
+    half: Half,
+    machine: MachineFacts<'_>,
+) -> Result<UserData, RenderError> {
+    let content = half_of(config, half);
+    let machine_name = match config.cloud_provider.name {
+        CloudProvider::Edge => machine.name,
+        _ => MACHINE_NAME,
+    };
+    let size: usize = content
+        .files
+        .iter()
+        .map(|file| data_of(file).0.len() * 2)
+        .sum();
+    let mut document = Document {
+        half,
+        out: String::with_capacity(size + 1024),
+    };
+    document.out.push_str("#cloud-config");
+    if names_machine(config, half) {
+        let _ = write!(document.out, "\nhostname: {machine_name}");
+    }
+    document.out.push_str("\n\n");
+    if machine.dist_upgrade_on_boot {
+        document
+            .out
+            .push_str("package_upgrade: true\npackage_reboot_if_required: true\n");
+    }
+    document.push_keys(&content.user_ssh_keys)?;
+    document.out.push_str("write_files:");
+    for file in &content.files {
+        document.push_file(file)?;
+    }
+    if names_machine(config, half) {
+        let _ = write!(
+            document.out,
+            "\n- path: /etc/machine-name\n  permissions: '0600'\n  content: |-\n        \
+             {machine_name}\n"
+        );
+    }
+    document.push_units(&content.units)?;
+    if let Some(modules) = &content.modules {
+        document.push_modules(modules)?;
+    }
+    Ok(UserData::new(document.out.into_bytes()))
+}
+
+struct Document {
+    half: Half,
+    out: String,
+}
+
+impl Document {
+    fn push_keys(&mut self, keys: &[String]) -> Result<(), RenderError> {
+        self.out
+            .push_str("ssh_pwauth: false\n\nssh_authorized_keys:\n");
+        for (index, key) in distinct_keys(keys).into_iter().enumerate() {
+            self.check(scalar::single_quoted(key), || {
+                format!("userSSHKeys[{index}]")
+            })?;
+            let _ = writeln!(self.out, "- '{key}'");
+        }
+        Ok(())
+    }
+
+    fn push_file(&mut self, file: &File) -> Result<(), RenderError> {
+        let place = |what: &str| format!("file `{}`, {what}", file.path.escape_debug());
+        let (data, encoding) = data_of(file);
+        self.check(scalar::single_quoted(&file.path), || place("path"))?;
+        let permissions = Permissions::new(file.permissions).ok_or("it is no file mode");
+        self.check(permissions.map(drop), || place("permissions"))?;
+        if let Ok(permissions) = permissions {
+            let _ = write!(
+                self.out,
+                "\n- path: '{}'\n  permissions: '{permissions}'",
+                file.path
+            );
+        }
+        if let Some(encoding) = encoding {
+            self.check(scalar::single_quoted(encoding), || place("encoding"))?;
+            let _ = write!(self.out, "\n  encoding: '{encoding}'");
+        }
+        self.out.push_str("\n  content: |-\n");
+        if encoding == Some("b64") {
+            self.out.push_str("    ");
+            STANDARD.encode_string(data, &mut self.out);
+        } else {
+            self.check(scalar::block(data), || place("content"))?;
+            push_indented(&mut self.out, 4, data);
+        }
+        self.out.push('\n');
+        Ok(())
+    }
+
+    fn push_units(&mut self, units: &[Unit]) -> Result<(), RenderError> {
+        if units.is_empty() {
+            return Ok(());
+        }
+        self.out.push_str("coreos:\n  units:");
+        for unit in units {
+            self.push_unit(unit)?;
+        }
+        Ok(())
+    }
+
+    fn push_unit(&mut self, unit: &Unit) -> Result<(), RenderError> {
+        let place = |what: &str| format!("unit `{}`, {what}", unit.name.escape_debug());
+        self.check(scalar::double_quoted(&unit.name), || place("name"))?;
+        let is_enabled = unit.enable.unwrap_or_default();
+        let command = if is_enabled { "command: start" } else { "" };
+        let _ = writeln!(
+            self.out,
+            "\n  - name: \"{}\"\n    enable: {is_enabled}\n    {command}\n    mask: {}",
+            unit.name,
+            unit.mask.unwrap_or_default()
+        );
+        if let Some(content) = unit
+            .content
+            .as_deref()
+            .filter(|content| !content.is_empty())
+        {
+            self.check(scalar::block(content), || place("content"))?;
+            self.out.push_str("\n    content: |\n");
+            push_indented(&mut self.out, 6, content);
+            self.out.push('\n');
+        }
+        if unit.drop_ins.is_empty() {
+            return Ok(());
+        }
+        self.out.push_str("\n    drop_ins:");
+        for drop_in in &unit.drop_ins {
+            self.check(scalar::double_quoted(&drop_in.name), || {
+                place("drop-in, name")
+            })?;
+            self.check(scalar::block(&drop_in.content), || {
+                place("drop-in, content")
+            })?;
+            let _ = write!(
+                self.out,
+                "\n      - name: \"{}\"\n        content: |\n",
+                drop_in.name
+            );
+            push_indented(&mut self.out, 10, &drop_in.content);
+        }
+        Ok(())
+    }
+
+    fn push_modules(&mut self, modules: &CloudInitModules) -> Result<(), RenderError> {
+        self.push_commands("bootcmd", &modules.bootcmd)?;
+        self.push_commands("runcmd", &modules.runcmd)?;
+        if !modules.rh_subscription.is_empty() {
+            self.out.push_str("\nrh_subscription:");
+            for (key, value) in &modules.rh_subscription {
+                self.push_pair("\n    ", (key, value), "modules.rh_subscription")?;
+            }
+            self.out.push('\n');
+        }
+        if !modules.yum_repos.is_empty() {
+            self.out.push_str("\nyum_repos:");
+            for (name, settings) in &modules.yum_repos {
+                self.check(scalar::key(name), || "modules.yum_repos, a name".to_owned())?;
+                let _ = write!(self.out, "\n    {name}:");
+                for (key, value) in settings {
+                    self.push_pair("\n       ", (key, value), "modules.yum_repos")?;
+                }
+            }
+            self.out.push('\n');
+        }
+        if let Some(folder) = modules
+            .yum_repo_dir
+            .as_deref()
+            .filter(|dir| !dir.is_empty())
+        {
+            self.check(scalar::value(folder), || "modules.yum_repo_dir".to_owned())?;
+            let _ = write!(self.out, "\nyum_repo_dir: {folder}");
+        }
+        Ok(())
+    }
+
+    fn push_commands(&mut self, module: &str, commands: &[String]) -> Result<(), RenderError> {
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let _ = write!(self.out, "\n{module}:");
+        for (index, command) in commands.iter().enumerate() {
+            self.check(scalar::command(command), || {
+                format!("modules.{module}[{index}]")
+            })?;
+            let _ = write!(self.out, "\n- {command}");
+        }
+        self.out.push('\n');
+        Ok(())
+    }
+
+    fn push_pair(
+        &mut self,
+        indent: &str,
+        (key, value): (&str, &str),
+        place: &str,
+    ) -> Result<(), RenderError> {
+        self.check(scalar::key(key), || format!("{place}, a key"))?;
+        self.check(scalar::value(value), || format!("{place}.{key}"))?;
+        let _ = write!(self.out, "{indent}{key}: {value}");
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        outcome: Result<(), &'static str>,
+        place: impl Fn() -> String,
+    ) -> Result<(), RenderError> {
+        outcome.map_err(|reason| RenderError::Unsafe {
+            half: self.half,
+            place: place(),
+            reason,
+        })
+    }
+}
+
+/// Every line gets the indent, empty ones included.
+fn push_indented(out: &mut String, width: usize, text: &str) {
+    for (index, line) in text.split('\n').enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        let _ = write!(out, "{:width$}{line}", "");
+    }
+}

@@ -1,0 +1,236 @@
+//! The template engine, set up so that a template can read its variables and nothing else, and can
+//! take no more than its limits.
+
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
+
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value,
+    syntax::SyntaxConfig, value::ValueKind,
+};
+
+use super::{
+    error::{Half, RenderError, TemplatePlace},
+    functions,
+    limits::{FUEL, Limits, RECURSION_MAX, SOURCE_BYTES_MAX},
+};
+
+/// A template on its way into the engine.
+pub(super) struct Source<'a> {
+    pub(super) half: Half,
+    /// The name that other templates know it by.
+    pub(super) name: String,
+    /// The name that people know it by.
+    pub(super) label: String,
+    pub(super) text: &'a str,
+}
+
+/// A file on its way out of the engine.
+pub(super) struct Job<'a> {
+    pub(super) half: Half,
+    pub(super) environment: &'a Environment<'static>,
+    pub(super) template: &'a str,
+    pub(super) path: &'a str,
+    pub(super) limits: &'a Limits,
+}
+
+/// The name of a file's template, which no named template can have: a profile's keys are read
+/// from YAML or JSON by people, who write no line breaks into them.
+pub(super) fn file_name(index: usize) -> String {
+    format!("\nfiles[{index}]")
+}
+
+/// An engine without templates.
+pub(super) fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
+    // Delimiters are the default ones, which always build.
+    environment.set_syntax(syntax.unwrap_or_default());
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_formatter(format_value);
+    environment.set_recursion_limit(RECURSION_MAX);
+    environment.set_fuel(Some(FUEL));
+    functions::add_to(&mut environment);
+    environment
+}
+
+/// Compiles a template, and tells which variables it reads.
+pub(super) fn add(
+    environment: &mut Environment<'static>,
+    source: &Source<'_>,
+) -> Result<BTreeSet<String>, RenderError> {
+    let syntax_error = |line, problem| RenderError::TemplateSyntax {
+        place: TemplatePlace {
+            half: source.half,
+            name: source.label.clone(),
+            included: None,
+            line,
+        },
+        problem,
+    };
+    if source.text.len() > SOURCE_BYTES_MAX {
+        let problem = format!("the template has more than {SOURCE_BYTES_MAX} bytes");
+        return Err(syntax_error(None, problem));
+    }
+    // What is wrong with a template's syntax is said in words of the template's own source, which
+    // holds no value of a tenant.
+    let explain = |error: &Error| {
+        syntax_error(
+            error.line(),
+            error.detail().unwrap_or("syntax error").to_owned(),
+        )
+    };
+    environment
+        .add_template_owned(source.name.clone(), source.text.to_owned())
+        .map_err(|error| explain(&error))?;
+    let template = environment
+        .get_template(&source.name)
+        .map_err(|error| explain(&error))?;
+    Ok(template.undeclared_variables(false).into_iter().collect())
+}
+
+/// Renders a file.
+pub(super) fn render(job: &Job<'_>, context: &Value) -> Result<String, RenderError> {
+    if job.limits.fuel == FUEL {
+        return render_in(job.environment, job, context);
+    }
+    let mut environment = job.environment.clone();
+    environment.set_fuel(Some(job.limits.fuel));
+    render_in(&environment, job, context)
+}
+
+fn render_in(
+    environment: &Environment<'_>,
+    job: &Job<'_>,
+    context: &Value,
+) -> Result<String, RenderError> {
+    let mut out = BoundedBytes {
+        bytes: Vec::with_capacity(1024),
+        bytes_max: job.limits.output_bytes_max,
+        is_full: false,
+    };
+    let outcome = environment.get_template(job.template).and_then(|template| {
+        template
+            .render_captured_to(context.clone(), &mut out)
+            .map(drop)
+    });
+    match outcome {
+        Ok(()) => String::from_utf8(out.bytes).map_err(|_| RenderError::Template {
+            place: place(job, None),
+            problem: "the output is not UTF-8".to_owned(),
+        }),
+        Err(_) if out.is_full => Err(RenderError::OutputTooLarge {
+            place: place(job, None),
+            bytes_max: job.limits.output_bytes_max,
+        }),
+        Err(error) => Err(explain(job, &error)),
+    }
+}
+
+/// Takes bytes up to a limit, and fails at the first one beyond.
+struct BoundedBytes {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+    is_full: bool,
+}
+
+impl Write for BoundedBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len().saturating_add(bytes.len()) > self.bytes_max {
+            self.is_full = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Prints a value: truth values as configuration files know them, and nothing where there is
+/// nothing to print.
+fn format_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    match value.kind() {
+        ValueKind::Bool => Ok(out.write_str(if value.is_true() { "true" } else { "false" })?),
+        ValueKind::None => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            functions::PRINTS_NONE,
+        )),
+        ValueKind::String => match value.as_str() {
+            Some(text) => Ok(out.write_str(text)?),
+            None => minijinja::escape_formatter(out, state, value),
+        },
+        _ => minijinja::escape_formatter(out, state, value),
+    }
+}
+
+fn place(job: &Job<'_>, error: Option<&Error>) -> TemplatePlace {
+    let included = error
+        .and_then(Error::name)
+        .filter(|name| *name != job.template)
+        .map(str::to_owned);
+    TemplatePlace {
+        half: job.half,
+        name: format!("file `{}`", job.path),
+        included,
+        line: error.and_then(Error::line),
+    }
+}
+
+/// Says what went wrong without the engine's own words where those may quote a value.
+fn explain(job: &Job<'_>, error: &Error) -> RenderError {
+    let innermost = innermost(error);
+    let place = place(job, Some(innermost));
+    if innermost.kind() == ErrorKind::OutOfFuel {
+        return RenderError::OutOfFuel {
+            place,
+            fuel: job.limits.fuel,
+        };
+    }
+    RenderError::Template {
+        place,
+        problem: problem(innermost),
+    }
+}
+
+/// An error in an included template is wrapped by one at the place of the include.
+fn innermost(error: &Error) -> &Error {
+    let mut innermost = error;
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if let Some(error) = inner.downcast_ref::<Error>() {
+            innermost = error;
+        }
+        source = inner.source();
+    }
+    innermost
+}
+
+/// The kind of problem; only words that stand in the template's source are quoted.
+fn problem(error: &Error) -> String {
+    let detail = error.detail().unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UndefinedError if detail.is_empty() => "an undefined value".to_owned(),
+        ErrorKind::UndefinedError
+        | ErrorKind::UnknownFilter
+        | ErrorKind::UnknownTest
+        | ErrorKind::UnknownFunction => detail.to_owned(),
+        ErrorKind::InvalidOperation if functions::is_own_text(detail) => detail.to_owned(),
+        ErrorKind::InvalidOperation => "an operation that its values do not allow".to_owned(),
+        ErrorKind::TemplateNotFound => "no template with this name".to_owned(),
+        ErrorKind::TooManyArguments => "too many arguments".to_owned(),
+        ErrorKind::MissingArgument => "a missing argument".to_owned(),
+        ErrorKind::UnknownMethod => "an unknown method".to_owned(),
+        ErrorKind::NonKey => "a value that cannot be a key".to_owned(),
+        ErrorKind::NonPrimitive => "a value of the wrong kind".to_owned(),
+        ErrorKind::CannotUnpack => "a value that cannot be unpacked".to_owned(),
+        ErrorKind::BadSerialization => "a value that cannot be written".to_owned(),
+        ErrorKind::BadInclude => "a failing include".to_owned(),
+        _ => "a failing template".to_owned(),
+    }
+}

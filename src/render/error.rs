@@ -1,0 +1,227 @@
+//! Why a configuration cannot be rendered. Every variant names the object and the field that must
+//! change, and none carries rendered text: what is rendered holds secrets.
+
+use std::fmt;
+
+/// One of the two halves of a profile, and of the two documents made from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// What a machine gets as user data.
+    Bootstrap,
+    /// What turns the machine into a node.
+    Provisioning,
+}
+
+impl Half {
+    /// The field of a profile and of a config.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "bootstrapConfig",
+            Self::Provisioning => "provisioningConfig",
+        }
+    }
+}
+
+impl fmt::Display for Half {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.field())
+    }
+}
+
+/// A place in a profile's templates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplatePlace {
+    /// The half of the profile.
+    pub half: Half,
+    /// The file or the named template.
+    pub name: String,
+    /// The named template in which it happened, where that is another one.
+    pub included: Option<String>,
+    /// The line in the innermost template.
+    pub line: Option<usize>,
+}
+
+impl fmt::Display for TemplatePlace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "profile, spec.{}, {}", self.half, self.name)?;
+        if let Some(included) = &self.included {
+            write!(formatter, ", in template `{included}`")?;
+        }
+        match self.line {
+            Some(line) => write!(formatter, ", line {line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a configuration cannot be rendered.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RenderError {
+    /// The profile's templates are in a language that is not served.
+    #[error("profile, spec.templateLanguage: {language} is not supported")]
+    UnsupportedLanguage {
+        /// The language.
+        language: &'static str,
+    },
+    /// A file has no inline content.
+    #[error("profile, spec.{half}, file `{path}`: content.inline is missing")]
+    MissingInline {
+        /// The half of the profile.
+        half: Half,
+        /// The file's path.
+        path: String,
+    },
+    /// A template cannot be compiled.
+    #[error("{place}: {problem}")]
+    TemplateSyntax {
+        /// Where.
+        place: TemplatePlace,
+        /// What is wrong, in words of the template's own source.
+        problem: String,
+    },
+    /// A template failed.
+    #[error("{place}: {problem}")]
+    Template {
+        /// Where.
+        place: TemplatePlace,
+        /// The kind of problem.
+        problem: String,
+    },
+    /// A template ran too long.
+    #[error("{place}: the template runs more than {fuel} instructions")]
+    OutOfFuel {
+        /// Where.
+        place: TemplatePlace,
+        /// The limit.
+        fuel: u64,
+    },
+    /// A template wrote too much.
+    #[error("{place}: the template writes more than {bytes_max} bytes")]
+    OutputTooLarge {
+        /// Where.
+        place: TemplatePlace,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// A template made too much text or too many list entries on its way.
+    #[error("{place}: the template makes more than {bytes_max} bytes of intermediate values")]
+    WorkTooLarge {
+        /// Where.
+        place: TemplatePlace,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// There is no provider spec.
+    #[error(
+        "machine deployment, spec.template.spec.providerSpec.value: providerSpec cannot be empty"
+    )]
+    ProviderSpecEmpty,
+    /// The provider spec cannot be decoded.
+    #[error(
+        "machine deployment, spec.template.spec.providerSpec.value: \
+         failed to decode provider configs: {reason}"
+    )]
+    ProviderConfig {
+        /// Why.
+        reason: String,
+    },
+    /// The operating system is none that is known.
+    #[error(
+        "machine deployment, spec.template.spec.providerSpec.value.operatingSystem: \
+         failed to add operating system spec: unknown OperatingSystem `{name}`"
+    )]
+    UnknownOperatingSystem {
+        /// The name.
+        name: String,
+    },
+    /// The cloud provider is none that is known.
+    #[error(
+        "machine deployment, spec.template.spec.providerSpec.value.cloudProvider: \
+         unknown cloud provider `{name}`"
+    )]
+    UnknownCloudProvider {
+        /// The name.
+        name: String,
+    },
+    /// A static network is asked for on an operating system that has none.
+    #[error(
+        "machine deployment, spec.template.spec.providerSpec.value.network: \
+         static IP config is not supported with: {operating_system}"
+    )]
+    StaticNetwork {
+        /// The operating system.
+        operating_system: String,
+    },
+    /// The provisioning utility is none that is known.
+    #[error(
+        "machine deployment, \
+         spec.template.spec.providerSpec.value.operatingSystemSpec.provisioningUtility: \
+         `{name}` is neither `ignition` nor `cloud-init`"
+    )]
+    UnknownUtility {
+        /// The name.
+        name: String,
+    },
+    /// The profile is for another provisioning utility.
+    #[error(
+        "specified provisioning utility \"{profile}\" is not supported by the \
+         OperatingSystemProfile: the machine deployment needs \"{machine_deployment}\" \
+         (profile, spec.provisioningUtility)"
+    )]
+    UtilityMismatch {
+        /// What the profile says.
+        profile: &'static str,
+        /// What the machine deployment needs.
+        machine_deployment: &'static str,
+    },
+    /// An annotation with a kubelet setting cannot be read.
+    #[error("machine deployment, annotation {annotation}: {reason}")]
+    KubeletAnnotation {
+        /// The annotation's name, without its prefix.
+        annotation: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The kubelet's version cannot be read.
+    #[error(
+        "machine deployment, spec.template.spec.versions.kubelet: \
+         invalid kubelet version: {reason}"
+    )]
+    KubeletVersion {
+        /// Why.
+        reason: String,
+    },
+    /// A value would break out of the document that it stands in.
+    #[error("{half}, {place}: {reason}")]
+    Unsafe {
+        /// The document.
+        half: Half,
+        /// The place in it.
+        place: String,
+        /// Why.
+        reason: &'static str,
+    },
+}
+
+impl RenderError {
+    /// The error in one word, for metrics and events.
+    pub const fn category(&self) -> &'static str {
+        match self {
+            Self::UnsupportedLanguage { .. } => "template-language",
+            Self::MissingInline { .. } => "missing-inline",
+            Self::TemplateSyntax { .. } => "template-syntax",
+            Self::Template { .. } => "template",
+            Self::OutOfFuel { .. } => "template-fuel",
+            Self::OutputTooLarge { .. } => "template-output",
+            Self::WorkTooLarge { .. } => "template-work",
+            Self::ProviderSpecEmpty | Self::ProviderConfig { .. } => "provider-spec",
+            Self::UnknownOperatingSystem { .. } => "operating-system",
+            Self::UnknownCloudProvider { .. } => "cloud-provider",
+            Self::StaticNetwork { .. } => "static-network",
+            Self::UnknownUtility { .. } | Self::UtilityMismatch { .. } => "provisioning-utility",
+            Self::KubeletAnnotation { .. } => "kubelet-annotation",
+            Self::KubeletVersion { .. } => "kubelet-version",
+            Self::Unsafe { .. } => "unsafe-value",
+        }
+    }
+}

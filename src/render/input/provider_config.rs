@@ -1,0 +1,294 @@
+//! The provider spec of a machine deployment, decoded as machine-controller decodes it.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::go_decode::{DecodeError, UnknownKeys, fields, set_flag, set_text, set_texts};
+use crate::{
+    api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility},
+    render::error::RenderError,
+    tenant::secret_text::SecretText,
+};
+
+const KEYS: &[&str] = &[
+    "sshPublicKeys",
+    "caPublicKey",
+    "cloudProvider",
+    "cloudProviderSpec",
+    "operatingSystem",
+    "operatingSystemSpec",
+    "network",
+    "overwriteCloudConfig",
+];
+const NETWORK_KEYS: &[&str] = &["cidr", "gateway", "dns", "ipFamily"];
+const DNS_KEYS: &[&str] = &["servers"];
+const OPERATING_SYSTEM_KEYS: &[&str] = &[
+    "distUpgradeOnBoot",
+    "disableAutoUpdate",
+    "disableLocksmithD",
+    "disableUpdateEngine",
+    "provisioningUtility",
+    "rhelSubscriptionManagerUser",
+    "rhelSubscriptionManagerPassword",
+    "rhsmOfflineToken",
+    "attachSubscription",
+    "rhelUseSatelliteServer",
+    "rhelSatelliteServer",
+    "rhelOrganizationName",
+    "rhelActivationKey",
+];
+
+/// The provider spec of a machine deployment. It may hold credentials of the cloud provider, so
+/// printing it shows names alone.
+#[derive(Clone, Default, PartialEq)]
+pub struct ProviderConfig {
+    /// The operating system, as given.
+    pub operating_system: String,
+    /// The cloud provider, as given.
+    pub cloud_provider: String,
+    /// The cloud provider's own settings, undecoded.
+    pub cloud_provider_spec: Value,
+    /// The public SSH keys, as given.
+    pub ssh_public_keys: Vec<String>,
+    /// The network, if the provider spec speaks of one.
+    pub network: Option<Network>,
+    /// What concerns the operating system.
+    pub operating_system_spec: OperatingSystemSpec,
+    /// The cloud provider's configuration file, verbatim.
+    pub overwrite_cloud_config: Option<SecretText>,
+}
+
+/// The network of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// The machine's address with the network's size.
+    pub cidr: String,
+    /// The gateway.
+    pub gateway: String,
+    /// The DNS servers.
+    pub dns_servers: Vec<String>,
+    /// The IP families, in order.
+    pub ip_family: String,
+}
+
+impl Network {
+    /// Whether the machine gets its address from here instead of DHCP.
+    pub fn is_static(&self) -> bool {
+        !self.cidr.is_empty() || !self.gateway.is_empty() || !self.dns_servers.is_empty()
+    }
+}
+
+/// What concerns the operating system; only the operating system's own part is ever set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperatingSystemSpec {
+    /// Whether packages are upgraded at the first boot.
+    pub dist_upgrade_on_boot: bool,
+    /// Flatcar's part.
+    pub flatcar: FlatcarSpec,
+    /// Red Hat Enterprise Linux's part.
+    pub rhel: RhelSpec,
+}
+
+/// Flatcar's part of the operating system's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each name is machine-controller's own")]
+pub struct FlatcarSpec {
+    pub disable_auto_update: bool,
+    pub disable_locksmithd: bool,
+    pub disable_update_engine: bool,
+    pub provisioning_utility: String,
+}
+
+/// Red Hat Enterprise Linux's part of the operating system's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each name is machine-controller's own")]
+pub struct RhelSpec {
+    pub subscription_manager_user: SecretText,
+    pub subscription_manager_password: SecretText,
+    pub rhsm_offline_token: SecretText,
+    pub attach_subscription: bool,
+    pub use_satellite_server: bool,
+    pub satellite_server: String,
+    pub organization_name: SecretText,
+    pub activation_key: SecretText,
+}
+
+impl ProviderConfig {
+    /// Decodes the value and refuses keys that nobody knows.
+    pub fn decode(value: &Value) -> Result<Self, RenderError> {
+        Self::decode_with(value, UnknownKeys::Refused)
+    }
+
+    /// Decodes the value and skips keys that nobody knows.
+    pub fn decode_lenient(value: &Value) -> Result<Self, RenderError> {
+        Self::decode_with(value, UnknownKeys::Ignored)
+    }
+
+    fn decode_with(value: &Value, unknown: UnknownKeys) -> Result<Self, RenderError> {
+        if value.is_null() {
+            return Err(RenderError::ProviderSpecEmpty);
+        }
+        let mut config = Self::default();
+        config
+            .set_all(value, unknown)
+            .map_err(|reason| RenderError::ProviderConfig { reason })?;
+        Ok(config)
+    }
+
+    /// The operating system, if it is one that is known.
+    pub fn known_operating_system(&self) -> Result<OperatingSystem, RenderError> {
+        [
+            OperatingSystem::Flatcar,
+            OperatingSystem::Rhel,
+            OperatingSystem::Ubuntu,
+            OperatingSystem::Amzn2,
+            OperatingSystem::RockyLinux,
+        ]
+        .into_iter()
+        .find(|known| known.as_str() == self.operating_system)
+        .ok_or_else(|| RenderError::UnknownOperatingSystem {
+            name: self.operating_system.clone(),
+        })
+    }
+
+    /// The cloud provider, if it is one that is known.
+    pub fn known_cloud_provider(&self) -> Result<CloudProvider, RenderError> {
+        serde_json::from_value(Value::String(self.cloud_provider.clone())).map_err(|_| {
+            RenderError::UnknownCloudProvider {
+                name: self.cloud_provider.clone(),
+            }
+        })
+    }
+
+    /// The tool that reads the documents on the machine.
+    pub fn provisioning_utility(&self) -> Result<ProvisioningUtility, RenderError> {
+        if self.operating_system != OperatingSystem::Flatcar.as_str() {
+            return Ok(ProvisioningUtility::CloudInit);
+        }
+        match self
+            .operating_system_spec
+            .flatcar
+            .provisioning_utility
+            .as_str()
+        {
+            "" | "ignition" => Ok(ProvisioningUtility::Ignition),
+            "cloud-init" => Ok(ProvisioningUtility::CloudInit),
+            other => Err(RenderError::UnknownUtility {
+                name: other.to_owned(),
+            }),
+        }
+    }
+
+    fn set_all(&mut self, value: &Value, unknown: UnknownKeys) -> Result<(), DecodeError> {
+        let mut operating_system_spec = &Value::Null;
+        for (name, value) in fields(value, KEYS, unknown)? {
+            match name {
+                "sshPublicKeys" => set_texts(&mut self.ssh_public_keys, value)?,
+                "caPublicKey" => set_text(&mut String::new(), value)?,
+                "cloudProvider" => set_text(&mut self.cloud_provider, value)?,
+                "cloudProviderSpec" => self.cloud_provider_spec = value.clone(),
+                "operatingSystem" => set_text(&mut self.operating_system, value)?,
+                "operatingSystemSpec" => operating_system_spec = value,
+                "network" => set_network(&mut self.network, value, unknown)?,
+                _ => self.overwrite_cloud_config = secret_or_none(value)?,
+            }
+        }
+        self.set_operating_system_spec(operating_system_spec)
+    }
+
+    /// Keys of another operating system are skipped, but for the one that the documents read
+    /// whatever the operating system.
+    fn set_operating_system_spec(&mut self, value: &Value) -> Result<(), DecodeError> {
+        let is_flatcar = self.operating_system == OperatingSystem::Flatcar.as_str();
+        let is_rhel = self.operating_system == OperatingSystem::Rhel.as_str();
+        let spec = &mut self.operating_system_spec;
+        for (name, value) in fields(value, OPERATING_SYSTEM_KEYS, UnknownKeys::Ignored)? {
+            match name {
+                "distUpgradeOnBoot" => set_flag(&mut spec.dist_upgrade_on_boot, value)?,
+                _ if is_flatcar => set_flatcar(&mut spec.flatcar, name, value)?,
+                _ if is_rhel => set_rhel(&mut spec.rhel, name, value)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn set_flatcar(spec: &mut FlatcarSpec, name: &str, value: &Value) -> Result<(), DecodeError> {
+    match name {
+        "disableAutoUpdate" => set_flag(&mut spec.disable_auto_update, value),
+        "disableLocksmithD" => set_flag(&mut spec.disable_locksmithd, value),
+        "disableUpdateEngine" => set_flag(&mut spec.disable_update_engine, value),
+        "provisioningUtility" => set_text(&mut spec.provisioning_utility, value),
+        _ => Ok(()),
+    }
+}
+
+fn set_rhel(spec: &mut RhelSpec, name: &str, value: &Value) -> Result<(), DecodeError> {
+    match name {
+        "rhelSubscriptionManagerUser" => set_secret(&mut spec.subscription_manager_user, value),
+        "rhelSubscriptionManagerPassword" => {
+            set_secret(&mut spec.subscription_manager_password, value)
+        }
+        "rhsmOfflineToken" => set_secret(&mut spec.rhsm_offline_token, value),
+        "attachSubscription" => set_flag(&mut spec.attach_subscription, value),
+        "rhelUseSatelliteServer" => set_flag(&mut spec.use_satellite_server, value),
+        "rhelSatelliteServer" => set_text(&mut spec.satellite_server, value),
+        "rhelOrganizationName" => set_secret(&mut spec.organization_name, value),
+        "rhelActivationKey" => set_secret(&mut spec.activation_key, value),
+        _ => Ok(()),
+    }
+}
+
+fn set_secret(field: &mut SecretText, value: &Value) -> Result<(), DecodeError> {
+    if let Some(secret) = secret_or_none(value)? {
+        *field = secret;
+    }
+    Ok(())
+}
+
+fn secret_or_none(value: &Value) -> Result<Option<SecretText>, DecodeError> {
+    if value.is_null() {
+        return Ok(None);
+    }
+    let mut text = String::new();
+    set_text(&mut text, value)?;
+    Ok(Some(SecretText::new(text)))
+}
+
+/// A second `network` is laid over the first, as Go decodes into a pointer that is set already.
+fn set_network(
+    network: &mut Option<Network>,
+    value: &Value,
+    unknown: UnknownKeys,
+) -> Result<(), DecodeError> {
+    if value.is_null() {
+        *network = None;
+        return Ok(());
+    }
+    let network = network.get_or_insert_default();
+    for (name, value) in fields(value, NETWORK_KEYS, unknown)? {
+        match name {
+            "cidr" => set_text(&mut network.cidr, value)?,
+            "gateway" => set_text(&mut network.gateway, value)?,
+            "ipFamily" => set_text(&mut network.ip_family, value)?,
+            _ => {
+                for (_, servers) in fields(value, DNS_KEYS, unknown)? {
+                    set_texts(&mut network.dns_servers, servers)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl fmt::Debug for ProviderConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ProviderConfig")
+            .field("operating_system", &self.operating_system)
+            .field("cloud_provider", &self.cloud_provider)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,41 @@
+//! What one render may take. Templates are written by users, and a mistake or a malicious template
+//! must cost one refusal, not the process.
+
+/// Instructions that one file's template may run. The largest file of a default profile needs about
+/// a thousand; a loop over every mirror of a large fleet a few thousand.
+pub const FUEL: u64 = 100_000;
+
+/// Bytes that one file may render to. No provider takes more than 256 KiB of user data, and a
+/// provisioning document (never sent to the provider) lives in a Secret, which etcd caps at 1.5 MiB.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of text and list entries that a template may make on its way to one file, all added up and
+/// none given back. Sixteen times the largest output leaves room for macros inside macros.
+pub const WORK_BYTES_MAX: usize = 16 << 20;
+
+/// How deep macros, includes and loops may nest: ten includes, or 25 macros. Bounds the native stack.
+pub const RECURSION_MAX: usize = 100;
+
+/// Bytes of one template's source. A Kubernetes object has 1.5 MiB for all of them together.
+pub const SOURCE_BYTES_MAX: usize = 1 << 20;
+
+/// What one render may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Instructions that one file's template may run.
+    pub fuel: u64,
+    /// Bytes that one file may render to.
+    pub output_bytes_max: usize,
+    /// Bytes that a template may make on its way to one file.
+    pub work_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            fuel: FUEL,
+            output_bytes_max: OUTPUT_BYTES_MAX,
+            work_bytes_max: WORK_BYTES_MAX,
+        }
+    }
+}

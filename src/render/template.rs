@@ -1,0 +1,164 @@
+//! A profile's templates, compiled once and shared by every tenant that has the same profile.
+//!
+//! Templates are Jinja. A file's data is one template; the profile's named `templates` are further
+//! ones, which files and one another reach by name: `{% include "name" %}` puts the named template's
+//! text in place, with the variables of the place; `{% from "name" import macro %}` takes macros out
+//! of it. Names are those of the same half, containerd's own overlaid by the half's. A name that is
+//! not there is an error, at render time.
+//!
+//! Whitespace is Jinja's: a line break stays unless a tag says `-%}` or `{%-`; nothing is trimmed
+//! by itself, and the last line break of a file is kept.
+//!
+//! Nothing here reads a clock, an environment, a network, a file or a source of randomness.
+
+use std::{collections::BTreeSet, fmt};
+
+use minijinja::Environment;
+use sha2::{Digest, Sha256};
+
+use super::{
+    annotation_hash::hex,
+    compose::{files_of, half_of, inline_of, templates_of},
+    data::BOOTSTRAP_KUBECONFIG,
+    engine::{self, Source},
+    error::{Half, RenderError},
+    go_template,
+};
+use crate::api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
+
+/// Build metadata of a profile's version that says its templates are Jinja, for clusters whose
+/// schema drops the field with the language.
+const JINJA: &str = "jinja";
+
+/// A profile with its templates compiled.
+pub struct CompiledProfile {
+    spec: OperatingSystemProfileSpec,
+    digest: String,
+    bootstrap: CompiledHalf,
+    provisioning: CompiledHalf,
+}
+
+/// The templates of one half.
+pub(super) struct CompiledHalf {
+    pub(super) environment: Environment<'static>,
+    pub(super) files: Vec<CompiledFile>,
+}
+
+/// One file's template.
+pub(super) struct CompiledFile {
+    /// The template's name in the environment; `None` where the data is no template at all.
+    pub(super) template: Option<String>,
+    /// The variables that it may read, itself or in what it includes.
+    pub(super) reads: BTreeSet<String>,
+}
+
+impl CompiledProfile {
+    /// Compiles a profile's templates.
+    pub fn compile(spec: &OperatingSystemProfileSpec) -> Result<Self, RenderError> {
+        match language(spec) {
+            TemplateLanguage::Jinja => {}
+            TemplateLanguage::GoTemplate => return Err(go_template::refuse()),
+        }
+        Ok(Self {
+            bootstrap: compile_half(spec, Half::Bootstrap)?,
+            provisioning: compile_half(spec, Half::Provisioning)?,
+            digest: digest(spec),
+            spec: spec.clone(),
+        })
+    }
+
+    /// The profile.
+    pub fn spec(&self) -> &OperatingSystemProfileSpec {
+        &self.spec
+    }
+
+    /// The hex SHA-256 of the profile as JSON with sorted keys.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Whether a template may read the kubelet's bootstrap kubeconfig, whose token changes.
+    pub fn reads_bootstrap_kubeconfig(&self) -> bool {
+        [&self.bootstrap, &self.provisioning]
+            .into_iter()
+            .flat_map(|half| &half.files)
+            .any(|file| file.reads.contains(BOOTSTRAP_KUBECONFIG))
+    }
+
+    pub(super) fn half(&self, half: Half) -> &CompiledHalf {
+        match half {
+            Half::Bootstrap => &self.bootstrap,
+            Half::Provisioning => &self.provisioning,
+        }
+    }
+}
+
+impl fmt::Debug for CompiledProfile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CompiledProfile")
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The language of a profile's templates: its field, else its version, else Go's.
+pub fn language(spec: &OperatingSystemProfileSpec) -> TemplateLanguage {
+    let build = spec.version.split_once('+').map_or("", |(_, build)| build);
+    let says_jinja = build.split('.').any(|part| part == JINJA);
+    match spec.template_language {
+        Some(language) => language,
+        None if says_jinja => TemplateLanguage::Jinja,
+        None => TemplateLanguage::GoTemplate,
+    }
+}
+
+/// A digest of the content alone: two equal profiles have the same, wherever they stand.
+fn digest(spec: &OperatingSystemProfileSpec) -> String {
+    // A profile is made of texts, numbers and JSON already, so writing it as JSON cannot fail.
+    let mut json = serde_json::to_value(spec).unwrap_or_default();
+    json.sort_all_objects();
+    hex(&Sha256::digest(json.to_string().as_bytes()))
+}
+
+fn compile_half(
+    spec: &OperatingSystemProfileSpec,
+    half: Half,
+) -> Result<CompiledHalf, RenderError> {
+    let config = half_of(spec, half);
+    let mut environment = engine::environment();
+    let mut shared = BTreeSet::new();
+    for (name, source) in templates_of(config) {
+        let source = Source {
+            half,
+            name: name.to_owned(),
+            label: format!("template `{name}`"),
+            text: source,
+        };
+        shared.append(&mut engine::add(&mut environment, &source)?);
+    }
+    let mut files = Vec::new();
+    for (index, file) in files_of(config).enumerate() {
+        let data = inline_of(half, file)?.data.as_str();
+        let name = engine::file_name(index);
+        let mut reads = BTreeSet::new();
+        let is_template = ["{{", "{%", "{#"].iter().any(|mark| data.contains(mark));
+        if is_template {
+            let source = Source {
+                half,
+                name: name.clone(),
+                label: format!("file `{}`", file.path),
+                text: data,
+            };
+            reads = engine::add(&mut environment, &source)?;
+            if ["include", "import"].iter().any(|word| data.contains(word)) {
+                reads.extend(shared.iter().cloned());
+            }
+        }
+        files.push(CompiledFile {
+            template: is_template.then_some(name),
+            reads,
+        });
+    }
+    Ok(CompiledHalf { environment, files })
+}
