@@ -16,6 +16,7 @@ pub mod annotation_hash;
 mod compose;
 mod containerd;
 mod data;
+pub mod default_profiles;
 mod duration;
 pub mod encode;
 mod engine;

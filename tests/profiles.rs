@@ -1,0 +1,210 @@
+//! The default profiles: what is committed is what their sources say, and no content changes
+//! under a version that already exists. `UPDATE_PROFILES=1 cargo test --test profiles` rewrites
+//! the committed files.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use osm::api::profile::{OperatingSystemProfile, ProvisioningUtility, TemplateLanguage};
+use sha2::{Digest, Sha256};
+
+/// The line that a source gives its place up with, to a file of `src/`.
+const JOIN: &str = "# join: ";
+
+/// Joined files may join others, but a circle must end.
+const JOIN_DEPTH_MAX: usize = 4;
+
+#[test]
+fn a_committed_profile_is_what_its_sources_say() {
+    for name in source_names() {
+        let built = build(&name);
+        let committed = folder().join(format!("{name}.yaml"));
+        if is_update() {
+            fs::write(&committed, &built).expect("the profile's file is writable");
+        }
+        let found = fs::read_to_string(&committed).unwrap_or_default();
+        assert!(
+            found == built,
+            "{} is stale: UPDATE_PROFILES=1 cargo test --test profiles",
+            committed.display()
+        );
+    }
+}
+
+#[test]
+fn content_does_not_change_under_a_version_that_exists() {
+    let file = folder().join("digests.txt");
+    let mut text = fs::read_to_string(&file).unwrap_or_default();
+    let known = known_digests(&text);
+    for name in source_names() {
+        let built = build(&name);
+        let release = (name.clone(), parse(&built).spec.version);
+        let digest = hex(&Sha256::digest(built.as_bytes()));
+        match known.get(&release) {
+            Some(known) => assert_eq!(
+                *known, digest,
+                "{name} changed, but is still {}: raise spec.version in its source",
+                release.1
+            ),
+            None if is_update() => {
+                writeln!(text, "{name} {} {digest}", release.1).expect("a text is writable");
+                fs::write(&file, &text).expect("the list of digests is writable");
+            }
+            None => panic!("{name} {} is new: UPDATE_PROFILES=1", release.1),
+        }
+    }
+}
+
+#[test]
+fn a_profile_says_twice_that_it_is_jinja() {
+    for name in source_names() {
+        let profile = parse(&build(&name));
+        assert_eq!(profile.metadata.name.as_deref(), Some(name.as_str()));
+        assert_eq!(
+            profile.spec.template_language,
+            Some(TemplateLanguage::Jinja)
+        );
+        assert!(profile.spec.version.ends_with("+jinja"), "{name}");
+    }
+}
+
+#[test]
+fn the_ubuntu_profile_supports_the_providers_that_users_have() {
+    let profile = parse(&build("osp-ubuntu"));
+    let providers: Vec<_> = profile
+        .spec
+        .supported_cloud_providers
+        .iter()
+        .map(|provider| provider.name.as_str())
+        .collect();
+    assert_eq!(
+        providers,
+        [
+            "alibaba",
+            "aws",
+            "azure",
+            "baremetal",
+            "digitalocean",
+            "edge",
+            "gce",
+            "hetzner",
+            "kubevirt",
+            "nutanix",
+            "openstack",
+            "vmware-cloud-director",
+            "vsphere",
+        ]
+    );
+    assert_eq!(
+        profile.spec.provisioning_utility,
+        Some(ProvisioningUtility::CloudInit)
+    );
+    assert_eq!(profile.spec.os_version, "24.04");
+}
+
+/// The files of a profile that hold secrets are for root alone.
+#[test]
+fn files_with_secrets_are_readable_by_root_alone() {
+    let spec = parse(&build("osp-ubuntu")).spec;
+    let runtimes = spec.provisioning_config.supported_container_runtimes;
+    let files = [spec.bootstrap_config.files, spec.provisioning_config.files];
+    let of_runtimes = runtimes.into_iter().flat_map(|runtime| runtime.files);
+    let secrets = [
+        "{{ Token }}",
+        "{{ CloudConfig }}",
+        "{{ ContainerRuntimeConfig }}",
+    ];
+    for file in files.into_iter().flatten().chain(of_runtimes) {
+        let data = file.content.inline.unwrap_or_default().data;
+        if secrets.iter().any(|secret| data.contains(secret)) {
+            assert_eq!(file.permissions, 600, "{}", file.path);
+        }
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/profiles")
+}
+
+/// The names of the profiles that have a source, in order.
+fn source_names() -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder().join("src"))
+        .expect("the sources' folder is readable")
+        .map(|entry| entry.expect("a folder entry is readable").path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+        .collect();
+    names.sort();
+    assert!(!names.is_empty(), "no profile has a source");
+    names
+}
+
+fn build(name: &str) -> String {
+    join(&format!("{name}.yaml"), JOIN_DEPTH_MAX)
+}
+
+/// The file's text, with the named file in place of each line that asks for one, indented as it.
+fn join(path: &str, depth: usize) -> String {
+    assert!(depth > 0, "{path} is joined in a circle");
+    let source = folder().join("src").join(path);
+    let text = fs::read_to_string(&source).expect("a source, and what it joins, is readable");
+    let mut joined = String::with_capacity(text.len());
+    for line in text.lines() {
+        let content = line.trim_start();
+        let (indentation, _) = line.split_at(line.len() - content.len());
+        let part = match content.strip_prefix(JOIN) {
+            Some(path) => join(path.trim(), depth - 1),
+            None => content.to_owned(),
+        };
+        for line in part
+            .split_terminator('\n')
+            .chain(part.is_empty().then_some(""))
+        {
+            if !line.is_empty() {
+                joined.push_str(indentation);
+                joined.push_str(line);
+            }
+            joined.push('\n');
+        }
+    }
+    joined
+}
+
+fn parse(text: &str) -> OperatingSystemProfile {
+    serde_saphyr::from_str(text).expect("a built profile is a profile")
+}
+
+/// The digests by name and version.
+fn known_digests(text: &str) -> BTreeMap<(String, String), String> {
+    text.lines()
+        .map(|line| {
+            let [name, version, digest] = line
+                .split(' ')
+                .collect::<Vec<_>>()
+                .try_into()
+                .expect("a line has three words");
+            ((name.to_owned(), version.to_owned()), digest.to_owned())
+        })
+        .collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test is told by the environment to rewrite"
+)]
+fn is_update() -> bool {
+    std::env::var("UPDATE_PROFILES").is_ok()
+}
