@@ -196,6 +196,59 @@ async fn a_refused_and_an_abandoned_call_are_errors() {
 }
 
 #[tokio::test]
+async fn a_call_that_cannot_connect_tells_why() {
+    let collector = Collector::start().await.unwrap();
+    let (telemetry, _logs, _guard) = installed(&exporting_to(collector.endpoint()));
+    let closed = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let hyper = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
+        .build_http::<Body>();
+    let layer = ApiCallLayer::new(Metrics::new(), ClusterKind::Management);
+    let mut service = ServiceBuilder::new().layer(layer).service(hyper);
+    let request = Request::get(format!("http://{closed}/version"))
+        .body(Body::empty())
+        .unwrap();
+    tower::Service::call(&mut service, request)
+        .await
+        .unwrap_err();
+    telemetry.shutdown().await;
+
+    let spans = collector
+        .wait_for(|spans| spans.len() == 1, DEADLINE)
+        .await
+        .unwrap();
+    let call = named(&spans, "GET /version");
+    assert_eq!(call.attributes["error.type"], "transport");
+    let error = call.error.as_deref().unwrap();
+    assert!(error.contains("Connection refused"), "{error}");
+}
+
+#[tokio::test]
+async fn what_kube_logs_is_in_no_span() {
+    let collector = Collector::start().await.unwrap();
+    let (telemetry, _logs, _guard) = installed(&exporting_to(collector.endpoint()));
+    info_span!(target: "osm::test", "reconcile").in_scope(|| {
+        tracing::warn!(target: "kube_client::client", "c4n4ry");
+        tracing::info_span!(target: "kube_client::client", "HTTP", body = "c4n4ry").in_scope(
+            || {
+                info!(target: "osm::test", "read");
+            },
+        );
+    });
+    telemetry.shutdown().await;
+
+    let spans = collector
+        .wait_for(|spans| spans.len() == 1, DEADLINE)
+        .await
+        .unwrap();
+    assert_eq!(spans[0].events, ["read"]);
+    assert!(!format!("{spans:?}").contains("c4n4ry"));
+}
+
+#[tokio::test]
 async fn a_watch_is_a_span_of_its_start_only() {
     let collector = Collector::start().await.unwrap();
     let (telemetry, _logs, _guard) = installed(&exporting_to(collector.endpoint()));
@@ -370,4 +423,53 @@ async fn telemetry_starts_once() {
     telemetry::start(&settings).unwrap().shutdown().await;
     let again = telemetry::start(&settings).map(|_| ()).unwrap_err();
     assert!(matches!(again, TelemetryError::AlreadyStarted));
+}
+
+/// Runs in a process of its own, started by the next test.
+#[tokio::test]
+#[ignore = "sends a span to the endpoint that OSM_TEST_ENDPOINT names"]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "stands for settings.rs in this process"
+)]
+async fn sends_one_span() {
+    let endpoint = std::env::var("OSM_TEST_ENDPOINT").unwrap();
+    let telemetry = telemetry::start(&exporting_to(endpoint)).unwrap();
+    info_span!(target: "osm::test", "reconcile", tenant = "tenant-a")
+        .in_scope(|| info!(target: "osm::test", "inside"));
+    telemetry.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_process_logs_on_stderr_and_takes_its_name_from_the_environment() {
+    let collector = Collector::start().await.unwrap();
+    let child = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "sends_one_span", "--ignored", "--nocapture"])
+        .env("OSM_TEST_ENDPOINT", collector.endpoint())
+        .env("OTEL_SERVICE_NAME", "osm-blue")
+        .env(
+            "OTEL_RESOURCE_ATTRIBUTES",
+            "service.version=9,k8s.cluster.name=m",
+        )
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(DEADLINE, child)
+        .await
+        .unwrap()
+        .unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+
+    let spans = collector
+        .wait_for(|spans| spans.len() == 1, DEADLINE)
+        .await
+        .unwrap();
+    let resource = |key| spans[0].resource.get(key).map(String::as_str);
+    assert_eq!(resource("service.name"), Some("osm-blue"));
+    assert_eq!(resource("service.version"), Some("9"));
+    assert_eq!(resource("k8s.cluster.name"), Some("m"));
+    let line = stderr.lines().find(|line| line.starts_with('{')).unwrap();
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(line["trace_id"], spans[0].trace_id);
+    assert_eq!(line["spans"][0]["tenant"], "tenant-a");
 }
