@@ -4,8 +4,9 @@
 //! some of them log what they received: no setting widens that.
 
 use std::error::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
+use std::iter;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -168,8 +169,8 @@ fn finish_text(line: &str, mut writer: Writer<'_>) -> fmt::Result {
 
 /// An error with its causes, as one text that is safe to log: `error = %chain(&error)`.
 ///
-/// serde's errors quote the value that they stumble over, and kube's repeat them: for these only
-/// the place is told. Every piece is cut at 1,024 characters.
+/// serde's errors quote the value that they stumble over, and the errors around them repeat that:
+/// of these only the place is told. Every piece is cut at 1,024 characters.
 pub fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl fmt::Display + 'a {
     Chain(error)
 }
@@ -178,35 +179,51 @@ struct Chain<'a>(&'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut next = Some(self.0);
-        let mut separator = "";
-        while let Some(error) = next {
-            formatter.write_str(separator)?;
-            separator = ": ";
-            if let Some(unread) = unread(error) {
-                let (line, column) = (unread.line(), unread.column());
-                return write!(
-                    formatter,
-                    "not the JSON that was expected, at line {line} column {column}"
-                );
+        let causes = || iter::successors(Some(self.0), |&error| error.source());
+        let unread = causes().find_map(Unread::of);
+        let mut told = String::new();
+        for error in causes() {
+            let mut text = error.to_string();
+            if let Some(unread) = &unread {
+                text = text.replace(&unread.quoting, &unread.place);
             }
-            let text = error.to_string();
-            let mut kept = text.chars();
-            formatter.write_str(&kept.by_ref().take(ERROR_TEXT_CHARS_MAX).collect::<String>())?;
-            if kept.next().is_some() {
-                formatter.write_char('…')?;
+            // Many errors end with the text of their cause.
+            if told.ends_with(&text) {
+                continue;
             }
-            next = error.source();
+            formatter.write_str(if told.is_empty() { "" } else { ": " })?;
+            match text.char_indices().nth(ERROR_TEXT_CHARS_MAX) {
+                Some((end, _)) => write!(formatter, "{}…", text.get(..end).unwrap_or_default())?,
+                None => formatter.write_str(&text)?,
+            }
+            told = text;
         }
         Ok(())
     }
 }
 
-/// The error of the JSON reader, if this is one, or kube's cover of one.
-fn unread<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a serde_json::Error> {
-    match error.downcast_ref::<kube::Error>() {
-        Some(kube::Error::SerdeError(unread)) => Some(unread),
-        _ => error.downcast_ref::<serde_json::Error>(),
+/// A text that could not be read as what it should be.
+struct Unread {
+    /// What serde says, values and all.
+    quoting: String,
+    /// What may be told.
+    place: String,
+}
+
+impl Unread {
+    fn of(error: &(dyn Error + 'static)) -> Option<Self> {
+        let place = if let Some(json) = error.downcast_ref::<serde_json::Error>() {
+            let (line, column) = (json.line(), json.column());
+            format!("not the JSON that was expected, at line {line} column {column}")
+        } else if error.is::<serde_saphyr::Error>() {
+            "not the YAML that was expected".to_owned()
+        } else {
+            return None;
+        };
+        Some(Self {
+            quoting: error.to_string(),
+            place,
+        })
     }
 }
 

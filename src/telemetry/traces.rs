@@ -157,3 +157,48 @@ impl<E: Export> Export for Reported<E> {
         self.exporter.set_resource(resource);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_sdk::error::OTelSdkError;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+    use crate::telemetry::logs::{LogBuffer, LogFormat};
+
+    #[derive(Debug)]
+    struct Collector(AtomicBool);
+
+    impl Export for Collector {
+        async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+            let is_alive = self.0.load(Ordering::Relaxed);
+            if is_alive {
+                Ok(())
+            } else {
+                Err(OTelSdkError::InternalFailure("refused".into()))
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dead_collector_is_told_once_and_so_is_its_return() {
+        let logs = LogBuffer::default();
+        let layer = logs::layer(logs.clone(), LogFormat::Text, "info").unwrap();
+        let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
+        let exporter = Reported {
+            exporter: Collector(AtomicBool::new(true)),
+            failing: AtomicBool::new(false),
+        };
+        for is_alive in [true, false, false, true, true] {
+            exporter.exporter.0.store(is_alive, Ordering::Relaxed);
+            drop(exporter.export(Vec::new()).await);
+        }
+        let text = logs.text();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(
+            text.contains("cannot export them error=Operation failed: refused"),
+            "{text}"
+        );
+        assert!(text.contains("exported again"), "{text}");
+    }
+}

@@ -5,14 +5,15 @@
 //! the answer, which is why a watch is a short span and not one of minutes. Headers and bodies are
 //! never looked at, and of the address neither the query nor the user is recorded.
 
-use std::fmt;
+use std::error::Error;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{HeaderValue, Request, Response, Uri};
-use tower::{Layer, Service};
+use tower::{BoxError, Layer, Service};
 use tracing::{Instrument, Span, field::Empty};
 
+use crate::telemetry::logs;
 use crate::telemetry::metrics::{ClusterKind, CodeClass, Metrics, Verb};
 use crate::telemetry::traces::{self, api_request::ApiRequest};
 
@@ -52,14 +53,16 @@ impl<S, Body, Answer> Service<Request<Body>> for ApiCall<S>
 where
     S: Service<Request<Body>, Response = Response<Answer>>,
     S::Future: Send + 'static,
-    S::Error: fmt::Display,
+    S::Error: Into<BoxError>,
 {
     type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    // Boxed, because only then its causes can be told: of hyper's errors the outermost says that a
+    // connection failed, and the innermost why.
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
@@ -77,10 +80,10 @@ where
             class: None,
         };
         Box::pin(async move {
-            let answer = answer.await;
+            let answer = answer.await.map_err(Into::into);
             match &answer {
                 Ok(answer) => ending.answered(answer.status().as_u16()),
-                Err(error) => ending.failed(error),
+                Err(error) => ending.failed(&**error),
             }
             answer
         })
@@ -151,11 +154,13 @@ impl Ending {
         }
     }
 
-    fn failed(&mut self, error: &impl fmt::Display) {
+    fn failed(&mut self, error: &(dyn Error + 'static)) {
         self.class = Some(CodeClass::Unanswered);
         self.span.record("error.type", "transport");
-        self.span
-            .record("otel.status_description", tracing::field::display(error));
+        self.span.record(
+            "otel.status_description",
+            tracing::field::display(logs::chain(error)),
+        );
     }
 }
 
