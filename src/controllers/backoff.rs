@@ -27,13 +27,18 @@ impl Backoff {
     /// The delay after another failure.
     pub fn failed(&self, reference: ObjectRef<MachineDeployment>) -> Duration {
         let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        let delay = delays.entry(reference).or_insert_with(|| RetryDelay::new(FIRST, CAP));
+        let delay = delays
+            .entry(reference)
+            .or_insert_with(|| RetryDelay::new(FIRST, CAP));
         delay.next().unwrap_or(CAP)
     }
 
     /// A success, or the end of the object.
     pub fn reset(&self, reference: &ObjectRef<MachineDeployment>) {
-        self.delays.lock().unwrap_or_else(PoisonError::into_inner).remove(reference);
+        self.delays
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(reference);
     }
 }
 

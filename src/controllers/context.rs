@@ -82,6 +82,9 @@ impl Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Context").field(&self.engagement.registration).finish()
+        formatter
+            .debug_tuple("Context")
+            .field(&self.engagement.registration)
+            .finish()
     }
 }

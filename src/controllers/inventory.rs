@@ -64,8 +64,7 @@ pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Er
         Some(secret) => {
             // A Secret without our key has the content of an empty one: it differs.
             let key = context.digest_key();
-            let content =
-                digest_of(&key, &secret).unwrap_or_else(|| secret_digest(&key, b""));
+            let content = digest_of(&key, &secret).unwrap_or_else(|| secret_digest(&key, b""));
             context.secrets.verified(secret.metadata, content);
         }
         None => context.secrets.deleted(name),
@@ -90,7 +89,8 @@ pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Er
 
 fn digest_of(key: &DigestKey, secret: &Secret) -> Option<Digest> {
     let data = secret.data.as_ref()?;
-    let ByteString(bytes) =
-        data.get(CLOUD_CONFIG_KEY).or_else(|| data.get(KUBECONFIG_KEY))?;
+    let ByteString(bytes) = data
+        .get(CLOUD_CONFIG_KEY)
+        .or_else(|| data.get(KUBECONFIG_KEY))?;
     Some(secret_digest(key, bytes))
 }

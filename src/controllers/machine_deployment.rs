@@ -61,8 +61,18 @@ pub async fn reconcile(
     let action = async {
         let asked = Instant::now();
         let wait = tracing::info_span!("wait for a permit");
-        let _permit = context.engagement.shared.permits.take().instrument(wait).await;
-        context.engagement.shared.metrics.queue_waited(asked.elapsed());
+        let _permit = context
+            .engagement
+            .shared
+            .permits
+            .take()
+            .instrument(wait)
+            .await;
+        context
+            .engagement
+            .shared
+            .metrics
+            .queue_waited(asked.elapsed());
         let begun = Instant::now();
         let outcome = serve(&machine_deployment, &context).await;
         update_status(&context, &machine_deployment, &outcome, begun.elapsed()).await;
@@ -106,7 +116,11 @@ async fn serve(
     context: &Context,
 ) -> Result<Served, Error> {
     if machine_deployment.metadata.deletion_timestamp.is_some() {
-        if !machine_deployment.finalizers().iter().any(|name| name == FINALIZER) {
+        if !machine_deployment
+            .finalizers()
+            .iter()
+            .any(|name| name == FINALIZER)
+        {
             return Ok(Served::without_next(ServedKind::Ignored));
         }
         finalize::finalize(context, machine_deployment).await?;
@@ -130,7 +144,9 @@ async fn converge(
         .instrument(tracing::info_span!("dereference"))
         .await?;
     // Can it be served? (pure)
-    let policy = Policy { token_lifetime: context.rules.token_lifetime };
+    let policy = Policy {
+        token_lifetime: context.rules.token_lifetime,
+    };
     let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
     let span = tracing::Span::current();
     span.record("profile_version", &deployment.stamp.profile_version);
@@ -149,22 +165,28 @@ async fn converge(
     // Write it. (client)
     if writes > 0 {
         let span = tracing::info_span!("apply", changes = writes);
-        apply(context, &deployment, changes).instrument(span).await?;
+        apply(context, &deployment, changes)
+            .instrument(span)
+            .await?;
     }
-    Ok(Served { next: next_look(context, &deployment), writes, kind: ServedKind::Current })
+    Ok(Served {
+        next: next_look(context, &deployment),
+        writes,
+        kind: ServedKind::Current,
+    })
 }
 
 /// Renders beside the runtime: a slow render must not delay watches.
-async fn render_aside(
-    context: &Context,
-    deployment: &Arc<Deployment>,
-) -> Result<Rendered, Error> {
+async fn render_aside(context: &Context, deployment: &Arc<Deployment>) -> Result<Rendered, Error> {
     let limits = context.rules.limits;
     let deployment = Arc::clone(deployment);
     let span = tracing::info_span!("render", profile = deployment.profile.digest());
     let rendering = tokio::task::spawn_blocking(move || {
         span.in_scope(|| {
-            let namespace = deployment.machine_deployment.namespace().unwrap_or_default();
+            let namespace = deployment
+                .machine_deployment
+                .namespace()
+                .unwrap_or_default();
             let name = deployment.machine_deployment.name_any();
             render(&deployment.render_input(&name, &namespace), &limits)
         })
@@ -189,7 +211,10 @@ fn next_look(context: &Context, deployment: &Deployment) -> Action {
         .unwrap_or_default();
     // A little late at random: tokens that were made together are not renewed together, and a
     // token is valid for as long again when its renewal is due.
-    let jitter = context.rules.token_lifetime.mul_f64(rand::rng().random_range(0.0..0.1));
+    let jitter = context
+        .rules
+        .token_lifetime
+        .mul_f64(rand::rng().random_range(0.0..0.1));
     Action::requeue(left + jitter)
 }
 
@@ -214,6 +239,10 @@ fn wait_for_revision(
 
 impl Served {
     fn without_next(kind: ServedKind) -> Self {
-        Self { next: Action::await_change(), writes: 0, kind }
+        Self {
+            next: Action::await_change(),
+            writes: 0,
+            kind,
+        }
     }
 }

@@ -5,7 +5,10 @@
 
 use kube::{Api, ResourceExt};
 
-use super::{context::Context, machine_deployment::{error::Error, finalize::remove_made}};
+use super::{
+    context::Context,
+    machine_deployment::{error::Error, finalize::remove_made},
+};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, MADE_FOR},
@@ -14,7 +17,9 @@ use crate::api::{
 /// Removes what was made for machine deployments that are gone.
 pub async fn remove(context: &Context) -> Result<(), Error> {
     for name in context.configs.names() {
-        let Some(entry) = context.configs.get(&name) else { continue };
+        let Some(entry) = context.configs.get(&name) else {
+            continue;
+        };
         let annotations = entry.metadata.annotations.unwrap_or_default();
         let Some((namespace, name)) = annotations.get(MADE_FOR).and_then(|it| it.split_once('/'))
         else {
@@ -37,14 +42,14 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
 }
 
 async fn is_gone(context: &Context, namespace: &str, name: &str) -> Result<bool, Error> {
-    let api: Api<MachineDeployment> =
-        Api::namespaced(context.engagement.worker.clone(), namespace);
+    let api: Api<MachineDeployment> = Api::namespaced(context.engagement.worker.clone(), namespace);
     match api.get_metadata(name).await {
         Ok(_) => Ok(false),
         // A kind that is not served answers NotFound, too, but names no object.
-        Err(kube::Error::Api(status)) if status.is_not_found() => {
-            Ok(status.details.as_ref().is_some_and(|details| details.name == name))
-        }
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(status
+            .details
+            .as_ref()
+            .is_some_and(|details| details.name == name)),
         Err(error) => Err(Error::call("ask for a machine deployment")(error)),
     }
 }

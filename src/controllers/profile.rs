@@ -52,7 +52,8 @@ async fn install(
 ) -> Result<&'static str, kube::Error> {
     let policy = {
         let own = context.engagement.worker_cluster.borrow();
-        own.as_ref().map_or(DefaultProfiles::default(), |own| own.spec.default_profiles)
+        own.as_ref()
+            .map_or(DefaultProfiles::default(), |own| own.spec.default_profiles)
     };
     if policy == DefaultProfiles::Disabled {
         return Ok("Disabled");
@@ -73,7 +74,10 @@ async fn install_one(
         Api::namespaced(context.engagement.management.clone(), tenant.namespace());
     let Some(installed) = context.profiles.get(tenant.namespace(), &default.name) else {
         let profile = OperatingSystemProfile {
-            metadata: ObjectMeta { name: Some(default.name.clone()), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(default.name.clone()),
+                ..ObjectMeta::default()
+            },
             spec: default.spec.clone(),
         };
         return match api.create(&PostParams::default(), &profile).await {
@@ -88,7 +92,8 @@ async fn install_one(
     if profile.spec.version != default.spec.version {
         profile.spec = default.spec.clone();
         profile.managed_fields_mut().clear();
-        api.replace(&default.name, &PostParams::default(), &profile).await?;
+        api.replace(&default.name, &PostParams::default(), &profile)
+            .await?;
     }
     Ok(())
 }

@@ -39,7 +39,11 @@ impl SharedProfile {
     /// Compiles the profile, once. May take some milliseconds of a core.
     pub fn compile(&self) -> Result<Arc<CompiledProfile>, Arc<RenderError>> {
         self.compiled
-            .get_or_init(|| CompiledProfile::compile(&self.spec).map(Arc::new).map_err(Arc::new))
+            .get_or_init(|| {
+                CompiledProfile::compile(&self.spec)
+                    .map(Arc::new)
+                    .map_err(Arc::new)
+            })
             .clone()
     }
 }
@@ -84,7 +88,10 @@ pub struct ProfileStore {
 
 impl Default for ProfileStore {
     fn default() -> Self {
-        Self { inner: RwLock::default(), is_complete: watch::Sender::new(false) }
+        Self {
+            inner: RwLock::default(),
+            is_complete: watch::Sender::new(false),
+        }
     }
 }
 
@@ -100,13 +107,19 @@ impl ProfileStore {
     pub fn changes(&self, namespace: &str) -> ProfileChanges {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let bell = inner.bells.entry(namespace.to_owned()).or_default();
-        ProfileChanges { bell: bell.subscribe() }
+        ProfileChanges {
+            bell: bell.subscribe(),
+        }
     }
 
     /// Waits until all profiles have been seen once.
     pub async fn ready(&self) {
         // The sender is part of this: it cannot be gone.
-        let _ = self.is_complete.subscribe().wait_for(|complete| *complete).await;
+        let _ = self
+            .is_complete
+            .subscribe()
+            .wait_for(|complete| *complete)
+            .await;
     }
 
     fn insert(&self, key: Key, spec: OperatingSystemProfileSpec) -> bool {
@@ -117,7 +130,11 @@ impl ProfileStore {
         }
         let known = inner.contents.get(&id).and_then(Weak::upgrade);
         let shared = known.unwrap_or_else(|| {
-            Arc::new(SharedProfile { id, spec, compiled: OnceLock::new() })
+            Arc::new(SharedProfile {
+                id,
+                spec,
+                compiled: OnceLock::new(),
+            })
         });
         inner.contents.insert(id, Arc::downgrade(&shared));
         inner.ring(&key);
@@ -131,7 +148,11 @@ impl ProfileStore {
         let removed = inner.profiles.remove(key);
         if let Some(id) = removed.as_ref().map(|profile| profile.id) {
             drop(removed);
-            if inner.contents.get(&id).is_some_and(|content| content.strong_count() == 0) {
+            if inner
+                .contents
+                .get(&id)
+                .is_some_and(|content| content.strong_count() == 0)
+            {
                 inner.contents.remove(&id);
             }
         }

@@ -64,7 +64,10 @@ pub async fn read(
     let secret = api
         .get_opt(name)
         .await
-        .map_err(|source| CredentialsError::Call { secret: name.to_owned(), source })?
+        .map_err(|source| CredentialsError::Call {
+            secret: name.to_owned(),
+            source,
+        })?
         .ok_or_else(|| CredentialsError::Missing(name.to_owned()))?;
     parse(name, secret)
 }
@@ -79,7 +82,9 @@ fn parse(
     };
     let data = secret.data.unwrap_or_default();
     let found: BTreeMap<String, Credential> = if secret.type_.as_deref() == Some(DOCKER_CONFIG) {
-        let json = data.get(DOCKER_CONFIG_KEY).ok_or_else(|| malformed(DOCKER_CONFIG_KEY))?;
+        let json = data
+            .get(DOCKER_CONFIG_KEY)
+            .ok_or_else(|| malformed(DOCKER_CONFIG_KEY))?;
         let config: DockerConfig =
             serde_json::from_slice(&json.0).map_err(|_| malformed(DOCKER_CONFIG_KEY))?;
         config.auths
@@ -88,9 +93,14 @@ fn parse(
             let credential = serde_json::from_slice(&json.0).map_err(|_| malformed(&key))?;
             Ok((key, credential))
         };
-        data.into_iter().map(parse).collect::<Result<_, CredentialsError>>()?
+        data.into_iter()
+            .map(parse)
+            .collect::<Result<_, CredentialsError>>()?
     };
-    Ok(found.into_iter().map(|(key, credential)| (host(&key), credential.into())).collect())
+    Ok(found
+        .into_iter()
+        .map(|(key, credential)| (host(&key), credential.into()))
+        .collect())
 }
 
 /// A key that is a URL stands for its host.

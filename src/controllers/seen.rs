@@ -78,7 +78,13 @@ impl SeenObjects {
         if before.is_some_and(|entry| !is_newer(&metadata, &entry.metadata)) {
             return News::No;
         }
-        inner.objects.insert(name, Entry { metadata: pruned(metadata), content: None });
+        inner.objects.insert(
+            name,
+            Entry {
+                metadata: pruned(metadata),
+                content: None,
+            },
+        );
         News::Yes
     }
 
@@ -89,8 +95,13 @@ impl SeenObjects {
         if inner.buried.remove(&uid) {
             return News::No;
         }
-        let Some(name) = &metadata.name else { return News::No };
-        let is_it = inner.objects.get(name).is_some_and(|entry| entry.metadata.uid == metadata.uid);
+        let Some(name) = &metadata.name else {
+            return News::No;
+        };
+        let is_it = inner
+            .objects
+            .get(name)
+            .is_some_and(|entry| entry.metadata.uid == metadata.uid);
         if is_it {
             inner.objects.remove(name);
             return News::Yes;
@@ -102,8 +113,12 @@ impl SeenObjects {
     pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
         let mut inner = self.lock();
         inner.buried.clear();
-        let gone: Vec<String> =
-            inner.objects.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        let gone: Vec<String> = inner
+            .objects
+            .keys()
+            .filter(|name| !names.contains(*name))
+            .cloned()
+            .collect();
         for name in &gone {
             inner.objects.remove(name);
         }
@@ -112,7 +127,9 @@ impl SeenObjects {
 
     /// An object was written or read by us, and its bytes have this digest.
     pub fn verified(&self, metadata: ObjectMeta, content: Digest) {
-        let Some(name) = metadata.name.clone() else { return };
+        let Some(name) = metadata.name.clone() else {
+            return;
+        };
         let mut inner = self.lock();
         let before = inner.objects.get(&name);
         if before.is_some_and(|entry| {
@@ -120,13 +137,23 @@ impl SeenObjects {
         }) {
             return;
         }
-        inner.objects.insert(name, Entry { metadata: pruned(metadata), content: Some(content) });
+        inner.objects.insert(
+            name,
+            Entry {
+                metadata: pruned(metadata),
+                content: Some(content),
+            },
+        );
     }
 
     /// An object was deleted by us, or found to be gone.
     pub fn deleted(&self, name: &str) {
         let mut inner = self.lock();
-        if let Some(uid) = inner.objects.remove(name).and_then(|entry| entry.metadata.uid) {
+        if let Some(uid) = inner
+            .objects
+            .remove(name)
+            .and_then(|entry| entry.metadata.uid)
+        {
             inner.buried.insert(uid);
         }
     }
@@ -165,7 +192,10 @@ fn version(metadata: &ObjectMeta) -> Option<u128> {
 }
 
 fn pruned(metadata: ObjectMeta) -> ObjectMeta {
-    ObjectMeta { managed_fields: None, ..metadata }
+    ObjectMeta {
+        managed_fields: None,
+        ..metadata
+    }
 }
 
 #[cfg(test)]
@@ -193,7 +223,11 @@ mod tests {
         assert_eq!(seen.watched(metadata("u", "7")), News::No);
         assert_eq!(seen.get("a").unwrap().content, Some(digest()));
         assert_eq!(seen.watched(metadata("u", "8")), News::Yes);
-        assert_eq!(seen.get("a").unwrap().content, None, "a foreign write must be verified");
+        assert_eq!(
+            seen.get("a").unwrap().content,
+            None,
+            "a foreign write must be verified"
+        );
     }
 
     #[test]
@@ -221,7 +255,10 @@ mod tests {
     fn a_full_list_tells_what_went_while_nobody_watched() {
         let seen = SeenObjects::default();
         seen.watched(metadata("u", "7"));
-        assert_eq!(seen.watched_all(&BTreeSet::from(["a".to_owned()])), Vec::<String>::new());
+        assert_eq!(
+            seen.watched_all(&BTreeSet::from(["a".to_owned()])),
+            Vec::<String>::new()
+        );
         assert_eq!(seen.watched_all(&BTreeSet::new()), ["a"]);
     }
 }

@@ -17,8 +17,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     context::{Context, RegistryCredentials, Rules},
-    inventory, machine_deployment,
-    orphans,
+    inventory, machine_deployment, orphans,
     profile::{self, DefaultProfile},
     profile_store::ProfileStore,
     registry_credentials,
@@ -54,7 +53,10 @@ impl Controllers {
         let (store, writer) = reflector::store();
         let triggers = Arc::new(Triggers::default());
         let context = Arc::new(self.context(engagement, store, &triggers));
-        let subscriber = Subscriber { triggers, configs: Arc::clone(&context.configs) };
+        let subscriber = Subscriber {
+            triggers,
+            configs: Arc::clone(&context.configs),
+        };
         let subscriber = Arc::new(subscriber);
         let _others = self.subscribe(&context, &subscriber);
         tokio::select! {
@@ -72,7 +74,10 @@ impl Controllers {
     ) -> Context {
         let facts = engagement.facts.borrow().clone();
         let key = DigestKey::derive(&facts.fetch_token);
-        let reporter = Reporter { controller: "osm".to_owned(), instance: None };
+        let reporter = Reporter {
+            controller: "osm".to_owned(),
+            instance: None,
+        };
         Context {
             recorder: Recorder::new(engagement.worker.clone(), reporter),
             engagement,
@@ -120,7 +125,10 @@ impl Controllers {
     async fn try_prepare(&self, context: &Context) -> Result<(), Box<(ConditionType, Finding)>> {
         let failed = |error: kube::Error| {
             let message = chain(&error).to_string();
-            Box::new((ConditionType::Prepared, Finding::wrong("InventoryFailed", message)))
+            Box::new((
+                ConditionType::Prepared,
+                Finding::wrong("InventoryFailed", message),
+            ))
         };
         let all: Api<MachineDeployment> = Api::all(context.engagement.worker.clone());
         match all.list_metadata(&ListParams::default().limit(1)).await {
@@ -133,9 +141,14 @@ impl Controllers {
             listed => listed.map(drop).map_err(failed)?,
         }
         inventory::take(context).await.map_err(failed)?;
-        tokens::list(&context.engagement.worker, &context.tokens).await.map_err(failed)?;
+        tokens::list(&context.engagement.worker, &context.tokens)
+            .await
+            .map_err(failed)?;
         read_registry_credentials(context).await;
-        context.engagement.board.found(ConditionType::Prepared, Finding::well("Prepared"));
+        context
+            .engagement
+            .board
+            .found(ConditionType::Prepared, Finding::well("Prepared"));
         Ok(())
     }
 
@@ -189,7 +202,9 @@ impl Controllers {
         let changed = Notify::new();
         let follow = async {
             let mut worker_cluster = context.engagement.worker_cluster.clone();
-            let mut profiles = self.profiles.changes(context.engagement.tenant().namespace());
+            let mut profiles = self
+                .profiles
+                .changes(context.engagement.tenant().namespace());
             loop {
                 tokio::select! {
                     Ok(()) = worker_cluster.changed() => {}
@@ -231,7 +246,8 @@ async fn follow_facts(context: &Context) {
 async fn read_registry_credentials(context: &Context) {
     let reference = {
         let own = context.engagement.worker_cluster.borrow();
-        own.as_ref().and_then(|own| own.spec.registry_credentials_secret_ref.clone())
+        own.as_ref()
+            .and_then(|own| own.spec.registry_credentials_secret_ref.clone())
     };
     let read: Result<RegistryCredentials, String> = match reference {
         None => Ok(Arc::new(BTreeMap::new())),

@@ -30,7 +30,10 @@ pub struct Subscriptions {
 impl Subscriptions {
     /// Tells the subscriber what happens in the namespace, for as long as it lives.
     pub fn subscribe(&self, namespace: &str, subscriber: &Arc<Subscriber>) {
-        let mut by_namespace = self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_namespace = self
+            .by_namespace
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let of_namespace = by_namespace.entry(namespace.to_owned()).or_default();
         of_namespace.retain(|known| known.strong_count() > 0);
         of_namespace.push(Arc::downgrade(subscriber));
@@ -68,7 +71,9 @@ impl Subscriptions {
     }
 
     fn config_event(&self, metadata: &ObjectMeta, tell: impl Fn(&SeenObjects) -> News) {
-        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else { return };
+        let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else {
+            return;
+        };
         for subscriber in self.of(namespace) {
             if tell(&subscriber.configs) == News::Yes {
                 subscriber.triggers.pull(Look::Made(name.clone()));
@@ -77,14 +82,27 @@ impl Subscriptions {
     }
 
     fn of(&self, namespace: &str) -> Vec<Arc<Subscriber>> {
-        let by_namespace = self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner);
-        by_namespace.get(namespace).into_iter().flatten().filter_map(Weak::upgrade).collect()
+        let by_namespace = self
+            .by_namespace
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        by_namespace
+            .get(namespace)
+            .into_iter()
+            .flatten()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 
     fn all(&self) -> Vec<(String, Arc<Subscriber>)> {
-        let by_namespace = self.by_namespace.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_namespace = self
+            .by_namespace
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let living = by_namespace.iter().flat_map(|(namespace, subscribers)| {
-            subscribers.iter().filter_map(|known| Some((namespace.clone(), known.upgrade()?)))
+            subscribers
+                .iter()
+                .filter_map(|known| Some((namespace.clone(), known.upgrade()?)))
         });
         living.collect()
     }

@@ -44,12 +44,19 @@ pub struct Tokens {
 impl Tokens {
     /// The token of a machine deployment, if there is one.
     pub fn get(&self, key: &str) -> Option<KnownToken> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .cloned()
     }
 
     /// Takes note of a token.
     pub fn set(&self, key: &str, token: KnownToken) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned(), token);
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key.to_owned(), token);
     }
 
     /// An id that the key draws is held by a token of somebody else.
@@ -67,7 +74,10 @@ impl Tokens {
 
     /// Forgets a token.
     pub fn remove(&self, key: &str) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(key);
     }
 }
 
@@ -98,9 +108,13 @@ async fn keep_newest(
     tokens: &Tokens,
     secret: &Secret,
 ) -> Result<(), kube::Error> {
-    let Some(key) = secret.labels().get(TOKEN_LABEL) else { return Ok(()) };
+    let Some(key) = secret.labels().get(TOKEN_LABEL) else {
+        return Ok(());
+    };
     // What cannot be read as a token is not ours to judge.
-    let Some(found) = read(secret) else { return Ok(()) };
+    let Some(found) = read(secret) else {
+        return Ok(());
+    };
     let older = match tokens.get(key) {
         None => {
             tokens.set(key, found);
@@ -113,8 +127,14 @@ async fn keep_newest(
             known
         }
     };
-    let only_this = Preconditions { uid: Some(older.uid), resource_version: None };
-    let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
+    let only_this = Preconditions {
+        uid: Some(older.uid),
+        resource_version: None,
+    };
+    let params = DeleteParams {
+        preconditions: Some(only_this),
+        ..DeleteParams::default()
+    };
     match api.delete(&secret_name(&older.token), &params).await {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         deleted => deleted.map(drop),

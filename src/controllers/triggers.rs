@@ -46,7 +46,10 @@ pub struct Triggers {
 impl Triggers {
     /// Something must be looked at again.
     pub fn pull(&self, look: Look) {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(look);
+        self.pending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(look);
         self.bell.notify_one();
     }
 
@@ -63,7 +66,9 @@ impl Triggers {
         })
         .flat_map(move |looks| {
             let found = machine_deployments.state_filter(|machine_deployment| {
-                looks.iter().any(|look| concerns(look, machine_deployment, &tenant))
+                looks
+                    .iter()
+                    .any(|look| concerns(look, machine_deployment, &tenant))
             });
             stream::iter(found).map(|found| ObjectRef::from_obj(&*found))
         })
@@ -79,7 +84,9 @@ fn concerns(look: &Look, machine_deployment: &MachineDeployment, tenant: &str) -
         Look::Everywhere => true,
         Look::Profile { namespace, name } => {
             let annotations = machine_deployment.annotations();
-            let from = annotations.get(PROFILE_NAMESPACE).map_or(tenant, String::as_str);
+            let from = annotations
+                .get(PROFILE_NAMESPACE)
+                .map_or(tenant, String::as_str);
             from == namespace && annotations.get(PROFILE).is_none_or(|named| named == name)
         }
         Look::Made(name) => {

@@ -104,7 +104,11 @@ impl Watchers {
 }
 
 fn full_name(found: &MachineDeployment) -> String {
-    format!("{}/{}", found.namespace().unwrap_or_default(), found.name_any())
+    format!(
+        "{}/{}",
+        found.namespace().unwrap_or_default(),
+        found.name_any()
+    )
 }
 
 /// Follows the Secrets of `cloud-init-settings`, by their metadata alone, for ever.
@@ -132,7 +136,11 @@ pub async fn follow_secrets(context: Arc<Context>) {
                 }
                 let registration = context.engagement.registration.to_string();
                 let count = context.secrets.len() + context.machine_deployments.len();
-                context.engagement.shared.metrics.set_cluster_objects(&registration, count);
+                context
+                    .engagement
+                    .shared
+                    .metrics
+                    .set_cluster_objects(&registration, count);
             }
         }
         Some(())
@@ -158,7 +166,10 @@ pub async fn follow_configs(management: Client, subscriptions: Arc<Subscriptions
             Event::Init => listed.clear(),
             Event::InitApply(found) => {
                 let namespace = found.namespace().unwrap_or_default();
-                listed.entry(namespace).or_default().insert(found.name_any());
+                listed
+                    .entry(namespace)
+                    .or_default()
+                    .insert(found.name_any());
                 subscriptions.config_changed(&found.metadata);
             }
             Event::Apply(found) => subscriptions.config_changed(&found.metadata),

@@ -23,7 +23,10 @@ const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Keeps the status until the member leaves, and writes once more then.
 pub async fn report(reporting: Reporting) {
     let mut worker_cluster = reporting.member.worker_cluster.subscribe();
-    let mut writer = Writer { reporting: &reporting, written: None };
+    let mut writer = Writer {
+        reporting: &reporting,
+        written: None,
+    };
     let mut delay = RetryDelay::default();
     let mut next = Instant::now();
     let mut must_retry = false;
@@ -71,7 +74,11 @@ impl Writer<'_> {
             return Ok(());
         };
         let none = WorkerClusterStatus::default();
-        let before = self.written.as_ref().or(own.status.as_ref()).unwrap_or(&none);
+        let before = self
+            .written
+            .as_ref()
+            .or(own.status.as_ref())
+            .unwrap_or(&none);
         let wanted = status(status::Params {
             report: &self.reporting.member.board.report(),
             before,
@@ -90,7 +97,8 @@ impl Writer<'_> {
             "status": wanted,
         });
         let params = PatchParams::apply("osm").force();
-        api.patch_status(&own.name_any(), &params, &Patch::Apply(&patch)).await?;
+        api.patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
+            .await?;
         self.written = Some(wanted);
         Ok(())
     }

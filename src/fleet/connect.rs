@@ -19,7 +19,7 @@ use std::{
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 
@@ -29,12 +29,15 @@ use super::{
 };
 use crate::telemetry::{
     metrics::{ClusterKind, Metrics},
-    traces::ApiCallLayer,
+    traces::{ApiCall, ApiCallLayer},
 };
 use crate::tenant::access::{AccessRules, ClusterAccess};
 
 /// What carries requests to one cluster.
-pub type Transport = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
+
+/// The body of a response.
+pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Makes a transport from a checked kubeconfig.
 pub type Connector =
@@ -79,7 +82,7 @@ struct TenantService {
 }
 
 impl Service<Request<Body>> for TenantService {
-    type Response = Response<Body>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
@@ -107,29 +110,47 @@ impl Service<Request<Body>> for TenantService {
     }
 }
 
-async fn send(parts: &ClientParts, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+async fn send(
+    parts: &ClientParts,
+    request: Request<Body>,
+) -> Result<Response<ResponseBody>, BoxError> {
     let is_watch = request.uri().query().is_some_and(|query| {
         query
             .split('&')
             .any(|pair| matches!(pair, "watch=true" | "watch=1"))
     });
-    let mut service =
+    let service =
         ApiCallLayer::new(parts.metrics.clone(), parts.kind).layer(parts.transport.clone());
-    let answer = async {
-        poll_fn(|context| service.poll_ready(context)).await?;
-        let response = service.call(request).await?;
+    match tokio::time::timeout(parts.timeout, exchange(service, request, is_watch)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Timeout(parts.timeout).into()),
+    }
+}
+
+/// Boxed, and without `?`: the compiler cannot prove the future of either to be `Send`.
+fn exchange(
+    mut service: ApiCall<Transport>,
+    request: Request<Body>,
+    is_watch: bool,
+) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> {
+    Box::pin(async move {
+        if let Err(error) = poll_fn(|context| service.poll_ready(context)).await {
+            return Err(error);
+        }
+        let response = match service.call(request).await {
+            Ok(response) => response,
+            Err(error) => return Err(error),
+        };
         if is_watch && response.status() == StatusCode::OK {
             return Ok(response);
         }
         let (head, body) = response.into_parts();
-        let bytes: Bytes = Limited::new(body, RESPONSE_BYTES_MAX)
-            .collect()
-            .await?
-            .to_bytes();
-        Ok(Response::from_parts(head, Body::from(bytes)))
-    };
-    match tokio::time::timeout(parts.timeout, answer).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(Timeout(parts.timeout).into()),
-    }
+        match Limited::new(body, RESPONSE_BYTES_MAX).collect().await {
+            Ok(body) => {
+                let body = Full::new(body.to_bytes()).map_err(|never| match never {});
+                Ok(Response::from_parts(head, body.boxed_unsync()))
+            }
+            Err(error) => Err(error),
+        }
+    })
 }

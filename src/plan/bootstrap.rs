@@ -70,7 +70,10 @@ pub fn plan_token(
     let expires = now.saturating_add(lifetime).unwrap_or(Timestamp::MAX);
     match existing {
         Some(token) if renewal(token, lifetime) > now => TokenPlan::Keep(token.clone()),
-        Some(token) => TokenPlan::Extend(Token { expires, ..token.clone() }),
+        Some(token) => TokenPlan::Extend(Token {
+            expires,
+            ..token.clone()
+        }),
         None => TokenPlan::Create(Token {
             id: token_id(draw.key, draw.attempt),
             secret: SecretText::new(token_secret(draw.random)),
@@ -81,7 +84,10 @@ pub fn plan_token(
 
 /// When a token must be extended.
 pub fn renewal(token: &Token, lifetime: Duration) -> Timestamp {
-    token.expires.saturating_sub(lifetime / 2).unwrap_or(Timestamp::MIN)
+    token
+        .expires
+        .saturating_sub(lifetime / 2)
+        .unwrap_or(Timestamp::MIN)
 }
 
 fn token_id(key: &str, attempt: u8) -> String {
@@ -105,7 +111,9 @@ fn token_secret(random: &[u8; 64]) -> String {
         .filter(|byte| usize::from(**byte) < fair)
         .filter_map(|byte| ALPHABET.get(usize::from(*byte) % ALPHABET.len()))
         .map(|byte| char::from(*byte));
-    (0..SECRET_LENGTH).map(|_| characters.next().unwrap_or('b')).collect()
+    (0..SECRET_LENGTH)
+        .map(|_| characters.next().unwrap_or('b'))
+        .collect()
 }
 
 /// The kubelet's bootstrap kubeconfig, as `clientcmd` would write it.
@@ -113,7 +121,10 @@ pub fn kubeconfig(facts: &ClusterFacts, api_server: &str, token: &Token) -> Secr
     let authority = if facts.certificate_authority_data.is_empty() {
         String::new()
     } else {
-        format!("    certificate-authority-data: {}\n", facts.certificate_authority_data)
+        format!(
+            "    certificate-authority-data: {}\n",
+            facts.certificate_authority_data
+        )
     };
     SecretText::new(format!(
         "apiVersion: v1\nclusters:\n- cluster:\n{authority}    server: {api_server}\n  name: c\n\
@@ -129,19 +140,37 @@ mod tests {
     use super::*;
 
     fn a_token(expires: Timestamp) -> Token {
-        Token { id: "abc234".to_owned(), secret: SecretText::new("s"), expires }
+        Token {
+            id: "abc234".to_owned(),
+            secret: SecretText::new("s"),
+            expires,
+        }
     }
 
     const HOUR: Duration = Duration::from_secs(3600);
-    const DRAW: Draw<'_> = Draw { key: "kube-system-workers", attempt: 0, random: &[7; 64] };
+    const DRAW: Draw<'_> = Draw {
+        key: "kube-system-workers",
+        attempt: 0,
+        random: &[7; 64],
+    };
 
     #[test]
     fn a_token_is_kept_until_half_of_its_lifetime_has_gone() {
         let now = Timestamp::UNIX_EPOCH;
         let minutes = |count: i64| Timestamp::from_second(count * 60).unwrap();
-        for (expires, extended) in [(61, false), (31, false), (30, true), (25, true), (-25, true)] {
+        for (expires, extended) in [
+            (61, false),
+            (31, false),
+            (30, true),
+            (25, true),
+            (-25, true),
+        ] {
             let plan = plan_token(Some(&a_token(minutes(expires))), now, HOUR, &DRAW);
-            assert_eq!(matches!(plan, TokenPlan::Extend(_)), extended, "{expires} minutes left");
+            assert_eq!(
+                matches!(plan, TokenPlan::Extend(_)),
+                extended,
+                "{expires} minutes left"
+            );
             if extended {
                 assert_eq!(plan.token().expires, minutes(60));
                 assert_eq!(plan.token().id, "abc234");
@@ -153,7 +182,12 @@ mod tests {
     fn the_same_key_draws_the_same_id_and_another_attempt_another() {
         let first = plan_token(None, Timestamp::UNIX_EPOCH, HOUR, &DRAW);
         let again = plan_token(None, Timestamp::UNIX_EPOCH, HOUR, &DRAW);
-        let other = plan_token(None, Timestamp::UNIX_EPOCH, HOUR, &Draw { attempt: 1, ..DRAW });
+        let other = plan_token(
+            None,
+            Timestamp::UNIX_EPOCH,
+            HOUR,
+            &Draw { attempt: 1, ..DRAW },
+        );
         assert_eq!(first, again);
         assert_ne!(first.token().id, other.token().id);
         assert_eq!(first.token().id.len(), 6);

@@ -91,7 +91,10 @@ pub fn changes(desired: Desired, observed: &Observed) -> Vec<Change> {
     }
     changes.extend(kubelet_kubeconfig(&desired, observed));
     if let Some(documents) = desired.documents {
-        let made = Made { names: &desired.names, stamp: &desired.stamp };
+        let made = Made {
+            names: &desired.names,
+            stamp: &desired.stamp,
+        };
         changes.extend(made.documents(documents, observed));
     }
     changes
@@ -129,7 +132,10 @@ impl Made<'_> {
 
         let Some(seen) = &observed.bootstrap else {
             let create = Change::CreateSecret(bootstrap);
-            return [config, provisioning, Some(create)].into_iter().flatten().collect();
+            return [config, provisioning, Some(create)]
+                .into_iter()
+                .flatten()
+                .collect();
         };
         if self.must_go_first(&bootstrap, seen, provisioning.as_ref()) {
             let delete = Change::DeleteSecret(bootstrap.name.clone(), seen.clone());
@@ -140,7 +146,10 @@ impl Made<'_> {
                 .collect();
         }
         let bootstrap = change_secret(bootstrap, Some(seen));
-        [config, provisioning, bootstrap].into_iter().flatten().collect()
+        [config, provisioning, bootstrap]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// Bytes that differ make the bootstrap Secret go first: its own, or those of the provisioning
@@ -183,8 +192,9 @@ impl Made<'_> {
             stamp: self.stamp.clone(),
         };
         match (seen, same_bytes) {
-            (Some(seen), Some(true)) => (!carries(seen, &annotations))
-                .then(|| Change::StampConfig(wanted, seen.clone())),
+            (Some(seen), Some(true)) => {
+                (!carries(seen, &annotations)).then(|| Change::StampConfig(wanted, seen.clone()))
+            }
             (Some(seen), _) => Some(Change::RecreateConfig(wanted, seen.clone())),
             (None, _) => Some(Change::CreateConfig(wanted)),
         }
@@ -192,15 +202,22 @@ impl Made<'_> {
 }
 
 fn change_secret(wanted: SecretWanted, seen: Option<&Seen>) -> Option<Change> {
-    let Some(seen) = seen else { return Some(Change::CreateSecret(wanted)) };
+    let Some(seen) = seen else {
+        return Some(Change::CreateSecret(wanted));
+    };
     if wanted.content != seen.content {
         return Some(Change::RecreateSecret(wanted, seen.clone()));
     }
-    let annotations = wanted.stamp.as_ref().map(|stamp| stamp.annotations(&wanted.content));
+    let annotations = wanted
+        .stamp
+        .as_ref()
+        .map(|stamp| stamp.annotations(&wanted.content));
     let is_stamped = annotations.is_none_or(|annotations| carries(seen, &annotations));
     (!is_stamped).then(|| Change::ReplaceSecret(wanted, seen.clone()))
 }
 
 fn carries(seen: &Seen, annotations: &std::collections::BTreeMap<String, String>) -> bool {
-    annotations.iter().all(|(key, value)| seen.annotation(key) == Some(value))
+    annotations
+        .iter()
+        .all(|(key, value)| seen.annotation(key) == Some(value))
 }

@@ -72,8 +72,14 @@ impl Stamp {
 ///
 /// Objects that the system before us made are taken over as they are when their annotations fit.
 pub fn is_current(deployment: &Deployment, observed: &Observed) -> bool {
-    let all = [&observed.config, &observed.provisioning, &observed.bootstrap];
-    let taken_over = !all.iter().any(|seen| seen.as_ref().is_some_and(Seen::is_ours));
+    let all = [
+        &observed.config,
+        &observed.provisioning,
+        &observed.bootstrap,
+    ];
+    let taken_over = !all
+        .iter()
+        .any(|seen| seen.as_ref().is_some_and(Seen::is_ours));
     all.iter().all(|seen| {
         seen.as_ref().is_some_and(|seen| {
             if taken_over {

@@ -23,7 +23,11 @@ impl Seen {
 
     /// An annotation's value; nothing where it is absent.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+        self.metadata
+            .annotations
+            .as_ref()?
+            .get(key)
+            .map(String::as_str)
     }
 
     /// Whether the bytes are those that were written with the annotations.

@@ -36,17 +36,28 @@ pub struct Params<'a> {
 
 /// The status as it should stand.
 pub fn status(params: Params<'_>) -> WorkerClusterStatus {
-    let Params { report, before, generation, now } = params;
+    let Params {
+        report,
+        before,
+        generation,
+        now,
+    } = params;
     let entries = entries(report, &before.machine_deployments);
     let mut findings = report.findings.clone();
     if report.existing.is_some() {
-        findings.insert(ConditionType::MachineDeploymentsServed, served_finding(&entries));
+        findings.insert(
+            ConditionType::MachineDeploymentsServed,
+            served_finding(&entries),
+        );
     }
-    let mut conditions: Vec<Condition> =
-        findings.iter().map(|(kind, finding)| condition(kind.as_str(), finding)).collect();
-    let kept = before.conditions.iter().filter(|old| {
-        old.type_ != READY && !conditions.iter().any(|new| new.type_ == old.type_)
-    });
+    let mut conditions: Vec<Condition> = findings
+        .iter()
+        .map(|(kind, finding)| condition(kind.as_str(), finding))
+        .collect();
+    let kept = before
+        .conditions
+        .iter()
+        .filter(|old| old.type_ != READY && !conditions.iter().any(|new| new.type_ == old.type_));
     let kept: Vec<Condition> = kept.cloned().collect();
     conditions.extend(kept);
     conditions.insert(0, summary(&conditions));
@@ -58,10 +69,16 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     WorkerClusterStatus {
         conditions,
         observed_generation: generation,
-        cluster_uid: report.cluster_uid.clone().or_else(|| before.cluster_uid.clone()),
+        cluster_uid: report
+            .cluster_uid
+            .clone()
+            .or_else(|| before.cluster_uid.clone()),
         server: report.server.clone().or_else(|| before.server.clone()),
         version: report.version.clone().or_else(|| before.version.clone()),
-        served: report.existing.as_ref().map_or_else(|| before.served.clone(), |_| Some(served)),
+        served: report
+            .existing
+            .as_ref()
+            .map_or_else(|| before.served.clone(), |_| Some(served)),
         machine_deployments: entries.into_iter().take(ENTRIES_MAX).collect(),
     }
 }
@@ -88,13 +105,18 @@ fn summary(conditions: &[Condition]) -> Condition {
         ConditionType::MachineDeploymentsServed,
     ];
     let of = |kind: &ConditionType| conditions.iter().find(|found| found.type_ == kind.as_str());
-    let wrong = order.iter().filter_map(of).find(|found| found.status != "True");
+    let wrong = order
+        .iter()
+        .filter_map(of)
+        .find(|found| found.status != "True");
     let missing = order.iter().find(|kind| of(kind).is_none());
     let (status, reason, message) = match (wrong, missing) {
         (Some(wrong), _) => ("False", wrong.reason.clone(), wrong.message.clone()),
-        (None, Some(missing)) => {
-            ("Unknown", "Engaging".to_owned(), format!("{} is not known yet", missing.as_str()))
-        }
+        (None, Some(missing)) => (
+            "Unknown",
+            "Engaging".to_owned(),
+            format!("{} is not known yet", missing.as_str()),
+        ),
         (None, None) => ("True", "Ready".to_owned(), String::new()),
     };
     Condition {
@@ -111,7 +133,10 @@ fn transition(new: &Condition, before: &[Condition], now: Timestamp) -> Time {
     before
         .iter()
         .find(|old| old.type_ == new.type_ && old.status == new.status)
-        .map_or_else(|| to_the_second(now), |old| old.last_transition_time.clone())
+        .map_or_else(
+            || to_the_second(now),
+            |old| old.last_transition_time.clone(),
+        )
 }
 
 /// Times in objects have no fractions: what is written must be what is read back.
@@ -121,12 +146,18 @@ fn to_the_second(time: Timestamp) -> Time {
 
 fn served_finding(entries: &[MachineDeploymentEntry]) -> Finding {
     let not_served = entries.iter().filter(|entry| {
-        matches!(entry.state, MachineDeploymentState::Refused | MachineDeploymentState::Failing)
+        matches!(
+            entry.state,
+            MachineDeploymentState::Refused | MachineDeploymentState::Failing
+        )
     });
     match not_served.clone().count() {
         0 => Finding::well("AllServed"),
         count => {
-            let first = not_served.map(|entry| entry.name.as_str()).take(3).collect::<Vec<_>>();
+            let first = not_served
+                .map(|entry| entry.name.as_str())
+                .take(3)
+                .collect::<Vec<_>>();
             Finding::wrong(
                 "SomeNotServed",
                 format!("{count} not served, among them {}", first.join(", ")),
@@ -136,14 +167,18 @@ fn served_finding(entries: &[MachineDeploymentEntry]) -> Finding {
 }
 
 fn served(entries: &[MachineDeploymentEntry]) -> String {
-    let served = entries.iter().filter(|entry| entry.state == MachineDeploymentState::Served);
+    let served = entries
+        .iter()
+        .filter(|entry| entry.state == MachineDeploymentState::Served);
     format!("{}/{}", served.count(), entries.len())
 }
 
 /// One entry per machine deployment that exists, failing ones first, then by name.
 fn entries(report: &Report, before: &[MachineDeploymentEntry]) -> Vec<MachineDeploymentEntry> {
-    let old: BTreeMap<&str, &MachineDeploymentEntry> =
-        before.iter().map(|entry| (entry.name.as_str(), entry)).collect();
+    let old: BTreeMap<&str, &MachineDeploymentEntry> = before
+        .iter()
+        .map(|entry| (entry.name.as_str(), entry))
+        .collect();
     let mut entries: Vec<MachineDeploymentEntry> = match &report.existing {
         None => before.to_vec(),
         Some(existing) => existing
@@ -168,14 +203,16 @@ fn entry(
     let unchanged = before.filter(|old| {
         (old.state, old.reason.as_str(), &old.message) == (outcome.state, outcome.reason, &message)
     });
-    unchanged.cloned().unwrap_or_else(|| MachineDeploymentEntry {
-        name: name.to_owned(),
-        state: outcome.state,
-        reason: outcome.reason.to_owned(),
-        message,
-        since: to_the_second(outcome.at),
-        trace_id: outcome.trace_id.clone(),
-    })
+    unchanged
+        .cloned()
+        .unwrap_or_else(|| MachineDeploymentEntry {
+            name: name.to_owned(),
+            state: outcome.state,
+            reason: outcome.reason.to_owned(),
+            message,
+            since: to_the_second(outcome.at),
+            trace_id: outcome.trace_id.clone(),
+        })
 }
 
 fn cut(message: &str) -> String {

@@ -228,11 +228,21 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     };
     check_demand(profile_name, profile.spec(), demand)?;
 
-    let draw = Draw { key: &names.key, attempt: found.token_attempt, random: &found.random };
-    let token =
-        bootstrap::plan_token(found.token.as_ref(), found.now, policy.token_lifetime, &draw);
-    let api_server =
-        settings.api_server_override.clone().unwrap_or_else(|| found.facts.api_server.clone());
+    let draw = Draw {
+        key: &names.key,
+        attempt: found.token_attempt,
+        random: &found.random,
+    };
+    let token = bootstrap::plan_token(
+        found.token.as_ref(),
+        found.now,
+        policy.token_lifetime,
+        &draw,
+    );
+    let api_server = settings
+        .api_server_override
+        .clone()
+        .unwrap_or_else(|| found.facts.api_server.clone());
     let bootstrap_kubeconfig = bootstrap::kubeconfig(&found.facts, &api_server, token.token());
     let kubernetes_ca = settings
         .kubernetes_ca_bundle
@@ -262,34 +272,46 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
 /// smaller uid.
 fn check_names(found: &Found, names: &DerivedNames) -> Result<(), Invalid> {
     if names.key.len() > LABEL_VALUE_BYTES_MAX {
-        return Err(Invalid::NameTooLong { bytes: names.key.len() });
+        return Err(Invalid::NameTooLong {
+            bytes: names.key.len(),
+        });
     }
     let created = created(&found.machine_deployment);
     let uid = found.machine_deployment.uid().unwrap_or_default();
-    let owner = found.rivals.iter().min().filter(|rival| (rival.created, &rival.uid) < (created, &uid));
+    let owner = found
+        .rivals
+        .iter()
+        .min()
+        .filter(|rival| (rival.created, &rival.uid) < (created, &uid));
     match owner {
-        Some(owner) => Err(Invalid::NameTaken { owner: owner.name.clone() }),
+        Some(owner) => Err(Invalid::NameTaken {
+            owner: owner.name.clone(),
+        }),
         None => Ok(()),
     }
 }
 
 /// When a machine deployment was made.
 pub fn created(machine_deployment: &MachineDeployment) -> Timestamp {
-    machine_deployment.creation_timestamp().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+    machine_deployment
+        .creation_timestamp()
+        .map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
 fn usable(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid> {
     match found {
         ProfileFound::Usable { name, profile } => Ok((name, profile)),
-        ProfileFound::Unusable { name, error } => {
-            Err(Invalid::ProfileUnusable { name: name.clone(), error: Arc::clone(error) })
-        }
-        ProfileFound::Missing { namespace, name } => {
-            Err(Invalid::ProfileMissing { namespace: namespace.clone(), name: name.clone() })
-        }
-        ProfileFound::Forbidden { namespace } => {
-            Err(Invalid::ProfileForbidden { namespace: namespace.clone() })
-        }
+        ProfileFound::Unusable { name, error } => Err(Invalid::ProfileUnusable {
+            name: name.clone(),
+            error: Arc::clone(error),
+        }),
+        ProfileFound::Missing { namespace, name } => Err(Invalid::ProfileMissing {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        }),
+        ProfileFound::Forbidden { namespace } => Err(Invalid::ProfileForbidden {
+            namespace: namespace.clone(),
+        }),
     }
 }
 
@@ -303,7 +325,11 @@ fn decode(machine_deployment: &MachineDeployment) -> Result<ProviderConfig, Inva
 /// inputs of their own: machine-controller raises the revision when they change, a moment later.
 fn stamp(deployment: &Deployment) -> Stamp {
     let machine_deployment = &deployment.machine_deployment;
-    let revision = machine_deployment.annotations().get(REVISION).cloned().unwrap_or_default();
+    let revision = machine_deployment
+        .annotations()
+        .get(REVISION)
+        .cloned()
+        .unwrap_or_default();
     let annotations_hash = annotation_hash(machine_deployment.metadata.annotations.as_ref());
     let settings = serde_json::to_vec(&*deployment.settings).expect("settings are plain values");
     let mut parts: Vec<&[u8]> = vec![
@@ -346,11 +372,7 @@ fn stamp(deployment: &Deployment) -> Stamp {
 
 impl Deployment {
     /// What the renderer sees.
-    pub fn render_input<'a>(
-        &'a self,
-        name: &'a str,
-        namespace: &'a str,
-    ) -> RenderInput<'a> {
+    pub fn render_input<'a>(&'a self, name: &'a str, namespace: &'a str) -> RenderInput<'a> {
         RenderInput {
             machine_deployment: MachineDeploymentInput {
                 name,

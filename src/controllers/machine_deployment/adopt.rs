@@ -36,9 +36,14 @@ pub async fn adopt(
     context: &Context,
     machine_deployment: &Arc<MachineDeployment>,
 ) -> Result<Adopted, Error> {
-    let has_finalizer = machine_deployment.finalizers().iter().any(|name| name == FINALIZER);
-    let has_profile =
-        machine_deployment.annotations().get(PROFILE).is_some_and(|name| !name.is_empty());
+    let has_finalizer = machine_deployment
+        .finalizers()
+        .iter()
+        .any(|name| name == FINALIZER);
+    let has_profile = machine_deployment
+        .annotations()
+        .get(PROFILE)
+        .is_some_and(|name| !name.is_empty());
     if has_finalizer && has_profile {
         return Ok(Adopted::Ours(Arc::clone(machine_deployment)));
     }
@@ -70,7 +75,9 @@ pub async fn adopt(
 
 fn policy(context: &Context) -> ProfileAnnotation {
     let own = context.engagement.worker_cluster.borrow();
-    own.as_ref().map_or(ProfileAnnotation::default(), |own| own.spec.profile_annotation)
+    own.as_ref().map_or(ProfileAnnotation::default(), |own| {
+        own.spec.profile_annotation
+    })
 }
 
 fn profile_operations(machine_deployment: &MachineDeployment) -> Result<Vec<Value>, Error> {

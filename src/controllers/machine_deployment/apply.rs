@@ -92,13 +92,18 @@ impl Apply<'_> {
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 let name = tokens::secret_name(&token);
-                let found = api.get(&name).await.map_err(Error::call(format!("read {name}")))?;
+                let found = api
+                    .get(&name)
+                    .await
+                    .map_err(Error::call(format!("read {name}")))?;
                 if found.labels().get(TOKEN_LABEL) == Some(key) {
                     self.keep_token(&found);
                 } else {
                     self.context.tokens.take(key);
                 }
-                Err(Error::Conflict { what: format!("the bootstrap token {name}") })
+                Err(Error::Conflict {
+                    what: format!("the bootstrap token {name}"),
+                })
             }
             Err(error) => Err(Error::call("create the bootstrap token")(error)),
         }
@@ -108,14 +113,21 @@ impl Apply<'_> {
         let key = &self.deployment.names.key;
         let name = tokens::secret_name(&token);
         let Some(known) = self.context.tokens.get(key) else {
-            return Err(Error::Conflict { what: format!("the bootstrap token {name}") });
+            return Err(Error::Conflict {
+                what: format!("the bootstrap token {name}"),
+            });
         };
         let api = tokens::api(&self.context.engagement.worker);
         // The Secret may carry data of others (machine-controller's, kubeadm's): only ours changes.
-        let mut secret = api.get(&name).await.map_err(Error::call(format!("read {name}")))?;
+        let mut secret = api
+            .get(&name)
+            .await
+            .map_err(Error::call(format!("read {name}")))?;
         if secret.uid().as_ref() != Some(&known.uid) {
             self.context.tokens.remove(key);
-            return Err(Error::Conflict { what: format!("the bootstrap token {name}") });
+            return Err(Error::Conflict {
+                what: format!("the bootstrap token {name}"),
+            });
         }
         let data = secret.data.get_or_insert_default();
         data.insert("expiration".to_owned(), expiration(&token));
@@ -139,7 +151,9 @@ impl Apply<'_> {
         let secret = secret(&wanted, ObjectMeta::default());
         match self.secrets.create(&PostParams::default(), &secret).await {
             Ok(created) => {
-                self.context.secrets.verified(created.metadata, wanted.content);
+                self.context
+                    .secrets
+                    .verified(created.metadata, wanted.content);
                 self.wrote(kind);
                 Ok(())
             }
@@ -148,7 +162,9 @@ impl Apply<'_> {
                 crate::controllers::inventory::verify_secret(self.context, &wanted.name)
                     .await
                     .map_err(Error::call(format!("read Secret {}", wanted.name)))?;
-                Err(Error::Conflict { what: format!("Secret {}", wanted.name) })
+                Err(Error::Conflict {
+                    what: format!("Secret {}", wanted.name),
+                })
             }
             Err(error) => Err(Error::call(format!("create Secret {}", wanted.name))(error)),
         }
@@ -158,10 +174,15 @@ impl Apply<'_> {
         let kind = self.kind(&wanted);
         let name = wanted.name.clone();
         let secret = secret(&wanted, seen.metadata);
-        let replaced = self.secrets.replace(&name, &PostParams::default(), &secret).await;
+        let replaced = self
+            .secrets
+            .replace(&name, &PostParams::default(), &secret)
+            .await;
         match replaced {
             Ok(replaced) => {
-                self.context.secrets.verified(replaced.metadata, wanted.content);
+                self.context
+                    .secrets
+                    .verified(replaced.metadata, wanted.content);
                 self.wrote(kind);
                 Ok(())
             }
@@ -190,7 +211,9 @@ impl Apply<'_> {
         let created: PartialObjectMeta<Secret> = send(&engagement.worker, pair.create)
             .await
             .map_err(Error::call(format!("create Secret {}", wanted.name)))?;
-        self.context.secrets.verified(created.metadata, wanted.content);
+        self.context
+            .secrets
+            .verified(created.metadata, wanted.content);
         self.wrote(kind);
         Ok(())
     }
@@ -216,22 +239,32 @@ impl Apply<'_> {
             crate::controllers::inventory::verify_secret(self.context, name)
                 .await
                 .map_err(Error::call(format!("read Secret {name}")))?;
-            return Err(Error::Conflict { what: format!("Secret {name}") });
+            return Err(Error::Conflict {
+                what: format!("Secret {name}"),
+            });
         }
         Err(Error::call(format!("{verb} Secret {name}"))(error))
     }
 
     async fn create_config(&self, wanted: ConfigWanted) -> Result<(), Error> {
         let name = wanted.name.clone();
-        match self.configs.create(&PostParams::default(), &config(&wanted)).await {
+        match self
+            .configs
+            .create(&PostParams::default(), &config(&wanted))
+            .await
+        {
             Ok(created) => {
-                self.context.configs.verified(created.metadata, wanted.content);
+                self.context
+                    .configs
+                    .verified(created.metadata, wanted.content);
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 self.config_moved(&name).await
             }
-            Err(error) => Err(Error::call(format!("create OperatingSystemConfig {name}"))(error)),
+            Err(error) => Err(Error::call(format!("create OperatingSystemConfig {name}"))(
+                error,
+            )),
         }
     }
 
@@ -245,15 +278,23 @@ impl Apply<'_> {
             }
         });
         let params = PatchParams::default();
-        match self.configs.patch_metadata(name, &params, &Patch::Merge(&patch)).await {
+        match self
+            .configs
+            .patch_metadata(name, &params, &Patch::Merge(&patch))
+            .await
+        {
             Ok(patched) => {
-                self.context.configs.verified(patched.metadata, wanted.content.clone());
+                self.context
+                    .configs
+                    .verified(patched.metadata, wanted.content.clone());
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
                 self.config_moved(name).await
             }
-            Err(error) => Err(Error::call(format!("annotate OperatingSystemConfig {name}"))(error)),
+            Err(error) => Err(Error::call(format!(
+                "annotate OperatingSystemConfig {name}"
+            ))(error)),
         }
     }
 
@@ -277,7 +318,9 @@ impl Apply<'_> {
         crate::controllers::inventory::verify_config(self.context, name)
             .await
             .map_err(Error::call(format!("read OperatingSystemConfig {name}")))?;
-        Err(Error::Conflict { what: format!("OperatingSystemConfig {name}") })
+        Err(Error::Conflict {
+            what: format!("OperatingSystemConfig {name}"),
+        })
     }
 
     fn kind(&self, wanted: &SecretWanted) -> SecretKind {
@@ -311,9 +354,12 @@ impl Pair {
     ) -> Result<Self, kube::Error> {
         let request = Request::new(url);
         let bytes = serde_json::to_vec(fresh).map_err(kube::Error::SerdeError)?;
-        let mut delete = request.delete(name, &only(seen)).map_err(kube::Error::BuildRequest)?;
-        let mut create =
-            request.create(&PostParams::default(), bytes).map_err(kube::Error::BuildRequest)?;
+        let mut delete = request
+            .delete(name, &only(seen))
+            .map_err(kube::Error::BuildRequest)?;
+        let mut create = request
+            .create(&PostParams::default(), bytes)
+            .map_err(kube::Error::BuildRequest)?;
         delete.extensions_mut().insert(Prepaid);
         create.extensions_mut().insert(Prepaid);
         Ok(Self { delete, create })
@@ -329,21 +375,32 @@ async fn send<T: serde::de::DeserializeOwned>(
 
 /// The object that was seen, and no other under its name.
 fn only(seen: &Seen) -> DeleteParams {
-    let preconditions =
-        Preconditions { uid: Some(seen.uid().to_owned()), resource_version: None };
-    DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
+    let preconditions = Preconditions {
+        uid: Some(seen.uid().to_owned()),
+        resource_version: None,
+    };
+    DeleteParams {
+        preconditions: Some(preconditions),
+        ..DeleteParams::default()
+    }
 }
 
 /// A Secret with the bytes and annotations that are wanted; what else its metadata says stays.
 fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
-    let mut metadata = ObjectMeta { name: Some(wanted.name.clone()), ..metadata };
+    let mut metadata = ObjectMeta {
+        name: Some(wanted.name.clone()),
+        ..metadata
+    };
     if let Some(stamp) = &wanted.stamp {
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.extend(stamp.annotations(&wanted.content));
     }
     Secret {
         metadata,
-        data: Some(BTreeMap::from([(wanted.key.to_owned(), ByteString(wanted.data.0.clone()))])),
+        data: Some(BTreeMap::from([(
+            wanted.key.to_owned(),
+            ByteString(wanted.data.0.clone()),
+        )])),
         // The documents never change in place; the kubelet kubeconfig does.
         immutable: wanted.stamp.is_some().then_some(true),
         type_: Some("Opaque".to_owned()),
@@ -360,7 +417,10 @@ fn config(wanted: &ConfigWanted) -> OperatingSystemConfig {
 fn token_secret(key: &str, token: &Token) -> Secret {
     let text = |text: &str| ByteString(text.as_bytes().to_vec());
     let data = BTreeMap::from([
-        ("description".to_owned(), text(&format!("bootstrap token for {key}"))),
+        (
+            "description".to_owned(),
+            text(&format!("bootstrap token for {key}")),
+        ),
         ("token-id".to_owned(), text(&token.id)),
         ("token-secret".to_owned(), text(token.secret.expose())),
         ("expiration".to_owned(), expiration(token)),

@@ -78,7 +78,11 @@ pub fn rivals(
         .map(|other| Rival {
             created: created(other),
             uid: other.uid().unwrap_or_default(),
-            name: format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any()),
+            name: format!(
+                "{}/{}",
+                other.namespace().unwrap_or_default(),
+                other.name_any()
+            ),
         })
         .collect()
 }
@@ -92,11 +96,19 @@ async fn profile(
     let annotations = machine_deployment.annotations();
     let name = annotations.get(PROFILE).cloned().unwrap_or_default();
     tracing::Span::current().record("profile", &name);
-    let namespace = match annotations.get(PROFILE_NAMESPACE).filter(|named| !named.is_empty()) {
+    let namespace = match annotations
+        .get(PROFILE_NAMESPACE)
+        .filter(|named| !named.is_empty())
+    {
         Some(named) => named.clone(),
         None => tenant.namespace().to_owned(),
     };
-    if !context.engagement.shared.policy.allows_profiles_of(&tenant, &namespace) {
+    if !context
+        .engagement
+        .shared
+        .policy
+        .allows_profiles_of(&tenant, &namespace)
+    {
         return Ok(ProfileFound::Forbidden { namespace });
     }
     let Some(shared) = context.profiles.get(&namespace, &name) else {
@@ -104,14 +116,15 @@ async fn profile(
     };
     Ok(match compile(shared).await? {
         Ok(profile) => ProfileFound::Usable { name, profile },
-        Err(error) => ProfileFound::Unusable { name: format!("{namespace}/{name}"), error },
+        Err(error) => ProfileFound::Unusable {
+            name: format!("{namespace}/{name}"),
+            error,
+        },
     })
 }
 
-type Compiled = Result<
-    Arc<crate::render::template::CompiledProfile>,
-    Arc<crate::render::RenderError>,
->;
+type Compiled =
+    Result<Arc<crate::render::template::CompiledProfile>, Arc<crate::render::RenderError>>;
 
 /// The first use of a content compiles it, beside the runtime.
 async fn compile(shared: Arc<SharedProfile>) -> Result<Compiled, Error> {
@@ -141,32 +154,48 @@ async fn observe(context: &Context, names: &DerivedNames) -> Result<Observed, Er
 async fn observe_secret(context: &Context, name: &str) -> Result<Option<Seen>, Error> {
     // Asking for the key drops digests that were made with another one.
     context.digest_key();
-    if context.secrets.get(name).is_some_and(|entry| entry.content.is_none()) {
+    if context
+        .secrets
+        .get(name)
+        .is_some_and(|entry| entry.content.is_none())
+    {
         inventory::verify_secret(context, name)
             .await
             .map_err(Error::call(format!("read Secret {name}")))?;
     }
     Ok(context.secrets.get(name).and_then(|entry| {
-        Some(Seen { metadata: entry.metadata, content: entry.content? })
+        Some(Seen {
+            metadata: entry.metadata,
+            content: entry.content?,
+        })
     }))
 }
 
 async fn observe_config(context: &Context, name: &str) -> Result<Option<Seen>, Error> {
     context.digest_key();
-    if context.configs.get(name).is_some_and(|entry| entry.content.is_none()) {
+    if context
+        .configs
+        .get(name)
+        .is_some_and(|entry| entry.content.is_none())
+    {
         inventory::verify_config(context, name)
             .await
             .map_err(Error::call(format!("read OperatingSystemConfig {name}")))?;
     }
     Ok(context.configs.get(name).and_then(|entry| {
-        Some(Seen { metadata: entry.metadata, content: entry.content? })
+        Some(Seen {
+            metadata: entry.metadata,
+            content: entry.content?,
+        })
     }))
 }
 
 /// The token that exists. One whose renewal is due is read again: it may be gone, or renewed by
 /// somebody else.
 async fn token(context: &Context, names: &DerivedNames) -> Result<Option<Token>, Error> {
-    let Some(known) = context.tokens.get(&names.key) else { return Ok(None) };
+    let Some(known) = context.tokens.get(&names.key) else {
+        return Ok(None);
+    };
     let now = context.engagement.shared.clock.now();
     if renewal(&known.token, context.rules.token_lifetime) > now {
         return Ok(Some(known.token));

@@ -32,14 +32,21 @@ pub async fn finalize(
     }
     removal::release(&context.engagement.worker, machine_deployment)
         .await
-        .map_err(Error::call("remove the finalizer of the machine deployment"))?;
-    context.backoff.reset(&ObjectRef::from_obj(machine_deployment));
+        .map_err(Error::call(
+            "remove the finalizer of the machine deployment",
+        ))?;
+    context
+        .backoff
+        .reset(&ObjectRef::from_obj(machine_deployment));
     Ok(())
 }
 
 /// What was made under the names belongs to the oldest of those that share them.
 fn owns(context: &Context, machine_deployment: &MachineDeployment, names: &DerivedNames) -> bool {
-    let own = (created(machine_deployment), machine_deployment.uid().unwrap_or_default());
+    let own = (
+        created(machine_deployment),
+        machine_deployment.uid().unwrap_or_default(),
+    );
     rivals(context, machine_deployment, names)
         .into_iter()
         .all(|rival| (rival.created, rival.uid) > own)
@@ -49,13 +56,20 @@ fn owns(context: &Context, machine_deployment: &MachineDeployment, names: &Deriv
 pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), Error> {
     let secrets: Api<Secret> =
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
-    for name in [&names.bootstrap, &names.provisioning, &names.kubelet_kubeconfig] {
+    for name in [
+        &names.bootstrap,
+        &names.provisioning,
+        &names.kubelet_kubeconfig,
+    ] {
         delete(&secrets, name).await?;
         context.secrets.deleted(name);
     }
     let tokens = tokens::api(&context.engagement.worker);
     let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
-    let listed = tokens.list_metadata(&ours).await.map_err(Error::call("list bootstrap tokens"))?;
+    let listed = tokens
+        .list_metadata(&ours)
+        .await
+        .map_err(Error::call("list bootstrap tokens"))?;
     for token in listed.items {
         delete(&tokens, &token.name_any()).await?;
     }
@@ -75,6 +89,8 @@ where
 {
     match api.delete(name, &DeleteParams::default()).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        deleted => deleted.map(drop).map_err(Error::call(format!("delete {name}"))),
+        deleted => deleted
+            .map(drop)
+            .map_err(Error::call(format!("delete {name}"))),
     }
 }

@@ -11,11 +11,7 @@ use kube::{
 use super::{Served, ServedKind, error::Error};
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::MachineDeploymentState};
 use crate::controllers::context::Context;
-use crate::telemetry::{
-    self,
-    logs::chain,
-    metrics::Outcome as OutcomeLabel,
-};
+use crate::telemetry::{self, logs::chain, metrics::Outcome as OutcomeLabel};
 use crate::tenant::report::Outcome;
 
 /// An Event's note may have 1 KiB.
@@ -39,7 +35,11 @@ pub async fn update_status(
     let span = tracing::Span::current();
     span.record("outcome", outcome.reason);
     match result {
-        Ok(Served { kind: ServedKind::Current, writes, .. }) => {
+        Ok(Served {
+            kind: ServedKind::Current,
+            writes,
+            ..
+        }) => {
             let now = context.engagement.shared.clock.now();
             metrics.cluster_succeeded(&context.engagement.registration.to_string(), now);
             context.engagement.board.outcome(&name, outcome);
@@ -63,7 +63,11 @@ pub async fn update_status(
 fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
     let (state, reason, message) = match result {
         Ok(_) => (MachineDeploymentState::Served, "Current", None),
-        Err(error) => (error.state(), error.reason(), Some(chain(error).to_string())),
+        Err(error) => (
+            error.state(),
+            error.reason(),
+            Some(chain(error).to_string()),
+        ),
     };
     Outcome {
         state,

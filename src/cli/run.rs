@@ -1,0 +1,60 @@
+//! `osm run`: settings, telemetry, signals, and then the app.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::{app, settings::RunFlags, telemetry};
+
+/// The exit code of a process that a second signal ended.
+const EXIT_AT_ONCE: i32 = 130;
+
+pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
+    let settings = flags.check()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let telemetry = telemetry::start(&settings.telemetry)?;
+        hide_panic_messages();
+        let cancel = CancellationToken::new();
+        let ended = {
+            let app = app::run(settings, cancel.clone());
+            tokio::pin!(app);
+            tokio::select! {
+                ended = &mut app => ended,
+                never = follow_signals(&cancel) => never,
+            }
+        };
+        telemetry.shutdown().await;
+        ended
+    })
+}
+
+/// The first signal ends the process gracefully, the second at once.
+async fn follow_signals(cancel: &CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    either(&mut terminate, &mut interrupt).await;
+    tracing::info!("ending; a second signal ends at once");
+    cancel.cancel();
+    either(&mut terminate, &mut interrupt).await;
+    std::process::exit(EXIT_AT_ONCE);
+}
+
+async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// A panic's message may hold what a tenant sent: only its place is told.
+fn hide_panic_messages() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        tracing::error!(place, "a panic");
+    }));
+}

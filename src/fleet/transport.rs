@@ -1,0 +1,187 @@
+//! The transport to a worker cluster: TLS to the server of a checked kubeconfig, and nothing else.
+//!
+//! Every address is checked at each connection, after its name was resolved, and the checked one
+//! is dialled. No proxy is taken from the environment and no redirect is followed.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
+use http_body_util::BodyExt;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{
+        Client,
+        connect::{HttpConnector, dns::Name},
+    },
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::client::{Body, middleware::BaseUriLayer};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+};
+use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
+
+use super::connect::Transport;
+use crate::tenant::{
+    access::{AccessRules, ClusterAccess},
+    address::AddressRules,
+};
+
+/// A host that does not answer within this long is down.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection that nobody uses is closed after this long; watches use theirs.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// A silent connection is asked this often whether it is alive, and given this long to say so.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// What a hostile server may park in our memory: per stream, per connection, and in headers.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+const HEADER_BYTES_MAX: u32 = 64 * 1024;
+/// What we call ourselves.
+const USER_AGENT: &str = concat!("osm/", env!("CARGO_PKG_VERSION"));
+
+/// A kubeconfig that passed every check, and still cannot be connected with.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// A certificate or key is not one.
+    #[error("a certificate or key of the kubeconfig cannot be used")]
+    Certificate(#[source] rustls::pki_types::pem::Error),
+    /// TLS refuses a certificate or key.
+    #[error("TLS refuses a certificate or key of the kubeconfig")]
+    Tls(#[from] rustls::Error),
+    /// The name of the server is not one.
+    #[error("tls-server-name is not a host name")]
+    ServerName(#[from] rustls::pki_types::InvalidDnsNameError),
+    /// The token cannot be sent.
+    #[error("the token has characters that HTTP does not allow")]
+    Token(#[from] http::header::InvalidHeaderValue),
+    /// The server's URL is not one.
+    #[error("the server is not a URL")]
+    Server(#[from] http::uri::InvalidUri),
+}
+
+/// Makes the transport of a checked kubeconfig. Nothing is connected yet.
+pub fn connect(access: &ClusterAccess, rules: &AccessRules) -> Result<Transport, BoxError> {
+    Ok(build(access, rules)?)
+}
+
+fn build(access: &ClusterAccess, rules: &AccessRules) -> Result<Transport, TransportError> {
+    let mut http = HttpConnector::new_with_resolver(CheckedResolver {
+        rules: Arc::new(rules.addresses.clone()),
+        port: access.server.port,
+    });
+    http.enforce_http(false);
+    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    http.set_nodelay(true);
+    let builder = HttpsConnectorBuilder::new()
+        .with_tls_config(tls(access)?)
+        .https_only();
+    let builder = match &access.tls_server_name {
+        Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(
+            ServerName::try_from(name.clone())?,
+        )),
+        None => builder,
+    };
+    let https = builder.enable_all_versions().wrap_connector(http);
+    let client = Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(2)
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_while_idle(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .build::<_, Body>(https);
+    let authorization = authorization(access)?;
+    let service = ServiceBuilder::new()
+        .map_request(move |mut request: Request<Body>| {
+            let headers = request.headers_mut();
+            headers.insert(
+                http::header::USER_AGENT,
+                HeaderValue::from_static(USER_AGENT),
+            );
+            if let Some(authorization) = &authorization {
+                headers.insert(AUTHORIZATION, authorization.clone());
+            }
+            request
+        })
+        .map_err(BoxError::from)
+        .map_response(|response: Response<hyper::body::Incoming>| {
+            response.map(|body| body.map_err(BoxError::from).boxed_unsync())
+        })
+        .service(client);
+    let service = BaseUriLayer::new(access.server.url().parse()?).layer(service);
+    Ok(BoxCloneSyncService::new(service))
+}
+
+fn authorization(access: &ClusterAccess) -> Result<Option<HeaderValue>, TransportError> {
+    let Some(token) = access.credential.token() else {
+        return Ok(None);
+    };
+    let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose()))?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
+
+fn tls(access: &ClusterAccess) -> Result<ClientConfig, TransportError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&access.certificate_authority) {
+        roots.add(certificate.map_err(TransportError::Certificate)?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let Some(identity) = access.credential.certificate() else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let chain = CertificateDer::pem_slice_iter(&identity.certificate)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(TransportError::Certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.expose().as_bytes())
+        .map_err(TransportError::Certificate)?;
+    Ok(builder.with_client_auth_cert(chain, key)?)
+}
+
+/// Resolves a name, and lets only those addresses through that may be connected to.
+#[derive(Clone)]
+struct CheckedResolver {
+    rules: Arc<AddressRules>,
+    port: u16,
+}
+
+impl Service<Name> for CheckedResolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let Self { rules, port } = self.clone();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), port)).await?;
+            let mut allowed = Vec::new();
+            for address in found {
+                if let Err(refused) = rules.check(address) {
+                    return Err(format!("{name} leads to {}: {refused}", address.ip()).into());
+                }
+                allowed.push(address);
+            }
+            Ok(allowed.into_iter())
+        })
+    }
+}
