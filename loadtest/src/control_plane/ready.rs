@@ -1,12 +1,15 @@
 //! Waits for a component to be of use. Each wait has a deadline, ends at once when the component
 //! itself ends, and fails with the component's log.
 
+use std::io;
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http::Request;
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::api::Api;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::error::Error;
@@ -18,18 +21,26 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A request that hangs must not use up the whole of `READY_TIMEOUT`.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// etcd opens its port for clients once it has a leader.
+/// etcd accepts connections before it has a leader, so that its own answer counts.
 pub(super) async fn etcd(process: &Mutex<Option<Process>>, port: u16) -> Result<(), Error> {
-    until(process, async || {
-        match TcpStream::connect(("127.0.0.1", port)).await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        }
+    until(process, async || match ask_etcd(port).await {
+        Ok(answer) if answer.starts_with("HTTP/1.0 200") => Ok(()),
+        Ok(answer) => Err(answer),
+        Err(error) => Err(error.to_string()),
     })
     .await
 }
 
-/// `/readyz` includes the default roles and the system's namespaces' controller.
+/// By hand: one question in plain text is not worth an HTTP client.
+async fn ask_etcd(port: u16) -> io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+/// `/readyz` includes the default roles.
 pub(super) async fn api_server(
     process: &Mutex<Option<Process>>,
     client: kube::Client,
