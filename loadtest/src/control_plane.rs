@@ -35,6 +35,7 @@ pub use self::apply::ApplyError;
 pub use self::assets::{Assets, AssetsError};
 pub use self::audit::{AuditEvent, AuditStage, Timestamp};
 pub use self::error::Error;
+pub use self::go::GoError;
 
 use self::credentials::{Authority, Identity};
 use self::process::Process;
@@ -224,12 +225,12 @@ impl ControlPlane {
     /// What the API server has answered so far, oldest first. An event may be written a moment
     /// after its answer arrives; a watch is here once it has ended.
     pub fn audit_events(&self) -> Result<Vec<AuditEvent>, Error> {
-        self.audited(AuditStage::ResponseComplete)
+        self.audited(|stage| stage != AuditStage::ResponseStarted)
     }
 
     /// The watches (and other long requests) that the API server has begun to answer so far.
     pub fn audit_watches(&self) -> Result<Vec<AuditEvent>, Error> {
-        self.audited(AuditStage::ResponseStarted)
+        self.audited(|stage| stage == AuditStage::ResponseStarted)
     }
 
     /// Applies every document of the text by server-side apply, with force: namespaces and custom
@@ -264,9 +265,9 @@ impl ControlPlane {
         stop(&self.etcd).await
     }
 
-    fn audited(&self, stage: AuditStage) -> Result<Vec<AuditEvent>, Error> {
+    fn audited(&self, of: fn(AuditStage) -> bool) -> Result<Vec<AuditEvent>, Error> {
         let path = components::audit_log(&self.slot);
-        audit::read(&path, stage).map_err(|source| Error::File { path, source })
+        audit::read(&path, of).map_err(|source| Error::File { path, source })
     }
 
     fn write_files(&self) -> Result<(), Error> {
@@ -334,7 +335,8 @@ pub async fn client_of(kubeconfig: &str) -> Result<kube::Client, Error> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(Error::Kubeconfig)?;
     let config =
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    kube::Client::try_from(config.map_err(Error::Kubeconfig)?).map_err(Error::api("be reached"))
+    kube::Client::try_from(config.map_err(Error::Kubeconfig)?)
+        .map_err(|error| Error::Client(Box::new(error)))
 }
 
 fn hold(place: &Mutex<Option<Process>>, process: Process) -> &Mutex<Option<Process>> {

@@ -16,6 +16,8 @@ use serde_json::Value;
 
 pub(super) const FIELD_MANAGER: &str = "control-plane";
 
+/// The kind whose objects bring further kinds.
+const DEFINITION: &str = "CustomResourceDefinition";
 /// A definition is established within a second; this is for a busy machine.
 const ESTABLISHED_TIMEOUT: Duration = Duration::from_mins(1);
 /// The API server says that a definition is established a moment before it serves it, and a new
@@ -146,8 +148,6 @@ pub(super) async fn apply(client: Client, objects: Vec<DynamicObject>) -> Result
     }
     Ok(())
 }
-
-const DEFINITION: &str = "CustomResourceDefinition";
 
 struct Applier {
     client: Client,

@@ -64,8 +64,8 @@ pub struct AuditEvent {
     pub answered: Timestamp,
 }
 
-/// The events of one stage. A last line that is still being written is left for the next call.
-pub(super) fn read(path: &Path, stage: AuditStage) -> io::Result<Vec<AuditEvent>> {
+/// The events of the stages that are asked for. A last line that is still being written is left for the next call.
+pub(super) fn read(path: &Path, of: fn(AuditStage) -> bool) -> io::Result<Vec<AuditEvent>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -77,7 +77,7 @@ pub(super) fn read(path: &Path, stage: AuditStage) -> io::Result<Vec<AuditEvent>
         .filter(|line| line.ends_with('\n'))
     {
         let event: AuditEvent = serde_json::from_str(line)?;
-        if event.stage == stage {
+        if of(event.stage) {
             events.push(event);
         }
     }

@@ -56,9 +56,12 @@ pub enum Error {
         /// The last lines that it wrote.
         log: String,
     },
-    /// A kubeconfig does not make a client.
+    /// A kubeconfig cannot be read.
     #[error("reading a kubeconfig")]
     Kubeconfig(#[source] kube::config::KubeconfigError),
+    /// The settings of a kubeconfig do not make a client.
+    #[error("making a client")]
+    Client(#[source] Box<kube::Error>),
     /// The API server refused or did not answer.
     #[error("asking the API server to {doing}")]
     Api {
