@@ -1,6 +1,7 @@
 //! Builds the control plane that the tests run, or runs one to look at.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
@@ -27,14 +28,24 @@ enum Command {
 }
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
-        Command::Build => {
-            println!("{}", Assets::find().await?.folder().display());
-            Ok(())
-        }
+async fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Build => build().await,
         Command::Run { kubeconfig_dir } => run(kubeconfig_dir).await,
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain alone: a backtrace would bury what to install.
+            eprintln!("control-plane: {error:#}");
+            ExitCode::FAILURE
+        }
     }
+}
+
+async fn build() -> anyhow::Result<()> {
+    println!("{}", Assets::find().await?.folder().display());
+    Ok(())
 }
 
 async fn run(kubeconfig_dir: PathBuf) -> anyhow::Result<()> {
