@@ -292,7 +292,7 @@ async fn management(kubeconfig: Option<&Path>) -> anyhow::Result<Transport> {
         .option_layer(config.auth_layer()?)
         .map_err(BoxError::from)
         .map_response(|response: http::Response<hyper::body::Incoming>| {
-            response.map(|body| body.map_err(BoxError::from).boxed_unsync())
+            response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
         })
         .service(client);
     Ok(BoxCloneSyncService::new(service))

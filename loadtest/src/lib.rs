@@ -1,3 +1,5 @@
-//! x
+//! Runs worker and management clusters on loopback, real or in memory, and drives the real binary
+//! against them. It knows the binary from outside only: its settings, its requests, its answers.
 
 pub mod collector;
+pub mod control_plane;

@@ -36,8 +36,9 @@ use crate::tenant::access::{AccessRules, ClusterAccess};
 /// What carries requests to one cluster.
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
-/// The body of a response.
-pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
+/// The body of a response. Its error is a plain type: a boxed one cannot be proved `Send` in an
+/// async block.
+pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Makes a transport from a checked kubeconfig.
 pub type Connector =
@@ -127,30 +128,21 @@ async fn send(
     }
 }
 
-/// Boxed, and without `?`: the compiler cannot prove the future of either to be `Send`.
-fn exchange(
+async fn exchange(
     mut service: ApiCall<Transport>,
     request: Request<Body>,
     is_watch: bool,
-) -> BoxFuture<'static, Result<Response<ResponseBody>, BoxError>> {
-    Box::pin(async move {
-        if let Err(error) = poll_fn(|context| service.poll_ready(context)).await {
-            return Err(error);
-        }
-        let response = match service.call(request).await {
-            Ok(response) => response,
-            Err(error) => return Err(error),
-        };
-        if is_watch && response.status() == StatusCode::OK {
-            return Ok(response);
-        }
-        let (head, body) = response.into_parts();
-        match Limited::new(body, RESPONSE_BYTES_MAX).collect().await {
-            Ok(body) => {
-                let body = Full::new(body.to_bytes()).map_err(|never| match never {});
-                Ok(Response::from_parts(head, body.boxed_unsync()))
-            }
-            Err(error) => Err(error),
-        }
-    })
+) -> Result<Response<ResponseBody>, BoxError> {
+    poll_fn(|context| service.poll_ready(context)).await?;
+    let response = service.call(request).await?;
+    if is_watch && response.status() == StatusCode::OK {
+        return Ok(response);
+    }
+    let (head, body) = response.into_parts();
+    let bytes = Limited::new(body, RESPONSE_BYTES_MAX)
+        .collect()
+        .await?
+        .to_bytes();
+    let body = Full::new(bytes).map_err(|never| match never {});
+    Ok(Response::from_parts(head, body.boxed_unsync()))
 }

@@ -118,7 +118,7 @@ fn build(access: &ClusterAccess, rules: &AccessRules) -> Result<Transport, Trans
         })
         .map_err(BoxError::from)
         .map_response(|response: Response<hyper::body::Incoming>| {
-            response.map(|body| body.map_err(BoxError::from).boxed_unsync())
+            response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
         })
         .service(client);
     let service = BaseUriLayer::new(access.server.url().parse()?).layer(service);

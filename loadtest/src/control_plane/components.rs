@@ -1,0 +1,174 @@
+//! What each component is told on its command line, and the objects that kubeadm would create.
+//! The flags follow kubeadm where a test could see the difference, and save memory elsewhere.
+
+use std::path::PathBuf;
+
+use kube::api::DynamicObject;
+use serde_json::json;
+
+use super::Params;
+use super::slot::Slot;
+
+pub(super) const CA_CERTIFICATE: &str = "ca.crt";
+pub(super) const SERVING_CERTIFICATE: &str = "apiserver.crt";
+pub(super) const SERVING_KEY: &str = "apiserver.key";
+pub(super) const SIGNING_KEY: &str = "sa.key";
+pub(super) const SIGNING_PUBLIC_KEY: &str = "sa.pub";
+pub(super) const MANAGER_KUBECONFIG: &str = "controller-manager.conf";
+pub(super) const AUDIT_POLICY: &str = "audit-policy.yaml";
+const AUDIT_LOG: &str = "audit.log";
+
+const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// Admission plugins for things that these clusters do not have: volumes, ingresses, runtimes.
+/// Each would hold a cache of its objects.
+const ADMISSION_WITHOUT_USE: &str = "DefaultIngressClass,DefaultStorageClass,\
+    MutatingAdmissionPolicy,PersistentVolumeClaimResize,RuntimeClass,StorageObjectInUseProtection";
+
+/// The controllers whose work a client of the API can see. Nothing here runs workloads.
+const CONTROLLERS: &str = "serviceaccount-token-controller,serviceaccount-controller,\
+    root-ca-certificate-publisher-controller,namespace-controller,garbage-collector-controller,\
+    clusterrole-aggregation-controller,bootstrap-signer-controller,token-cleaner-controller";
+
+/// A program and its flags. Files are named relative to the cluster's folder, in which it runs.
+pub(super) struct Component {
+    pub(super) name: &'static str,
+    pub(super) flags: Vec<String>,
+}
+
+/// Where the API server writes its audit events, one JSON object a line.
+pub(super) fn audit_log(slot: &Slot) -> PathBuf {
+    slot.folder().join(AUDIT_LOG)
+}
+
+pub(super) fn etcd(slot: &Slot) -> Component {
+    let client = format!("http://127.0.0.1:{}", slot.ports().etcd);
+    let peer = format!("http://127.0.0.1:{}", slot.ports().etcd_peer);
+    let flags = vec![
+        "--name=default".to_owned(),
+        format!("--data-dir={}", slot.folder().join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=default={peer}"),
+        // The data need to outlive a process and never the machine.
+        "--unsafe-no-fsync".to_owned(),
+        "--log-level=warn".to_owned(),
+    ];
+    Component {
+        name: "etcd",
+        flags,
+    }
+}
+
+pub(super) fn api_server(params: &Params, slot: &Slot) -> Component {
+    let ports = slot.ports();
+    let mut flags = vec![
+        format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={}", ports.api_server),
+        format!("--client-ca-file={CA_CERTIFICATE}"),
+        format!("--tls-cert-file={SERVING_CERTIFICATE}"),
+        format!("--tls-private-key-file={SERVING_KEY}"),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+        format!("--disable-admission-plugins={ADMISSION_WITHOUT_USE}"),
+        "--enable-bootstrap-token-auth".to_owned(),
+        format!("--service-account-issuer={ISSUER}"),
+        format!("--service-account-key-file={SIGNING_PUBLIC_KEY}"),
+        format!("--service-account-signing-key-file={SIGNING_KEY}"),
+        format!("--service-cluster-ip-range={}", params.service_cidr),
+        format!("--audit-policy-file={AUDIT_POLICY}"),
+        format!("--audit-log-path={}", audit_log(slot).display()),
+        // A rotated log would lose its oldest events to the reader.
+        "--audit-log-maxsize=0".to_owned(),
+        // One queue for all in place of a cache of flow schemas and its controllers.
+        "--enable-priority-and-fairness=false".to_owned(),
+        "--max-requests-inflight=400".to_owned(),
+        "--max-mutating-requests-inflight=200".to_owned(),
+        "--etcd-count-metric-poll-period=0".to_owned(),
+        "--profiling=false".to_owned(),
+    ];
+    flags.extend(match params.advertise_address {
+        Some(address) => vec![format!("--advertise-address={address}")],
+        // The address must be given all the same, or the server looks for a default route.
+        None => vec![
+            "--advertise-address=127.0.0.1".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+        ],
+    });
+    flags.extend_from_slice(&params.api_server_flags);
+    Component {
+        name: "kube-apiserver",
+        flags,
+    }
+}
+
+/// The names and addresses in the API server's certificate.
+pub(super) fn server_names(params: &Params) -> Vec<String> {
+    let mut names = [
+        "127.0.0.1",
+        "localhost",
+        "kubernetes",
+        "kubernetes.default.svc",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    names.extend(params.advertise_address.map(|address| address.to_string()));
+    names
+}
+
+pub(super) fn controller_manager(params: &Params, slot: &Slot) -> Component {
+    let kubeconfig = slot.folder().join(MANAGER_KUBECONFIG);
+    let flags = vec![
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--controllers={CONTROLLERS}"),
+        format!("--service-account-private-key-file={SIGNING_KEY}"),
+        format!("--root-ca-file={CA_CERTIFICATE}"),
+        format!("--service-cluster-ip-range={}", params.service_cidr),
+        // There is one of them; an outage of the API server must not end it.
+        "--leader-elect=false".to_owned(),
+        // Nobody asks it anything.
+        "--secure-port=0".to_owned(),
+        "--profiling=false".to_owned(),
+    ];
+    Component {
+        name: "kube-controller-manager",
+        flags,
+    }
+}
+
+/// `kube-public/cluster-info`, and the right of everybody to read it, as kubeadm creates them.
+pub(super) fn cluster_info(kubeconfig: &str) -> Vec<DynamicObject> {
+    let name = "kubeadm:bootstrap-signer-clusterinfo";
+    let metadata = json!({ "name": name, "namespace": "kube-public" });
+    let objects = [
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "cluster-info", "namespace": "kube-public" },
+            "data": { "kubeconfig": kubeconfig },
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata,
+            "rules": [{
+                "apiGroups": [""], "resources": ["configmaps"],
+                "resourceNames": ["cluster-info"], "verbs": ["get"],
+            }],
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
+            "subjects": [{
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "User",
+                "name": "system:anonymous",
+            }],
+        }),
+    ];
+    // The literals above are objects, so that nothing is dropped here.
+    objects
+        .into_iter()
+        .filter_map(|object| serde_json::from_value(object).ok())
+        .collect()
+}
