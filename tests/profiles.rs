@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use osm::api::profile::{OperatingSystemProfile, ProvisioningUtility, TemplateLanguage};
+use osm::{
+    api::profile::{OperatingSystemProfile, ProvisioningUtility, TemplateLanguage},
+    render::default_profiles::default_profiles,
+};
 use sha2::{Digest, Sha256};
 
 /// The line that a source gives its place up with, to a file of `src/`.
@@ -56,6 +59,18 @@ fn content_does_not_change_under_a_version_that_exists() {
             }
             None => panic!("{name} {} is new: UPDATE_PROFILES=1", release.1),
         }
+    }
+}
+
+#[test]
+fn every_profile_with_a_source_is_in_the_binary() {
+    let shipped: Vec<_> = default_profiles()
+        .iter()
+        .map(|profile| profile.name)
+        .collect();
+    assert_eq!(shipped, source_names());
+    for profile in default_profiles() {
+        assert_eq!(profile.yaml, build(profile.name), "{}", profile.name);
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Case {
     pub name: String,
     pub bootstrap: Half,
     pub provisioning: Half,
+    /// The config as it is stored, in JSON.
+    pub stored: String,
 }
 
 /// One document, and the texts that it was made from.
@@ -207,6 +209,7 @@ fn rendered(machine: &Machine, profile: &CompiledProfile) -> Case {
         name: machine.name.clone(),
         bootstrap: Half::new(rendered.bootstrap, &rendered.config.bootstrap_config),
         provisioning: Half::new(rendered.provisioning, &rendered.config.provisioning_config),
+        stored: serde_json::to_string(&rendered.stored_config).expect("a config is JSON"),
     }
 }
 
