@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use minijinja::Value;
 
 pub mod annotation_hash;
+mod bounded;
+mod budget;
 mod compose;
 mod containerd;
 mod data;
@@ -152,3 +154,8 @@ impl Pass<'_> {
 fn path(file: &File) -> &str {
     &file.path
 }
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;

@@ -4,16 +4,29 @@
 //! names, or from `../shared/conformance`; where there is neither, the tests say so and pass.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
 use osm::{
-    api::{config::OperatingSystemConfig, machine_deployment::MachineDeployment},
+    api::{
+        config::OperatingSystemConfig, machine_deployment::MachineDeployment,
+        profile::OperatingSystemProfileSpec,
+    },
     render::{
+        Limits,
         encode::{MachineFacts, encode},
         error::Half,
-        input::ProviderConfig,
+        input::{
+            ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential, RenderInput,
+        },
+        render,
+        template::CompiledProfile,
+    },
+    tenant::{
+        secret_text::SecretText,
+        settings::{MirrorOrder, TenantSettings},
     },
 };
 
@@ -78,4 +91,104 @@ fn the_documents_of_a_known_config_are_equal_to_the_byte() {
             assert_eq!(document, expected, "{case}, {file}");
         }
     }
+}
+
+#[test]
+fn containerds_files_are_equal_to_the_byte() {
+    let Some(vectors) = vectors() else { return };
+    let folder = vectors.join("containerd");
+    let cases: BTreeMap<String, ContainerdCase> =
+        serde_saphyr::from_str(&read(&folder.join("inputs.yaml"))).unwrap();
+    assert!(!cases.is_empty());
+    for (name, case) in cases {
+        let expected = read(&folder.join(format!("{name}.golden")));
+        assert_eq!(containerd_files(&case), expected, "{name}");
+    }
+}
+
+/// What one containerd vector is made from.
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct ContainerdCase {
+    registry_mirrors: BTreeMap<String, Vec<String>>,
+    insecure_registries: Vec<String>,
+    registry_credentials: BTreeMap<String, Credential>,
+    pause_image: String,
+    device_ownership_from_security_context: bool,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Credential {
+    username: String,
+    password: String,
+    auth: String,
+    identitytoken: String,
+}
+
+/// A profile with containerd's config.toml alone, rendered, in the layout of the vectors.
+fn containerd_files(case: &ContainerdCase) -> String {
+    let profile: OperatingSystemProfileSpec = serde_json::from_value(serde_json::json!({
+        "osName": "ubuntu",
+        "osVersion": "24.04",
+        "version": "v1.0.0",
+        "templateLanguage": "Jinja",
+        "supportedCloudProviders": [],
+        "bootstrapConfig": {},
+        "provisioningConfig": {"files": [{
+            "path": "/etc/containerd/config.toml",
+            "content": {"inline": {"data": "{{ ContainerRuntimeConfig }}"}},
+        }]},
+    }))
+    .expect("the profile is written above");
+    let profile = CompiledProfile::compile(&profile).expect("its one template is valid");
+    let provider = serde_json::json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"});
+    let provider = ProviderConfig::decode(&provider).expect("the provider is written above");
+    let settings = TenantSettings {
+        registry_mirrors: case.registry_mirrors.clone(),
+        insecure_registries: case.insecure_registries.clone(),
+        pause_image: case.pause_image.clone(),
+        device_ownership_from_security_context: case.device_ownership_from_security_context,
+        mirror_order: MirrorOrder::ByUrl,
+        ..TenantSettings::default()
+    };
+    let credentials = case
+        .registry_credentials
+        .iter()
+        .map(|(registry, credential)| {
+            let credential = RegistryCredential {
+                username: SecretText::new(&credential.username),
+                password: SecretText::new(&credential.password),
+                auth: SecretText::new(&credential.auth),
+                identity_token: SecretText::new(&credential.identitytoken),
+            };
+            (registry.clone(), credential)
+        });
+    let input = RenderInput {
+        machine_deployment: MachineDeploymentInput {
+            name: "workers",
+            namespace: "kube-system",
+            annotations: &BTreeMap::new(),
+            kubelet_version: "1.34.1",
+            provider: &provider,
+        },
+        profile: &profile,
+        settings: &settings,
+        cluster: ClusterInput {
+            api_server: "https://api.example.com",
+            kubernetes_ca_certificate: "",
+            fetch_token: &SecretText::default(),
+            bootstrap_kubeconfig: &SecretText::default(),
+        },
+        registry_credentials: &credentials.collect(),
+    };
+    let rendered = render(&input, &Limits::default()).expect("the profile renders");
+    let files = rendered.config.provisioning_config.files.into_iter();
+    files
+        .map(|file| {
+            let data = file.content.inline.unwrap_or_default().data;
+            format!("# {}\n{data}", file.path)
+        })
+        .collect::<Vec<_>>()
+        .join("---\n")
 }

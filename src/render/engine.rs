@@ -8,10 +8,10 @@ use std::{
 
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value,
-    syntax::SyntaxConfig, value::ValueKind,
 };
 
 use super::{
+    bounded, budget,
     error::{Half, RenderError, TemplatePlace},
     functions,
     limits::{FUEL, Limits, RECURSION_MAX, SOURCE_BYTES_MAX},
@@ -25,6 +25,8 @@ pub(super) struct Source<'a> {
     /// The name that people know it by.
     pub(super) label: String,
     pub(super) text: &'a str,
+    /// What an include may bring in at most.
+    pub(super) included_bytes: usize,
 }
 
 /// A file on its way out of the engine.
@@ -44,10 +46,8 @@ pub(super) fn file_name(index: usize) -> String {
 
 /// An engine without templates.
 pub(super) fn environment() -> Environment<'static> {
-    let mut environment = Environment::new();
-    let syntax = SyntaxConfig::builder().keep_trailing_newline(true).build();
-    // Delimiters are the default ones, which always build.
-    environment.set_syntax(syntax.unwrap_or_default());
+    let mut environment = Environment::empty();
+    environment.set_syntax(bounded::syntax());
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_formatter(format_value);
@@ -75,6 +75,8 @@ pub(super) fn add(
         let problem = format!("the template has more than {SOURCE_BYTES_MAX} bytes");
         return Err(syntax_error(None, problem));
     }
+    let text = bounded::rewrite(source.text, source.included_bytes)
+        .map_err(|refusal| syntax_error(refusal.line, refusal.problem))?;
     // What is wrong with a template's syntax is said in words of the template's own source, which
     // holds no value of a tenant.
     let explain = |error: &Error| {
@@ -84,7 +86,7 @@ pub(super) fn add(
         )
     };
     environment
-        .add_template_owned(source.name.clone(), source.text.to_owned())
+        .add_template_owned(source.name.clone(), text)
         .map_err(|error| explain(&error))?;
     let template = environment
         .get_template(&source.name)
@@ -112,6 +114,7 @@ fn render_in(
         bytes_max: job.limits.output_bytes_max,
         is_full: false,
     };
+    budget::start(job.limits.work_bytes_max);
     let outcome = environment.get_template(job.template).and_then(|template| {
         template
             .render_captured_to(context.clone(), &mut out)
@@ -125,6 +128,10 @@ fn render_in(
         Err(_) if out.is_full => Err(RenderError::OutputTooLarge {
             place: place(job, None),
             bytes_max: job.limits.output_bytes_max,
+        }),
+        Err(error) if budget::is_spent() => Err(RenderError::WorkTooLarge {
+            place: place(job, Some(innermost(&error))),
+            bytes_max: job.limits.work_bytes_max,
         }),
         Err(error) => Err(explain(job, &error)),
     }
@@ -152,21 +159,11 @@ impl Write for BoundedBytes {
     }
 }
 
-/// Prints a value: truth values as configuration files know them, and nothing where there is
-/// nothing to print.
-fn format_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    match value.kind() {
-        ValueKind::Bool => Ok(out.write_str(if value.is_true() { "true" } else { "false" })?),
-        ValueKind::None => Err(Error::new(
-            ErrorKind::InvalidOperation,
-            functions::PRINTS_NONE,
-        )),
-        ValueKind::String => match value.as_str() {
-            Some(text) => Ok(out.write_str(text)?),
-            None => minijinja::escape_formatter(out, state, value),
-        },
-        _ => minijinja::escape_formatter(out, state, value),
-    }
+/// Prints a value: truth values as configuration files know them, and nothing that is no text.
+fn format_value(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
+    let text = budget::printed(value)?;
+    budget::spend(text.len())?;
+    Ok(out.write_str(&text)?)
 }
 
 fn place(job: &Job<'_>, error: Option<&Error>) -> TemplatePlace {

@@ -1,43 +1,233 @@
-//! The functions that templates have besides the engine's own.
+//! The functions, filters and tests that templates have.
 //!
-//! All are functions of their arguments alone, and their errors quote no value.
+//! All are functions of their arguments alone, their errors quote no value, and each takes what it
+//! makes off the template's bytes. What the engine has beyond them is left out: it prints every
+//! variable at once, pads without bound, or marks text as safe for HTML.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use minijinja::{Environment, Error, ErrorKind};
+use minijinja::{
+    Environment, Error, State, Value, filters, tests,
+    value::{Kwargs, Rest, ValueOrKwargs, from_args},
+};
 
-use super::version::{Constraints, Version};
+use super::{
+    budget::{self, charged, refusal, spend, weigh},
+    version::{Constraints, Version},
+};
 
 /// What printing `none` says.
-pub(super) const PRINTS_NONE: &str = "`none` is printed; say what stands in its place, or ask `if`";
+pub(super) const PRINTS_NONE: &str =
+    "`none` is printed or joined; say what stands in its place, or ask `if`";
 const NO_VERSION: &str = "semver_matches: the version is not a semantic version";
 const NO_CONSTRAINT: &str = "semver_matches: the constraint is not a constraint on versions";
+const NO_JSON: &str = "the value cannot be written as JSON";
+const NO_YAML: &str = "the value cannot be written as YAML";
+const FROM_IS_EMPTY: &str = "replace: the text to replace is empty";
 
-const OWN_TEXTS: [&str; 3] = [PRINTS_NONE, NO_VERSION, NO_CONSTRAINT];
+const OWN_TEXTS: [&str; 10] = [
+    PRINTS_NONE,
+    NO_VERSION,
+    NO_CONSTRAINT,
+    NO_JSON,
+    NO_YAML,
+    FROM_IS_EMPTY,
+    budget::TOO_DEEP,
+    budget::NO_NUMBER,
+    budget::NO_PLAIN,
+    budget::NO_TEXT,
+];
 
 /// Whether the text of an error is one of ours, and so quotes no value.
 pub(super) fn is_own_text(text: &str) -> bool {
     OWN_TEXTS.contains(&text)
 }
 
-/// Adds the functions, and takes away what would print every variable at once.
+/// Work per byte of a filter that takes a text apart into a list.
+const APART: usize = 32;
+/// Work per byte of a filter that sorts: a list of half a million entries is compared 19 times.
+const SORTS: usize = 20;
+/// A control character takes six bytes in JSON.
+const JSON: usize = 6;
+
+/// What the engine indents by where a template does not say.
+const INDENT_DEFAULT: usize = 4;
+
+/// Adds everything.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
-    environment.remove_global("debug");
-    environment.remove_filter("pprint");
+    budget::add_to(environment);
+    add_functions(environment);
+    add_text_filters(environment);
+    add_list_filters(environment);
+    add_tests(environment);
+}
+
+fn add_functions(environment: &mut Environment<'static>) {
+    use minijinja::functions::{dict, namespace, range};
+    environment.add_function("range", range);
+    environment.add_function("dict", dict);
+    environment.add_function("namespace", namespace);
     environment.add_function("semver_matches", semver_matches);
     environment.add_filter("semver_matches", semver_matches);
     environment.add_function("b64encode", b64encode);
     environment.add_filter("b64encode", b64encode);
+    environment.add_filter("tojson", to_json);
+    environment.add_filter("toyaml", to_yaml);
+}
+
+fn add_text_filters(environment: &mut Environment<'static>) {
+    environment.add_filter("lower", charged(Value::from_function(filters::lower), 1));
+    environment.add_filter("upper", charged(Value::from_function(filters::upper), 1));
+    environment.add_filter(
+        "capitalize",
+        charged(Value::from_function(filters::capitalize), 1),
+    );
+    environment.add_filter("trim", charged(Value::from_function(filters::trim), 1));
+    environment.add_filter(
+        "split",
+        charged(Value::from_function(filters::split), APART),
+    );
+    environment.add_filter(
+        "lines",
+        charged(Value::from_function(filters::lines), APART),
+    );
+    environment.add_filter("string", charged(Value::from_function(filters::string), 1));
+    environment.add_filter("int", charged(Value::from_function(filters::int), 1));
+    environment.add_filter("float", charged(Value::from_function(filters::float), 1));
+    environment.add_filter("bool", charged(Value::from_function(filters::bool), 1));
+    environment.add_filter("abs", charged(Value::from_function(filters::abs), 1));
+    environment.add_filter("round", charged(Value::from_function(filters::round), 1));
+    environment.add_filter("replace", replace);
+    environment.add_filter("indent", indent);
+}
+
+fn add_list_filters(environment: &mut Environment<'static>) {
+    environment.add_filter("length", charged(Value::from_function(filters::length), 1));
+    environment.add_filter("count", charged(Value::from_function(filters::length), 1));
+    environment.add_filter(
+        "default",
+        charged(Value::from_function(filters::default), 1),
+    );
+    environment.add_filter("d", charged(Value::from_function(filters::default), 1));
+    environment.add_filter("first", charged(Value::from_function(filters::first), 1));
+    environment.add_filter("last", charged(Value::from_function(filters::last), 1));
+    environment.add_filter("min", charged(Value::from_function(filters::min), 1));
+    environment.add_filter("max", charged(Value::from_function(filters::max), 1));
+    environment.add_filter("sum", charged(Value::from_function(filters::sum), 1));
+    environment.add_filter("list", charged(Value::from_function(filters::list), APART));
+    environment.add_filter(
+        "reverse",
+        charged(Value::from_function(filters::reverse), APART),
+    );
+    environment.add_filter("items", charged(Value::from_function(filters::items), 1));
+    environment.add_filter(
+        "dictsort",
+        charged(Value::from_function(filters::dictsort), SORTS),
+    );
+    environment.add_filter("sort", charged(Value::from_function(filters::sort), SORTS));
+    environment.add_filter(
+        "unique",
+        charged(Value::from_function(filters::unique), SORTS),
+    );
+    environment.add_filter("map", charged(Value::from_function(filters::map), 1));
+    environment.add_filter("select", charged(Value::from_function(filters::select), 1));
+    environment.add_filter("reject", charged(Value::from_function(filters::reject), 1));
+    environment.add_filter(
+        "selectattr",
+        charged(Value::from_function(filters::selectattr), 1),
+    );
+    environment.add_filter(
+        "rejectattr",
+        charged(Value::from_function(filters::rejectattr), 1),
+    );
+    environment.add_filter("join", join);
+}
+
+fn add_tests(environment: &mut Environment<'static>) {
+    environment.add_test("defined", tests::is_defined);
+    environment.add_test("undefined", tests::is_undefined);
+    environment.add_test("none", tests::is_none);
+    environment.add_test("true", tests::is_true);
+    environment.add_test("false", tests::is_false);
+    environment.add_test("boolean", tests::is_boolean);
+    environment.add_test("number", tests::is_number);
+    environment.add_test("integer", tests::is_integer);
+    environment.add_test("float", tests::is_float);
+    environment.add_test("string", tests::is_string);
+    environment.add_test("sequence", tests::is_sequence);
+    environment.add_test("mapping", tests::is_mapping);
+    environment.add_test("iterable", tests::is_iterable);
+    environment.add_test("odd", tests::is_odd);
+    environment.add_test("even", tests::is_even);
+    environment.add_test("divisibleby", tests::is_divisibleby);
+    environment.add_test("startingwith", tests::is_startingwith);
+    environment.add_test("endingwith", tests::is_endingwith);
 }
 
 /// Whether a version satisfies a constraint: `semver_matches(KubeVersion, ">=1.34")`.
 fn semver_matches(version: &str, constraint: &str) -> Result<bool, Error> {
-    let invalid = |text: &'static str| Error::new(ErrorKind::InvalidOperation, text);
-    let constraints = Constraints::parse(constraint).ok_or_else(|| invalid(NO_CONSTRAINT))?;
-    let version = Version::parse(version).ok_or_else(|| invalid(NO_VERSION))?;
+    spend(version.len() + constraint.len())?;
+    let constraints = Constraints::parse(constraint).ok_or_else(|| refusal(NO_CONSTRAINT))?;
+    let version = Version::parse(version).ok_or_else(|| refusal(NO_VERSION))?;
     Ok(constraints.is_satisfied_by(&version))
 }
 
 /// A text in standard base64, on one line.
-fn b64encode(text: &str) -> String {
-    STANDARD.encode(text)
+fn b64encode(text: &str) -> Result<String, Error> {
+    spend(text.len().saturating_mul(2))?;
+    Ok(STANDARD.encode(text))
+}
+
+/// A value as compact JSON.
+fn to_json(value: &Value) -> Result<String, Error> {
+    charge_tree(value, JSON)?;
+    serde_json::to_string(value).map_err(|_| refusal(NO_JSON))
+}
+
+/// A value as YAML, without the last line break.
+fn to_yaml(value: &Value) -> Result<String, Error> {
+    charge_tree(value, JSON * 2)?;
+    let mut text = serde_saphyr::to_string(value).map_err(|_| refusal(NO_YAML))?;
+    text.truncate(text.trim_end_matches('\n').len());
+    Ok(text)
+}
+
+fn charge_tree(value: &Value, factor: usize) -> Result<(), Error> {
+    (0..factor).try_for_each(|_| weigh(value))
+}
+
+/// The text with every `from` replaced.
+fn replace(text: &str, from: &str, to: &str) -> Result<String, Error> {
+    if from.is_empty() {
+        return Err(refusal(FROM_IS_EMPTY));
+    }
+    let growth = text.matches(from).count().saturating_mul(to.len());
+    spend(text.len().saturating_mul(2).saturating_add(growth))?;
+    Ok(text.replace(from, to))
+}
+
+/// The engine's own filter, after taking what the spaces of every line weigh.
+fn indent(state: &mut State, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    type Arguments<'a> = (&'a str, Option<usize>, Option<bool>, Option<bool>, Kwargs);
+    let arguments = arguments.into_values();
+    let (text, width, _, _, options): Arguments<'_> = from_args(&arguments)?;
+    let named: Option<usize> = options.get("width")?;
+    let width = width.or(named).unwrap_or(INDENT_DEFAULT);
+    let lines = text.matches('\n').count() + 1;
+    spend(text.len().saturating_add(lines.saturating_mul(width)))?;
+    Value::from_function(filters::indent).call(state, &arguments)
+}
+
+/// The items as they are printed, with the separator between them.
+fn join(items: &Value, separator: Option<&str>) -> Result<String, Error> {
+    let separator = separator.unwrap_or_default();
+    let mut out = String::new();
+    for (index, item) in items.try_iter()?.enumerate() {
+        let item = budget::printed(&item)?;
+        spend(item.len().saturating_add(separator.len()).saturating_add(1))?;
+        if index > 0 {
+            out.push_str(separator);
+        }
+        out.push_str(&item);
+    }
+    Ok(out)
 }

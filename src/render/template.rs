@@ -128,12 +128,15 @@ fn compile_half(
     let config = half_of(spec, half);
     let mut environment = engine::environment();
     let mut shared = BTreeSet::new();
-    for (name, source) in templates_of(config) {
+    let templates = templates_of(config);
+    let included_bytes = templates.values().map(|text| text.len()).sum();
+    for (name, source) in templates {
         let source = Source {
             half,
             name: name.to_owned(),
             label: format!("template `{name}`"),
             text: source,
+            included_bytes,
         };
         shared.append(&mut engine::add(&mut environment, &source)?);
     }
@@ -149,6 +152,7 @@ fn compile_half(
                 name: name.clone(),
                 label: format!("file `{}`", file.path),
                 text: data,
+                included_bytes,
             };
             reads = engine::add(&mut environment, &source)?;
             if ["include", "import"].iter().any(|word| data.contains(word)) {

@@ -1,0 +1,213 @@
+//! What templates can read.
+
+use super::*;
+use crate::render::{
+    kubelet::KubeletSettings,
+    version::{Constraints, Version},
+};
+
+#[test]
+fn every_variable_that_existing_profiles_know_is_there() {
+    let world = a_world();
+    for name in [
+        "KubeVersion",
+        "ClusterDNSIPs",
+        "KubernetesCACert",
+        "HostCACert",
+        "CloudProviderName",
+        "CloudConfig",
+        "InTreeCCMAvailable",
+        "ExternalCloudProvider",
+        "ContainerRuntime",
+        "ContainerRuntimeConfig",
+        "ContainerRuntimeAuthConfig",
+        "InitialTaints",
+        "HTTPProxy",
+        "NoProxy",
+        "KubeletFeatureGates",
+        "BootstrapKubeconfig",
+        "Token",
+        "ServerURL",
+        "SecretName",
+        "BootstrapKubeconfigSecretName",
+        "NetworkConfig",
+        "NetworkIPFamily",
+        "PauseImage",
+        "KubeReserved",
+        "SystemReserved",
+        "EvictionHard",
+        "MaxPods",
+        "ImageGCHighThresholdPercent",
+        "ImageGCLowThresholdPercent",
+        "ContainerLogMaxSize",
+        "ContainerLogMaxFiles",
+        "ImageMinimumGCAge",
+        "ImageMaximumGCAge",
+        "AmazonLinuxConfig",
+        "UbuntuConfig",
+        "RockyLinuxConfig",
+        "FlatcarConfig",
+        "RhelConfig",
+        "KubeletConfiguration",
+        "KubeletSystemdUnit",
+        "CNIVersion",
+        "ServerAddress",
+        "RHSubscription",
+        "variables",
+    ] {
+        let template = format!("{{% if {name} is defined %}}yes{{% endif %}}");
+        assert_eq!(world.text(&template).unwrap(), "yes", "{name}");
+    }
+}
+
+#[test]
+fn variables_have_the_values_that_existing_profiles_expect() {
+    let mut world = a_world();
+    world.provider_spec = json!({
+        "operatingSystem": "flatcar",
+        "cloudProvider": "aws",
+        "operatingSystemSpec": {"disableAutoUpdate": true, "provisioningUtility": "cloud-init"},
+        "network": {"cidr": "10.0.0.2/24", "dns": {"servers": ["1.1.1.1", "fd00::1"]}},
+    });
+    for (name, value) in [
+        ("MaxPods", "110"),
+        ("KubeReserved", "cpu=1,garbage,x=y=z"),
+        ("EvictionHard", "a<b"),
+        ("ImageMinimumGCAge", "90s"),
+        ("ContainerLogMaxSize", "1Mi"),
+        ("Unknown", "x"),
+    ] {
+        let key = format!("v1.kubelet-config.machine-controller.kubermatic.io/{name}");
+        world.annotations.insert(key, value.to_owned());
+    }
+    world
+        .settings
+        .variables
+        .insert("site".to_owned(), "berlin".to_owned());
+    let check = |template: &str, expected: &str| {
+        assert_eq!(world.text(template).unwrap(), expected, "{template}");
+    };
+    check("{{ KubeVersion }}", "v1.34.1");
+    check(
+        "{{ SecretName }}",
+        "workers-kube-system-provisioning-config",
+    );
+    check(
+        "{{ BootstrapKubeconfigSecretName }}",
+        "kube-system-workers-kubelet-bootstrap-config",
+    );
+    check("{{ ClusterDNSIPs|join(',') }}", "10.10.10.10");
+    check("{{ InTreeCCMAvailable }}", "true");
+    check("{{ FlatcarConfig.DisableAutoUpdate }}", "true");
+    check("{{ RhelConfig.AttachSubscription }}", "false");
+    check(
+        "{{ NetworkConfig.CIDR }} {{ NetworkConfig.DNS.Servers|join(' ') }}",
+        "10.0.0.2/24 1.1.1.1 fd00::1",
+    );
+    check("{{ NetworkConfig.IsStaticIPConfig }}", "true");
+    check("{{ MaxPods }}", "110");
+    check(
+        "{% for k, v in KubeReserved|items %}{{ k }}:{{ v }};{% endfor %}",
+        "cpu:1;x:y=z;",
+    );
+    check(
+        "{% for k in EvictionHard %}{{ k }}<{{ EvictionHard[k] }}{% endfor %}",
+        "a<b",
+    );
+    check("{{ ImageMinimumGCAge }}", "1m30s");
+    check("{{ ContainerLogMaxSize }}", "1Mi");
+    check("{{ variables.site }}", "berlin");
+    check("{% if SystemReserved is none %}none{% endif %}", "none");
+    check("{% if HTTPProxy %}a{% else %}b{% endif %}", "b");
+    check("{{ HTTPProxy or 'direct' }}", "direct");
+    check("{{ NoProxy }}", ".svc,.cluster.local,localhost,127.0.0.1");
+}
+
+#[test]
+fn what_lies_between_the_annotations_prefix_and_the_slash_does_not_count() {
+    let annotations = BTreeMap::from([(
+        "v1.kubelet-config.machine-controller.kubermatic.ioXYZ/MaxPods".to_owned(),
+        "7".to_owned(),
+    )]);
+    assert_eq!(
+        KubeletSettings::parse(&annotations).unwrap().max_pods,
+        Some(7)
+    );
+}
+
+#[test]
+fn versions_are_read_leniently() {
+    let check = |text: &str, expected: Option<&str>| {
+        let found = Version::parse(text).map(|version| version.to_string());
+        assert_eq!(found.as_deref(), expected, "{text}");
+    };
+    check("1.31", Some("1.31.0"));
+    check("v1.31.0", Some("1.31.0"));
+    check("1", Some("1.0.0"));
+    check("1.31.0-rc.1+b.2", Some("1.31.0-rc.1+b.2"));
+    check("1.31.0+b-2", Some("1.31.0+b-2"));
+    check("", None);
+    check("1.2.3.4", None);
+    check("1.x", None);
+    check("1.2.3-01", None);
+    check("1.2.3-", None);
+    check(" 1.2", None);
+}
+
+#[test]
+fn constraints_have_the_meaning_that_existing_profiles_rely_on() {
+    let check = |constraint: &str, yes: &[&str], no: &[&str]| {
+        let constraints = Constraints::parse(constraint).unwrap();
+        for (versions, expected) in [(yes, true), (no, false)] {
+            for version in versions {
+                let parsed = Version::parse(version).unwrap();
+                assert_eq!(
+                    constraints.is_satisfied_by(&parsed),
+                    expected,
+                    "{constraint} {version}"
+                );
+            }
+        }
+    };
+    check(
+        "~1.33.0",
+        &["v1.33.0", "1.33.9"],
+        &["1.34.0", "1.33.0-rc.1", "1.32.9"],
+    );
+    check("~1", &["1.0.0", "1.9.9"], &["2.0.0"]);
+    check("^1.2", &["1.2.0", "1.9.0"], &["1.1.9", "2.0.0"]);
+    check("^0.2.3", &["0.2.3", "0.2.9"], &["0.3.0", "0.2.2"]);
+    check("^0.0.3", &["0.0.3"], &["0.0.4"]);
+    check("^0", &["0.9.0"], &["1.0.0"]);
+    check(
+        ">= 1.29, < 1.31",
+        &["1.29.0", "1.30.9"],
+        &["1.31.0", "1.28.0", "1.30.0-rc.1"],
+    );
+    check(">=1.29 <1.31", &["1.30.0"], &["1.31.0"]);
+    check(">=1.29 || 1.20.x", &["1.20.7", "1.30.0"], &["1.21.0"]);
+    check("1.29 - 1.31", &["1.29.0", "1.31.9"], &["1.32.0"]);
+    check("1.29.1 - 1.31.0", &["1.31.0"], &["1.31.1", "1.29.0"]);
+    check("1.2.3", &["1.2.3", "1.2.3+x"], &["1.2.4"]);
+    check("=1.2", &["1.2.9"], &["1.3.0"]);
+    check("!=1.2", &["1.3.0"], &["1.2.9", "1.3.0-rc.1"]);
+    check("!=1.2.3", &["1.2.4", "1.2.3-rc.1"], &["1.2.3"]);
+    check(">1", &["2.0.0"], &["1.9.9"]);
+    check(">1.2", &["1.3.0"], &["1.2.9"]);
+    check("<=1.2", &["1.2.9", "0.1.0"], &["1.3.0"]);
+    check("<1.2", &["1.1.9"], &["1.2.0"]);
+    check("*", &["0.0.0", "9.9.9"], &["1.0.0-rc.1"]);
+    check("", &["9.9.9"], &[]);
+    check(
+        ">=1.29.0-0",
+        &["1.29.0-rc.1", "1.30.0-rc.1", "1.29.0"],
+        &["1.28.0"],
+    );
+    check(">=1.29.0-0 <1.31", &["1.30.0-rc.1"], &["1.31.0"]);
+    check("=> v1.2 =< 1.4", &["1.3.0"], &["1.5.0"]);
+    for constraint in [
+        "nonsense", "1.2.3.4", "> = 1", ">1,", "1 -", "1.2.3foo", "01x",
+    ] {
+        assert!(Constraints::parse(constraint).is_none(), "{constraint}");
+    }
+}
