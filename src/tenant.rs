@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod address;
+pub mod host;
 pub mod id;
 pub mod policy;
 pub mod secret_text;
