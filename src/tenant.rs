@@ -5,6 +5,7 @@
 pub mod access;
 pub mod address;
 pub mod facts;
+pub mod host;
 pub mod id;
 pub mod policy;
 pub mod report;

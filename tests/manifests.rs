@@ -9,6 +9,7 @@ use std::{
 
 use k8s_openapi::{api::rbac::v1::PolicyRule, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use osm::cli::crds;
+use serde_json::{Value, json};
 
 /// Set to rewrite what is generated, in place of comparing it.
 const UPDATE: &str = "UPDATE_MANIFESTS";
@@ -70,6 +71,140 @@ fn rules(text: &str) -> Vec<(String, PolicyRule)> {
         role.rules.into_iter().map(move |rule| (name.clone(), rule))
     };
     roles.into_iter().flat_map(named).collect()
+}
+
+/// The schema of a kind's spec, as JSON.
+fn spec_schema(plural: &str) -> Value {
+    let crd = crds::crds()
+        .into_iter()
+        .find(|crd| crd.spec.names.plural == plural);
+    let version = crd.and_then(|crd| crd.spec.versions.into_iter().next());
+    let schema = version.and_then(|version| version.schema?.open_api_v3_schema);
+    let spec = schema.and_then(|schema| schema.properties?.remove("spec"));
+    serde_json::to_value(spec.expect("the kind has a spec")).expect("a schema is JSON")
+}
+
+const OPERATING_SYSTEMS: [&str; 5] = ["flatcar", "rhel", "ubuntu", "amzn2", "rockylinux"];
+const CLOUD_PROVIDERS: [&str; 19] = [
+    "aws",
+    "azure",
+    "digitalocean",
+    "edge",
+    "gce",
+    "hetzner",
+    "kubevirt",
+    "linode",
+    "nutanix",
+    "openstack",
+    "vsphere",
+    "fake",
+    "alibaba",
+    "anexia",
+    "scaleway",
+    "baremetal",
+    "external",
+    "vmware-cloud-director",
+    "opennebula",
+];
+const UTILITIES: [&str; 2] = ["cloud-init", "ignition"];
+
+/// Expects values in the schema of a kind's spec, by JSON pointer.
+fn keeps(plural: &str, expected: &[(&str, Value)]) {
+    let schema = spec_schema(plural);
+    for (pointer, value) in expected {
+        assert_eq!(schema.pointer(pointer), Some(value), "{plural}{pointer}");
+    }
+}
+
+#[test]
+fn what_profiles_and_configs_share_stays_as_users_know_it() {
+    let file = "/properties/provisioningConfig/properties/files/items";
+    let unit = "/properties/bootstrapConfig/properties/units/items";
+    let expected = [
+        (
+            "/properties/osName/enum".to_owned(),
+            json!(OPERATING_SYSTEMS),
+        ),
+        (
+            "/properties/provisioningUtility/enum".to_owned(),
+            json!(UTILITIES),
+        ),
+        (
+            "/properties/provisioningUtility/default".to_owned(),
+            json!("cloud-init"),
+        ),
+        (format!("{file}/required"), json!(["content", "path"])),
+        (format!("{file}/properties/permissions/default"), json!(644)),
+        (
+            format!("{file}/properties/permissions/format"),
+            json!("int32"),
+        ),
+        (
+            format!("{file}/properties/content/properties/inline/required"),
+            json!(["data"]),
+        ),
+        (format!("{unit}/required"), json!(["name"])),
+        (
+            format!("{unit}/properties/dropIns/items/required"),
+            json!(["content", "name"]),
+        ),
+    ];
+    let expected = expected
+        .each_ref()
+        .map(|(pointer, value)| (pointer.as_str(), value.clone()));
+    keeps("operatingsystemprofiles", &expected);
+    keeps("operatingsystemconfigs", &expected);
+}
+
+#[test]
+fn a_profiles_own_fields_stay_as_users_know_them() {
+    let required = json!([
+        "bootstrapConfig",
+        "osName",
+        "osVersion",
+        "provisioningConfig",
+        "supportedCloudProviders",
+        "version",
+    ]);
+    let provider = "/properties/supportedCloudProviders/items/properties/name/enum";
+    let runtime = "/properties/bootstrapConfig/properties/supportedContainerRuntimes/items";
+    keeps(
+        "operatingsystemprofiles",
+        &[
+            ("/required", required),
+            (provider, json!(CLOUD_PROVIDERS)),
+            (&format!("{runtime}/required"), json!(["files", "name"])),
+            (
+                &format!("{runtime}/properties/name/enum"),
+                json!(["docker", "containerd"]),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_configs_own_fields_stay_as_users_know_them() {
+    let required = json!([
+        "bootstrapConfig",
+        "cloudProvider",
+        "osName",
+        "osVersion",
+        "provisioningConfig"
+    ]);
+    let provider = "/properties/cloudProvider";
+    let preserved = "properties/spec/x-kubernetes-preserve-unknown-fields";
+    keeps(
+        "operatingsystemconfigs",
+        &[
+            ("/required", required),
+            (&format!("{provider}/required"), json!(["name"])),
+            (
+                &format!("{provider}/properties/name/enum"),
+                json!(CLOUD_PROVIDERS),
+            ),
+            (&format!("{provider}/{preserved}"), json!(true)),
+        ],
+    );
 }
 
 #[test]

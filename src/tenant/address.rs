@@ -11,8 +11,10 @@ use std::{
     str::FromStr,
 };
 
+use super::host::{self, Host};
+
 /// Which addresses may be connected to on behalf of a tenant.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressRules {
     /// Whether this machine itself may be connected to.
     pub loopback: Loopback,
@@ -23,6 +25,29 @@ pub struct AddressRules {
     /// Servers that are not worker clusters: the management cluster's API, above all.
     pub denied_servers: Vec<DeniedServer>,
 }
+
+impl Default for AddressRules {
+    fn default() -> Self {
+        let denied = |name: &str| DeniedServer {
+            host: Host::Name(name.to_owned()),
+            port: None,
+        };
+        Self {
+            loopback: Loopback::Refused,
+            allowed: Vec::new(),
+            denied: Vec::new(),
+            denied_servers: OWN_API_NAMES.into_iter().map(denied).collect(),
+        }
+    }
+}
+
+/// The names that lead every pod to the API server of its own cluster: the management cluster.
+const OWN_API_NAMES: [&str; 4] = [
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+];
 
 /// Whether this machine itself may be connected to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,22 +68,23 @@ pub struct DeniedServer {
     pub port: Option<u16>,
 }
 
-/// Where a server is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Host {
-    /// A literal address.
-    Address(IpAddr),
-    /// A name: lower case, without a trailing dot.
-    Name(String),
-}
+/// A text that is no server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a server such as api.example, 10.0.0.1:6443 or [fd00::1]:6443")]
+pub struct NotAServer(String);
 
-impl fmt::Display for Host {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(IpAddr::V6(address)) => write!(formatter, "[{address}]"),
-            Self::Address(IpAddr::V4(address)) => write!(formatter, "{address}"),
-            Self::Name(name) => formatter.write_str(name),
-        }
+impl FromStr for DeniedServer {
+    type Err = NotAServer;
+
+    fn from_str(text: &str) -> Result<Self, NotAServer> {
+        let refused = || NotAServer(text.to_owned());
+        let (host, port) = host::split_port(text);
+        let port = match port {
+            Some(port) => Some(host::parse_port(port).ok_or_else(refused)?),
+            None => None,
+        };
+        let host = Host::parse(host).ok_or_else(refused)?;
+        Ok(Self { host, port })
     }
 }
 

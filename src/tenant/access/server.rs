@@ -1,10 +1,8 @@
 //! The URL of an API server, in parts that have been checked one by one.
 
-use std::{fmt, net::IpAddr};
+use std::fmt;
 
-use rustls::pki_types::ServerName;
-
-use super::super::address::Host;
+use super::super::host::{self, Host};
 use super::error::AccessError;
 
 /// The port of a URL that names none.
@@ -44,12 +42,12 @@ impl Server {
         if rest.contains(['?', '#']) {
             return Err(AccessError::ServerQuery { field: field() });
         }
-        let (host, port) = split_port(authority);
-        let host = parse_host(host).ok_or_else(|| AccessError::ServerHost { field: field() })?;
+        let (host, port) = host::split_port(authority);
+        let host = Host::parse(host).ok_or_else(|| AccessError::ServerHost { field: field() })?;
         let port = match port {
             None => HTTPS_PORT,
             Some(port) => {
-                parse_port(port).ok_or_else(|| AccessError::ServerPort { field: field() })?
+                host::parse_port(port).ok_or_else(|| AccessError::ServerPort { field: field() })?
             }
         };
         let path = path.trim_end_matches('/');
@@ -71,45 +69,6 @@ impl fmt::Display for Server {
             "https://{}:{}{}",
             self.host, self.port, self.path
         )
-    }
-}
-
-/// Splits `host:port`; the colons inside of `[…]` belong to the host.
-fn split_port(authority: &str) -> (&str, Option<&str>) {
-    let host_end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
-    match authority.rfind(':') {
-        Some(colon) if colon >= host_end => {
-            let (host, port) = authority.split_at(colon);
-            (host, port.strip_prefix(':'))
-        }
-        _ => (authority, None),
-    }
-}
-
-fn parse_port(port: &str) -> Option<u16> {
-    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-    port.parse().ok().filter(|port| digits && *port != 0)
-}
-
-/// An address or a name. Short and hexadecimal forms of IPv4 (`127.1`, `0x7f000001`) are neither,
-/// although resolvers take them: a name whose last label is a number would hide an address.
-fn parse_host(host: &str) -> Option<Host> {
-    if let Some(rest) = host.strip_prefix('[') {
-        let address = rest.strip_suffix(']')?.parse().ok()?;
-        return Some(Host::Address(IpAddr::V6(address)));
-    }
-    if let Ok(address) = host.parse() {
-        return Some(Host::Address(IpAddr::V4(address)));
-    }
-    let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
-    let last = name.rsplit('.').next()?;
-    let numeric = last.starts_with(|first: char| first.is_ascii_digit())
-        && last
-            .bytes()
-            .all(|byte| byte.is_ascii_hexdigit() || byte == b'x');
-    match ServerName::try_from(name.as_str()) {
-        Ok(ServerName::DnsName(_)) if !numeric => Some(Host::Name(name)),
-        _ => None,
     }
 }
 

@@ -1,7 +1,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::address::{AddressRefused, AddressRules, DeniedServer, Host, Loopback},
+    super::{
+        address::{AddressRefused, AddressRules, DeniedServer, Loopback},
+        host::Host,
+    },
     *,
 };
 
@@ -194,6 +197,7 @@ fn a_server_is_taken_apart_and_put_together() {
             Some("https://rancher.example:443/k8s/clusters/c-1"),
         ),
         ("https://1a.example", Some("https://1a.example:443")),
+        ("https://2b", Some("https://2b:443")),
         ("https://127.1", None),
         ("https://2130706433", None),
         ("https://0x7f.1", None),

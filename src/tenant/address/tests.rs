@@ -171,3 +171,39 @@ fn a_range_is_parsed_with_and_without_a_prefix() {
     assert!(everything.contains("203.0.113.7".parse().unwrap()));
     assert!(!everything.contains("::1".parse().unwrap()));
 }
+
+#[test]
+fn a_denied_server_is_written_as_people_write_servers() {
+    for (text, host, port) in [
+        ("api.example", Some("api.example"), None),
+        ("API.example.:6443", Some("api.example"), Some(6443)),
+        ("10.0.0.1:443", Some("10.0.0.1"), Some(443)),
+        ("[fd00::1]:443", Some("[fd00::1]"), Some(443)),
+        ("fd00::1", None, None),
+        ("https://api.example", None, None),
+        ("10.0.0.1:0", None, None),
+        ("", None, None),
+    ] {
+        let parsed = text.parse::<DeniedServer>().ok();
+        let shown = parsed.as_ref().map(|server| server.host.to_string());
+        assert_eq!(shown.as_deref(), host, "{text}");
+        assert_eq!(parsed.and_then(|server| server.port), port, "{text}");
+    }
+}
+
+#[test]
+fn the_names_of_our_own_api_server_are_denied_without_a_setting() {
+    let rules = AddressRules::default();
+    for name in [
+        "kubernetes",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    ] {
+        let host = Host::Name(name.to_owned());
+        assert_eq!(
+            rules.check_host(&host, 443),
+            Err(AddressRefused::DeniedServer),
+            "{name}"
+        );
+    }
+}
