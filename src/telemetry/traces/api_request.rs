@@ -234,7 +234,10 @@ mod tests {
             (
                 Verb::Patch,
                 "PATCH workerclusters/status",
-                "/apis/operatingsystemmanager.k8c.io/v1alpha1/namespaces/{namespace}/workerclusters/{name}/status",
+                concat!(
+                    "/apis/operatingsystemmanager.k8c.io/v1alpha1",
+                    "/namespaces/{namespace}/workerclusters/{name}/status"
+                ),
             ),
         );
         check(
