@@ -301,7 +301,7 @@ fn refuse(conflicts: &[(Manager, Path)]) -> Refusal {
             format!("Apply failed with {count} conflicts: {}", parts.join("\n"))
         }
     };
-    Refusal::apply_conflict(message, causes)
+    Refusal::apply_conflict(message, &causes)
 }
 
 fn describe(manager: &Manager) -> String {

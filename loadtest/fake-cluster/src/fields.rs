@@ -206,7 +206,7 @@ pub(crate) fn remove(value: &mut Value, path: &[Step]) {
 pub(crate) fn is_item(item: &Value, step: &Step) -> bool {
     match step {
         Step::Field(_) => false,
-        Step::Item(text) => *text == item.to_string(),
+        Step::Item(text) => serde_json::from_str(text).is_ok_and(|wanted: Value| wanted == *item),
         Step::Key(text) => serde_json::from_str::<Map<String, Value>>(text)
             .is_ok_and(|keys| keys.iter().all(|(key, value)| item.get(key) == Some(value))),
     }

@@ -57,6 +57,7 @@ fn apply_one(cluster: &Cluster, document: &Value) -> Result<(), Refusal> {
             user_agent: "manifests".to_owned(),
             bearer: None,
             body: Bytes::from(document.to_string()),
+            behind: 0,
         };
         state.patch(&call, &kind).map(|_| ())
     })

@@ -1,4 +1,4 @@
-//! Authorization by the Role, ClusterRole and binding objects stored in the cluster, and the record
+//! Authorization by the role and binding objects stored in the cluster, and the record
 //! of which grants were used. Aggregated roles and the escalation check on writing roles are left
 //! out: whoever may write a role may grant anything.
 
@@ -19,10 +19,10 @@ const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
 const ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/rolebindings";
 const CLUSTER_ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/clusterrolebindings";
 
-/// Names a Role (with its namespace) or a ClusterRole (without).
+/// Names a role in a namespace, or a cluster role.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoleName {
-    /// The namespace of a Role, "" for a ClusterRole.
+    /// The namespace of a role, "" for a cluster role.
     pub namespace: String,
     /// The name.
     pub name: String,
@@ -231,7 +231,7 @@ pub(crate) fn may(store: &Store, user: &User, wanted: &Attributes) -> bool {
 /// Refuses the request, or notes which grants allow it.
 pub(crate) fn authorize(
     store: &Store,
-    used: &mut Used,
+    record: &mut Used,
     user: &User,
     wanted: &Attributes,
 ) -> Result<(), Refusal> {
@@ -242,7 +242,7 @@ pub(crate) fn authorize(
     if found.is_empty() {
         return Err(refusal(user, wanted));
     }
-    used.0.extend(found);
+    record.0.extend(found);
     Ok(())
 }
 
@@ -300,7 +300,7 @@ pub(crate) fn unused(store: &Store, used: &Used, role: &RoleName) -> Vec<Grant> 
     grants
 }
 
-/// The rules that hold for a user in a namespace, as SelfSubjectRulesReview lists them.
+/// The rules that hold for a user in a namespace, as a `SelfSubjectRulesReview` lists them.
 pub(crate) fn rules_for(store: &Store, user: &User, namespace: &str) -> Vec<Value> {
     let cluster = store.all(CLUSTER_ROLE_BINDINGS);
     let local = store

@@ -62,7 +62,7 @@ pub(crate) fn show(kind: &Kind, object: &Arc<Value>, form: Form) -> Value {
         Form::Table => table::of(
             kind,
             std::slice::from_ref(&object),
-            json!({
+            &json!({
                 "resourceVersion": text(&object, "/metadata/resourceVersion"),
             }),
         ),
@@ -156,12 +156,11 @@ impl State {
         Ok(show(kind, object, form))
     }
 
-    /// A list; `stale` is how many revisions a fault sets it back.
-    pub(crate) fn list(&self, call: &Call, kind: &Kind, stale: u64) -> Result<Value, Refusal> {
+    pub(crate) fn list(&self, call: &Call, kind: &Kind) -> Result<Value, Refusal> {
         let form = Form::of(&call.accept)?;
         let selector = Selector::read(call, kind)?;
         let token = Token::read(call.option("continue"))?;
-        let snapshot = self.snapshot(call, kind, token.as_ref(), stale)?;
+        let snapshot = self.snapshot(call, kind, token.as_ref())?;
         let namespace = if kind.namespaced {
             call.target.namespace.as_str()
         } else {
@@ -191,7 +190,7 @@ impl State {
             .into_iter()
             .map(|(_, object)| body::from_storage(kind, object))
             .collect();
-        Ok(show_list(kind, &found, form, metadata))
+        Ok(show_list(kind, &found, form, &metadata))
     }
 
     fn snapshot(
@@ -199,11 +198,10 @@ impl State {
         call: &Call,
         kind: &Kind,
         token: Option<&Token>,
-        stale: u64,
     ) -> Result<Snapshot, Refusal> {
         let store = &self.store;
         let (asked, rule) = (version(call)?, call.option("resourceVersionMatch"));
-        check_match(asked, rule, token.is_some())?;
+        check_match(asked, rule, token)?;
         let at = |revision: u64| Snapshot {
             objects: store.at(&kind.storage, revision),
             revision,
@@ -226,13 +224,13 @@ impl State {
             Some(asked) if exact && asked > 0 => Ok(at(asked)),
             asked => {
                 let floor = asked.unwrap_or_default().max(1);
-                Ok(at(store.revision().saturating_sub(stale).max(floor)))
+                Ok(at(store.revision().saturating_sub(call.behind).max(floor)))
             }
         }
     }
 }
 
-fn check_match(asked: Option<u64>, rule: &str, continues: bool) -> Result<(), Refusal> {
+fn check_match(asked: Option<u64>, rule: &str, token: Option<&Token>) -> Result<(), Refusal> {
     let field = "resourceVersionMatch";
     let forbid = |detail: &str| {
         Err(Refusal::invalid_options(
@@ -245,7 +243,9 @@ fn check_match(asked: Option<u64>, rule: &str, continues: bool) -> Result<(), Re
         _ if asked.is_none() => {
             forbid("resourceVersionMatch is forbidden unless resourceVersion is provided")
         }
-        _ if continues => forbid("resourceVersionMatch is forbidden when continue is provided"),
+        _ if token.is_some() => {
+            forbid("resourceVersionMatch is forbidden when continue is provided")
+        }
         "Exact" if asked == Some(0) => {
             forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
         }
@@ -258,7 +258,7 @@ fn check_match(asked: Option<u64>, rule: &str, continues: bool) -> Result<(), Re
     }
 }
 
-fn show_list(kind: &Kind, found: &[Arc<Value>], form: Form, metadata: Value) -> Value {
+fn show_list(kind: &Kind, found: &[Arc<Value>], form: Form, metadata: &Value) -> Value {
     let (api_version, list_kind, items) = match form {
         Form::Table => return table::of(kind, found, metadata),
         Form::Metadata => (

@@ -87,6 +87,8 @@ pub(crate) struct Call {
     pub user_agent: String,
     pub bearer: Option<String>,
     pub body: Bytes,
+    /// How many revisions a fault sets a list back.
+    pub behind: u64,
 }
 
 impl Call {
@@ -138,6 +140,7 @@ impl Call {
             user_agent: text(header::USER_AGENT),
             bearer,
             body: Bytes::new(),
+            behind: 0,
         })
     }
 
@@ -196,8 +199,7 @@ fn parse_path(path: &str) -> Target {
     };
     let (namespace, rest) = match rest {
         // The namespace object itself and its subresources, which are not in a namespace …
-        ["namespaces", name] => (*name, &rest[..]),
-        ["namespaces", name, "status" | "finalize"] => (*name, &rest[..]),
+        ["namespaces", name] | ["namespaces", name, "status" | "finalize"] => (*name, rest),
         ["namespaces", namespace, rest @ ..] => (*namespace, rest),
         rest => ("", rest),
     };

@@ -125,7 +125,7 @@ pub(crate) fn default(value: &mut Value, schema: &Value) {
                     object.insert(name.clone(), default.clone());
                 }
                 if let Some(present) = object.get_mut(name) {
-                    default_inner(present, inner);
+                    default(present, inner);
                 }
             }
             if let Some(inner) = schema
@@ -135,22 +135,20 @@ pub(crate) fn default(value: &mut Value, schema: &Value) {
                 let known = schema.get("properties").and_then(Value::as_object);
                 for (name, present) in object.iter_mut() {
                     if known.is_none_or(|known| !known.contains_key(name)) {
-                        default_inner(present, inner);
+                        default(present, inner);
                     }
                 }
             }
         }
         Value::Array(list) => {
             if let Some(inner) = schema.get("items") {
-                list.iter_mut().for_each(|item| default_inner(item, inner));
+                for item in list {
+                    default(item, inner);
+                }
             }
         }
         _ => {}
     }
-}
-
-fn default_inner(value: &mut Value, schema: &Value) {
-    default(value, schema);
 }
 
 /// Field errors of a value under a schema.

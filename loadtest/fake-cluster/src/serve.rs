@@ -1,7 +1,7 @@
 //! The way of a request through the cluster: who asks, what goes wrong on purpose, may they, do it,
 //! note it. Both fronts end here. Everything that waits is in this file; the doing is synchronous.
 
-use std::{convert::Infallible, io, sync::Arc};
+use std::{convert::Infallible, io, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -41,7 +41,7 @@ enum Outcome {
 /// Faults that matter while and after the request is executed.
 #[derive(Default)]
 struct Disturbance {
-    stale: u64,
+    behind: u64,
     code: Option<u16>,
     hang: bool,
     reset: bool,
@@ -53,7 +53,7 @@ struct Disturbance {
 /// Answers a call of a client, or never does, or breaks the connection.
 pub(crate) async fn answer(
     inner: &Arc<Inner>,
-    call: Call,
+    mut call: Call,
     user: User,
     life: &Life,
 ) -> Result<Response<AnswerBody>, io::Error> {
@@ -64,43 +64,15 @@ pub(crate) async fn answer(
             return Ok(refused(&refusal));
         }
     };
-    let faults = inner.lock().faults.hit(call.verb, &call.target, &user.name);
-    let mut disturbance = Disturbance::default();
-    for fault in faults {
-        match fault {
-            Fault::Delay(time) => sleep(time).await,
-            Fault::Hang => {
-                note(inner, &call, &user.name, (0, false));
-                return futures::future::pending().await;
-            }
-            Fault::ConnectionRefused => {
-                return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
-            }
-            Fault::ConnectionReset => {
-                note(inner, &call, &user.name, (0, false));
-                return Err(io::Error::from(io::ErrorKind::ConnectionReset));
-            }
-            Fault::Status { code, retry_after } => {
-                note(inner, &call, &user.name, (code, false));
-                return Ok(refused(&Refusal::by_code(
-                    code,
-                    retry_after.map(|t| t.as_secs()),
-                )));
-            }
-            Fault::StatusAfter { code } => disturbance.code = Some(code),
-            Fault::HangAfter => disturbance.hang = true,
-            Fault::ConnectionResetAfter => disturbance.reset = true,
-            Fault::CloseMidWatch { events } => disturbance.watch_events = Some(events),
-            Fault::BadObject => disturbance.bad_object = true,
-            Fault::SlowBody(time) => disturbance.pause = Some(time),
-            Fault::StaleList { revisions } => disturbance.stale = revisions,
-            Fault::DropWatchEvents(_) => {}
-        }
-    }
+    let disturbance = match before(inner, &call, &user).await {
+        ControlFlow::Continue(disturbance) => disturbance,
+        ControlFlow::Break(end) => return end,
+    };
     if life.is_dead() {
         return futures::future::pending().await;
     }
-    let outcome = execute(inner, &call, &user, disturbance.stale);
+    call.behind = disturbance.behind;
+    let outcome = execute(inner, &call, &user);
     if disturbance.hang {
         return futures::future::pending().await;
     }
@@ -113,17 +85,7 @@ pub(crate) async fn answer(
     Ok(match outcome {
         Err(refusal) => refused(&refusal),
         Ok(Outcome::Text(text)) => response(200, "text/plain", whole(Bytes::from(text))),
-        Ok(Outcome::Object(code, mut object)) => {
-            if disturbance.bad_object {
-                watch::spoil(&mut object);
-            }
-            let bytes = Bytes::from(object.to_string());
-            let body = match disturbance.pause {
-                Some(pause) => slow(bytes, pause),
-                None => whole(bytes),
-            };
-            response(code, "application/json", body)
-        }
+        Ok(Outcome::Object(code, object)) => found(code, object, &disturbance),
         Ok(Outcome::Watch(plan)) => {
             let faults = WatchFaults {
                 events_left: disturbance.watch_events,
@@ -140,6 +102,57 @@ pub(crate) async fn answer(
     })
 }
 
+fn found(code: u16, mut object: Value, disturbance: &Disturbance) -> Response<AnswerBody> {
+    if disturbance.bad_object {
+        watch::spoil(&mut object);
+    }
+    let bytes = Bytes::from(object.to_string());
+    let body = match disturbance.pause {
+        Some(pause) => slow(&bytes, pause),
+        None => whole(bytes),
+    };
+    response(code, "application/json", body)
+}
+
+/// Lets the faults of a call happen that come before it, and collects those that come later.
+async fn before(
+    inner: &Inner,
+    call: &Call,
+    user: &User,
+) -> ControlFlow<io::Result<Response<AnswerBody>>, Disturbance> {
+    let faults = inner.lock().faults.hit(call.verb, &call.target, &user.name);
+    let mut disturbance = Disturbance::default();
+    let broken = |kind: io::ErrorKind| ControlFlow::Break(Err(io::Error::from(kind)));
+    for fault in faults {
+        match fault {
+            Fault::Delay(time) => sleep(time).await,
+            Fault::Hang => {
+                note(inner, call, &user.name, (0, false));
+                return futures::future::pending().await;
+            }
+            Fault::ConnectionRefused => return broken(io::ErrorKind::ConnectionRefused),
+            Fault::ConnectionReset => {
+                note(inner, call, &user.name, (0, false));
+                return broken(io::ErrorKind::ConnectionReset);
+            }
+            Fault::Status { code, retry_after } => {
+                note(inner, call, &user.name, (code, false));
+                let refusal = Refusal::by_code(code, retry_after.map(|time| time.as_secs()));
+                return ControlFlow::Break(Ok(refused(&refusal)));
+            }
+            Fault::StatusAfter { code } => disturbance.code = Some(code),
+            Fault::HangAfter => disturbance.hang = true,
+            Fault::ConnectionResetAfter => disturbance.reset = true,
+            Fault::CloseMidWatch { events } => disturbance.watch_events = Some(events),
+            Fault::BadObject => disturbance.bad_object = true,
+            Fault::SlowBody(time) => disturbance.pause = Some(time),
+            Fault::StaleList { revisions } => disturbance.behind = revisions,
+            Fault::DropWatchEvents(_) => {}
+        }
+    }
+    ControlFlow::Continue(disturbance)
+}
+
 fn identify(inner: &Inner, call: &Call, user: User) -> Result<User, Refusal> {
     let Some(token) = &call.bearer else {
         return Ok(user);
@@ -152,11 +165,11 @@ fn identify(inner: &Inner, call: &Call, user: User) -> Result<User, Refusal> {
 }
 
 /// Executes a call under one lock, so that nothing comes between its reading and its writing.
-fn execute(inner: &Arc<Inner>, call: &Call, user: &User, stale: u64) -> Result<Outcome, Refusal> {
+fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refusal> {
     let (outcome, wrote, revision, due) = {
         let mut state = inner.lock();
         let before = state.store.revision();
-        let outcome = judge(&mut state, call, user, stale);
+        let outcome = judge(&mut state, call, user);
         let revision = state.store.revision();
         (
             outcome,
@@ -175,8 +188,9 @@ fn execute(inner: &Arc<Inner>, call: &Call, user: &User, stale: u64) -> Result<O
         inner.changed.send_replace(revision);
     }
     if let TokenFilling::After(delay) = inner.lock().options.tokens {
-        due.into_iter()
-            .for_each(|key| inner.fill_token_later(key, delay));
+        for key in due {
+            inner.fill_token_later(key, delay);
+        }
     }
     outcome
 }
@@ -201,10 +215,9 @@ fn note(inner: &Inner, call: &Call, user: &str, answer: (u16, bool)) {
     inner.requested.send_replace(requests);
 }
 
-fn judge(state: &mut State, call: &Call, user: &User, stale: u64) -> Result<Outcome, Refusal> {
+fn judge(state: &mut State, call: &Call, user: &User) -> Result<Outcome, Refusal> {
     let wanted = Attributes::of(call);
-    let State { store, used, .. } = state;
-    rbac::authorize(store, used, user, &wanted)?;
+    rbac::authorize(&state.store, &mut state.used, user, &wanted)?;
     if !call.target.is_resource() {
         if matches!(call.path.as_str(), "/healthz" | "/livez" | "/readyz") {
             return Ok(Outcome::Text("ok"));
@@ -227,7 +240,7 @@ fn judge(state: &mut State, call: &Call, user: &User, stale: u64) -> Result<Outc
     }
     let done = match call.verb {
         Verb::Get => return Ok(Outcome::Object(200, state.get(call, &kind)?)),
-        Verb::List => return Ok(Outcome::Object(200, state.list(call, &kind, stale)?)),
+        Verb::List => return Ok(Outcome::Object(200, state.list(call, &kind)?)),
         Verb::Watch => return Ok(Outcome::Watch(Box::new(state.plan_watch(call, &kind)?))),
         Verb::DeleteCollection => {
             return Ok(Outcome::Object(200, state.delete_collection(call, &kind)?));
@@ -320,7 +333,7 @@ fn whole(bytes: Bytes) -> AnswerBody {
 }
 
 /// The body in eight pieces, with a pause before each.
-fn slow(bytes: Bytes, pause: Duration) -> AnswerBody {
+fn slow(bytes: &Bytes, pause: Duration) -> AnswerBody {
     let size = bytes.len().div_ceil(8).max(1);
     let pieces: Vec<Bytes> = bytes.chunks(size).map(Bytes::copy_from_slice).collect();
     let stream = futures::stream::iter(pieces).then(move |piece| async move {

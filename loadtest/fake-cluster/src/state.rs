@@ -1,7 +1,7 @@
 //! Everything that one cluster knows, as one value behind one lock: objects, kinds, credentials,
 //! faults and the audit. All methods are synchronous; waiting is done by `serve.rs` and `watch.rs`.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -123,10 +123,7 @@ impl State {
         while digits.len() < 32 {
             next_share(&mut self.random);
             let mixed = self.random ^ (self.random >> 29);
-            digits.push_str(&format!(
-                "{:016x}",
-                mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9)
-            ));
+            let _ = write!(digits, "{:016x}", mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9));
         }
         let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default().to_owned();
         format!(

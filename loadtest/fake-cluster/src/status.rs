@@ -279,7 +279,7 @@ impl Refusal {
     }
 
     /// Field managers own what an apply wants to change.
-    pub(crate) fn apply_conflict(message: String, causes: Vec<Value>) -> Self {
+    pub(crate) fn apply_conflict(message: String, causes: &[Value]) -> Self {
         let mut refusal = Self::plain(409, "Conflict", message);
         *refusal.details = json!({ "causes": causes });
         refusal

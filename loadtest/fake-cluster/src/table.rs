@@ -67,7 +67,7 @@ fn columns(kind: &Kind) -> Vec<Column> {
 
 fn custom_column(definition: &Value) -> Column {
     let path = text(definition, "/jsonPath").replace("\\.", "\u{1}");
-    let pointer: String = path
+    let steps: Vec<String> = path
         .split(['.', '[', ']'])
         .filter(|step| !step.is_empty())
         .map(|step| {
@@ -75,6 +75,7 @@ fn custom_column(definition: &Value) -> Column {
             format!("/{}", step.replace('~', "~0").replace('/', "~1"))
         })
         .collect();
+    let pointer = steps.concat();
     Column {
         name: text(definition, "/name").to_owned(),
         kind: text(definition, "/type").to_owned(),
@@ -94,7 +95,7 @@ fn cell(object: &Value, column: &Column) -> Value {
             let count = object
                 .pointer(pointer)
                 .and_then(Value::as_object)
-                .map_or(0, |m| m.len());
+                .map_or(0, serde_json::Map::len);
             json!(count.to_string())
         }
         // Times are sent as they are; only the real server turns them into ages.
@@ -107,7 +108,7 @@ fn cell(object: &Value, column: &Column) -> Value {
 }
 
 /// The table of some objects.
-pub(crate) fn of(kind: &Kind, objects: &[Arc<Value>], metadata: Value) -> Value {
+pub(crate) fn of(kind: &Kind, objects: &[Arc<Value>], metadata: &Value) -> Value {
     let columns = columns(kind);
     let definitions: Vec<Value> = columns
         .iter()

@@ -11,9 +11,9 @@ use crate::{
     body,
     fields::Topology,
     kinds::Kind,
-    meta::{copy, name, remove, set, text, texts},
+    meta::{copy, name, namespace, remove, set, text, texts},
     patch::{self, PatchKind},
-    request::Call,
+    request::{Call, Verb},
     schema,
     state::State,
     status::{Cause, Refusal},
@@ -44,20 +44,24 @@ pub(crate) fn key_of(kind: &Kind, call: &Call) -> Key {
     (namespace, call.target.name.clone())
 }
 
-fn manager(kind: &Kind, call: &Call, operation: &'static str) -> Manager {
+fn manager(kind: &Kind, call: &Call) -> Manager {
     Manager {
         name: call.field_manager(),
-        operation,
+        operation: if is_apply(call) { "Apply" } else { "Update" },
         api_version: kind.api_version(),
         subresource: call.target.subresource.clone(),
     }
+}
+
+fn is_apply(call: &Call) -> bool {
+    call.verb == Verb::Patch && PatchKind::of(&call.content_type) == Some(PatchKind::Apply)
 }
 
 impl State {
     pub(crate) fn create(&mut self, call: &Call, kind: &Arc<Kind>) -> Result<Done, Refusal> {
         let mut object = body::object(call, kind)?;
         self.name_new(call, kind, &mut object)?;
-        self.create_object(call, kind, object, "Update")
+        self.create_object(call, kind, object)
     }
 
     fn name_new(&mut self, call: &Call, kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
@@ -91,7 +95,6 @@ impl State {
         call: &Call,
         kind: &Arc<Kind>,
         mut object: Value,
-        operation: &'static str,
     ) -> Result<Done, Refusal> {
         let name = name(&object).to_owned();
         let namespace = if kind.namespaced {
@@ -123,7 +126,7 @@ impl State {
             set(&mut object, &["metadata", "generation"], json!(1));
         }
         body::default(kind, &mut object, None);
-        let mut object = self.through_schema(call, kind, object)?;
+        let mut object = through_schema(call, kind, object)?;
         let mut causes = validate::create(kind, &object);
         causes.extend(custom_causes(kind, &object, None));
         if !causes.is_empty() {
@@ -138,12 +141,12 @@ impl State {
             topology: topology(kind),
             now: self.now(),
         };
-        let mut writer = manager(kind, call, operation);
+        let mut writer = manager(kind, call);
         writer.subresource.clear();
         apply::track(None, &mut object, &writer, &context);
         Ok(Done {
             code: 201,
-            object: self.commit(call, kind, key, object),
+            object: self.commit(call, kind, object),
         })
     }
 
@@ -163,33 +166,6 @@ impl State {
         }
     }
 
-    /// Prunes and defaults by the schema of a custom kind, or reads through the built-in type.
-    fn through_schema(
-        &self,
-        call: &Call,
-        kind: &Kind,
-        mut object: Value,
-    ) -> Result<Value, Refusal> {
-        let Some(custom) = &kind.custom else {
-            return body::typed(kind, object);
-        };
-        let dropped = schema::prune(&mut object, &custom.schema);
-        if !dropped.is_empty() && call.option("fieldValidation") == "Strict" {
-            let fields: Vec<String> = dropped
-                .iter()
-                .map(|path| format!("unknown field \"{path}\""))
-                .collect();
-            return Err(Refusal::bad_request(format!(
-                "{kind} in version \"{}\" cannot be handled as a {kind}: strict decoding error: {}",
-                kind.version,
-                fields.join(", "),
-                kind = kind.kind,
-            )));
-        }
-        schema::default(&mut object, &custom.schema);
-        Ok(object)
-    }
-
     /// What the server itself adds at the end.
     fn complete(&self, kind: &Kind, object: &mut Value) {
         if kind.is("apiextensions.k8s.io", "customresourcedefinitions") {
@@ -202,13 +178,18 @@ impl State {
         &mut self,
         call: &Call,
         kind: &Arc<Kind>,
-        key: Key,
         mut object: Value,
     ) -> Arc<Value> {
         if call.is_dry_run() {
             return Arc::new(object);
         }
         body::to_storage(kind, &mut object);
+        let namespace = if kind.namespaced {
+            namespace(&object)
+        } else {
+            ""
+        };
+        let key = (namespace.to_owned(), name(&object).to_owned());
         let stored = self.store.put(&kind.storage, key, object);
         self.after_write(kind, &stored);
         stored
@@ -232,22 +213,14 @@ impl State {
             if !may_create {
                 return Err(Refusal::not_found(kind, url_name));
             }
-            return self.create_object(call, kind, object, "Update");
+            return self.create_object(call, kind, object);
         };
         if text(&object, "/metadata/resourceVersion").is_empty() && needs_version(kind) {
             let detail = "must be specified for an update";
             let cause = Cause::invalid("metadata.resourceVersion", &json!(0), detail);
             return Err(Refusal::invalid(kind, url_name, &[cause]));
         }
-        self.replace(
-            call,
-            kind,
-            &Replacement {
-                old,
-                new: object,
-                operation: "Update",
-            },
-        )
+        self.replace(call, kind, &Replacement { old, new: object })
     }
 
     pub(crate) fn patch(&mut self, call: &Call, kind: &Arc<Kind>) -> Result<Done, Refusal> {
@@ -266,15 +239,7 @@ impl State {
             PatchKind::Strategic => patch::strategic(&shown, &call.body, topology(kind))?,
             PatchKind::Merge | PatchKind::Apply => patch::merge(&shown, &call.body)?,
         };
-        self.replace(
-            call,
-            kind,
-            &Replacement {
-                old,
-                new: patched,
-                operation: "Update",
-            },
-        )
+        self.replace(call, kind, &Replacement { old, new: patched })
     }
 
     fn apply(
@@ -297,7 +262,7 @@ impl State {
             if !call.target.subresource.is_empty() {
                 return Err(Refusal::not_found(kind, &call.target.name));
             }
-            return self.create_object(call, kind, applied, "Apply");
+            return self.create_object(call, kind, applied);
         };
         let version = text(&applied, "/metadata/resourceVersion").to_owned();
         if !version.is_empty() && version != text(&old, "/metadata/resourceVersion") {
@@ -312,18 +277,10 @@ impl State {
             },
             force: call.flag("force"),
         };
-        let writer = manager(kind, call, "Apply");
+        let writer = manager(kind, call);
         let live = body::from_storage(kind, &old);
         let merged = apply::apply(&live, &applied, &writer, &context)?;
-        self.replace(
-            call,
-            kind,
-            &Replacement {
-                old,
-                new: merged,
-                operation: "Apply",
-            },
-        )
+        self.replace(call, kind, &Replacement { old, new: merged })
     }
 
     /// Puts a new state in the place of an old one, by the rules for updates.
@@ -333,18 +290,14 @@ impl State {
         kind: &Arc<Kind>,
         replacement: &Replacement,
     ) -> Result<Done, Refusal> {
-        let Replacement {
-            old,
-            new,
-            operation,
-        } = replacement;
+        let Replacement { old, new } = replacement;
         let name = call.target.name.clone();
         let old = body::from_storage(kind, old);
         check_identity(kind, &old, new)?;
         let mut new = body::merge_part(kind, &call.target.subresource, &old, new.clone());
         keep_system_metadata(&old, &mut new);
         body::default(kind, &mut new, Some(&old));
-        let mut new = self.through_schema(call, kind, new)?;
+        let mut new = through_schema(call, kind, new)?;
         let mut causes = validate::update(kind, &old, &new);
         causes.extend(custom_causes(kind, &new, Some(&old)));
         if !causes.is_empty() {
@@ -359,17 +312,12 @@ impl State {
             let next = generation.unwrap_or_default() + 1;
             set(&mut new, &["metadata", "generation"], json!(next));
         }
-        if *operation == "Update" {
+        if !is_apply(call) {
             let context = Context {
                 topology: topology(kind),
                 now: self.now(),
             };
-            apply::track(
-                Some(&old),
-                &mut new,
-                &manager(kind, call, "Update"),
-                &context,
-            );
+            apply::track(Some(&old), &mut new, &manager(kind, call), &context);
         }
         let unchanged = without_times(&old) == without_times(&new);
         if unchanged {
@@ -389,7 +337,7 @@ impl State {
         }
         Ok(Done {
             code: 200,
-            object: self.commit(call, kind, key, new),
+            object: self.commit(call, kind, new),
         })
     }
 }
@@ -397,7 +345,6 @@ impl State {
 struct Replacement {
     old: Arc<Value>,
     new: Value,
-    operation: &'static str,
 }
 
 /// Whether nothing holds back the removal any more.
@@ -503,4 +450,26 @@ fn custom_causes(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Cause> {
         causes.retain(|cause| !before.contains(cause));
     }
     causes
+}
+
+/// Prunes and defaults by the schema of a custom kind, or reads through the built-in type.
+fn through_schema(call: &Call, kind: &Kind, mut object: Value) -> Result<Value, Refusal> {
+    let Some(custom) = &kind.custom else {
+        return body::typed(kind, object);
+    };
+    let dropped = schema::prune(&mut object, &custom.schema);
+    if !dropped.is_empty() && call.option("fieldValidation") == "Strict" {
+        let fields: Vec<String> = dropped
+            .iter()
+            .map(|path| format!("unknown field \"{path}\""))
+            .collect();
+        return Err(Refusal::bad_request(format!(
+            "{kind} in version \"{}\" cannot be handled as a {kind}: strict decoding error: {}",
+            kind.version,
+            fields.join(", "),
+            kind = kind.kind,
+        )));
+    }
+    schema::default(&mut object, &custom.schema);
+    Ok(object)
 }

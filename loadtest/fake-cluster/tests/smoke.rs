@@ -14,9 +14,16 @@ fn a_map(name: &str) -> ConfigMap {
 async fn an_object_is_created_and_read_without_sockets() {
     let cluster = Cluster::default();
     let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
-    maps.create(&PostParams::default(), &a_map("a")).await.unwrap();
+    maps.create(&PostParams::default(), &a_map("a"))
+        .await
+        .unwrap();
     let found = maps.list(&Default::default()).await.unwrap();
-    assert_eq!(found.items.len(), 2, "{:?}", found.items.iter().map(|m| m.name_any()).collect::<Vec<_>>());
+    assert_eq!(
+        found.items.len(),
+        2,
+        "{:?}",
+        found.items.iter().map(|m| m.name_any()).collect::<Vec<_>>()
+    );
     assert!(cluster.get(object("configmaps", "default", "a")).is_some());
 }
 
@@ -24,10 +31,15 @@ async fn an_object_is_created_and_read_without_sockets() {
 async fn an_object_is_created_and_read_over_tls() {
     let cluster = Cluster::default();
     let front = cluster.serve_tls().await.unwrap();
-    for kubeconfig in [front.kubeconfig(&User::admin()), front.kubeconfig_with_certificate(&User::admin())] {
+    for kubeconfig in [
+        front.kubeconfig(&User::admin()),
+        front.kubeconfig_with_certificate(&User::admin()),
+    ] {
         let client = client(&kubeconfig).await;
         let maps: Api<ConfigMap> = Api::default_namespaced(client);
-        maps.create(&PostParams::default(), &a_map("a")).await.unwrap();
+        maps.create(&PostParams::default(), &a_map("a"))
+            .await
+            .unwrap();
         maps.delete("a", &Default::default()).await.unwrap();
         front.stop().await;
         assert!(maps.get("a").await.is_err());
