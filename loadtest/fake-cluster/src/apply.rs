@@ -64,6 +64,10 @@ fn write(object: &mut Value, mut entries: Vec<Entry>) {
         remove(object, &["metadata", "managedFields"]);
         return;
     }
+    entries.sort_by_key(|entry| {
+        let time = entry.time.as_str().unwrap_or_default().to_owned();
+        (entry.manager.operation, time, entry.manager.name.clone())
+    });
     let list: Vec<Value> = entries
         .iter()
         .map(|entry| {
@@ -140,6 +144,10 @@ pub(crate) fn track(
         .filter(|path| !same(old, new, path))
         .cloned()
         .collect();
+    let (before_maps, after_maps) = (fields::containers(&before), fields::containers(&after));
+    let new_maps = after_maps
+        .difference(&before_maps)
+        .filter(|path| !is_metadata(path));
     let gone: Vec<&Path> = before.difference(&after).collect();
     for entry in &mut entries {
         let own = entry.is_of(manager);
@@ -150,9 +158,26 @@ pub(crate) fn track(
     if !changed.is_empty() {
         own(&mut entries, manager, &context.now)
             .fields
-            .extend(changed);
+            .extend(changed.iter().chain(new_maps).cloned());
     }
     write(new, entries);
+}
+
+/// `metadata` and what is no map of its own to own: top-level structs such as `spec` are owned.
+fn is_metadata(path: &[Step]) -> bool {
+    path == [Step::Field("metadata".to_owned())]
+}
+
+/// Notes that the manager owns what it applied, and nothing that was added to it.
+pub(crate) fn own_applied(
+    object: &mut Value,
+    applied: &Value,
+    manager: &Manager,
+    context: &Context<'_>,
+) {
+    let mut entries = Vec::new();
+    own(&mut entries, manager, &context.now).fields = ownable(applied, context.topology);
+    write(object, entries);
 }
 
 /// Where a write happens: the meaning of lists and the time.
@@ -233,7 +258,7 @@ pub(crate) fn apply(
         .map(|entry| entry.fields.clone())
         .unwrap_or_default();
     let dropped: Vec<&Path> = previous.difference(&wanted).collect();
-    for path in dropped.into_iter().rev() {
+    for path in dropped {
         let shared = entries
             .iter()
             .any(|e| !e.is_of(manager) && e.fields.iter().any(|owned| owned.starts_with(path)));

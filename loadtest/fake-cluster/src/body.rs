@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -49,6 +50,12 @@ pub(crate) fn object(call: &Call, kind: &Kind) -> Result<Value, Refusal> {
             kind.api_version()
         )));
     }
+    if kind.custom.is_some() && kind_name.is_empty() {
+        return Err(Refusal::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing",
+            kind.kind
+        )));
+    }
     if !kind_name.is_empty() && kind_name != kind.kind {
         return Err(Refusal::bad_request(format!(
             "{kind_name} in version \"{}\" cannot be handled as a {}: converting ({kind_name}) to \
@@ -68,9 +75,120 @@ pub(crate) fn object(call: &Call, kind: &Kind) -> Result<Value, Refusal> {
         set(&mut object, &["metadata"], json!({}));
     }
     if kind.custom.is_some() {
-        Ok(object)
-    } else {
-        typed(kind, object)
+        return typed_metadata(kind, object);
+    }
+    let given = object.clone();
+    let object = typed(kind, object)?;
+    let mut dropped = Vec::new();
+    missing(&given, &object, "", &mut dropped);
+    refuse_unknown(call, kind, (&object, &dropped))?;
+    Ok(object)
+}
+
+/// Refuses unknown fields where the client wants that, and always in server-side apply.
+pub(crate) fn refuse_unknown(
+    call: &Call,
+    kind: &Kind,
+    found: (&Value, &[String]),
+) -> Result<(), Refusal> {
+    let (object, dropped) = found;
+    let Some(first) = dropped.first() else {
+        return Ok(());
+    };
+    if call.content_type.starts_with("application/apply-patch") {
+        return Err(Refusal::internal(format!(
+            "failed to create typed patch object ({}/{}; {}/{}, Kind={}): .{first}: field not \
+             declared in schema",
+            text(object, "/metadata/namespace"),
+            text(object, "/metadata/name"),
+            kind.group,
+            kind.version,
+            kind.kind,
+        )));
+    }
+    if call.option("fieldValidation") != "Strict" {
+        return Ok(());
+    }
+    let fields: Vec<String> = dropped
+        .iter()
+        .map(|path| format!("unknown field \"{path}\""))
+        .collect();
+    Err(Refusal::bad_request(format!(
+        "{kind} in version \"{}\" cannot be handled as a {kind}: strict decoding error: {}",
+        kind.version,
+        fields.join(", "),
+        kind = kind.kind,
+    )))
+}
+
+/// The paths of what is in the first value and not in the second; empty values do not count.
+fn missing(given: &Value, read: &Value, path: &str, found: &mut Vec<String>) {
+    match (given, read) {
+        (Value::Object(given), Value::Object(read)) => {
+            for (name, value) in given {
+                let inner = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
+                match read.get(name) {
+                    Some(read) => missing(value, read, &inner, found),
+                    None if value.is_null() => {}
+                    None => found.push(inner),
+                }
+            }
+        }
+        (Value::Array(given), Value::Array(read)) => {
+            for (index, (given, read)) in given.iter().zip(read).enumerate() {
+                missing(given, read, &format!("{path}[{index}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Reads the metadata of a custom object through its type.
+fn typed_metadata(kind: &Kind, mut object: Value) -> Result<Value, Refusal> {
+    let metadata = object.get("metadata").cloned().unwrap_or_default();
+    let metadata: ObjectMeta = serde_json::from_value(metadata)
+        .map_err(|error| Refusal::bad_request(format!("{}: metadata: {error}", kind.kind)))?;
+    set(
+        &mut object,
+        &["metadata"],
+        serde_json::to_value(metadata).unwrap_or_default(),
+    );
+    Ok(object)
+}
+
+/// Empty lists and maps of the metadata are the same as none.
+pub(crate) fn drop_empty_metadata(object: &mut Value) {
+    for field in ["finalizers", "ownerReferences", "labels", "annotations"] {
+        let is_empty = match object.pointer(&format!("/metadata/{field}")) {
+            Some(Value::Array(list)) => list.is_empty(),
+            Some(Value::Object(map)) => map.is_empty(),
+            Some(Value::Null) => true,
+            _ => false,
+        };
+        if is_empty {
+            remove(object, &["metadata", field]);
+        }
+    }
+}
+
+/// Whole numbers are written without a fraction.
+fn drop_fractions(value: &mut Value) {
+    match value {
+        Value::Number(number) => {
+            let whole = number
+                .as_f64()
+                .filter(|float| number.is_f64() && float.fract() == 0.0);
+            if let Some(whole) = whole.and_then(|whole| format!("{whole:.0}").parse::<i64>().ok()) {
+                *value = json!(whole);
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(drop_fractions),
+        Value::Object(map) => map.values_mut().for_each(drop_fractions),
+        _ => {}
     }
 }
 
@@ -82,6 +200,9 @@ pub(crate) fn typed(kind: &Kind, object: Value) -> Result<Value, Refusal> {
     let string_data = object.get("stringData").cloned();
     normalize(object)
         .map(|mut object| {
+            if kind.resource == "customresourcedefinitions" {
+                drop_fractions(&mut object);
+            }
             if let Some(data) = string_data {
                 set(&mut object, &["stringData"], data);
             }
@@ -118,6 +239,7 @@ pub(crate) fn place(call: &Call, kind: &Kind, object: &mut Value) -> Result<(), 
 
 /// Defaults of built-in kinds that the types do not know.
 pub(crate) fn default(kind: &Kind, object: &mut Value, old: Option<&Value>) {
+    drop_empty_metadata(object);
     match (kind.group.as_str(), kind.resource.as_str()) {
         ("", "secrets") => default_secret(object, old),
         ("", "namespaces") => {

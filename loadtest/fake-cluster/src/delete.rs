@@ -62,7 +62,7 @@ impl Wish {
         } else {
             return Ok(());
         };
-        Err(Refusal::conflict(kind, name(object), &why))
+        Err(Refusal::precondition(kind, name(object), &why))
     }
 }
 

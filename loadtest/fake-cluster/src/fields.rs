@@ -53,6 +53,10 @@ impl<'a> Topology<'a> {
     }
 
     pub(crate) fn is_atomic_map(self, path: &[Step]) -> bool {
+        let owner = Step::Field("ownerReferences".to_owned());
+        if matches!(path, [_, list, Step::Key(_)] if *list == owner) {
+            return true;
+        }
         match self.schema {
             None => matches!(
                 path.last(),
@@ -151,7 +155,7 @@ fn collect(value: &Value, topology: Topology<'_>, path: &mut Path, fields: &mut 
                 };
                 path.push(step);
                 fields.insert(path.clone());
-                if item.is_object() {
+                if item.is_object() && !topology.is_atomic_map(path) {
                     collect(item, topology, path, fields);
                 }
                 path.pop();
@@ -244,34 +248,46 @@ pub(crate) fn display(path: &[Step]) -> String {
 /// The nested form of `fieldsV1`.
 pub(crate) fn to_v1(fields: &Fields) -> Value {
     let mut root = json!({});
-    for path in fields {
-        insert_v1(&mut root, path);
+    let mut rest = fields.iter().peekable();
+    while let Some(path) = rest.next() {
+        // Paths come in order: what lies below this one follows at once.
+        let has_below = rest.peek().is_some_and(|next| next.starts_with(path));
+        insert_v1(&mut root, path, if has_below { &["."] } else { &[] });
     }
     root
 }
 
-fn insert_v1(at: &mut Value, path: &[Step]) {
+fn insert_v1(at: &mut Value, path: &[Step], mark: &[&str]) {
     let Some(map) = at.as_object_mut() else {
         return;
     };
-    let Some((first, rest)) = path.split_first() else {
-        return;
-    };
-    let key = match first {
+    match path.split_first() {
+        Some((first, rest)) => {
+            insert_v1(
+                map.entry(step_v1(first)).or_insert_with(|| json!({})),
+                rest,
+                mark,
+            );
+        }
+        None => map.extend(mark.iter().map(|mark| ((*mark).to_owned(), json!({})))),
+    }
+}
+
+fn step_v1(step: &Step) -> String {
+    match step {
         Step::Field(name) => format!("f:{name}"),
         Step::Key(keys) => format!("k:{keys}"),
         Step::Item(item) => format!("v:{item}"),
-    };
-    let inner = map.entry(key).or_insert_with(|| json!({}));
-    if rest.is_empty() {
-        // Both the node itself and something below it are in the set: "." says so. Paths come in
-        // order, so the node itself comes first.
-        if let (Step::Key(_), Some(inner)) = (first, inner.as_object_mut()) {
-            inner.insert(".".to_owned(), json!({}));
-        }
-    } else {
-        insert_v1(inner, rest);
     }
+}
+
+/// The paths of all maps and keyed lists that are not empty.
+pub(crate) fn containers(fields: &Fields) -> Fields {
+    fields
+        .iter()
+        .flat_map(|path| (1..path.len()).filter_map(|length| path.get(..length)))
+        .map(<[Step]>::to_vec)
+        .collect()
 }
 
 /// Reads `fieldsV1`.

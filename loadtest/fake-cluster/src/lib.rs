@@ -39,6 +39,7 @@ mod auth;
 mod authority;
 mod body;
 mod cluster;
+pub mod contract;
 mod controllers;
 mod crd;
 mod delete;

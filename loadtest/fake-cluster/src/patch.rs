@@ -32,8 +32,10 @@ impl PatchKind {
 
 /// Applies a JSON patch.
 pub(crate) fn json(object: &Value, body: &[u8]) -> Result<Value, Refusal> {
-    let patch: json_patch::Patch = serde_json::from_slice(body)
+    let operations: Vec<Value> = serde_json::from_slice(body)
         .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
+    let patch: json_patch::Patch =
+        serde_json::from_value(Value::Array(operations)).map_err(|_| Refusal::patch_failed())?;
     let mut changed = object.clone();
     json_patch::patch(&mut changed, &patch).map_err(|_| Refusal::patch_failed())?;
     Ok(changed)

@@ -10,7 +10,7 @@ use crate::{
     body,
     kinds::Kind,
     meta::{remove, set, text},
-    request::Call,
+    request::{Call, Verb},
     selector::{Selector, in_scope},
     state::State,
     status::{Cause, Refusal},
@@ -88,7 +88,11 @@ impl Token {
         if text.is_empty() {
             return Ok(None);
         }
-        let bad = |what: &str| Refusal::bad_request(format!("continue key is not valid: {what}"));
+        let bad = |what: &str| {
+            Refusal::bad_request(format!(
+                "invalid continue token: continue key is not valid: {what}"
+            ))
+        };
         let bytes = URL_SAFE_NO_PAD
             .decode(text)
             .map_err(|error| bad(&error.to_string()))?;
@@ -134,9 +138,15 @@ pub(crate) fn version(call: &Call) -> Result<Option<u64>, Refusal> {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| {
-        let detail = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
-        let cause = Cause::invalid("resourceVersion", &json!(text), &detail);
-        Refusal::invalid_options("ListOptions", &[cause])
+        let why = format!(
+            "resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": \
+             invalid syntax"
+        );
+        if call.verb == Verb::Watch {
+            Refusal::internal(why)
+        } else {
+            Refusal::bad_request(format!("invalid resource version: {why}"))
+        }
     })
 }
 

@@ -117,8 +117,7 @@ pub(crate) fn default(value: &mut Value, schema: &Value) {
                 .into_iter()
                 .flatten()
             {
-                let replaced = inner.get("default").is_some() && !flag(inner, "nullable");
-                if replaced && object.get(name) == Some(&Value::Null) {
+                if object.get(name) == Some(&Value::Null) && !flag(inner, "nullable") {
                     object.shift_remove(name);
                 }
                 if let (None, Some(default)) = (object.get(name), inner.get("default")) {
@@ -133,6 +132,9 @@ pub(crate) fn default(value: &mut Value, schema: &Value) {
                 .filter(|inner| inner.is_object())
             {
                 let known = schema.get("properties").and_then(Value::as_object);
+                if !flag(inner, "nullable") {
+                    object.retain(|_, value| !value.is_null());
+                }
                 for (name, present) in object.iter_mut() {
                     if known.is_none_or(|known| !known.contains_key(name)) {
                         default(present, inner);
@@ -168,7 +170,7 @@ fn check(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
         let expected = schema
             .get("type")
             .and_then(Value::as_str)
-            .unwrap_or("integer or string");
+            .unwrap_or("integer,string");
         causes.push(type_error(value, path, expected));
         return;
     }

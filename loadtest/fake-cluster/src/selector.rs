@@ -35,7 +35,7 @@ impl Selector {
                     "invalid selector: '{part}'; can't understand '{part}'"
                 ))
             })?;
-            let pointer = pointer_of(kind, name).ok_or_else(|| unknown_field(call, kind, name))?;
+            let pointer = pointer_of(kind, name).ok_or_else(|| unknown_field(kind, name))?;
             fields.push((pointer, value.to_owned(), equal));
         }
         Ok(Self { labels, fields })
@@ -111,19 +111,14 @@ fn pointer_of(kind: &Kind, name: &str) -> Option<String> {
     is_known.then(|| format!("/{}", name.replace('.', "/")))
 }
 
-fn unknown_field(call: &Call, kind: &Kind, name: &str) -> Refusal {
+fn unknown_field(kind: &Kind, name: &str) -> Refusal {
     Refusal::bad_request(format!(
-        "Unable to find \"{}, Resource={}\" that match label selector \"{}\", field selector \
-         \"{}\": \"{name}\" is not a known field selector: only \"metadata.name\", \
-         \"metadata.namespace\"",
-        if kind.group.is_empty() {
-            "/v1".to_owned()
+        "\"{name}\" is not a known field selector: only {}",
+        if kind.namespaced {
+            "\"metadata.name\", \"metadata.namespace\""
         } else {
-            kind.api_version()
-        },
-        kind.resource,
-        call.option("labelSelector"),
-        call.option("fieldSelector"),
+            "\"metadata.name\""
+        }
     ))
 }
 
@@ -157,6 +152,10 @@ fn split_outside_parentheses(text: &str) -> Vec<String> {
 }
 
 fn read_label(part: &str) -> Result<Rule, Refusal> {
+    if part.starts_with('=') {
+        let message = "found '==', expected: !, identifier, or 'end of string'";
+        return Err(Refusal::bad_request(message));
+    }
     let owned = |text: &str| text.trim().to_owned();
     let set = |text: &str| -> Vec<String> {
         text.trim()

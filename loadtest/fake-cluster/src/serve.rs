@@ -34,9 +34,12 @@ pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 /// What the core makes of a call.
 enum Outcome {
     Object(u16, Value),
-    Text(&'static str),
+    Text(u16, &'static str),
     Watch(Box<WatchPlan>),
 }
+
+/// The whole answer where not even the group and version are served.
+const NO_PAGE: &str = "404 page not found\n";
 
 /// Faults that matter while and after the request is executed.
 #[derive(Default)]
@@ -84,7 +87,7 @@ pub(crate) async fn answer(
     }
     Ok(match outcome {
         Err(refusal) => refused(&refusal),
-        Ok(Outcome::Text(text)) => response(200, "text/plain", whole(Bytes::from(text))),
+        Ok(Outcome::Text(code, text)) => response(code, "text/plain", whole(Bytes::from(text))),
         Ok(Outcome::Object(code, object)) => found(code, object, &disturbance),
         Ok(Outcome::Watch(plan)) => {
             let faults = WatchFaults {
@@ -179,7 +182,7 @@ fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refu
         )
     };
     let code = match &outcome {
-        Ok(Outcome::Object(code, _)) => *code,
+        Ok(Outcome::Object(code, _) | Outcome::Text(code, _)) => *code,
         Ok(_) => 200,
         Err(refusal) => refusal.code,
     };
@@ -220,14 +223,21 @@ fn judge(state: &mut State, call: &Call, user: &User) -> Result<Outcome, Refusal
     rbac::authorize(&state.store, &mut state.used, user, &wanted)?;
     if !call.target.is_resource() {
         if matches!(call.path.as_str(), "/healthz" | "/livez" | "/readyz") {
-            return Ok(Outcome::Text("ok"));
+            return Ok(Outcome::Text(200, "ok"));
         }
-        return state
-            .discover(&call.path, &call.accept)
-            .map(|found| Outcome::Object(200, found))
-            .ok_or_else(Refusal::unserved);
+        return Ok(match state.discover(&call.path, &call.accept) {
+            Some(found) => Outcome::Object(200, found),
+            None => Outcome::Text(404, NO_PAGE),
+        });
     }
-    let kind = state.kind_of(&call.target).ok_or_else(Refusal::unserved)?;
+    let target = &call.target;
+    if !state
+        .kinds()
+        .any(|kind| kind.group == target.group && kind.version == target.version)
+    {
+        return Ok(Outcome::Text(404, NO_PAGE));
+    }
+    let kind = state.kind_of(target).ok_or_else(Refusal::unserved)?;
     check_path(call, &kind)?;
     if kind.create_only {
         return match call.verb {

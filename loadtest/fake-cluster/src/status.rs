@@ -201,6 +201,38 @@ impl Refusal {
         }
     }
 
+    /// A precondition of a deletion does not hold; the real server names the kind here.
+    pub(crate) fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
+        let qualified = if kind.group.is_empty() {
+            kind.kind.clone()
+        } else {
+            format!("{}.{}", kind.kind, kind.group)
+        };
+        let message = format!("Operation cannot be fulfilled on {qualified} \"{name}\": {why}");
+        let mut refusal = Self::plain(409, "Conflict", message);
+        *refusal.details = details(name, &kind.group, &kind.kind);
+        refusal
+    }
+
+    /// An update without the resourceVersion that its kind demands.
+    pub(crate) fn version_missing(kind: &Kind, name: &str) -> Self {
+        let detail = "must be specified for an update";
+        let cause = Cause::invalid("metadata.resourceVersion", &json!(0), detail);
+        let message = format!(
+            "{} \"{name}\" is invalid: {}",
+            kind.qualified(),
+            join_causes(std::slice::from_ref(&cause))
+        );
+        let mut refusal = Self::plain(422, "Invalid", message).about(kind, name);
+        refusal.set_causes(&[cause]);
+        refusal
+    }
+
+    /// Fails without a reason, as the real server does where nobody thought of one.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::plain(500, "", message)
+    }
+
     /// Refused for this object, whatever the rights.
     pub(crate) fn forbidden(kind: &Kind, name: &str, why: &str) -> Self {
         let message = format!("{} \"{name}\" is forbidden: {why}", kind.qualified());
@@ -287,7 +319,7 @@ impl Refusal {
 
     /// A resourceVersion that the server has not reached.
     pub(crate) fn too_large_version(wanted: u64, current: u64) -> Self {
-        let message = format!("Too large resource version: {wanted}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         let mut refusal = Self::plain(504, "Timeout", message)
             .with_cause("ResourceVersionTooLarge", "Too large resource version");
         refusal.retry_after(1);
@@ -346,7 +378,9 @@ impl Refusal {
         body.insert("metadata".to_owned(), Value::clone(&self.metadata));
         body.insert("status".to_owned(), json!("Failure"));
         body.insert("message".to_owned(), json!(self.message));
-        body.insert("reason".to_owned(), json!(self.reason));
+        if !self.reason.is_empty() {
+            body.insert("reason".to_owned(), json!(self.reason));
+        }
         if !self.details.is_null() {
             body.insert("details".to_owned(), Value::clone(&self.details));
         }

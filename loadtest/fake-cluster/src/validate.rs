@@ -68,10 +68,10 @@ fn metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
     if !good {
         causes.push(Cause::invalid("metadata.name", &json!(value), detail));
     }
-    for finalizer in texts(object, "/metadata/finalizers") {
+    for (index, finalizer) in texts(object, "/metadata/finalizers").iter().enumerate() {
         if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
             causes.push(Cause::invalid(
-                "metadata.finalizers",
+                &format!("metadata.finalizers[{index}]"),
                 &json!(finalizer),
                 "name is neither a standard finalizer name nor is it fully qualified",
             ));

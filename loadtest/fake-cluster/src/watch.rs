@@ -76,7 +76,7 @@ impl State {
         let from_now = asked.unwrap_or_default() == 0;
         if initial == "true" || (from_now && initial.is_empty()) {
             self.add_initial_events(&mut plan);
-            if initial == "true" && plan.bookmarks {
+            if plan.bookmarks {
                 let mut bookmark = plan.bookmark();
                 let key = "k8s.io/initial-events-end";
                 set(
@@ -149,7 +149,7 @@ impl WatchPlan {
         json!({ "type": "BOOKMARK", "object": {
             "kind": kind,
             "apiVersion": api_version,
-            "metadata": { "resourceVersion": self.cursor.to_string(), "creationTimestamp": null },
+            "metadata": { "resourceVersion": self.cursor.to_string() },
         } })
     }
 
@@ -218,7 +218,7 @@ impl Watching {
         let interval = inner.lock().options.bookmark_interval;
         let watching = Self {
             deadline: Instant::now() + plan.timeout,
-            next_bookmark: Instant::now() + interval,
+            next_bookmark: next_bookmark(interval, Instant::now() + plan.timeout),
             done: plan.ends_at_once,
             changed: inner.changed.subscribe(),
             closing: inner.closing.subscribe(),
@@ -338,13 +338,10 @@ impl Watching {
             changed = self.changed.changed() => self.done |= changed.is_err(),
             () = sleep_until(self.deadline) => {
                 self.done = true;
-                if bookmarks {
-                    self.plan.first.push_back(self.plan.bookmark());
-                }
             }
             () = sleep_until(self.next_bookmark), if bookmarks => {
                 let interval = self.inner.lock().options.bookmark_interval;
-                self.next_bookmark = Instant::now() + interval;
+                self.next_bookmark = next_bookmark(interval, self.deadline);
                 self.plan.first.push_back(self.plan.bookmark());
             }
         }
@@ -366,4 +363,18 @@ pub(crate) fn spoil(answer: &mut Value) {
 /// The stored form of an object in the version of a kind, for those outside this file.
 pub(crate) fn shown(kind: &Kind, object: &Arc<Value>) -> Value {
     Value::clone(&body::from_storage(kind, object))
+}
+
+/// The last bookmark comes two seconds before the end, as on the real server.
+fn next_bookmark(interval: Duration, deadline: Instant) -> Instant {
+    let (now, last) = (
+        Instant::now(),
+        deadline - Duration::from_secs(2).min(deadline - Instant::now()),
+    );
+    let regular = now + interval;
+    if last > now && last < regular {
+        last
+    } else {
+        regular
+    }
 }

@@ -66,10 +66,9 @@ impl State {
 
     fn name_new(&mut self, call: &Call, kind: &Kind, object: &mut Value) -> Result<(), Refusal> {
         if !text(object, "/metadata/resourceVersion").is_empty() {
-            let mut refusal = Refusal::by_code(500, None);
-            "resourceVersion should not be set on objects to be created"
-                .clone_into(&mut refusal.message);
-            return Err(refusal);
+            return Err(Refusal::internal(
+                "resourceVersion should not be set on objects to be created",
+            ));
         }
         body::place(call, kind, object)?;
         if name(object).is_empty() {
@@ -103,6 +102,7 @@ impl State {
             ""
         };
         self.check_namespace(kind, &name, namespace)?;
+        let given = is_apply(call).then(|| object.clone());
         for field in [
             "resourceVersion",
             "deletionTimestamp",
@@ -143,7 +143,10 @@ impl State {
         };
         let mut writer = manager(kind, call);
         writer.subresource.clear();
-        apply::track(None, &mut object, &writer, &context);
+        match given {
+            Some(given) => apply::own_applied(&mut object, &given, &writer, &context),
+            None => apply::track(None, &mut object, &writer, &context),
+        }
         Ok(Done {
             code: 201,
             object: self.commit(call, kind, object),
@@ -198,27 +201,18 @@ impl State {
     pub(crate) fn update(&mut self, call: &Call, kind: &Arc<Kind>) -> Result<Done, Refusal> {
         let mut object = body::object(call, kind)?;
         body::place(call, kind, &mut object)?;
+        check_name(call, &object)?;
         let url_name = &call.target.name;
-        if name(&object) != url_name {
-            return Err(Refusal::bad_request(format!(
-                "the name of the object ({}) does not match the name on the URL ({url_name})",
-                name(&object)
-            )));
-        }
         let key = key_of(kind, call);
         let Some(old) = self.store.get(&kind.storage, &key).cloned() else {
-            let may_create = creates_on_update(kind)
-                && call.target.subresource.is_empty()
-                && text(&object, "/metadata/resourceVersion").is_empty();
+            let may_create = creates_on_update(kind) && call.target.subresource.is_empty();
             if !may_create {
                 return Err(Refusal::not_found(kind, url_name));
             }
             return self.create_object(call, kind, object);
         };
         if text(&object, "/metadata/resourceVersion").is_empty() && needs_version(kind) {
-            let detail = "must be specified for an update";
-            let cause = Cause::invalid("metadata.resourceVersion", &json!(0), detail);
-            return Err(Refusal::invalid(kind, url_name, &[cause]));
+            return Err(Refusal::version_missing(kind, url_name));
         }
         self.replace(call, kind, &Replacement { old, new: object })
     }
@@ -257,7 +251,10 @@ impl State {
             return Err(Refusal::bad_request("metadata.managedFields must be nil"));
         }
         body::place(call, kind, &mut applied)?;
-        set(&mut applied, &["metadata", "name"], json!(call.target.name));
+        if name(&applied).is_empty() {
+            set(&mut applied, &["metadata", "name"], json!(call.target.name));
+        }
+        check_name(call, &applied)?;
         let Some(old) = old else {
             if !call.target.subresource.is_empty() {
                 return Err(Refusal::not_found(kind, &call.target.name));
@@ -293,6 +290,7 @@ impl State {
         let Replacement { old, new } = replacement;
         let name = call.target.name.clone();
         let old = body::from_storage(kind, old);
+        check_name(call, new)?;
         check_identity(kind, &old, new)?;
         let mut new = body::merge_part(kind, &call.target.subresource, &old, new.clone());
         keep_system_metadata(&old, &mut new);
@@ -355,8 +353,7 @@ pub(crate) fn finished(kind: &Kind, object: &Value) -> bool {
 
 fn accepted_patches(kind: &Kind) -> &'static str {
     if kind.custom.is_some() {
-        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, \
-         application/apply-patch+cbor"
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
     } else {
         "application/json-patch+json, application/merge-patch+json, \
          application/strategic-merge-patch+json, application/apply-patch+yaml, \
@@ -380,12 +377,26 @@ fn needs_version(kind: &Kind) -> bool {
         || kind.is("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
+fn check_name(call: &Call, object: &Value) -> Result<(), Refusal> {
+    let (given, wanted) = (name(object), &call.target.name);
+    if given == wanted {
+        return Ok(());
+    }
+    Err(Refusal::bad_request(format!(
+        "the name of the object ({given}) does not match the name on the URL ({wanted})"
+    )))
+}
+
 fn check_identity(kind: &Kind, old: &Value, new: &Value) -> Result<(), Refusal> {
     let object_name = name(old);
     let uid = text(new, "/metadata/uid");
     if !uid.is_empty() && uid != text(old, "/metadata/uid") {
         let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            "StorageError: invalid object, Code: 4, Key: /registry{}/{}/{object_name}, \
+             ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: \
+             {uid}, UID in object meta: {}",
+            kind.storage,
+            namespace(old),
             text(old, "/metadata/uid")
         );
         return Err(Refusal::conflict(kind, object_name, &why));
@@ -458,18 +469,7 @@ fn through_schema(call: &Call, kind: &Kind, mut object: Value) -> Result<Value, 
         return body::typed(kind, object);
     };
     let dropped = schema::prune(&mut object, &custom.schema);
-    if !dropped.is_empty() && call.option("fieldValidation") == "Strict" {
-        let fields: Vec<String> = dropped
-            .iter()
-            .map(|path| format!("unknown field \"{path}\""))
-            .collect();
-        return Err(Refusal::bad_request(format!(
-            "{kind} in version \"{}\" cannot be handled as a {kind}: strict decoding error: {}",
-            kind.version,
-            fields.join(", "),
-            kind = kind.kind,
-        )));
-    }
+    body::refuse_unknown(call, kind, (&object, &dropped))?;
     schema::default(&mut object, &custom.schema);
     Ok(object)
 }
