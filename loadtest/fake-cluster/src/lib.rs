@@ -1,1 +1,81 @@
-//! x
+//! An honest Kubernetes API server in memory.
+//!
+//! A [`Cluster`] answers as a real kube-apiserver does: lists with paging, watches that resume,
+//! server-side apply, finalizers, custom resources, RBAC. It has two fronts. [`Cluster::front`] is a
+//! tower service without sockets, which works under tokio's paused clock. [`Cluster::serve_tls`]
+//! listens on loopback, for real clients such as `kubectl`.
+//!
+//! ```
+//! use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::Api;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), kube::Error> {
+//! let cluster = Cluster::default();
+//! cluster.inject_times(Matcher::on(&[Verb::Create], "configmaps"),
+//!     Fault::Status { code: 500, retry_after: None }, 1);
+//! let maps: Api<ConfigMap> = Api::default_namespaced(cluster.client());
+//! let mut map = ConfigMap::default();
+//! map.metadata.name = Some("a".to_owned());
+//! assert!(maps.create(&Default::default(), &map).await.is_err());
+//! assert!(maps.create(&Default::default(), &map).await.is_ok());
+//! assert!(cluster.get(object("configmaps", "default", "a")).is_some());
+//! assert_eq!(cluster.writes().len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A crash sweep runs a scenario once for every k with a front that dies after its k-th write, waits
+//! for [`Front::died`](front::tower::Front::died), drops the client with all that used it, and goes
+//! on with a fresh front on the same cluster until the end state is reached.
+//!
+//! What is left out is said at the top of each file; the largest are admission webhooks, conversion
+//! webhooks, garbage collection and everything that runs workloads.
+
+mod apply;
+mod audit;
+mod auth;
+mod authority;
+mod body;
+mod cluster;
+pub mod contract;
+mod controllers;
+mod crd;
+mod delete;
+mod discovery;
+mod fault;
+mod fields;
+pub mod front;
+mod kinds;
+mod manifests;
+mod meta;
+mod patch;
+mod rbac;
+mod read;
+mod request;
+mod reviews;
+mod schema;
+mod selector;
+mod serve;
+mod state;
+mod status;
+mod store;
+mod table;
+mod validate;
+mod watch;
+mod write;
+
+pub use crate::{
+    audit::AuditEntry,
+    auth::User,
+    authority::Identity,
+    cluster::{Cluster, Moment, ObjectRef, object},
+    fault::{EventFilter, Fault, FaultId, Matcher},
+    front::{tls::TlsFront, tower::Front},
+    rbac::{Grant, RoleName},
+    request::{Target, Verb},
+    serve::{AnswerBody, BoxError},
+    state::{Options, TokenFilling},
+    status::{Cause, Refusal},
+};

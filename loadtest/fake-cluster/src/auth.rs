@@ -1,0 +1,197 @@
+//! Who is asking: users, the tokens of users and service accounts, and client certificates. Token
+//! signatures are a keyed hash, enough to tell a token of this cluster from a made-up one and no
+//! more; nothing here is a secret worth keeping.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use crate::{meta::text, store::Store};
+
+/// A user and its groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// The name that RBAC and audits see.
+    pub name: String,
+    /// The groups, without `system:authenticated`, which is added by itself.
+    pub groups: Vec<String>,
+}
+
+impl User {
+    /// A user with no groups but `system:authenticated`.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            groups: vec!["system:authenticated".to_owned()],
+        }
+    }
+
+    /// The super user: RBAC does not apply.
+    pub fn admin() -> Self {
+        Self::named("admin").in_group("system:masters")
+    }
+
+    /// A service account, whether or not the object exists.
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self::named(&format!("system:serviceaccount:{namespace}:{name}"))
+            .in_group("system:serviceaccounts")
+            .in_group(&format!("system:serviceaccounts:{namespace}"))
+    }
+
+    /// Whoever comes without credentials.
+    pub fn anonymous() -> Self {
+        Self {
+            name: "system:anonymous".to_owned(),
+            groups: vec!["system:unauthenticated".to_owned()],
+        }
+    }
+
+    /// The same user in one more group.
+    #[must_use]
+    pub fn in_group(mut self, group: &str) -> Self {
+        self.groups.push(group.to_owned());
+        self
+    }
+
+    pub(crate) fn is_master(&self) -> bool {
+        self.groups.iter().any(|group| group == "system:masters")
+    }
+
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.groups
+            .iter()
+            .any(|group| group == "system:authenticated")
+    }
+}
+
+/// What proves who someone is.
+#[derive(Debug, Default)]
+pub(crate) struct Credentials {
+    key: u64,
+    tokens: HashMap<String, User>,
+    certificates: HashMap<Vec<u8>, User>,
+}
+
+/// A token of a service account, before it is signed.
+pub(crate) struct TokenClaims<'a> {
+    pub namespace: &'a str,
+    pub account: &'a str,
+    pub uid: &'a str,
+    /// The Secret that must still hold the token, or "".
+    pub secret: &'a str,
+}
+
+impl Credentials {
+    pub(crate) fn new(key: u64) -> Self {
+        Self {
+            key,
+            ..Self::default()
+        }
+    }
+
+    /// A lasting token for a user; the same one each time.
+    pub(crate) fn token_for(&mut self, user: &User) -> String {
+        if let Some((token, _)) = self.tokens.iter().find(|(_, known)| *known == user) {
+            return token.clone();
+        }
+        let token = format!("user-{}-{:016x}", self.tokens.len(), self.hash(&user.name));
+        self.tokens.insert(token.clone(), user.clone());
+        token
+    }
+
+    /// Makes a token worthless.
+    pub(crate) fn revoke(&mut self, token: &str) -> bool {
+        self.tokens.remove(token).is_some()
+    }
+
+    pub(crate) fn remember_certificate(&mut self, der: Vec<u8>, user: User) {
+        self.certificates.insert(der, user);
+    }
+
+    pub(crate) fn by_certificate(&self, der: &[u8]) -> Option<User> {
+        self.certificates.get(der).cloned()
+    }
+
+    fn hash(&self, text: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.key, text).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// A signed token in the shape of a JWT.
+    pub(crate) fn sign(&self, claims: &TokenClaims<'_>) -> String {
+        let header = URL_SAFE_NO_PAD.encode(json!({ "alg": "RS256", "kid": "fake" }).to_string());
+        let payload = json!({
+            "iss": "kubernetes/serviceaccount",
+            "kubernetes.io/serviceaccount/namespace": claims.namespace,
+            "kubernetes.io/serviceaccount/secret.name": claims.secret,
+            "kubernetes.io/serviceaccount/service-account.name": claims.account,
+            "kubernetes.io/serviceaccount/service-account.uid": claims.uid,
+            "sub": format!("system:serviceaccount:{}:{}", claims.namespace, claims.account),
+        });
+        let body = format!("{header}.{}", URL_SAFE_NO_PAD.encode(payload.to_string()));
+        let signature = URL_SAFE_NO_PAD.encode(self.hash(&body).to_be_bytes());
+        format!("{body}.{signature}")
+    }
+
+    /// The user of a token, if it is one of ours and still good.
+    pub(crate) fn by_token(&self, store: &Store, token: &str) -> Option<User> {
+        if let Some(user) = self.tokens.get(token) {
+            return Some(user.clone());
+        }
+        self.by_signed_token(store, token)
+            .or_else(|| by_bootstrap_token(store, token))
+    }
+
+    fn by_signed_token(&self, store: &Store, token: &str) -> Option<User> {
+        let (body, signature) = token.rsplit_once('.')?;
+        let expected = URL_SAFE_NO_PAD.encode(self.hash(body).to_be_bytes());
+        if signature != expected {
+            return None;
+        }
+        let payload = URL_SAFE_NO_PAD.decode(body.split_once('.')?.1).ok()?;
+        let payload: Value = serde_json::from_slice(&payload).ok()?;
+        let claim = |name: &str| {
+            payload
+                .get(format!("kubernetes.io/serviceaccount/{name}"))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let (namespace, name) = (claim("namespace"), claim("service-account.name"));
+        let account = store.find("/serviceaccounts", namespace, name)?;
+        if text(account, "/metadata/uid") != claim("service-account.uid") {
+            return None;
+        }
+        let secret = claim("secret.name");
+        if !secret.is_empty() {
+            let object = store.find("/secrets", namespace, secret)?;
+            let held = base64::engine::general_purpose::STANDARD
+                .decode(text(object, "/data/token"))
+                .ok()?;
+            if held != token.as_bytes() {
+                return None;
+            }
+        }
+        Some(User::service_account(namespace, name))
+    }
+}
+
+/// `id.secret`, kept in a Secret of kube-system: the tokens with which nodes join.
+fn by_bootstrap_token(store: &Store, token: &str) -> Option<User> {
+    let (id, secret) = token.split_once('.')?;
+    let object = store.find("/secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
+    let field = |name: &str| {
+        base64::engine::general_purpose::STANDARD
+            .decode(text(object, &format!("/data/{name}")))
+            .unwrap_or_default()
+    };
+    let good = text(object, "/type") == "bootstrap.kubernetes.io/token"
+        && field("token-id") == id.as_bytes()
+        && field("token-secret") == secret.as_bytes()
+        && field("usage-bootstrap-authentication") == b"true";
+    good.then(|| User::named(&format!("system:bootstrap:{id}")).in_group("system:bootstrappers"))
+}

@@ -1,0 +1,179 @@
+//! How reads behave: pages, selectors, watches, metadata alone.
+
+use futures::{StreamExt, TryStreamExt};
+use kube::{
+    Client,
+    api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams},
+};
+use serde_json::json;
+
+use super::{map, maps, version};
+
+async fn some_maps(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    let maps = maps(client, namespace);
+    for (name, group) in [("a", "one"), ("b", "two"), ("c", "one")] {
+        let mut map = map(name, &json!({}));
+        map.metadata.labels = Some(
+            [("group".to_owned(), group.to_owned())]
+                .into_iter()
+                .collect(),
+        );
+        maps.create(&PostParams::default(), &map)
+            .await
+            .expect("created");
+    }
+    maps
+}
+
+fn names(list: &[DynamicObject]) -> Vec<&str> {
+    list.iter()
+        .filter_map(|object| object.metadata.name.as_deref())
+        .collect()
+}
+
+/// Pages follow each other in one version, whatever happens between them.
+pub async fn a_list_comes_in_pages(client: &Client, namespace: &str) {
+    let maps = some_maps(client, namespace).await;
+    let params = ListParams::default().limit(1).labels("group");
+    let first = maps.list(&params).await.expect("the first page");
+    assert_eq!(names(&first.items), ["a"]);
+    maps.delete("c", &Default::default())
+        .await
+        .expect("deleted");
+    let next = first.metadata.continue_.as_deref().expect("there is more");
+    let second = maps
+        .list(&params.clone().limit(5).continue_token(next))
+        .await
+        .expect("the rest");
+    assert_eq!(
+        names(&second.items),
+        ["b", "c"],
+        "a page shows the version of the first one"
+    );
+    assert_eq!(
+        first.metadata.resource_version,
+        second.metadata.resource_version
+    );
+    assert!(
+        second
+            .metadata
+            .continue_
+            .as_deref()
+            .unwrap_or_default()
+            .is_empty()
+    );
+}
+
+/// Labels and names select exactly.
+pub async fn a_selected_list_is_exact(client: &Client, namespace: &str) {
+    let maps = some_maps(client, namespace).await;
+    for (labels, expected) in [
+        ("group=one", vec!["a", "c"]),
+        ("group!=one,group", vec!["b"]),
+        ("group in (one,two)", vec!["a", "b", "c"]),
+        ("group notin (one),group", vec!["b"]),
+    ] {
+        let found = maps
+            .list(&ListParams::default().labels(labels))
+            .await
+            .expect("a list");
+        assert_eq!(names(&found.items), expected, "{labels}");
+    }
+    let by_name = ListParams::default().fields("metadata.name=b");
+    assert_eq!(
+        names(&maps.list(&by_name).await.expect("a list").items),
+        ["b"]
+    );
+    let unknown = ListParams::default().fields("data.x=b");
+    let refused = super::refusal(maps.list(&unknown).await);
+    assert_eq!((refused.code, refused.reason.as_str()), (400, "BadRequest"));
+}
+
+/// A watch from a version sees every later change once, and nothing before.
+pub async fn a_watch_resumes_where_it_was(client: &Client, namespace: &str) {
+    let maps = maps(client, namespace);
+    let post = PostParams::default();
+    let start = maps
+        .create(&post, &map("a", &json!({ "k": "1" })))
+        .await
+        .expect("created");
+    let mut second = start.clone();
+    second.data = json!({ "data": { "k": "2" } });
+    maps.replace("a", &post, &second).await.expect("replaced");
+    maps.delete("a", &Default::default())
+        .await
+        .expect("deleted");
+    maps.create(&post, &map("b", &json!({})))
+        .await
+        .expect("created");
+    let params = WatchParams::default().timeout(10);
+    let stream = maps
+        .watch(&params, &version(&start))
+        .await
+        .expect("a watch");
+    let events: Vec<String> = stream
+        .take(3)
+        .map_ok(|event| match event {
+            WatchEvent::Added(object) => format!("added {}", names(&[object]).concat()),
+            WatchEvent::Modified(object) => format!("modified {}", names(&[object]).concat()),
+            WatchEvent::Deleted(object) => format!("deleted {}", names(&[object]).concat()),
+            other => format!("{other:?}"),
+        })
+        .try_collect()
+        .await
+        .expect("events");
+    assert_eq!(events, ["modified a", "deleted a", "added b"]);
+}
+
+/// A watch that asks for the first state gets it, and then a bookmark that says so.
+pub async fn a_watch_sends_the_first_state_and_marks_its_end(client: &Client, namespace: &str) {
+    let maps = some_maps(client, namespace).await;
+    let params = WatchParams::default()
+        .timeout(10)
+        .labels("group=one")
+        .initial_events();
+    let stream = maps.watch(&params, "0").await.expect("a watch");
+    let events: Vec<WatchEvent<DynamicObject>> =
+        stream.take(3).try_collect().await.expect("events");
+    let added: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            WatchEvent::Added(object) => object.metadata.name.as_deref(),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(added, ["a", "c"]);
+    let marked = events.iter().any(|event| match event {
+        WatchEvent::Bookmark(mark) => mark
+            .metadata
+            .annotations
+            .contains_key("k8s.io/initial-events-end"),
+        _ => false,
+    });
+    assert!(marked, "{events:?}");
+}
+
+/// Metadata can be had alone, one by one and in lists.
+pub async fn only_metadata_is_sent_when_asked(client: &Client, namespace: &str) {
+    let maps = maps(client, namespace);
+    let secret = map("a", &json!({ "k": "a long text" }));
+    let made = maps
+        .create(&PostParams::default(), &secret)
+        .await
+        .expect("created");
+    let one = maps.get_metadata("a").await.expect("metadata");
+    assert_eq!(
+        one.metadata.resource_version,
+        made.metadata.resource_version
+    );
+    let types = one.types.expect("it says what it is");
+    assert_eq!(types.kind, "PartialObjectMetadata");
+    let only_it = ListParams::default().fields("metadata.name=a");
+    let list = maps.list_metadata(&only_it).await.expect("a list");
+    let names: Vec<_> = list
+        .items
+        .iter()
+        .filter_map(|item| item.metadata.name.clone())
+        .collect();
+    assert_eq!(names, ["a"]);
+}

@@ -1,0 +1,187 @@
+//! Deletion: preconditions, finalizers, collections. Garbage collection by owner references is a
+//! controller of its own and left out; propagation policies are accepted and have no effect.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    body,
+    kinds::Kind,
+    meta::{name, set, text},
+    request::Call,
+    selector::{Selector, in_scope},
+    state::State,
+    status::{Refusal, details},
+    store::Key,
+    validate::is_deleting,
+    write::{Done, finished, key_of},
+};
+
+/// What a delete request asks beyond the name.
+struct Wish {
+    uid: String,
+    resource_version: String,
+    dry_run: bool,
+}
+
+impl Wish {
+    fn read(call: &Call) -> Result<Self, Refusal> {
+        let options = if call.body.is_empty() {
+            json!({})
+        } else {
+            body::value(call)?
+        };
+        Ok(Self {
+            uid: text(&options, "/preconditions/uid").to_owned(),
+            resource_version: text(&options, "/preconditions/resourceVersion").to_owned(),
+            dry_run: call.is_dry_run()
+                || crate::meta::texts(&options, "/dryRun")
+                    .iter()
+                    .any(|value| value == "All"),
+        })
+    }
+
+    fn check(&self, kind: &Kind, object: &Value) -> Result<(), Refusal> {
+        let (uid, version) = (
+            text(object, "/metadata/uid"),
+            text(object, "/metadata/resourceVersion"),
+        );
+        let why = if !self.uid.is_empty() && self.uid != uid {
+            format!(
+                "the UID in the precondition ({}) does not match the UID in record ({uid}). The \
+                 object might have been deleted and then recreated",
+                self.uid
+            )
+        } else if !self.resource_version.is_empty() && self.resource_version != version {
+            format!(
+                "the ResourceVersion in the precondition ({}) does not match the ResourceVersion \
+                 in record ({version}). The object might have been modified",
+                self.resource_version
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::precondition(kind, name(object), &why))
+    }
+}
+
+impl State {
+    pub(crate) fn delete(&mut self, call: &Call, kind: &Arc<Kind>) -> Result<Done, Refusal> {
+        let wish = Wish::read(call)?;
+        self.delete_one(kind, &key_of(kind, call), &wish)
+    }
+
+    fn delete_one(&mut self, kind: &Arc<Kind>, key: &Key, wish: &Wish) -> Result<Done, Refusal> {
+        let Some(object) = self.store.get(&kind.storage, key).cloned() else {
+            return Err(Refusal::not_found(kind, &key.1));
+        };
+        wish.check(kind, &object)?;
+        if kind.is("", "namespaces") && PROTECTED.contains(&key.1.as_str()) {
+            return Err(Refusal::forbidden(
+                kind,
+                &key.1,
+                "this namespace may not be deleted",
+            ));
+        }
+        if finished(kind, &object) {
+            if !wish.dry_run {
+                self.remove(kind, key);
+            }
+            let object = if kind.returns_deleted() {
+                body::from_storage(kind, &object)
+            } else {
+                Arc::new(success(kind, &object))
+            };
+            return Ok(Done { code: 200, object });
+        }
+        if is_deleting(&object) {
+            return Ok(Done {
+                code: 200,
+                object: body::from_storage(kind, &object),
+            });
+        }
+        let mut marked = Value::clone(&object);
+        set(
+            &mut marked,
+            &["metadata", "deletionTimestamp"],
+            json!(self.now()),
+        );
+        if kind.is("", "namespaces") {
+            set(&mut marked, &["status", "phase"], json!("Terminating"));
+        } else {
+            set(
+                &mut marked,
+                &["metadata", "deletionGracePeriodSeconds"],
+                json!(0),
+            );
+        }
+        if let Some(generation) = marked
+            .pointer("/metadata/generation")
+            .and_then(Value::as_i64)
+        {
+            set(
+                &mut marked,
+                &["metadata", "generation"],
+                json!(generation + 1),
+            );
+        }
+        if wish.dry_run {
+            return Ok(Done {
+                code: 200,
+                object: Arc::new(marked),
+            });
+        }
+        let stored = self.store.put(&kind.storage, key.clone(), marked);
+        self.after_write(kind, &stored);
+        Ok(Done {
+            code: 200,
+            object: body::from_storage(kind, &stored),
+        })
+    }
+
+    pub(crate) fn delete_collection(
+        &mut self,
+        call: &Call,
+        kind: &Arc<Kind>,
+    ) -> Result<Value, Refusal> {
+        let wish = Wish::read(call)?;
+        let selector = Selector::read(call, kind)?;
+        let namespace = if kind.namespaced {
+            call.target.namespace.as_str()
+        } else {
+            ""
+        };
+        let chosen: Vec<(Key, Arc<Value>)> = self
+            .store
+            .all(&kind.storage)
+            .filter(|(_, object)| in_scope(object, namespace, &selector))
+            .map(|(key, object)| (key.clone(), Arc::clone(object)))
+            .collect();
+        let mut items = Vec::new();
+        for (key, object) in chosen {
+            self.delete_one(kind, &key, &wish)?;
+            items.push(Value::clone(&body::from_storage(kind, &object)));
+        }
+        Ok(json!({
+            "apiVersion": kind.api_version(),
+            "kind": kind.list_kind,
+            "metadata": { "resourceVersion": self.store.revision().to_string() },
+            "items": items,
+        }))
+    }
+}
+
+const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+fn success(kind: &Kind, object: &Value) -> Value {
+    let mut about = details(name(object), &kind.group, &kind.resource);
+    set(&mut about, &["uid"], json!(text(object, "/metadata/uid")));
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": about,
+    })
+}

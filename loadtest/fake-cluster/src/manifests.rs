@@ -1,0 +1,64 @@
+//! Loads manifests into a cluster, as `kubectl apply` by the super user would. Documents that are
+//! lists are not unpacked.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{
+    cluster::Cluster,
+    meta::{name, text},
+    request::{Call, Target, Verb},
+    status::Refusal,
+};
+
+/// Applies every document, in order; the first refusal ends it.
+pub(crate) fn apply(cluster: &Cluster, manifests: &str) -> Result<(), Refusal> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(manifests)
+        .map_err(|error| Refusal::bad_request(format!("cannot read the manifests: {error}")))?;
+    for document in documents.iter().filter(|document| document.is_object()) {
+        apply_one(cluster, document)?;
+    }
+    Ok(())
+}
+
+fn apply_one(cluster: &Cluster, document: &Value) -> Result<(), Refusal> {
+    cluster.inner.change(|state| {
+        let kind = state
+            .kind_named(text(document, "/apiVersion"), text(document, "/kind"))
+            .ok_or_else(|| {
+                Refusal::bad_request(format!(
+                    "no matches for kind \"{}\" in version \"{}\"",
+                    text(document, "/kind"),
+                    text(document, "/apiVersion")
+                ))
+            })?;
+        let namespace = match (kind.namespaced, text(document, "/metadata/namespace")) {
+            (false, _) => "",
+            (true, "") => "default",
+            (true, given) => given,
+        };
+        let call = Call {
+            verb: Verb::Patch,
+            target: Target {
+                group: kind.group.clone(),
+                version: kind.version.clone(),
+                resource: kind.resource.clone(),
+                namespace: namespace.to_owned(),
+                name: name(document).to_owned(),
+                subresource: String::new(),
+            },
+            path: String::new(),
+            query: vec![
+                ("fieldManager".to_owned(), "manifests".to_owned()),
+                ("force".to_owned(), "true".to_owned()),
+            ],
+            accept: String::new(),
+            content_type: "application/apply-patch+yaml".to_owned(),
+            user_agent: "manifests".to_owned(),
+            bearer: None,
+            body: Bytes::from(document.to_string()),
+            behind: 0,
+        };
+        state.patch(&call, &kind).map(|_| ())
+    })
+}

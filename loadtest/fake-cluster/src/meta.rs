@@ -1,0 +1,98 @@
+//! Small readers and writers for the JSON of Kubernetes objects: text at a path, set, remove.
+//! Nothing here knows what the fields mean.
+
+use serde_json::{Map, Value, json};
+
+/// The text at a JSON pointer, or "" when there is none.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The name of an object.
+pub(crate) fn name(object: &Value) -> &str {
+    text(object, "/metadata/name")
+}
+
+/// The namespace of an object, "" for cluster-wide ones.
+pub(crate) fn namespace(object: &Value) -> &str {
+    text(object, "/metadata/namespace")
+}
+
+/// The texts of a list at a JSON pointer.
+pub(crate) fn texts(object: &Value, pointer: &str) -> Vec<String> {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map(|list| {
+            list.iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+/// The list at a JSON pointer, empty when there is none.
+pub(crate) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+}
+
+/// Sets a field, making the objects on the way to it.
+pub(crate) fn set(object: &mut Value, path: &[&str], value: Value) {
+    let Some((last, way)) = path.split_last() else {
+        *object = value;
+        return;
+    };
+    let mut at = object;
+    for step in way {
+        at = entry(at, step);
+    }
+    if !at.is_object() {
+        *at = json!({});
+    }
+    if let Some(map) = at.as_object_mut() {
+        map.insert((*last).to_owned(), value);
+    }
+}
+
+fn entry<'a>(at: &'a mut Value, step: &str) -> &'a mut Value {
+    if !at.is_object() {
+        *at = Value::Object(Map::new());
+    }
+    match at {
+        Value::Object(map) => map.entry(step.to_owned()).or_insert_with(|| json!({})),
+        // Not reached: it was made an object just above.
+        other => other,
+    }
+}
+
+/// Removes a field and returns it.
+pub(crate) fn remove(object: &mut Value, path: &[&str]) -> Option<Value> {
+    let (last, way) = path.split_last()?;
+    let mut at = object;
+    for step in way {
+        at = at.get_mut(*step)?;
+    }
+    at.as_object_mut()?.shift_remove(*last)
+}
+
+/// Copies a field from one object to another, or removes it where the first has none.
+pub(crate) fn copy(from: &Value, to: &mut Value, path: &[&str]) {
+    let mut at = Some(from);
+    for step in path {
+        at = at.and_then(|value| value.get(*step));
+    }
+    match at {
+        Some(value) => set(to, path, value.clone()),
+        None => {
+            remove(to, path);
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The way of a request through the cluster: who asks, what goes wrong on purpose, may they, do it,
+//! note it. Both fronts end here. Everything that waits is in this file; the doing is synchronous.
+
+use std::{convert::Infallible, io, ops::ControlFlow, sync::Arc};
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{Response, StatusCode, header};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant, sleep};
+
+use crate::{
+    audit::AuditEntry,
+    auth::User,
+    cluster::Inner,
+    fault::Fault,
+    front::life::Life,
+    kinds::Kind,
+    rbac::{self, Attributes},
+    request::{Call, Verb},
+    state::{State, TokenFilling},
+    status::Refusal,
+    watch::{self, WatchFaults, WatchPlan, Watching},
+    write::Done,
+};
+
+/// Any error that a body or a connection can end with.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+/// The body of an answer.
+pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// What the core makes of a call.
+enum Outcome {
+    Object(u16, Value),
+    Text(u16, &'static str),
+    Watch(Box<WatchPlan>),
+}
+
+/// The whole answer where not even the group and version are served.
+const NO_PAGE: &str = "404 page not found\n";
+
+/// Faults that matter while and after the request is executed.
+#[derive(Default)]
+struct Disturbance {
+    behind: u64,
+    code: Option<u16>,
+    hang: bool,
+    reset: bool,
+    bad_object: bool,
+    pause: Option<Duration>,
+    watch_events: Option<u64>,
+}
+
+/// Answers a call of a client, or never does, or breaks the connection.
+pub(crate) async fn answer(
+    inner: &Arc<Inner>,
+    mut call: Call,
+    user: User,
+    life: &Life,
+) -> Result<Response<AnswerBody>, io::Error> {
+    let user = match identify(inner, &call, user) {
+        Ok(user) => user,
+        Err(refusal) => {
+            note(inner, &call, "", (refusal.code, false));
+            return Ok(refused(&refusal));
+        }
+    };
+    let disturbance = match before(inner, &call, &user).await {
+        ControlFlow::Continue(disturbance) => disturbance,
+        ControlFlow::Break(end) => return end,
+    };
+    if life.is_dead() {
+        return futures::future::pending().await;
+    }
+    call.behind = disturbance.behind;
+    let outcome = execute(inner, &call, &user);
+    if disturbance.hang {
+        return futures::future::pending().await;
+    }
+    if disturbance.reset {
+        return Err(io::Error::from(io::ErrorKind::ConnectionReset));
+    }
+    if let Some(code) = disturbance.code {
+        return Ok(refused(&Refusal::by_code(code, None)));
+    }
+    Ok(match outcome {
+        Err(refusal) => refused(&refusal),
+        Ok(Outcome::Text(code, text)) => response(code, "text/plain", whole(Bytes::from(text))),
+        Ok(Outcome::Object(code, object)) => found(code, object, &disturbance),
+        Ok(Outcome::Watch(plan)) => {
+            let faults = WatchFaults {
+                events_left: disturbance.watch_events,
+                bad_objects: disturbance.bad_object,
+                pause: disturbance.pause,
+            };
+            let stream = Watching::start(*plan, inner, user.name, (faults, life.dead()));
+            response(
+                200,
+                "application/json",
+                StreamBody::new(stream).boxed_unsync(),
+            )
+        }
+    })
+}
+
+fn found(code: u16, mut object: Value, disturbance: &Disturbance) -> Response<AnswerBody> {
+    if disturbance.bad_object {
+        watch::spoil(&mut object);
+    }
+    let bytes = Bytes::from(object.to_string());
+    let body = match disturbance.pause {
+        Some(pause) => slow(&bytes, pause),
+        None => whole(bytes),
+    };
+    response(code, "application/json", body)
+}
+
+/// Lets the faults of a call happen that come before it, and collects those that come later.
+async fn before(
+    inner: &Inner,
+    call: &Call,
+    user: &User,
+) -> ControlFlow<io::Result<Response<AnswerBody>>, Disturbance> {
+    let faults = inner.lock().faults.hit(call.verb, &call.target, &user.name);
+    let mut disturbance = Disturbance::default();
+    let broken = |kind: io::ErrorKind| ControlFlow::Break(Err(io::Error::from(kind)));
+    for fault in faults {
+        match fault {
+            Fault::Delay(time) => sleep(time).await,
+            Fault::Hang => {
+                note(inner, call, &user.name, (0, false));
+                return futures::future::pending().await;
+            }
+            Fault::ConnectionRefused => return broken(io::ErrorKind::ConnectionRefused),
+            Fault::ConnectionReset => {
+                note(inner, call, &user.name, (0, false));
+                return broken(io::ErrorKind::ConnectionReset);
+            }
+            Fault::Status { code, retry_after } => {
+                note(inner, call, &user.name, (code, false));
+                let refusal = Refusal::by_code(code, retry_after.map(|time| time.as_secs()));
+                return ControlFlow::Break(Ok(refused(&refusal)));
+            }
+            Fault::StatusAfter { code } => disturbance.code = Some(code),
+            Fault::HangAfter => disturbance.hang = true,
+            Fault::ConnectionResetAfter => disturbance.reset = true,
+            Fault::CloseMidWatch { events } => disturbance.watch_events = Some(events),
+            Fault::BadObject => disturbance.bad_object = true,
+            Fault::SlowBody(time) => disturbance.pause = Some(time),
+            Fault::StaleList { revisions } => disturbance.behind = revisions,
+            Fault::DropWatchEvents(_) => {}
+        }
+    }
+    ControlFlow::Continue(disturbance)
+}
+
+fn identify(inner: &Inner, call: &Call, user: User) -> Result<User, Refusal> {
+    let Some(token) = &call.bearer else {
+        return Ok(user);
+    };
+    let state = inner.lock();
+    state
+        .credentials
+        .by_token(&state.store, token)
+        .ok_or_else(Refusal::unauthenticated)
+}
+
+/// Executes a call under one lock, so that nothing comes between its reading and its writing.
+fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refusal> {
+    let (outcome, wrote, revision, due) = {
+        let mut state = inner.lock();
+        let before = state.store.revision();
+        let outcome = judge(&mut state, call, user);
+        let revision = state.store.revision();
+        (
+            outcome,
+            revision != before,
+            revision,
+            std::mem::take(&mut state.tokens_due),
+        )
+    };
+    let code = match &outcome {
+        Ok(Outcome::Object(code, _) | Outcome::Text(code, _)) => *code,
+        Ok(_) => 200,
+        Err(refusal) => refusal.code,
+    };
+    note(inner, call, &user.name, (code, wrote));
+    if wrote {
+        inner.changed.send_replace(revision);
+    }
+    if let TokenFilling::After(delay) = inner.lock().options.tokens {
+        for key in due {
+            inner.fill_token_later(key, delay);
+        }
+    }
+    outcome
+}
+
+fn note(inner: &Inner, call: &Call, user: &str, answer: (u16, bool)) {
+    let (code, wrote) = answer;
+    let mut state = inner.lock();
+    state.audit.record(AuditEntry {
+        sequence: 0,
+        at: Instant::now(),
+        verb: call.verb,
+        target: call.target.clone(),
+        path: call.path.clone(),
+        user: user.to_owned(),
+        user_agent: call.user_agent.clone(),
+        code,
+        dry_run: call.is_dry_run(),
+        wrote,
+    });
+    let requests = state.audit.requests();
+    drop(state);
+    inner.requested.send_replace(requests);
+}
+
+fn judge(state: &mut State, call: &Call, user: &User) -> Result<Outcome, Refusal> {
+    let wanted = Attributes::of(call);
+    rbac::authorize(&state.store, &mut state.used, user, &wanted)?;
+    if !call.target.is_resource() {
+        if matches!(call.path.as_str(), "/healthz" | "/livez" | "/readyz") {
+            return Ok(Outcome::Text(200, "ok"));
+        }
+        return Ok(match state.discover(&call.path, &call.accept) {
+            Some(found) => Outcome::Object(200, found),
+            None => Outcome::Text(404, NO_PAGE),
+        });
+    }
+    let target = &call.target;
+    if !state
+        .kinds()
+        .any(|kind| kind.group == target.group && kind.version == target.version)
+    {
+        return Ok(Outcome::Text(404, NO_PAGE));
+    }
+    let kind = state.kind_of(target).ok_or_else(Refusal::unserved)?;
+    check_path(call, &kind)?;
+    if kind.create_only {
+        return match call.verb {
+            Verb::Create => Ok(Outcome::Object(201, state.review(call, &kind, user)?)),
+            _ => Err(Refusal::method_not_allowed()),
+        };
+    }
+    if call.target.subresource == "token" {
+        return Ok(Outcome::Object(201, state.request_token(call, &kind)?));
+    }
+    let done = match call.verb {
+        Verb::Get => return Ok(Outcome::Object(200, state.get(call, &kind)?)),
+        Verb::List => return Ok(Outcome::Object(200, state.list(call, &kind)?)),
+        Verb::Watch => return Ok(Outcome::Watch(Box::new(state.plan_watch(call, &kind)?))),
+        Verb::DeleteCollection => {
+            return Ok(Outcome::Object(200, state.delete_collection(call, &kind)?));
+        }
+        Verb::Create => state.create(call, &kind)?,
+        Verb::Update => state.update(call, &kind)?,
+        Verb::Patch => state.patch(call, &kind)?,
+        Verb::Delete => state.delete(call, &kind)?,
+    };
+    Ok(written(call, &kind, &done))
+}
+
+fn written(call: &Call, kind: &Kind, done: &Done) -> Outcome {
+    let is_object = crate::meta::text(&done.object, "/kind") != "Status";
+    let form = crate::read::Form::of(&call.accept).unwrap_or(crate::read::Form::Whole);
+    let shown = if is_object {
+        crate::read::show(kind, &done.object, form)
+    } else {
+        Value::clone(&done.object)
+    };
+    Outcome::Object(done.code, shown)
+}
+
+/// Whether the path fits the kind: its scope, its subresources, its verbs.
+fn check_path(call: &Call, kind: &Kind) -> Result<(), Refusal> {
+    let target = &call.target;
+    let cluster_wide_in_namespace =
+        !kind.namespaced && !target.namespace.is_empty() && !kind.is("", "namespaces");
+    let known_subresource = match target.subresource.as_str() {
+        "" => true,
+        "status" => kind.status,
+        "token" => kind.is("", "serviceaccounts"),
+        "finalize" => kind.is("", "namespaces"),
+        _ => false,
+    };
+    if cluster_wide_in_namespace || !known_subresource {
+        return Err(Refusal::unserved());
+    }
+    let needs_namespace = kind.namespaced && target.namespace.is_empty();
+    let on_one = !target.name.is_empty() && !matches!(call.verb, Verb::List | Verb::Watch);
+    if needs_namespace && (on_one || call.verb == Verb::Create) {
+        let is_collection = target.name.is_empty();
+        return Err(if is_collection {
+            Refusal::method_not_allowed()
+        } else {
+            Refusal::unserved()
+        });
+    }
+    let create_on_name =
+        call.verb == Verb::Create && !target.name.is_empty() && target.subresource != "token";
+    let change_of_all = matches!(call.verb, Verb::Update | Verb::Patch) && target.name.is_empty();
+    if create_on_name || change_of_all {
+        return Err(Refusal::method_not_allowed());
+    }
+    Ok(())
+}
+
+/// The answer to a refused request.
+pub(crate) fn refused(refusal: &Refusal) -> Response<AnswerBody> {
+    let body = refusal.body();
+    let mut response = response(
+        refusal.code,
+        "application/json",
+        whole(Bytes::from(body.to_string())),
+    );
+    if let Some(seconds) = body
+        .pointer("/details/retryAfterSeconds")
+        .and_then(Value::as_u64)
+    {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+fn response(code: u16, content_type: &'static str, body: AnswerBody) -> Response<AnswerBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() =
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let value = header::HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
+    response
+}
+
+fn whole(bytes: Bytes) -> AnswerBody {
+    Full::new(bytes)
+        .map_err(|never: Infallible| match never {})
+        .boxed_unsync()
+}
+
+/// The body in eight pieces, with a pause before each.
+fn slow(bytes: &Bytes, pause: Duration) -> AnswerBody {
+    let size = bytes.len().div_ceil(8).max(1);
+    let pieces: Vec<Bytes> = bytes.chunks(size).map(Bytes::copy_from_slice).collect();
+    let stream = futures::stream::iter(pieces).then(move |piece| async move {
+        sleep(pause).await;
+        Ok::<_, BoxError>(Frame::data(piece))
+    });
+    StreamBody::new(stream).boxed_unsync()
+}
+
+/// The answer to a request that cannot even be read.
+pub(crate) fn unreadable() -> Response<AnswerBody> {
+    let mut refusal = Refusal::method_not_allowed();
+    *refusal.details = json!({});
+    refused(&refusal)
+}
