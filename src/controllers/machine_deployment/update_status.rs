@@ -48,6 +48,11 @@ pub async fn update_status(
         Ok(_) => context.engagement.board.update(|report| {
             report.outcomes.remove(&name);
         }),
+        // To wait is no failure: the first look at a new machine deployment is one.
+        Err(Error::Waiting { .. }) => {
+            tracing::debug!(machine_deployment = %name, reason = outcome.reason, "waiting");
+            context.engagement.board.outcome(&name, outcome);
+        }
         Err(error) => {
             metrics.failed(error.reason());
             span.record("otel.status_code", "ERROR");
@@ -98,6 +103,7 @@ async fn tell(context: &Context, machine_deployment: &MachineDeployment, outcome
         %message,
         "not served"
     );
+    // A conflict is over before anybody could read of it.
     if outcome.state == MachineDeploymentState::Waiting {
         return;
     }
