@@ -98,20 +98,17 @@ pub async fn run_with(
     outside: Outside,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
+    let mut tasks = ProcessTasks {
+        tasks: JoinSet::new(),
+        stop: cancel.child_token(),
+    };
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches]);
-    let mut tasks = JoinSet::new();
-    let stop = cancel.child_token();
     if let Some(listener) = outside.admin {
         let state = AdminState {
             metrics: outside.metrics.clone(),
             readiness: readiness.clone(),
         };
-        let stop = stop.clone();
-        tasks.spawn(async move {
-            if let Err(error) = admin::run(listener, state, stop).await {
-                tracing::error!(error = %chain(&error), "the admin port failed");
-            }
-        });
+        tasks.serve_admin(listener, state);
     }
     let client = connect::client(ClientParts {
         transport: outside.management.clone(),
@@ -122,29 +119,18 @@ pub async fn run_with(
         metrics: outside.metrics.clone(),
     });
     let Some(management_uid) = management_uid(&client, &cancel).await else {
-        return finish(tasks, &stop).await;
+        return tasks.finish().await;
     };
     let controllers = controllers(&settings)?;
     let roster = Arc::new(Roster::default());
-    let (worker_clusters, follow_worker_clusters) =
-        worker_clusters::follow(client.clone(), Arc::clone(&roster));
-    watch_management(
-        &mut tasks,
-        &stop,
-        &client,
-        &controllers,
-        follow_worker_clusters,
-    );
-    let ready = {
-        let (controllers, worker_clusters) = (controllers.clone(), worker_clusters.clone());
-        async move {
-            controllers.profiles.ready().await;
-            worker_clusters.ready().await;
-            readiness.set_ready(Gate::ManagementWatches);
-        }
-    };
-    spawn_until(&mut tasks, &stop, ready);
-    let serve = controllers.clone();
+    let (worker_clusters, follow) = worker_clusters::follow(client.clone(), Arc::clone(&roster));
+    tasks.spawn(follow);
+    tasks.watch_management(&client, &controllers);
+    tasks.spawn(open_gate(
+        readiness,
+        controllers.clone(),
+        worker_clusters.clone(),
+    ));
     let shared = Arc::new(Shared {
         roster,
         worker_clusters,
@@ -159,19 +145,20 @@ pub async fn run_with(
         clock: outside.clock,
         metrics: outside.metrics,
         serve: Arc::new(move |engagement| {
-            let controllers = serve.clone();
+            let controllers = controllers.clone();
             Box::pin(async move { controllers.serve(engagement).await })
         }),
         report: Arc::new(|reporting| Box::pin(worker_cluster::report(reporting))),
     });
+    let selector = settings.registration_selector;
     fleet::run(fleet::Params {
         shared,
         management: client,
-        selector: settings.registration_selector,
+        selector,
         cancel,
     })
     .await;
-    finish(tasks, &stop).await
+    tasks.finish().await
 }
 
 fn controllers(settings: &Settings) -> anyhow::Result<Controllers> {
@@ -200,47 +187,75 @@ fn parse_default_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {
         .collect()
 }
 
-fn watch_management(
-    tasks: &mut JoinSet<()>,
-    stop: &CancellationToken,
-    client: &Client,
-    controllers: &Controllers,
-    worker_clusters: impl Future<Output = ()> + Send + 'static,
+/// The process is ready once it has seen what the management cluster holds; no worker cluster can
+/// make it unready.
+async fn open_gate(
+    readiness: Readiness,
+    controllers: Controllers,
+    worker_clusters: worker_clusters::WorkerClusters,
 ) {
-    let subscriptions = &controllers.subscriptions;
-    spawn_until(tasks, stop, worker_clusters);
-    spawn_until(
-        tasks,
-        stop,
-        follow_configs(client.clone(), Arc::clone(subscriptions)),
-    );
-    let profiles = Arc::clone(&controllers.profiles);
-    let follow = profile_store::follow(client.clone(), profiles, Arc::clone(subscriptions));
-    spawn_until(tasks, stop, follow);
+    controllers.profiles.ready().await;
+    worker_clusters.ready().await;
+    readiness.set_ready(Gate::ManagementWatches);
 }
 
-fn spawn_until(
-    tasks: &mut JoinSet<()>,
-    stop: &CancellationToken,
-    work: impl Future<Output = ()> + Send + 'static,
-) {
-    let stop = stop.clone();
-    tasks.spawn(async move {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = work => {}
-        }
-    });
+/// Tasks of the whole process, not of one cluster. Each is awaited; one that panics ends the
+/// process.
+struct ProcessTasks {
+    tasks: JoinSet<()>,
+    stop: CancellationToken,
 }
 
-/// A task of the whole process that panics ends the process.
-async fn finish(mut tasks: JoinSet<()>, stop: &CancellationToken) -> anyhow::Result<()> {
-    stop.cancel();
-    while let Some(ended) = tasks.join_next().await {
-        ended.context("a task of the whole process panicked")?;
+impl ProcessTasks {
+    fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = work => {}
+            }
+        });
     }
-    Ok(())
+
+    /// Not cut short: answers in flight are given a moment.
+    fn serve_admin(&mut self, listener: TcpListener, state: AdminState) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            if let Err(error) = admin::run(listener, state, stop).await {
+                tracing::error!(error = %chain(&error), "the admin port failed");
+            }
+        });
+    }
+
+    fn watch_management(&mut self, client: &Client, controllers: &Controllers) {
+        let subscriptions = &controllers.subscriptions;
+        self.spawn(follow_configs(client.clone(), Arc::clone(subscriptions)));
+        let profiles = Arc::clone(&controllers.profiles);
+        self.spawn(profile_store::follow(
+            client.clone(),
+            profiles,
+            Arc::clone(subscriptions),
+        ));
+    }
+
+    /// Waits until a task panics.
+    async fn panicked(&mut self) -> anyhow::Error {
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Err(error) = ended {
+                return anyhow::Error::new(error).context("a task of the whole process panicked");
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn finish(mut self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.context("a task of the whole process panicked")?;
+        }
+        Ok(())
+    }
 }
 
 /// The identity of the management cluster; asked until it answers or the process ends.

@@ -16,7 +16,7 @@ use crate::tenant::{
 };
 
 /// The shortest lifetime of a bootstrap token: a machine takes minutes to boot.
-const TOKEN_LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
+const TOKEN_LIFETIME_MIN: Duration = Duration::from_mins(10);
 
 /// Flags of `osm run`, as they are typed.
 #[derive(Args, Clone, Debug)]
@@ -93,7 +93,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILTER", default_value = "info", env = "RUST_LOG")]
     pub log_filter: String,
 
-    /// Where traces are sent by OTLP over gRPC, such as http://collector:4317.
+    /// Where traces are sent by OTLP over gRPC, such as `http://collector:4317`.
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
     pub otlp_endpoint: Option<String>,
 

@@ -66,7 +66,7 @@ impl ProfileChanges {
     pub async fn changed(&mut self) {
         // The store outlives its followers; without it the process is about to end.
         if self.bell.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

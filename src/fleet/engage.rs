@@ -116,7 +116,7 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
     let facts = facts::read(&worker, &kubeconfig_ca, None)
         .await
-        .map_err(not_prepared)?;
+        .map_err(|error| not_prepared(&error))?;
     board.found(ConditionType::Prepared, Finding::well("Prepared"));
     Ok(Attempt {
         worker,
@@ -219,8 +219,11 @@ async fn identify(
     let kube_system = namespaces
         .get_metadata(KUBE_SYSTEM)
         .await
-        .map_err(not_connected)?;
-    let version = worker.apiserver_version().await.map_err(not_connected)?;
+        .map_err(|error| not_connected(&error))?;
+    let version = worker
+        .apiserver_version()
+        .await
+        .map_err(|error| not_connected(&error))?;
     let found = kube_system.uid().unwrap_or_default();
     let pinned = own
         .status
@@ -286,21 +289,21 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), Setback> {
         .map_err(not_prepared)
 }
 
-fn not_connected(error: kube::Error) -> Setback {
-    let reason = match &error {
+fn not_connected(error: &kube::Error) -> Setback {
+    let reason = match error {
         kube::Error::Api(_) => "Degraded",
         _ => "Unreachable",
     };
-    Setback::failed(ConditionType::Connected, reason, chain(&error).to_string())
+    Setback::failed(ConditionType::Connected, reason, chain(error).to_string())
 }
 
-fn not_prepared(error: FactsError) -> Setback {
-    let reason = match &error {
+fn not_prepared(error: &FactsError) -> Setback {
+    let reason = match error {
         FactsError::TokenPending => "TokenPending",
         FactsError::NoApiServer => "NoApiServer",
         FactsError::Call { .. } => "FactsFailed",
     };
-    Setback::failed(ConditionType::Prepared, reason, chain(&error).to_string())
+    Setback::failed(ConditionType::Prepared, reason, chain(error).to_string())
 }
 
 /// A refused registration is told where people look. The Event itself may fail: the condition

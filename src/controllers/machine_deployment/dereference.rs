@@ -205,16 +205,12 @@ async fn token(context: &Context, names: &DerivedNames) -> Result<Option<Token>,
         .get_opt(&name)
         .await
         .map_err(Error::call(format!("read the bootstrap token {name}")))?;
-    match secret.as_ref().and_then(tokens::read) {
-        Some(found) => {
-            context.tokens.set(&names.key, KnownToken::clone(&found));
-            Ok(Some(found.token))
-        }
-        None => {
-            context.tokens.remove(&names.key);
-            Ok(None)
-        }
-    }
+    let Some(found) = secret.as_ref().and_then(tokens::read) else {
+        context.tokens.remove(&names.key);
+        return Ok(None);
+    };
+    context.tokens.set(&names.key, KnownToken::clone(&found));
+    Ok(Some(found.token))
 }
 
 /// How many ids are taken by tokens of others, as far as creating one has told.
