@@ -151,14 +151,16 @@ pub async fn run_with(
         report: Arc::new(|reporting| Box::pin(worker_cluster::report(reporting))),
     });
     let selector = settings.registration_selector;
-    fleet::run(fleet::Params {
+    let fleet = fleet::run(fleet::Params {
         shared,
         management: client,
         selector,
         cancel,
-    })
-    .await;
-    tasks.finish().await
+    });
+    tokio::select! {
+        () = fleet => tasks.finish().await,
+        panicked = tasks.panicked() => Err(panicked),
+    }
 }
 
 fn controllers(settings: &Settings) -> anyhow::Result<Controllers> {

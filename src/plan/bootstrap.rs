@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    const HOUR: Duration = Duration::from_secs(3600);
+    const HOUR: Duration = Duration::from_hours(1);
     const DRAW: Draw<'_> = Draw {
         key: "kube-system-workers",
         attempt: 0,

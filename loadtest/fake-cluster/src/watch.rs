@@ -1,5 +1,5 @@
-//! Watches: where one starts, which events it sees, bookmarks, and how it ends. Each watch reads the
-//! store's log from its own place, so a slow reader holds back nobody and buffers nothing.
+//! Watches: where one starts, which events it sees, bookmarks, and how it ends. Each watch reads
+//! the store's log from its own place, so a slow reader holds back nobody and buffers nothing.
 
 use std::{
     collections::VecDeque,
