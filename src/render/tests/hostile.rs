@@ -42,6 +42,11 @@ fn a_list_cannot_grow_without_bound() {
         "{% set ns = namespace(a=[1]) %}{% for i in range(1000) %}{% set ns.a = ns.a + ns.a %}{% endfor %}",
         "{% set ns = namespace(a=[]) %}{% for i in range(20000) %}{% set ns.a = ns.a + [range(90000)|list] %}{% endfor %}",
         "{% for i in range(1000) %}{% set x = range(90000)|list %}{% endfor %}",
+        "{% set s = 'a'|indent(4000000, true) %}{% for i in range(20000) %}{% for c in s %}{% break %}{% endfor %}{% endfor %}",
+        "{% set s = 'a'|indent(4000000, true) %}{% for i in range(20000) %}{% if s is startingwith(s) %}{% endif %}{% endfor %}",
+        "{% set s = 'a'|indent(4000000, true) %}{% set m = {s: 1} %}{% for i in range(20000) %}{% set x = m[s] %}{% endfor %}",
+        "{% set l = range(90000)[:] %}{% for i in range(20000) %}{% set x = l[80000] %}{% endfor %}",
+        "{% macro m() %}{{ 'a'|indent(8000, true) }}{% endmacro %}{% for i in range(20000) %}{% do m() %}{% endfor %}",
         "{% for i in range(20000) %}{% if 5 in range(99999) %}{% endif %}{% endfor %}",
         "{% for i in range(20000) %}{% if range(99999)|list == range(99999)|list %}{% endif %}{% endfor %}",
     ] {
@@ -128,4 +133,18 @@ fn the_counting_functions_cannot_be_replaced() {
 fn output_beyond_its_limit_fails_early() {
     let template = "{% for i in range(20000) %}0123456789012345678901234567890123456789012345678901234567890123456789{% endfor %}";
     assert_eq!(refused(template), "template-output");
+}
+
+#[test]
+fn many_files_share_the_limits_of_one() {
+    let many = |template: &str| {
+        let mut world = a_world();
+        let file = |index| a_file(&format!("/{index}"), template);
+        world.profile.provisioning_config.files = (0..100).map(file).collect();
+        world.render().unwrap_err().category()
+    };
+    let slow = "{% for i in range(900) %}{% endfor %}{{ 1 }}";
+    assert_eq!(many(slow), "template-fuel");
+    let large = "{% set x = 'a'|indent(1000000, true) %}";
+    assert_eq!(many(large), "template-work");
 }
