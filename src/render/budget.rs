@@ -4,8 +4,8 @@
 //! taken off what is left; nothing is given back. That bounds memory and, since each scan weighs
 //! what it scans, time; and it does so to the same byte on every machine.
 //!
-//! What is left is kept per thread: a render stays on its thread from start to end, and the engine hands
-//! its functions nothing that could carry it.
+//! What is left is kept per thread: a render stays on its thread from start to end, and the engine
+//! hands its functions nothing that could carry it.
 
 use std::cell::Cell;
 

@@ -7,15 +7,15 @@
 pub const FUEL: u64 = 100_000;
 
 /// Bytes that one file may render to. No provider takes more than 256 KiB of user data, and a
-/// provisioning document (never sent to the provider) lives in a Secret, which etcd caps at 1.5 MiB.
+/// provisioning document, which no provider sees, lives in a Secret, which etcd caps at 1.5 MiB.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of text and list entries that a profile's templates may make in one render, all added up and
-/// none given back. Hundreds of times what a default profile makes; the worst template that was
+/// Bytes of text and list entries that a profile's templates may make in one render, all added up
+/// and none given back. Hundreds of times what a default profile makes; the worst template that was
 /// tried took 33 MiB of memory with it.
 pub const WORK_BYTES_MAX: usize = 16 << 20;
 
-/// How deep macros, includes and loops may nest: ten includes, or 25 macros. Bounds the native stack.
+/// How deep macros and includes may nest: ten includes, or 25 macros. Bounds the native stack.
 pub const RECURSION_MAX: usize = 100;
 
 /// Bytes of one template's source. A Kubernetes object has 1.5 MiB for all of them together.

@@ -94,6 +94,9 @@ fn a_template_cannot_nest_so_deep_that_the_stack_ends() {
     for (open, close) in [
         ("{% if true %}", "{% endif %}"),
         ("{% for i in [1] %}", "{% endfor %}"),
+        ("{% set x %}", "{% endset %}"),
+        ("{% call m() %}", "{% endcall %}"),
+        ("{% for i in [1] %}{% else %}", "{% endfor %}"),
     ] {
         refused(&format!("{}{}", open.repeat(20_000), close.repeat(20_000)));
     }
@@ -147,4 +150,25 @@ fn many_files_share_the_limits_of_one() {
     assert_eq!(many(slow), "template-fuel");
     let large = "{% set x = 'a'|indent(1000000, true) %}";
     assert_eq!(many(large), "template-work");
+}
+
+#[test]
+fn what_the_counts_allow_fits_on_a_small_stack() {
+    let nested = |blocks: usize, alternatives: usize, brackets: usize| {
+        let (open, close) = ("(".repeat(brackets), ")".repeat(brackets));
+        let chain = " ~ 1".repeat(70);
+        let alternatives = "{% elif false %}".repeat(alternatives);
+        let inner = format!("{{{{ {open}1{close}{chain} }}}}");
+        let inner = format!("{{% if false %}}{alternatives}{{% else %}}{inner}{{% endif %}}");
+        let (open, close) = ("{% if true %}".repeat(blocks), "{% endif %}".repeat(blocks));
+        let (sets, ends) = ("{% set x %}".repeat(40), "{% endset %}".repeat(40));
+        a_world().text(&format!("{open}{inner}{sets}{ends}{close}"))
+    };
+    assert_eq!(nested(10, 20, 10).unwrap(), "1".repeat(71));
+    assert_eq!(nested(0, 60, 0).unwrap(), "1".repeat(71));
+    // Together they meet the engine's own limit, which is an error and not the end.
+    assert_eq!(
+        nested(22, 60, 24).unwrap_err().category(),
+        "template-syntax"
+    );
 }
