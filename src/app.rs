@@ -4,6 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
+use http::HeaderValue;
 use http_body_util::BodyExt;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::{
@@ -32,7 +33,7 @@ use crate::controllers::{
     worker_cluster,
 };
 use crate::fleet::{
-    self,
+    self, census,
     clock::Clock,
     connect::{self, ClientParts, Connector, Transport},
     engagement::Shared,
@@ -82,8 +83,18 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
             )
         })?;
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
+    let config = management_config(settings.kubeconfig.as_deref()).await?;
+    // A tenant's kubeconfig that leads to the management cluster would make a tenant of it.
+    let mut settings = settings;
+    let denied = &mut settings.policy.access.addresses.denied_servers;
+    denied.extend(
+        config
+            .cluster_url
+            .authority()
+            .and_then(|server| server.as_str().parse().ok()),
+    );
     let outside = Outside {
-        management: management(settings.kubeconfig.as_deref()).await?,
+        management: management(&config)?,
         connector: Arc::new(transport::connect),
         clock: Clock::system(),
         admin: Some(listener),
@@ -102,11 +113,13 @@ pub async fn run_with(
         tasks: JoinSet::new(),
         stop: cancel.child_token(),
     };
+    let roster = Arc::new(Roster::default());
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches]);
     if let Some(listener) = outside.admin {
         let state = AdminState {
             metrics: outside.metrics.clone(),
             readiness: readiness.clone(),
+            refresh: census_of(&roster, &outside.metrics),
         };
         tasks.serve_admin(listener, state);
     }
@@ -122,7 +135,6 @@ pub async fn run_with(
         return tasks.finish().await;
     };
     let controllers = controllers(&settings)?;
-    let roster = Arc::new(Roster::default());
     let (worker_clusters, follow) = worker_clusters::follow(client.clone(), Arc::clone(&roster));
     tasks.spawn(follow);
     tasks.watch_management(&client, &controllers);
@@ -161,6 +173,11 @@ pub async fn run_with(
         () = fleet => tasks.finish().await,
         panicked = tasks.panicked() => Err(panicked),
     }
+}
+
+fn census_of(roster: &Arc<Roster>, metrics: &Metrics) -> Arc<dyn Fn() + Send + Sync> {
+    let (roster, metrics) = (Arc::clone(roster), metrics.clone());
+    Arc::new(move || census::take(&roster, &metrics))
 }
 
 fn controllers(settings: &Settings) -> anyhow::Result<Controllers> {
@@ -286,8 +303,7 @@ async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<S
 
 /// What carries requests to the management cluster: the operator's own kubeconfig is trusted, and
 /// read by kube.
-async fn management(kubeconfig: Option<&Path>) -> anyhow::Result<Transport> {
-    let config = management_config(kubeconfig).await?;
+fn management(config: &kube::Config) -> anyhow::Result<Transport> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_connect_timeout(config.connect_timeout);
@@ -307,6 +323,13 @@ async fn management(kubeconfig: Option<&Path>) -> anyhow::Result<Transport> {
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
+        .map_request(|mut request: http::Request<Body>| {
+            let agent = HeaderValue::from_static(transport::USER_AGENT);
+            request
+                .headers_mut()
+                .insert(http::header::USER_AGENT, agent);
+            request
+        })
         .map_err(BoxError::from)
         .map_response(|response: http::Response<hyper::body::Incoming>| {
             response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())

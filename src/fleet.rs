@@ -9,6 +9,7 @@
 //! The fleet does not know what is done with an engaged cluster: the app hands it the function.
 
 pub mod board;
+pub mod census;
 pub mod claim;
 pub mod clock;
 pub mod cluster_task;
@@ -133,7 +134,9 @@ impl Crew {
             // What it panicked with may hold a tenant's data, and is not logged.
             tracing::error!(registration = %member.id, "a cluster's task panicked and is restarted");
         }
-        if !self.shared.roster.remove(&member.id) && !self.cancel.is_cancelled() {
+        if self.shared.roster.remove(&member.id) {
+            self.shared.metrics.remove_cluster(&member.id.to_string());
+        } else if !self.cancel.is_cancelled() {
             self.serve(member);
         }
     }

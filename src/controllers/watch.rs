@@ -27,7 +27,7 @@ use super::{
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
-    names::{CLOUD_INIT_SETTINGS, DerivedNames},
+    names::{CLOUD_INIT_SETTINGS, DerivedNames, GETTER_TOKEN},
 };
 use crate::fleet::{board::Board, watch::interpret};
 
@@ -152,6 +152,9 @@ pub async fn follow_secrets(context: Arc<Context>) {
 fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {
     let name = found.name_any();
     if context.secrets.watched(found.metadata) == News::Yes {
+        if name == GETTER_TOKEN {
+            context.engagement.facts_bell.notify_one();
+        }
         context.triggers.pull(Look::Made(name));
     }
 }

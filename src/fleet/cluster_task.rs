@@ -6,7 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use kube::Client;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -158,6 +161,7 @@ impl Task {
     async fn serve_engaged(&self, attempt: Attempt, stop: &CancellationToken) {
         let leave = stop.child_token();
         let (facts_sender, facts) = watch::channel(Arc::clone(&attempt.facts));
+        let facts_bell = Arc::new(Notify::new());
         let engagement = Engagement {
             registration: self.member.id.clone(),
             shared: Arc::clone(&self.shared),
@@ -166,6 +170,7 @@ impl Task {
             management: self.management.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
             facts,
+            facts_bell: Arc::clone(&facts_bell),
             worker_cluster: self.member.worker_cluster.subscribe(),
             board: Arc::clone(&self.member.board),
             cancel: leave.clone(),
@@ -175,7 +180,7 @@ impl Task {
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
-            () = engage::keep_facts(&self.shared, &attempt, &facts_sender) => {}
+            () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
             () = self.must_leave(&attempt) => {}
             () = stop.cancelled() => {}
         }
