@@ -1,7 +1,7 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use http::HeaderValue;
@@ -41,7 +41,9 @@ use crate::fleet::{
     rate_limit::Budget,
     retry_delay::RetryDelay,
     roster::Roster,
-    transport, worker_clusters,
+    transport,
+    watch::Scope,
+    worker_clusters,
 };
 use crate::render::{Limits, default_profiles::default_profiles};
 use crate::settings::Settings;
@@ -134,10 +136,11 @@ pub async fn run_with(
     let Some(management_uid) = management_uid(&client, &cancel).await else {
         return tasks.finish().await;
     };
-    let controllers = controllers(&settings)?;
-    let (worker_clusters, follow) = worker_clusters::follow(client.clone(), Arc::clone(&roster));
+    let scope = scope(&settings);
+    let controllers = controllers(&settings, &scope)?;
+    let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
     tasks.spawn(follow);
-    tasks.watch_management(&client, &controllers);
+    tasks.watch_management(&client, &scope, &controllers);
     tasks.spawn(open_gate(
         readiness,
         controllers.clone(),
@@ -166,6 +169,7 @@ pub async fn run_with(
     let fleet = fleet::run(fleet::Params {
         shared,
         management: client,
+        scope,
         selector,
         cancel,
     });
@@ -180,9 +184,19 @@ fn census_of(roster: &Arc<Roster>, metrics: &Metrics) -> Arc<dyn Fn() + Send + S
     Arc::new(move || census::take(&roster, &metrics))
 }
 
-fn controllers(settings: &Settings) -> anyhow::Result<Controllers> {
+/// The namespaces of tenants, and those that tenants may share profiles from.
+fn scope(settings: &Settings) -> Scope {
+    if settings.namespaces.is_empty() {
+        return Scope::All;
+    }
+    let shared = settings.policy.profile_namespaces.iter();
+    let all: BTreeSet<&String> = settings.namespaces.iter().chain(shared).collect();
+    Scope::Namespaces(all.into_iter().cloned().collect())
+}
+
+fn controllers(settings: &Settings, scope: &Scope) -> anyhow::Result<Controllers> {
     Ok(Controllers {
-        profiles: Arc::new(ProfileStore::default()),
+        profiles: Arc::new(ProfileStore::new(scope.count())),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults: parse_default_profiles()?,
         rules: Rules {
@@ -247,12 +261,17 @@ impl ProcessTasks {
         });
     }
 
-    fn watch_management(&mut self, client: &Client, controllers: &Controllers) {
+    fn watch_management(&mut self, client: &Client, scope: &Scope, controllers: &Controllers) {
         let subscriptions = &controllers.subscriptions;
-        self.spawn(follow_configs(client.clone(), Arc::clone(subscriptions)));
+        self.spawn(follow_configs(
+            client.clone(),
+            scope.clone(),
+            Arc::clone(subscriptions),
+        ));
         let profiles = Arc::clone(&controllers.profiles);
         self.spawn(profile_store::follow(
             client.clone(),
+            scope.clone(),
             profiles,
             Arc::clone(subscriptions),
         ));

@@ -3,8 +3,9 @@
 //! A failure is retried with a delay that grows, has a cap and is jittered; a changed kubeconfig is
 //! tried at once. Nothing that happens here costs another tenant anything but its share of permits.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
+use futures::{FutureExt, future::FusedFuture};
 use kube::Client;
 use tokio::{
     sync::{Notify, watch},
@@ -25,7 +26,10 @@ use super::{
 };
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
-use crate::tenant::report::{ConditionType, Finding};
+use crate::tenant::{
+    id::RegistrationId,
+    report::{ConditionType, Finding},
+};
 
 /// How long running reconciles may take to end when their cluster is disengaged: one request
 /// timeout and a render.
@@ -85,7 +89,7 @@ impl Task {
             let stop = cancel.child_token();
             let id = self.member.id.clone();
             let is_over = {
-                let serving = self.serve(registration, stop.clone());
+                let serving = self.serve(registration, stop.clone()).fuse();
                 tokio::pin!(serving);
                 // A cancelled process comes first, or a burst of changes could delay its end.
                 let is_over = tokio::select! {
@@ -95,9 +99,7 @@ impl Task {
                     () = &mut serving => false,
                 };
                 stop.cancel();
-                if timeout(DISENGAGE_TIMEOUT, &mut serving).await.is_err() {
-                    tracing::warn!(registration = %id, "a reconcile was cut short");
-                }
+                finish(serving, &id).await;
                 is_over
             };
             if is_over {
@@ -176,7 +178,7 @@ impl Task {
             cancel: leave.clone(),
         };
         tracing::info!(registration = %self.member.id, server = %attempt.server, "engaged");
-        let serving = (self.shared.serve)(engagement);
+        let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
@@ -185,9 +187,7 @@ impl Task {
             () = stop.cancelled() => {}
         }
         leave.cancel();
-        if timeout(DISENGAGE_TIMEOUT, &mut serving).await.is_err() {
-            tracing::warn!(registration = %self.member.id, "a reconcile was cut short");
-        }
+        finish(serving, &self.member.id).await;
         tracing::info!(registration = %self.member.id, "disengaged");
     }
 
@@ -259,6 +259,13 @@ impl Task {
             "the registration is gone; {} machine deployments were released",
             held.len()
         ))
+    }
+}
+
+/// Gives what was told to stop a while to do so.
+async fn finish<F: FusedFuture<Output = ()>>(serving: Pin<&mut F>, id: &RegistrationId) {
+    if !serving.is_terminated() && timeout(DISENGAGE_TIMEOUT, serving).await.is_err() {
+        tracing::warn!(registration = %id, "a reconcile was cut short");
     }
 }
 
