@@ -63,8 +63,6 @@ pub struct Attempt {
     pub kubeconfig_ca: Arc<[u8]>,
     /// The API server that the kubeconfig names.
     pub server: String,
-    /// The uid of the worker cluster's kube-system namespace.
-    pub cluster_uid: String,
     /// What was observed.
     pub facts: Arc<ClusterFacts>,
 }
@@ -119,7 +117,7 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
 
     let worker_budget = Arc::new(Budget::new(params.shared.policy.worker_requests));
     let worker = worker_client(&params, &access, &worker_budget)?;
-    let cluster_uid = identify(&params, &worker, &worker_cluster).await?;
+    identify(&params, &worker, &worker_cluster).await?;
     prepare(&params, &worker).await?;
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
     let in_use = worker_cluster
@@ -136,7 +134,6 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
         worker_budget,
         kubeconfig_ca,
         server,
-        cluster_uid,
         facts: Arc::new(facts),
     })
 }
@@ -242,7 +239,7 @@ async fn identify(
     params: &Params<'_>,
     worker: &Client,
     own: &WorkerCluster,
-) -> Result<String, Setback> {
+) -> Result<(), Setback> {
     let namespaces: Api<Namespace> = Api::all(worker.clone());
     let kube_system = namespaces
         .get_metadata(KUBE_SYSTEM)
@@ -274,7 +271,7 @@ async fn identify(
         report.cluster_uid = Some(found.clone());
         report.version = Some(version.git_version.clone());
     });
-    Ok(found)
+    Ok(())
 }
 
 /// Claims the cluster, then makes what nodes need there. Nothing is made before the claim but the
@@ -365,13 +362,8 @@ async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &Setba
 }
 
 /// Whether an engaged cluster may go on being served.
-pub fn may_serve(own: &WorkerCluster, standing: &Standing, attempt: &Attempt) -> bool {
-    let confirmed = &own.spec.confirmed_cluster_uid;
-    !own.spec.paused
-        && *standing == Standing::Owner
-        && confirmed
-            .as_ref()
-            .is_none_or(|uid| *uid == attempt.cluster_uid || uid.is_empty())
+pub fn may_serve(own: &WorkerCluster, standing: &Standing) -> bool {
+    !own.spec.paused && *standing == Standing::Owner
 }
 
 /// Reads the facts again from time to time, jittered, and when the bell rings, for ever.
