@@ -10,7 +10,10 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use rand::RngExt;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 
 use super::{
     claim::{self, ClaimError},
@@ -346,14 +349,18 @@ pub fn may_serve(own: &WorkerCluster, standing: &Standing, attempt: &Attempt) ->
             .is_none_or(|uid| *uid == attempt.cluster_uid || uid.is_empty())
 }
 
-/// Reads the facts again from time to time, jittered, for ever.
+/// Reads the facts again from time to time, jittered, and when the bell rings, for ever.
 pub async fn keep_facts(
     shared: &Shared,
     attempt: &Attempt,
     sender: &watch::Sender<Arc<ClusterFacts>>,
+    bell: &Notify,
 ) {
     loop {
-        tokio::time::sleep(jittered(shared.facts_interval)).await;
+        tokio::select! {
+            () = tokio::time::sleep(jittered(shared.facts_interval)) => {}
+            () = bell.notified() => {}
+        }
         let before = sender.borrow().clone();
         match facts::read(&attempt.worker, &attempt.kubeconfig_ca, Some(&before)).await {
             Ok(facts) if facts != *before => {

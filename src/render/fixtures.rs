@@ -16,7 +16,8 @@ use crate::api::profile::{
     ContainerRuntime, ContainerRuntimeSpec, File, FileContent, FileContentInline, OperatingSystem,
     OperatingSystemProfileSpec, ProfileConfig, TemplateLanguage,
 };
-use crate::tenant::{secret_text::SecretText, settings::TenantSettings};
+use crate::tenant::secret_text::SecretText;
+use crate::tenant::settings::TenantSettings;
 
 /// A file with a template.
 pub fn a_file(path: &str, data: &str) -> File {
