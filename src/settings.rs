@@ -70,6 +70,10 @@ pub struct RunFlags {
     #[arg(long, value_name = "COUNT", default_value = "30")]
     pub management_burst: NonZeroU32,
 
+    /// Machine deployments per tenant; younger ones are refused.
+    #[arg(long, value_name = "COUNT", default_value = "500")]
+    pub tenant_machine_deployments: usize,
+
     /// Reconciles under way at once per tenant.
     #[arg(long, value_name = "COUNT", default_value = "4")]
     pub tenant_reconciles: usize,
@@ -245,7 +249,7 @@ impl RunFlags {
                 burst: self.management_burst,
             },
             reconciles_max: self.tenant_reconciles,
-            ..TenantPolicy::default()
+            machine_deployments_max: self.tenant_machine_deployments,
         }
     }
 }

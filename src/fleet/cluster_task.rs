@@ -183,7 +183,7 @@ impl Task {
         tokio::select! {
             () = &mut serving => {}
             () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
-            () = self.must_leave(&attempt) => {}
+            () = self.must_leave() => {}
             () = stop.cancelled() => {}
         }
         leave.cancel();
@@ -192,13 +192,13 @@ impl Task {
     }
 
     /// Waits until the WorkerCluster or the standing says that the cluster must be let go.
-    async fn must_leave(&self, attempt: &Attempt) {
+    async fn must_leave(&self) {
         let mut worker_clusters = self.member.worker_cluster.subscribe();
         let mut standings = self.member.standing.subscribe();
         loop {
             let own = worker_clusters.borrow_and_update().clone();
             let standing = standings.borrow_and_update().clone();
-            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &standing, attempt));
+            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &standing));
             if !goes_on {
                 return;
             }
