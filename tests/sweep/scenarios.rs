@@ -1,0 +1,1 @@
+//! What happens in a world, each as a beginning and an event.
