@@ -1,9 +1,10 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::Context as _;
+use http::HeaderValue;
 use http_body_util::BodyExt;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::{
@@ -32,7 +33,7 @@ use crate::controllers::{
     worker_cluster,
 };
 use crate::fleet::{
-    self,
+    self, census,
     clock::Clock,
     connect::{self, ClientParts, Connector, Transport},
     engagement::Shared,
@@ -40,7 +41,9 @@ use crate::fleet::{
     rate_limit::Budget,
     retry_delay::RetryDelay,
     roster::Roster,
-    transport, worker_clusters,
+    transport,
+    watch::Scope,
+    worker_clusters,
 };
 use crate::render::{Limits, default_profiles::default_profiles};
 use crate::settings::Settings;
@@ -82,8 +85,18 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
             )
         })?;
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
+    let config = management_config(settings.kubeconfig.as_deref()).await?;
+    // A tenant's kubeconfig that leads to the management cluster would make a tenant of it.
+    let mut settings = settings;
+    let denied = &mut settings.policy.access.addresses.denied_servers;
+    denied.extend(
+        config
+            .cluster_url
+            .authority()
+            .and_then(|server| server.as_str().parse().ok()),
+    );
     let outside = Outside {
-        management: management(settings.kubeconfig.as_deref()).await?,
+        management: management(&config)?,
         connector: Arc::new(transport::connect),
         clock: Clock::system(),
         admin: Some(listener),
@@ -98,20 +111,19 @@ pub async fn run_with(
     outside: Outside,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
+    let mut tasks = ProcessTasks {
+        tasks: JoinSet::new(),
+        stop: cancel.child_token(),
+    };
+    let roster = Arc::new(Roster::default());
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches]);
-    let mut tasks = JoinSet::new();
-    let stop = cancel.child_token();
     if let Some(listener) = outside.admin {
         let state = AdminState {
             metrics: outside.metrics.clone(),
             readiness: readiness.clone(),
+            refresh: census_of(&roster, &outside.metrics),
         };
-        let stop = stop.clone();
-        tasks.spawn(async move {
-            if let Err(error) = admin::run(listener, state, stop).await {
-                tracing::error!(error = %chain(&error), "the admin port failed");
-            }
-        });
+        tasks.serve_admin(listener, state);
     }
     let client = connect::client(ClientParts {
         transport: outside.management.clone(),
@@ -122,29 +134,18 @@ pub async fn run_with(
         metrics: outside.metrics.clone(),
     });
     let Some(management_uid) = management_uid(&client, &cancel).await else {
-        return finish(tasks, &stop).await;
+        return tasks.finish().await;
     };
-    let controllers = controllers(&settings)?;
-    let roster = Arc::new(Roster::default());
-    let (worker_clusters, follow_worker_clusters) =
-        worker_clusters::follow(client.clone(), Arc::clone(&roster));
-    watch_management(
-        &mut tasks,
-        &stop,
-        &client,
-        &controllers,
-        follow_worker_clusters,
-    );
-    let ready = {
-        let (controllers, worker_clusters) = (controllers.clone(), worker_clusters.clone());
-        async move {
-            controllers.profiles.ready().await;
-            worker_clusters.ready().await;
-            readiness.set_ready(Gate::ManagementWatches);
-        }
-    };
-    spawn_until(&mut tasks, &stop, ready);
-    let serve = controllers.clone();
+    let scope = scope(&settings);
+    let controllers = controllers(&settings, &scope)?;
+    let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
+    tasks.spawn(follow);
+    tasks.watch_management(&client, &scope, &controllers);
+    tasks.spawn(open_gate(
+        readiness,
+        controllers.clone(),
+        worker_clusters.clone(),
+    ));
     let shared = Arc::new(Shared {
         roster,
         worker_clusters,
@@ -159,24 +160,43 @@ pub async fn run_with(
         clock: outside.clock,
         metrics: outside.metrics,
         serve: Arc::new(move |engagement| {
-            let controllers = serve.clone();
+            let controllers = controllers.clone();
             Box::pin(async move { controllers.serve(engagement).await })
         }),
         report: Arc::new(|reporting| Box::pin(worker_cluster::report(reporting))),
     });
-    fleet::run(fleet::Params {
+    let selector = settings.registration_selector;
+    let fleet = fleet::run(fleet::Params {
         shared,
         management: client,
-        selector: settings.registration_selector,
+        scope,
+        selector,
         cancel,
-    })
-    .await;
-    finish(tasks, &stop).await
+    });
+    tokio::select! {
+        () = fleet => tasks.finish().await,
+        panicked = tasks.panicked() => Err(panicked),
+    }
 }
 
-fn controllers(settings: &Settings) -> anyhow::Result<Controllers> {
+fn census_of(roster: &Arc<Roster>, metrics: &Metrics) -> Arc<dyn Fn() + Send + Sync> {
+    let (roster, metrics) = (Arc::clone(roster), metrics.clone());
+    Arc::new(move || census::take(&roster, &metrics))
+}
+
+/// The namespaces of tenants, and those that tenants may share profiles from.
+fn scope(settings: &Settings) -> Scope {
+    if settings.namespaces.is_empty() {
+        return Scope::All;
+    }
+    let shared = settings.policy.profile_namespaces.iter();
+    let all: BTreeSet<&String> = settings.namespaces.iter().chain(shared).collect();
+    Scope::Namespaces(all.into_iter().cloned().collect())
+}
+
+fn controllers(settings: &Settings, scope: &Scope) -> anyhow::Result<Controllers> {
     Ok(Controllers {
-        profiles: Arc::new(ProfileStore::default()),
+        profiles: Arc::new(ProfileStore::new(scope.count())),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults: parse_default_profiles()?,
         rules: Rules {
@@ -200,47 +220,80 @@ fn parse_default_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {
         .collect()
 }
 
-fn watch_management(
-    tasks: &mut JoinSet<()>,
-    stop: &CancellationToken,
-    client: &Client,
-    controllers: &Controllers,
-    worker_clusters: impl Future<Output = ()> + Send + 'static,
+/// The process is ready once it has seen what the management cluster holds; no worker cluster can
+/// make it unready.
+async fn open_gate(
+    readiness: Readiness,
+    controllers: Controllers,
+    worker_clusters: worker_clusters::WorkerClusters,
 ) {
-    let subscriptions = &controllers.subscriptions;
-    spawn_until(tasks, stop, worker_clusters);
-    spawn_until(
-        tasks,
-        stop,
-        follow_configs(client.clone(), Arc::clone(subscriptions)),
-    );
-    let profiles = Arc::clone(&controllers.profiles);
-    let follow = profile_store::follow(client.clone(), profiles, Arc::clone(subscriptions));
-    spawn_until(tasks, stop, follow);
+    controllers.profiles.ready().await;
+    worker_clusters.ready().await;
+    readiness.set_ready(Gate::ManagementWatches);
 }
 
-fn spawn_until(
-    tasks: &mut JoinSet<()>,
-    stop: &CancellationToken,
-    work: impl Future<Output = ()> + Send + 'static,
-) {
-    let stop = stop.clone();
-    tasks.spawn(async move {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {}
-            () = work => {}
-        }
-    });
+/// Tasks of the whole process, not of one cluster. Each is awaited; one that panics ends the
+/// process.
+struct ProcessTasks {
+    tasks: JoinSet<()>,
+    stop: CancellationToken,
 }
 
-/// A task of the whole process that panics ends the process.
-async fn finish(mut tasks: JoinSet<()>, stop: &CancellationToken) -> anyhow::Result<()> {
-    stop.cancel();
-    while let Some(ended) = tasks.join_next().await {
-        ended.context("a task of the whole process panicked")?;
+impl ProcessTasks {
+    fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = work => {}
+            }
+        });
     }
-    Ok(())
+
+    /// Not cut short: answers in flight are given a moment.
+    fn serve_admin(&mut self, listener: TcpListener, state: AdminState) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            if let Err(error) = admin::run(listener, state, stop).await {
+                tracing::error!(error = %chain(&error), "the admin port failed");
+            }
+        });
+    }
+
+    fn watch_management(&mut self, client: &Client, scope: &Scope, controllers: &Controllers) {
+        let subscriptions = &controllers.subscriptions;
+        self.spawn(follow_configs(
+            client.clone(),
+            scope.clone(),
+            Arc::clone(subscriptions),
+        ));
+        let profiles = Arc::clone(&controllers.profiles);
+        self.spawn(profile_store::follow(
+            client.clone(),
+            scope.clone(),
+            profiles,
+            Arc::clone(subscriptions),
+        ));
+    }
+
+    /// Waits until a task panics.
+    async fn panicked(&mut self) -> anyhow::Error {
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Err(error) = ended {
+                return anyhow::Error::new(error).context("a task of the whole process panicked");
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn finish(mut self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.context("a task of the whole process panicked")?;
+        }
+        Ok(())
+    }
 }
 
 /// The identity of the management cluster; asked until it answers or the process ends.
@@ -269,8 +322,7 @@ async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<S
 
 /// What carries requests to the management cluster: the operator's own kubeconfig is trusted, and
 /// read by kube.
-async fn management(kubeconfig: Option<&Path>) -> anyhow::Result<Transport> {
-    let config = management_config(kubeconfig).await?;
+fn management(config: &kube::Config) -> anyhow::Result<Transport> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_connect_timeout(config.connect_timeout);
@@ -290,6 +342,13 @@ async fn management(kubeconfig: Option<&Path>) -> anyhow::Result<Transport> {
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
+        .map_request(|mut request: http::Request<Body>| {
+            let agent = HeaderValue::from_static(transport::USER_AGENT);
+            request
+                .headers_mut()
+                .insert(http::header::USER_AGENT, agent);
+            request
+        })
         .map_err(BoxError::from)
         .map_response(|response: http::Response<hyper::body::Incoming>| {
             response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())

@@ -112,8 +112,14 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "watcher(",
-        &["src/controllers/watch.rs", "src/fleet/discovery.rs"],
-        "a watch is made where its backoff is in the right place",
+        &[
+            "src/controllers/watch.rs",
+            "src/controllers/profile_store.rs",
+            "src/fleet/watch.rs",
+            "src/fleet/discovery.rs",
+            "src/fleet/worker_clusters.rs",
+        ],
+        "every watch is budgeted, and its backoff comes last; fleet/watch.rs says why",
     ),
     (
         "Kubeconfig::",

@@ -26,9 +26,8 @@ pub async fn take(context: &Context) -> Result<(), kube::Error> {
     loop {
         let list = secrets.list(&page).await?;
         for secret in list.items {
-            if let Some(content) = digest_of(&key, &secret) {
-                context.secrets.verified(secret.metadata, content);
-            }
+            let digest = digest_of(&key, &secret);
+            context.secrets.verified(secret.metadata, digest);
         }
         match list.metadata.continue_ {
             Some(token) if !token.is_empty() => page = page.continue_token(&token),
@@ -46,8 +45,8 @@ async fn take_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Er
     loop {
         let list = configs.list(&page).await?;
         for config in list.items {
-            let content = config_digest(key, &config.spec);
-            context.configs.verified(config.metadata, content);
+            let digest = config_digest(key, &config.spec);
+            context.configs.verified(config.metadata, digest);
         }
         match list.metadata.continue_ {
             Some(token) if !token.is_empty() => page = page.continue_token(&token),
@@ -62,10 +61,9 @@ pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Er
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
     match secrets.get_opt(name).await? {
         Some(secret) => {
-            // A Secret without our key has the content of an empty one: it differs.
             let key = context.digest_key();
-            let content = digest_of(&key, &secret).unwrap_or_else(|| secret_digest(&key, b""));
-            context.secrets.verified(secret.metadata, content);
+            let digest = digest_of(&key, &secret);
+            context.secrets.verified(secret.metadata, digest);
         }
         None => context.secrets.deleted(name),
     }
@@ -79,18 +77,20 @@ pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Er
         Api::namespaced(context.engagement.management.clone(), tenant.namespace());
     match configs.get_opt(name).await? {
         Some(config) => {
-            let content = config_digest(&context.digest_key(), &config.spec);
-            context.configs.verified(config.metadata, content);
+            let digest = config_digest(&context.digest_key(), &config.spec);
+            context.configs.verified(config.metadata, digest);
         }
         None => context.configs.deleted(name),
     }
     Ok(())
 }
 
-fn digest_of(key: &DigestKey, secret: &Secret) -> Option<Digest> {
-    let data = secret.data.as_ref()?;
-    let ByteString(bytes) = data
-        .get(CLOUD_CONFIG_KEY)
-        .or_else(|| data.get(KUBECONFIG_KEY))?;
-    Some(secret_digest(key, bytes))
+/// A Secret without one of our keys has the digest of an empty one: it differs from all of ours.
+fn digest_of(key: &DigestKey, secret: &Secret) -> Digest {
+    let data = secret.data.as_ref();
+    let ours = data.and_then(|data| {
+        data.get(CLOUD_CONFIG_KEY)
+            .or_else(|| data.get(KUBECONFIG_KEY))
+    });
+    secret_digest(key, ours.map_or(&[], |ByteString(bytes)| bytes))
 }

@@ -240,7 +240,7 @@ async fn follow_facts(context: &Context) {
     while facts.changed().await.is_ok() {
         context.triggers.pull(Look::Everywhere);
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 async fn read_registry_credentials(context: &Context) {
@@ -270,7 +270,7 @@ async fn read_registry_credentials(context: &Context) {
 /// Once the machine deployments have been listed, what belongs to none of them is judged.
 async fn remove_orphans(context: &Context) {
     if context.machine_deployments.wait_until_ready().await.is_ok() {
-        let mut delay = RetryDelay::new(Duration::from_secs(1), Duration::from_secs(60));
+        let mut delay = RetryDelay::new(Duration::from_secs(1), Duration::from_mins(1));
         while let Err(error) = orphans::remove(context).await {
             tracing::warn!(
                 registration = %context.engagement.registration,
@@ -280,5 +280,5 @@ async fn remove_orphans(context: &Context) {
             tokio::time::sleep(delay.next().unwrap_or_default()).await;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

@@ -115,14 +115,9 @@ async fn send(
     parts: &ClientParts,
     request: Request<Body>,
 ) -> Result<Response<ResponseBody>, BoxError> {
-    let is_watch = request.uri().query().is_some_and(|query| {
-        query
-            .split('&')
-            .any(|pair| matches!(pair, "watch=true" | "watch=1"))
-    });
     let service =
         ApiCallLayer::new(parts.metrics.clone(), parts.kind).layer(parts.transport.clone());
-    match tokio::time::timeout(parts.timeout, exchange(service, request, is_watch)).await {
+    match tokio::time::timeout(parts.timeout, exchange(service, request)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Timeout(parts.timeout).into()),
     }
@@ -131,8 +126,8 @@ async fn send(
 async fn exchange(
     mut service: ApiCall<Transport>,
     request: Request<Body>,
-    is_watch: bool,
 ) -> Result<Response<ResponseBody>, BoxError> {
+    let is_watch = is_watch(&request);
     poll_fn(|context| service.poll_ready(context)).await?;
     let response = service.call(request).await?;
     if is_watch && response.status() == StatusCode::OK {
@@ -145,4 +140,11 @@ async fn exchange(
         .to_bytes();
     let body = Full::new(bytes).map_err(|never| match never {});
     Ok(Response::from_parts(head, body.boxed_unsync()))
+}
+
+fn is_watch(request: &Request<Body>) -> bool {
+    let query = request.uri().query().unwrap_or_default();
+    query
+        .split('&')
+        .any(|pair| matches!(pair, "watch=true" | "watch=1"))
 }

@@ -10,7 +10,10 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use rand::RngExt;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 
 use super::{
     claim::{self, ClaimError},
@@ -31,6 +34,11 @@ use crate::tenant::{
     facts::ClusterFacts,
     report::{ConditionType, Finding},
 };
+
+/// How often a token that is still missing is looked for, and how long it is waited between: a
+/// token controller that takes longer is in trouble, and the attempt says so.
+const TOKEN_TRIES: u32 = 8;
+const TOKEN_WAIT: Duration = Duration::from_millis(250);
 
 /// What an attempt needs.
 pub struct Params<'a> {
@@ -55,8 +63,6 @@ pub struct Attempt {
     pub kubeconfig_ca: Arc<[u8]>,
     /// The API server that the kubeconfig names.
     pub server: String,
-    /// The uid of the worker cluster's kube-system namespace.
-    pub cluster_uid: String,
     /// What was observed.
     pub facts: Arc<ClusterFacts>,
 }
@@ -111,21 +117,40 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
 
     let worker_budget = Arc::new(Budget::new(params.shared.policy.worker_requests));
     let worker = worker_client(&params, &access, &worker_budget)?;
-    let cluster_uid = identify(&params, &worker, &worker_cluster).await?;
+    identify(&params, &worker, &worker_cluster).await?;
     prepare(&params, &worker).await?;
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
-    let facts = facts::read(&worker, &kubeconfig_ca, None)
+    let in_use = worker_cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.api_server.as_deref());
+    let facts = read_facts(&worker, &kubeconfig_ca, in_use)
         .await
-        .map_err(not_prepared)?;
+        .map_err(|error| not_prepared(&error))?;
+    board.update(|report| report.api_server = Some(facts.api_server.clone()));
     board.found(ConditionType::Prepared, Finding::well("Prepared"));
     Ok(Attempt {
         worker,
         worker_budget,
         kubeconfig_ca,
         server,
-        cluster_uid,
         facts: Arc::new(facts),
     })
+}
+
+/// A token Secret that was just made is filled within moments: that is waited for.
+async fn read_facts(
+    worker: &Client,
+    kubeconfig_ca: &[u8],
+    in_use: Option<&str>,
+) -> Result<ClusterFacts, FactsError> {
+    for _ in 1..TOKEN_TRIES {
+        match facts::read(worker, kubeconfig_ca, in_use).await {
+            Err(FactsError::TokenPending) => tokio::time::sleep(TOKEN_WAIT).await,
+            read => return read,
+        }
+    }
+    facts::read(worker, kubeconfig_ca, in_use).await
 }
 
 /// The member's WorkerCluster, made if there is none.
@@ -214,13 +239,16 @@ async fn identify(
     params: &Params<'_>,
     worker: &Client,
     own: &WorkerCluster,
-) -> Result<String, Setback> {
+) -> Result<(), Setback> {
     let namespaces: Api<Namespace> = Api::all(worker.clone());
     let kube_system = namespaces
         .get_metadata(KUBE_SYSTEM)
         .await
-        .map_err(not_connected)?;
-    let version = worker.apiserver_version().await.map_err(not_connected)?;
+        .map_err(|error| not_connected(&error))?;
+    let version = worker
+        .apiserver_version()
+        .await
+        .map_err(|error| not_connected(&error))?;
     let found = kube_system.uid().unwrap_or_default();
     let pinned = own
         .status
@@ -243,7 +271,7 @@ async fn identify(
         report.cluster_uid = Some(found.clone());
         report.version = Some(version.git_version.clone());
     });
-    Ok(found)
+    Ok(())
 }
 
 /// Claims the cluster, then makes what nodes need there. Nothing is made before the claim but the
@@ -286,21 +314,21 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), Setback> {
         .map_err(not_prepared)
 }
 
-fn not_connected(error: kube::Error) -> Setback {
-    let reason = match &error {
+fn not_connected(error: &kube::Error) -> Setback {
+    let reason = match error {
         kube::Error::Api(_) => "Degraded",
         _ => "Unreachable",
     };
-    Setback::failed(ConditionType::Connected, reason, chain(&error).to_string())
+    Setback::failed(ConditionType::Connected, reason, chain(error).to_string())
 }
 
-fn not_prepared(error: FactsError) -> Setback {
-    let reason = match &error {
+fn not_prepared(error: &FactsError) -> Setback {
+    let reason = match error {
         FactsError::TokenPending => "TokenPending",
         FactsError::NoApiServer => "NoApiServer",
         FactsError::Call { .. } => "FactsFailed",
     };
-    Setback::failed(ConditionType::Prepared, reason, chain(&error).to_string())
+    Setback::failed(ConditionType::Prepared, reason, chain(error).to_string())
 }
 
 /// A refused registration is told where people look. The Event itself may fail: the condition
@@ -334,25 +362,30 @@ async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &Setba
 }
 
 /// Whether an engaged cluster may go on being served.
-pub fn may_serve(own: &WorkerCluster, standing: &Standing, attempt: &Attempt) -> bool {
-    let confirmed = &own.spec.confirmed_cluster_uid;
-    !own.spec.paused
-        && *standing == Standing::Owner
-        && confirmed
-            .as_ref()
-            .is_none_or(|uid| *uid == attempt.cluster_uid || uid.is_empty())
+pub fn may_serve(own: &WorkerCluster, standing: &Standing) -> bool {
+    !own.spec.paused && *standing == Standing::Owner
 }
 
-/// Reads the facts again from time to time, jittered, for ever.
+/// Reads the facts again from time to time, jittered, and when the bell rings, for ever.
 pub async fn keep_facts(
     shared: &Shared,
     attempt: &Attempt,
     sender: &watch::Sender<Arc<ClusterFacts>>,
+    bell: &Notify,
 ) {
     loop {
-        tokio::time::sleep(jittered(shared.facts_interval)).await;
+        tokio::select! {
+            () = tokio::time::sleep(jittered(shared.facts_interval)) => {}
+            () = bell.notified() => {}
+        }
         let before = sender.borrow().clone();
-        match facts::read(&attempt.worker, &attempt.kubeconfig_ca, Some(&before)).await {
+        match facts::read(
+            &attempt.worker,
+            &attempt.kubeconfig_ca,
+            Some(&before.api_server),
+        )
+        .await
+        {
             Ok(facts) if facts != *before => {
                 sender.send_replace(Arc::new(facts));
             }

@@ -37,7 +37,7 @@ use crate::tenant::{
 /// A host that does not answer within this long is down.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that nobody uses is closed after this long; watches use theirs.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// A silent connection is asked this often whether it is alive, and given this long to say so.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
@@ -46,7 +46,7 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
 /// What we call ourselves.
-const USER_AGENT: &str = concat!("osm/", env!("CARGO_PKG_VERSION"));
+pub const USER_AGENT: &str = concat!("osm/", env!("CARGO_PKG_VERSION"));
 
 /// A kubeconfig that passed every check, and still cannot be connected with.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,9 @@ impl State {
     /// The answer for a path that is no resource, or `None` when there is nothing at that path.
     pub(crate) fn discover(&self, path: &str, accept: &str) -> Option<Value> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        let aggregated = accept.contains("as=APIGroupDiscoveryList");
+        let aggregated = accept.split(',').any(|part| {
+            part.contains("as=APIGroupDiscoveryList") && part.split(';').any(|o| o.trim() == "v=v2")
+        });
         match parts.as_slice() {
             ["version"] => Some(version()),
             ["api"] if aggregated => {

@@ -18,6 +18,7 @@ use crate::{
     fault::Fault,
     front::life::Life,
     kinds::Kind,
+    meta,
     rbac::{self, Attributes},
     request::{Call, Verb},
     state::{State, TokenFilling},
@@ -114,8 +115,15 @@ fn found(code: u16, mut object: Value, disturbance: &Disturbance) -> Response<An
         Some(pause) => slow(&bytes, pause),
         None => whole(bytes),
     };
-    response(code, "application/json", body)
+    let content_type = match meta::text(&object, "/kind") {
+        "APIGroupDiscoveryList" => AGGREGATED,
+        _ => "application/json",
+    };
+    response(code, content_type, body)
 }
+
+/// How clients tell aggregated discovery from the older kind.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Lets the faults of a call happen that come before it, and collects those that come later.
 async fn before(
@@ -264,7 +272,7 @@ fn judge(state: &mut State, call: &Call, user: &User) -> Result<Outcome, Refusal
 }
 
 fn written(call: &Call, kind: &Kind, done: &Done) -> Outcome {
-    let is_object = crate::meta::text(&done.object, "/kind") != "Status";
+    let is_object = meta::text(&done.object, "/kind") != "Status";
     let form = crate::read::Form::of(&call.accept).unwrap_or(crate::read::Form::Whole);
     let shown = if is_object {
         crate::read::show(kind, &done.object, form)

@@ -251,9 +251,6 @@ impl State {
             return Err(Refusal::bad_request("metadata.managedFields must be nil"));
         }
         body::place(call, kind, &mut applied)?;
-        if name(&applied).is_empty() {
-            set(&mut applied, &["metadata", "name"], json!(call.target.name));
-        }
         check_name(call, &applied)?;
         let Some(old) = old else {
             if !call.target.subresource.is_empty() {
@@ -381,6 +378,12 @@ fn check_name(call: &Call, object: &Value) -> Result<(), Refusal> {
     let (given, wanted) = (name(object), &call.target.name);
     if given == wanted {
         return Ok(());
+    }
+    if given.is_empty() {
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({wanted} based on URL) was undeterminable: name must be \
+             provided"
+        )));
     }
     Err(Refusal::bad_request(format!(
         "the name of the object ({given}) does not match the name on the URL ({wanted})"

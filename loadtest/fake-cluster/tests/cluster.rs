@@ -1,5 +1,6 @@
 //! What only this server can do: faults, deaths, compaction, audits, outages.
 
+#[path = "support/tls_client.rs"]
 mod tls_client;
 
 use std::time::Duration;
@@ -9,7 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api,
-    api::{ListParams, PostParams, WatchEvent, WatchParams},
+    api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams},
 };
 use tls_client::tls_client;
 use tokio::time::{Instant, timeout};
@@ -56,7 +57,7 @@ async fn a_client_dies_after_its_kth_write_and_the_cluster_lives_on() {
             .await
             .unwrap();
         assert!(
-            timeout(Duration::from_secs(60), client.get("z"))
+            timeout(Duration::from_mins(1), client.get("z"))
                 .await
                 .is_err()
         );
@@ -121,7 +122,7 @@ async fn faults_hit_as_often_as_they_are_told_to() {
     );
     cluster.inject(Matcher::any(), Fault::Hang);
     assert!(
-        timeout(Duration::from_secs(3600), api.get("a"))
+        timeout(Duration::from_hours(1), api.get("a"))
             .await
             .is_err()
     );
@@ -274,7 +275,7 @@ async fn an_outage_keeps_the_state_and_the_port() {
         front.stop().await;
         assert!(api.get("a").await.is_err());
         front.start().await.unwrap();
-        api.delete("a", &Default::default()).await.unwrap();
+        api.delete("a", &DeleteParams::default()).await.unwrap();
     }
     let stranger = Cluster::new(Options {
         name: "other".to_owned(),

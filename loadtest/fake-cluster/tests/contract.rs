@@ -1,5 +1,6 @@
 //! The contract, against both fronts.
 
+#[path = "support/tls_client.rs"]
 mod tls_client;
 
 use fake_cluster::{Cluster, User, contract};

@@ -22,7 +22,7 @@ use crate::api::{
     config::OperatingSystemConfig,
     names::{CLOUD_INIT_SETTINGS, KUBE_SYSTEM, TOKEN_LABEL},
 };
-use crate::controllers::{context::Context, tokens};
+use crate::controllers::{context::Context, inventory, tokens};
 use crate::fleet::rate_limit::Prepaid;
 use crate::plan::{
     bootstrap::{AUTH_GROUPS, Token},
@@ -30,7 +30,7 @@ use crate::plan::{
     observed::Seen,
     validate::Deployment,
 };
-use crate::telemetry::metrics::SecretKind;
+use crate::telemetry::metrics::{ClusterKind, SecretKind};
 
 /// A deletion and a creation.
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
@@ -159,7 +159,7 @@ impl Apply<'_> {
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
                 // The watch has not told yet; the next look verifies what is there.
-                crate::controllers::inventory::verify_secret(self.context, &wanted.name)
+                inventory::verify_secret(self.context, &wanted.name)
                     .await
                     .map_err(Error::call(format!("read Secret {}", wanted.name)))?;
                 Err(Error::Conflict {
@@ -199,11 +199,11 @@ impl Apply<'_> {
         let fresh = secret(&wanted, ObjectMeta::default());
         let pair = Pair::new(&url, &wanted.name, seen, &fresh)
             .map_err(Error::call(format!("replace Secret {}", wanted.name)))?;
-        let waited = engagement.worker_budget.take(TWO).await;
+        let throttled = engagement.worker_budget.take(TWO).await;
         engagement
             .shared
             .metrics
-            .throttled(crate::telemetry::metrics::ClusterKind::Worker, waited);
+            .throttled(ClusterKind::Worker, throttled);
         if let Err(error) = send::<serde_json::Value>(&engagement.worker, pair.delete).await {
             return self.secret_moved(&wanted.name, "delete", error).await;
         }
@@ -234,9 +234,9 @@ impl Apply<'_> {
 
     /// A write was refused: what is known of the object is read again before the next look.
     async fn secret_moved(&self, name: &str, verb: &str, error: kube::Error) -> Result<(), Error> {
-        if matches!(&error, kube::Error::Api(status) if status.is_conflict() || status.is_not_found())
-        {
-            crate::controllers::inventory::verify_secret(self.context, name)
+        let has_moved = |status: &kube::core::Status| status.is_conflict() || status.is_not_found();
+        if matches!(&error, kube::Error::Api(status) if has_moved(status)) {
+            inventory::verify_secret(self.context, name)
                 .await
                 .map_err(Error::call(format!("read Secret {name}")))?;
             return Err(Error::Conflict {
@@ -315,7 +315,7 @@ impl Apply<'_> {
     }
 
     async fn config_moved(&self, name: &str) -> Result<(), Error> {
-        crate::controllers::inventory::verify_config(self.context, name)
+        inventory::verify_config(self.context, name)
             .await
             .map_err(Error::call(format!("read OperatingSystemConfig {name}")))?;
         Err(Error::Conflict {

@@ -2,7 +2,7 @@
 
 use kube::{
     Client,
-    api::{Api, DynamicObject, Patch, PatchParams, PostParams},
+    api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ pub async fn install_definition(client: &Client) {
     // The real server begins to serve some time after the condition says so.
     for _ in 0..200 {
         if gadgets(client, "default")
-            .list(&Default::default())
+            .list(&ListParams::default())
             .await
             .is_ok()
         {

@@ -3,7 +3,7 @@
 use futures::{StreamExt, TryStreamExt};
 use kube::{
     Client,
-    api::{Api, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams},
+    api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams},
 };
 use serde_json::json;
 
@@ -37,7 +37,7 @@ pub async fn a_list_comes_in_pages(client: &Client, namespace: &str) {
     let params = ListParams::default().limit(1).labels("group");
     let first = maps.list(&params).await.expect("the first page");
     assert_eq!(names(&first.items), ["a"]);
-    maps.delete("c", &Default::default())
+    maps.delete("c", &DeleteParams::default())
         .await
         .expect("deleted");
     let next = first.metadata.continue_.as_deref().expect("there is more");
@@ -100,7 +100,7 @@ pub async fn a_watch_resumes_where_it_was(client: &Client, namespace: &str) {
     let mut second = start.clone();
     second.data = json!({ "data": { "k": "2" } });
     maps.replace("a", &post, &second).await.expect("replaced");
-    maps.delete("a", &Default::default())
+    maps.delete("a", &DeleteParams::default())
         .await
         .expect("deleted");
     maps.create(&post, &map("b", &json!({})))

@@ -85,7 +85,7 @@ pub async fn a_write_without_change_leaves_no_trace(client: &Client, namespace: 
     assert_eq!(version(&first), version(&patched));
     let replaced = maps.replace("a", &post(), &first).await.expect("replaced");
     assert_eq!(version(&first), version(&replaced));
-    let applied = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "z": "1" } });
+    let applied = applied("b", &json!({ "z": "1" }));
     let params = PatchParams::apply("owner");
     let once = maps
         .patch("b", &params, &Patch::Apply(&applied))
