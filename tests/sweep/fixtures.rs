@@ -5,22 +5,38 @@ use std::sync::OnceLock;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-/// Our definitions, for the management cluster.
-pub const DEFINITIONS: [&str; 3] = [
-    include_str!("../../manifests/crds/operatingsystemconfigs.yaml"),
-    include_str!("../../manifests/crds/operatingsystemprofiles.yaml"),
-    include_str!("../../manifests/crds/workerclusters.yaml"),
-];
-/// What the manager may do in the management cluster.
-pub const MANAGEMENT_ROLES: [&str; 2] = [
-    include_str!("../../manifests/rbac/management.yaml"),
-    include_str!("../../manifests/rbac/management-all-namespaces.yaml"),
-];
-/// machine-controller's definition.
-pub const MACHINE_DEPLOYMENTS: &str =
-    include_str!("../../tenants-example/worker-crds/machinedeployments.yaml");
-/// What the manager may do in a worker cluster.
-pub const WORKER_ROLES: &str = include_str!("../../manifests/rbac/worker.yaml");
+/// The definitions and roles of the management cluster.
+pub fn management() -> &'static [Value] {
+    static OBJECTS: OnceLock<Vec<Value>> = OnceLock::new();
+    OBJECTS.get_or_init(|| {
+        parse(&[
+            include_str!("../../manifests/crds/operatingsystemconfigs.yaml"),
+            include_str!("../../manifests/crds/operatingsystemprofiles.yaml"),
+            include_str!("../../manifests/crds/workerclusters.yaml"),
+            include_str!("../../manifests/rbac/management.yaml"),
+            include_str!("../../manifests/rbac/management-all-namespaces.yaml"),
+        ])
+    })
+}
+
+/// The definitions and roles of a worker cluster.
+pub fn worker() -> &'static [Value] {
+    static OBJECTS: OnceLock<Vec<Value>> = OnceLock::new();
+    OBJECTS.get_or_init(|| {
+        parse(&[
+            include_str!("../../tenants-example/worker-crds/machinedeployments.yaml"),
+            include_str!("../../manifests/rbac/worker.yaml"),
+        ])
+    })
+}
+
+/// Parsed once for all worlds of a test process.
+fn parse(manifests: &[&str]) -> Vec<Value> {
+    let documents = manifests.iter().flat_map(|manifest| {
+        serde_saphyr::from_multiple::<Value>(manifest).expect("the project's manifests are YAML")
+    });
+    documents.filter(Value::is_object).collect()
+}
 
 /// The annotation of a machine deployment that names its profile.
 pub const PROFILE: &str = "k8c.io/operating-system-profile";

@@ -172,7 +172,10 @@ fn timeless(status: Option<&mut Value>) {
     status.remove("observedGeneration");
     for list in ["conditions", "machineDeployments"] {
         let items = status.get_mut(list).and_then(Value::as_array_mut);
-        for item in items.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let Some(items) = items else { continue };
+        // Conditions are a map by their type; their order tells which was written first.
+        items.sort_by(|a, b| text(a, "/type").cmp(text(b, "/type")));
+        for item in items.iter_mut().filter_map(Value::as_object_mut) {
             for time in ["lastTransitionTime", "since", "traceId", "observedGeneration"] {
                 item.remove(time);
             }

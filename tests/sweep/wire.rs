@@ -24,8 +24,6 @@ pub enum Blow {
     DieBefore,
     /// The process dies after the call is executed, before it is answered.
     DieAfter,
-    /// The call is not executed, and the connection breaks.
-    BreakBefore,
     /// The call is executed, and the connection breaks before its answer.
     BreakAfter,
     /// The call is not executed, and the server says that something is wrong with it.
@@ -76,6 +74,11 @@ impl Life {
     /// Calls count from here on.
     pub fn arm(&self, strike: Strike) {
         *self.lock() = (Some(strike), 0);
+    }
+
+    /// No blow falls any more.
+    pub fn disarm(&self) {
+        *self.lock() = (None, 0);
     }
 
     /// Whether the blow has fallen.
@@ -166,7 +169,6 @@ impl Wire {
                 self.life.die();
                 return std::future::pending().await;
             }
-            Some(Blow::BreakBefore) => return Err(broken()),
             Some(Blow::Refuse) => return Ok(refusal()),
             Some(Blow::DieAfter | Blow::BreakAfter | Blow::HangAfter) | None => {}
         }

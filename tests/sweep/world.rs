@@ -66,16 +66,16 @@ impl World {
     /// Clusters with definitions and roles; nothing is registered.
     pub fn new(workers: &[&'static str]) -> Self {
         let management = a_cluster("management");
-        apply(&management, &fixtures::DEFINITIONS);
         put(&management, fixtures::a_namespace(ACCOUNT));
-        apply(&management, &fixtures::MANAGEMENT_ROLES);
+        for object in fixtures::management() {
+            put(&management, object.clone());
+        }
         let workers = workers.iter().map(|name| {
             put(&management, fixtures::a_namespace(name));
             let worker = a_cluster(name);
-            apply(
-                &worker,
-                &[fixtures::MACHINE_DEPLOYMENTS, fixtures::WORKER_ROLES],
-            );
+            for object in fixtures::worker() {
+                put(&worker, object.clone());
+            }
             (*name, worker)
         });
         Self {
@@ -261,14 +261,6 @@ fn a_cluster(name: &str) -> Cluster {
         name: name.to_owned(),
         ..Options::default()
     })
-}
-
-fn apply(cluster: &Cluster, manifests: &[&str]) {
-    for manifest in manifests {
-        cluster
-            .apply_yaml(manifest)
-            .expect("the project's manifests are right");
-    }
 }
 
 /// Puts an object into a cluster as it is.
