@@ -284,7 +284,7 @@ async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<S
 
 /// What carries requests to the management cluster: the operator's own kubeconfig is trusted, and
 /// read by kube.
-async fn management(kubeconfig: Option<&Path>) -> anyhow::Result<Transport> {
+pub async fn management(kubeconfig: Option<&Path>) -> anyhow::Result<Transport> {
     let config = management_config(kubeconfig).await?;
     let mut http = HttpConnector::new();
     http.enforce_http(false);
