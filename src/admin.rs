@@ -4,7 +4,7 @@
 //! in a worker cluster is a [`Gate`], so no tenant can take the replica out of service for the
 //! others. The port speaks plain HTTP and tells nothing secret.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -93,12 +93,23 @@ impl Readiness {
 }
 
 /// What the admin port shows.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AdminState {
     /// Shown under `/metrics`.
     pub metrics: Metrics,
     /// Shown under `/readyz`.
     pub readiness: Readiness,
+    /// Brings the gauges up to date before they are shown.
+    pub refresh: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for AdminState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("AdminState")
+            .field("readiness", &self.readiness)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why the admin port stopped.
@@ -156,6 +167,7 @@ async fn readyz(State(state): State<AdminState>) -> impl IntoResponse {
 }
 
 async fn metrics(State(state): State<AdminState>) -> impl IntoResponse {
+    (state.refresh)();
     (
         [(header::CONTENT_TYPE, OPENMETRICS)],
         state.metrics.encode(),

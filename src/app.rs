@@ -1,9 +1,10 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::Context as _;
+use http::HeaderValue;
 use http_body_util::BodyExt;
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::{
@@ -32,7 +33,7 @@ use crate::controllers::{
     worker_cluster,
 };
 use crate::fleet::{
-    self,
+    self, census,
     clock::Clock,
     connect::{self, ClientParts, Connector, Transport},
     engagement::Shared,
@@ -40,7 +41,9 @@ use crate::fleet::{
     rate_limit::Budget,
     retry_delay::RetryDelay,
     roster::Roster,
-    transport, worker_clusters,
+    transport,
+    watch::Scope,
+    worker_clusters,
 };
 use crate::render::{Limits, default_profiles::default_profiles};
 use crate::settings::Settings;
@@ -82,12 +85,32 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
             )
         })?;
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
+    run_on(settings, listener, Metrics::new(), cancel).await
+}
+
+/// As [`run`], on a socket for the admin port and with metrics that the caller keeps.
+pub async fn run_on(
+    settings: Settings,
+    listener: TcpListener,
+    metrics: Metrics,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
+    let config = management_config(settings.kubeconfig.as_deref()).await?;
+    // A tenant's kubeconfig that leads to the management cluster would make a tenant of it.
+    let mut settings = settings;
+    let denied = &mut settings.policy.access.addresses.denied_servers;
+    denied.extend(
+        config
+            .cluster_url
+            .authority()
+            .and_then(|server| server.as_str().parse().ok()),
+    );
     let outside = Outside {
-        management: management(settings.kubeconfig.as_deref()).await?,
+        management: management(&config)?,
         connector: Arc::new(transport::connect),
         clock: Clock::system(),
         admin: Some(listener),
-        metrics: Metrics::new(),
+        metrics,
     };
     run_with(settings, outside, cancel).await
 }
@@ -102,11 +125,13 @@ pub async fn run_with(
         tasks: JoinSet::new(),
         stop: cancel.child_token(),
     };
+    let roster = Arc::new(Roster::default());
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches]);
     if let Some(listener) = outside.admin {
         let state = AdminState {
             metrics: outside.metrics.clone(),
             readiness: readiness.clone(),
+            refresh: census_of(&roster, &outside.metrics),
         };
         tasks.serve_admin(listener, state);
     }
@@ -121,11 +146,11 @@ pub async fn run_with(
     let Some(management_uid) = management_uid(&client, &cancel).await else {
         return tasks.finish().await;
     };
-    let controllers = controllers(&settings)?;
-    let roster = Arc::new(Roster::default());
-    let (worker_clusters, follow) = worker_clusters::follow(client.clone(), Arc::clone(&roster));
+    let scope = scope(&settings);
+    let controllers = controllers(&settings, &scope)?;
+    let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
     tasks.spawn(follow);
-    tasks.watch_management(&client, &controllers);
+    tasks.watch_management(&client, &scope, &controllers);
     tasks.spawn(open_gate(
         readiness,
         controllers.clone(),
@@ -151,19 +176,37 @@ pub async fn run_with(
         report: Arc::new(|reporting| Box::pin(worker_cluster::report(reporting))),
     });
     let selector = settings.registration_selector;
-    fleet::run(fleet::Params {
+    let fleet = fleet::run(fleet::Params {
         shared,
         management: client,
+        scope,
         selector,
         cancel,
-    })
-    .await;
-    tasks.finish().await
+    });
+    tokio::select! {
+        () = fleet => tasks.finish().await,
+        panicked = tasks.panicked() => Err(panicked),
+    }
 }
 
-fn controllers(settings: &Settings) -> anyhow::Result<Controllers> {
+fn census_of(roster: &Arc<Roster>, metrics: &Metrics) -> Arc<dyn Fn() + Send + Sync> {
+    let (roster, metrics) = (Arc::clone(roster), metrics.clone());
+    Arc::new(move || census::take(&roster, &metrics))
+}
+
+/// The namespaces of tenants, and those that tenants may share profiles from.
+fn scope(settings: &Settings) -> Scope {
+    if settings.namespaces.is_empty() {
+        return Scope::All;
+    }
+    let shared = settings.policy.profile_namespaces.iter();
+    let all: BTreeSet<&String> = settings.namespaces.iter().chain(shared).collect();
+    Scope::Namespaces(all.into_iter().cloned().collect())
+}
+
+fn controllers(settings: &Settings, scope: &Scope) -> anyhow::Result<Controllers> {
     Ok(Controllers {
-        profiles: Arc::new(ProfileStore::default()),
+        profiles: Arc::new(ProfileStore::new(scope.count())),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults: parse_default_profiles()?,
         rules: Rules {
@@ -228,12 +271,17 @@ impl ProcessTasks {
         });
     }
 
-    fn watch_management(&mut self, client: &Client, controllers: &Controllers) {
+    fn watch_management(&mut self, client: &Client, scope: &Scope, controllers: &Controllers) {
         let subscriptions = &controllers.subscriptions;
-        self.spawn(follow_configs(client.clone(), Arc::clone(subscriptions)));
+        self.spawn(follow_configs(
+            client.clone(),
+            scope.clone(),
+            Arc::clone(subscriptions),
+        ));
         let profiles = Arc::clone(&controllers.profiles);
         self.spawn(profile_store::follow(
             client.clone(),
+            scope.clone(),
             profiles,
             Arc::clone(subscriptions),
         ));
@@ -284,8 +332,7 @@ async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<S
 
 /// What carries requests to the management cluster: the operator's own kubeconfig is trusted, and
 /// read by kube.
-pub async fn management(kubeconfig: Option<&Path>) -> anyhow::Result<Transport> {
-    let config = management_config(kubeconfig).await?;
+fn management(config: &kube::Config) -> anyhow::Result<Transport> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_connect_timeout(config.connect_timeout);
@@ -305,6 +352,13 @@ pub async fn management(kubeconfig: Option<&Path>) -> anyhow::Result<Transport> 
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
+        .map_request(|mut request: http::Request<Body>| {
+            let agent = HeaderValue::from_static(transport::USER_AGENT);
+            request
+                .headers_mut()
+                .insert(http::header::USER_AGENT, agent);
+            request
+        })
         .map_err(BoxError::from)
         .map_response(|response: http::Response<hyper::body::Incoming>| {
             response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())

@@ -9,6 +9,7 @@
 //! The fleet does not know what is done with an engaged cluster: the app hands it the function.
 
 pub mod board;
+pub mod census;
 pub mod claim;
 pub mod clock;
 pub mod cluster_task;
@@ -39,6 +40,7 @@ use self::{
     discovery::{Discovered, discover},
     engagement::Shared,
     roster::Member,
+    watch::{Scope, covers},
 };
 
 /// What running a fleet needs.
@@ -47,6 +49,8 @@ pub struct Params {
     pub shared: Arc<Shared>,
     /// The management API, for the watches of the whole fleet.
     pub management: Client,
+    /// Where registrations are looked for.
+    pub scope: Scope,
     /// The label selector of registrations.
     pub selector: String,
     /// Set when the process ends.
@@ -59,6 +63,7 @@ pub async fn run(params: Params) {
     let Params {
         shared,
         management,
+        scope,
         selector,
         cancel,
     } = params;
@@ -68,7 +73,7 @@ pub async fn run(params: Params) {
         tasks: JoinSet::new(),
         serving: HashMap::new(),
     };
-    let registrations = discover(management, &selector);
+    let registrations = discover(&management, &scope, &selector);
     tokio::pin!(registrations);
     loop {
         // The end of the process comes first, then those that ended: a registration that comes
@@ -101,9 +106,10 @@ impl Crew {
                 }
             }
             Discovered::Gone(id) => roster.gone(&id),
-            Discovered::Complete(ids) => {
+            Discovered::Complete { limit, seen } => {
                 for member in roster.members() {
-                    if !ids.contains(&member.id) {
+                    let is_covered = covers(limit.as_ref(), member.id.tenant.namespace());
+                    if is_covered && !seen.contains(&member.id) {
                         roster.gone(&member.id);
                     }
                 }
@@ -133,7 +139,9 @@ impl Crew {
             // What it panicked with may hold a tenant's data, and is not logged.
             tracing::error!(registration = %member.id, "a cluster's task panicked and is restarted");
         }
-        if !self.shared.roster.remove(&member.id) && !self.cancel.is_cancelled() {
+        if self.shared.roster.remove(&member.id) {
+            self.shared.metrics.remove_cluster(&member.id.to_string());
+        } else if !self.cancel.is_cancelled() {
             self.serve(member);
         }
     }

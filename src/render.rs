@@ -42,7 +42,7 @@ use crate::api::{config::OperatingSystemConfigSpec, profile::File};
 use compose::{Form, RenderedFiles, compose, files_of, half_of, inline_of};
 use data::Facts;
 use encode::{MachineFacts, encode};
-use engine::Job;
+use engine::{Fuel, Job};
 
 /// What a machine deployment needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +68,7 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
     let pass = Pass {
         input,
         limits,
+        fuel: engine::start(limits),
         inline: context(data.inline),
         marked: context(with_markers),
         marked_names,
@@ -107,6 +108,7 @@ fn context(variables: BTreeMap<&'static str, Value>) -> Value {
 struct Pass<'a> {
     input: &'a RenderInput<'a>,
     limits: &'a Limits,
+    fuel: Fuel,
     inline: Value,
     marked: Value,
     /// The variables that differ between the two.
@@ -134,6 +136,7 @@ impl Pass<'_> {
                 template,
                 path: path(file),
                 limits: self.limits,
+                fuel: &self.fuel,
             };
             let text = engine::render(&job, &self.inline)?;
             let reads_secret = self

@@ -29,6 +29,11 @@ pub struct RunFlags {
     #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]
     pub registration_selector: String,
 
+    /// Watch only this namespace of the management cluster for tenants; may be repeated. Without it
+    /// all namespaces are watched.
+    #[arg(long = "namespace", value_name = "NAMESPACE")]
+    pub namespaces: Vec<String>,
+
     /// Where /livez, /readyz and /metrics are served.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub admin_address: SocketAddr,
@@ -64,6 +69,10 @@ pub struct RunFlags {
     /// Requests at once per tenant to the management cluster.
     #[arg(long, value_name = "COUNT", default_value = "30")]
     pub management_burst: NonZeroU32,
+
+    /// Machine deployments per tenant; younger ones are refused.
+    #[arg(long, value_name = "COUNT", default_value = "500")]
+    pub tenant_machine_deployments: usize,
 
     /// Reconciles under way at once per tenant.
     #[arg(long, value_name = "COUNT", default_value = "4")]
@@ -113,6 +122,8 @@ pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     /// Label selector of registrations.
     pub registration_selector: String,
+    /// The namespaces that are watched; none means all.
+    pub namespaces: Vec<String>,
     /// Where the admin port is.
     pub admin_address: SocketAddr,
     /// What bounds each tenant.
@@ -191,6 +202,7 @@ impl RunFlags {
         Ok(Settings {
             kubeconfig: self.kubeconfig,
             registration_selector: self.registration_selector,
+            namespaces: self.namespaces,
             admin_address: self.admin_address,
             policy,
             reconciles_max: self.reconciles,
@@ -237,7 +249,7 @@ impl RunFlags {
                 burst: self.management_burst,
             },
             reconciles_max: self.tenant_reconciles,
-            ..TenantPolicy::default()
+            machine_deployments_max: self.tenant_machine_deployments,
         }
     }
 }

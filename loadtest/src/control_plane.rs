@@ -154,7 +154,8 @@ impl ControlPlane {
         Ok(self.authority.kubeconfig(user, &identity.login()))
     }
 
-    /// A kubeconfig with a fresh token of the service account, which is created where it is missing.
+    /// A kubeconfig with a fresh token of the service account, which is created where it is
+    /// missing.
     pub async fn kubeconfig_for_service_account(
         &self,
         namespace: &str,
@@ -193,7 +194,8 @@ impl ControlPlane {
         Ok(self.authority.kubeconfig(&user, &login))
     }
 
-    /// A client that may do everything. It lives in the caller's runtime, so each test needs its own.
+    /// A client that may do everything. It lives in the caller's runtime, so each test needs its
+    /// own.
     pub async fn client(&self) -> Result<kube::Client, Error> {
         client_of(&self.admin_kubeconfig).await
     }

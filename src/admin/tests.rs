@@ -11,6 +11,7 @@ fn a_state(gates: &[Gate]) -> AdminState {
     AdminState {
         metrics: Metrics::new(),
         readiness: Readiness::waiting_for(gates),
+        refresh: Arc::new(|| {}),
     }
 }
 

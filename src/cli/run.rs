@@ -3,7 +3,9 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::{app, settings::RunFlags, telemetry};
+use crate::app;
+use crate::settings::RunFlags;
+use crate::telemetry;
 
 /// The exit code of a process that a second signal ended.
 const EXIT_AT_ONCE: i32 = 130;

@@ -146,6 +146,7 @@ async fn converge(
     // Can it be served? (pure)
     let policy = Policy {
         token_lifetime: context.rules.token_lifetime,
+        machine_deployments_max: context.engagement.shared.policy.machine_deployments_max,
     };
     let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
     let span = tracing::Span::current();

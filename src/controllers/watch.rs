@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
@@ -27,9 +27,12 @@ use super::{
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
-    names::{CLOUD_INIT_SETTINGS, DerivedNames},
+    names::{CLOUD_INIT_SETTINGS, DerivedNames, GETTER_TOKEN},
 };
-use crate::fleet::{board::Board, watch::interpret};
+use crate::fleet::{
+    board::Board,
+    watch::{Scope, interpret},
+};
 
 /// A page of machine deployments: 5 KiB each.
 const PAGE: u32 = 100;
@@ -152,32 +155,42 @@ pub async fn follow_secrets(context: Arc<Context>) {
 fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {
     let name = found.name_any();
     if context.secrets.watched(found.metadata) == News::Yes {
+        if name == GETTER_TOKEN {
+            context.engagement.facts_bell.notify_one();
+        }
         context.triggers.pull(Look::Made(name));
     }
 }
 
-/// Follows the configs of the whole management cluster, by their metadata alone, for ever.
-pub async fn follow_configs(management: Client, subscriptions: Arc<Subscriptions>) {
-    let api: Api<PartialObjectMeta<OperatingSystemConfig>> = Api::all(management);
-    let events = watcher::watcher(api, watcher::Config::default());
-    let mut listed: HashMap<String, BTreeSet<String>> = HashMap::new();
-    interpret("configs", events, move |event| {
-        match event {
-            Event::Init => listed.clear(),
-            Event::InitApply(found) => {
-                let namespace = found.namespace().unwrap_or_default();
-                listed
-                    .entry(namespace)
-                    .or_default()
-                    .insert(found.name_any());
-                subscriptions.config_changed(&found.metadata);
+/// Follows the configs of the management cluster, by their metadata alone, for ever.
+pub async fn follow_configs(management: Client, scope: Scope, subscriptions: Arc<Subscriptions>) {
+    let apis = scope
+        .apis::<PartialObjectMeta<OperatingSystemConfig>>(&management)
+        .into_iter();
+    let watches = apis.map(|(limit, api)| {
+        let subscriptions = Arc::clone(&subscriptions);
+        let mut listed: HashMap<String, BTreeSet<String>> = HashMap::new();
+        let events = watcher::watcher(api, watcher::Config::default());
+        interpret("configs", events, move |event| {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(found) => {
+                    let namespace = found.namespace().unwrap_or_default();
+                    listed
+                        .entry(namespace)
+                        .or_default()
+                        .insert(found.name_any());
+                    subscriptions.config_changed(&found.metadata);
+                }
+                Event::Apply(found) => subscriptions.config_changed(&found.metadata),
+                Event::Delete(gone) => subscriptions.config_deleted(&gone.metadata),
+                Event::InitDone => {
+                    subscriptions.configs_listed(limit.as_ref(), &std::mem::take(&mut listed));
+                }
             }
-            Event::Apply(found) => subscriptions.config_changed(&found.metadata),
-            Event::Delete(gone) => subscriptions.config_deleted(&gone.metadata),
-            Event::InitDone => subscriptions.configs_listed(&std::mem::take(&mut listed)),
-        }
-        Some(())
-    })
-    .collect::<()>()
-    .await;
+            Some(())
+        })
+        .boxed()
+    });
+    stream::select_all(watches).collect::<()>().await;
 }

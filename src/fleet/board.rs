@@ -21,6 +21,11 @@ impl Board {
         self.lock().clone()
     }
 
+    /// Reads a part of what is known, without a copy.
+    pub fn read<T>(&self, look: impl FnOnce(&Report) -> T) -> T {
+        look(&self.lock())
+    }
+
     /// Waits until something has changed since the last wait.
     pub async fn changed(&self) {
         self.bell.notified().await;

@@ -3,10 +3,14 @@
 //! A failure is retried with a delay that grows, has a cap and is jittered; a changed kubeconfig is
 //! tried at once. Nothing that happens here costs another tenant anything but its share of permits.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
+use futures::{FutureExt, future::FusedFuture};
 use kube::Client;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -22,7 +26,10 @@ use super::{
 };
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
-use crate::tenant::report::{ConditionType, Finding};
+use crate::tenant::{
+    id::RegistrationId,
+    report::{ConditionType, Finding},
+};
 
 /// How long running reconciles may take to end when their cluster is disengaged: one request
 /// timeout and a render.
@@ -82,7 +89,7 @@ impl Task {
             let stop = cancel.child_token();
             let id = self.member.id.clone();
             let is_over = {
-                let serving = self.serve(registration, stop.clone());
+                let serving = self.serve(registration, stop.clone()).fuse();
                 tokio::pin!(serving);
                 // A cancelled process comes first, or a burst of changes could delay its end.
                 let is_over = tokio::select! {
@@ -92,9 +99,7 @@ impl Task {
                     () = &mut serving => false,
                 };
                 stop.cancel();
-                if timeout(DISENGAGE_TIMEOUT, &mut serving).await.is_err() {
-                    tracing::warn!(registration = %id, "a reconcile was cut short");
-                }
+                finish(serving, &id).await;
                 is_over
             };
             if is_over {
@@ -158,6 +163,7 @@ impl Task {
     async fn serve_engaged(&self, attempt: Attempt, stop: &CancellationToken) {
         let leave = stop.child_token();
         let (facts_sender, facts) = watch::channel(Arc::clone(&attempt.facts));
+        let facts_bell = Arc::new(Notify::new());
         let engagement = Engagement {
             registration: self.member.id.clone(),
             shared: Arc::clone(&self.shared),
@@ -166,23 +172,22 @@ impl Task {
             management: self.management.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
             facts,
+            facts_bell: Arc::clone(&facts_bell),
             worker_cluster: self.member.worker_cluster.subscribe(),
             board: Arc::clone(&self.member.board),
             cancel: leave.clone(),
         };
         tracing::info!(registration = %self.member.id, server = %attempt.server, "engaged");
-        let serving = (self.shared.serve)(engagement);
+        let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
-            () = engage::keep_facts(&self.shared, &attempt, &facts_sender) => {}
+            () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
             () = self.must_leave(&attempt) => {}
             () = stop.cancelled() => {}
         }
         leave.cancel();
-        if timeout(DISENGAGE_TIMEOUT, &mut serving).await.is_err() {
-            tracing::warn!(registration = %self.member.id, "a reconcile was cut short");
-        }
+        finish(serving, &self.member.id).await;
         tracing::info!(registration = %self.member.id, "disengaged");
     }
 
@@ -254,6 +259,13 @@ impl Task {
             "the registration is gone; {} machine deployments were released",
             held.len()
         ))
+    }
+}
+
+/// Gives what was told to stop a while to do so.
+async fn finish<F: FusedFuture<Output = ()>>(serving: Pin<&mut F>, id: &RegistrationId) {
+    if !serving.is_terminated() && timeout(DISENGAGE_TIMEOUT, serving).await.is_err() {
+        tracing::warn!(registration = %id, "a reconcile was cut short");
     }
 }
 

@@ -5,15 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use futures::Stream;
+use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     runtime::watcher::{self, Event},
 };
 
-use super::watch;
+use super::watch::{self, Scope};
 use crate::tenant::{id::RegistrationId, secret_text::SecretBytes};
 
 /// The data keys of a kubeconfig: ours first, then Cluster API's.
@@ -39,23 +39,42 @@ pub enum Discovered {
     Present(Box<Registration>),
     /// A registration is gone.
     Gone(RegistrationId),
-    /// All registrations have been seen; those not named are gone.
-    Complete(BTreeSet<RegistrationId>),
+    /// All registrations have been seen, in one namespace or in all; those not named are gone.
+    Complete {
+        /// The namespace, if it is one.
+        limit: Option<String>,
+        /// The registrations.
+        seen: BTreeSet<RegistrationId>,
+    },
 }
 
 /// Watches the Secrets that match the selector, for ever.
-pub fn discover(management: Client, selector: &str) -> impl Stream<Item = Discovered> + use<> {
-    let secrets: Api<Secret> = Api::all(management);
-    let config = watcher::Config::default().labels(selector).page_size(50);
-    let mut listed = BTreeSet::new();
-    watch::interpret(
-        "registrations",
-        watcher::watcher(secrets, config),
-        move |event| interpret(event, &mut listed),
-    )
+pub fn discover(
+    management: &Client,
+    scope: &Scope,
+    selector: &str,
+) -> impl Stream<Item = Discovered> + Send + use<> {
+    let watches = scope
+        .apis::<Secret>(management)
+        .into_iter()
+        .map(|(limit, api)| {
+            let config = watcher::Config::default().labels(selector).page_size(50);
+            let mut listed = BTreeSet::new();
+            watch::interpret(
+                "registrations",
+                watcher::watcher(api, config),
+                move |event| interpret(event, limit.as_ref(), &mut listed),
+            )
+            .boxed()
+        });
+    stream::select_all(watches)
 }
 
-fn interpret(event: Event<Secret>, listed: &mut BTreeSet<RegistrationId>) -> Option<Discovered> {
+fn interpret(
+    event: Event<Secret>,
+    limit: Option<&String>,
+    listed: &mut BTreeSet<RegistrationId>,
+) -> Option<Discovered> {
     match event {
         Event::Init => {
             listed.clear();
@@ -67,7 +86,10 @@ fn interpret(event: Event<Secret>, listed: &mut BTreeSet<RegistrationId>) -> Opt
             Some(Discovered::Present(Box::new(registration)))
         }
         Event::Apply(secret) => Some(Discovered::Present(Box::new(registration(secret)))),
-        Event::InitDone => Some(Discovered::Complete(std::mem::take(listed))),
+        Event::InitDone => Some(Discovered::Complete {
+            limit: limit.cloned(),
+            seen: std::mem::take(listed),
+        }),
         Event::Delete(secret) => Some(Discovered::Gone(id(&secret))),
     }
 }

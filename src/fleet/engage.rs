@@ -10,7 +10,10 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use rand::RngExt;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
 
 use super::{
     claim::{self, ClaimError},
@@ -31,6 +34,11 @@ use crate::tenant::{
     facts::ClusterFacts,
     report::{ConditionType, Finding},
 };
+
+/// How often a token that is still missing is looked for, and how long it is waited between: a
+/// token controller that takes longer is in trouble, and the attempt says so.
+const TOKEN_TRIES: u32 = 8;
+const TOKEN_WAIT: Duration = Duration::from_millis(250);
 
 /// What an attempt needs.
 pub struct Params<'a> {
@@ -114,9 +122,14 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
     let cluster_uid = identify(&params, &worker, &worker_cluster).await?;
     prepare(&params, &worker).await?;
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
-    let facts = facts::read(&worker, &kubeconfig_ca, None)
+    let in_use = worker_cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.api_server.as_deref());
+    let facts = read_facts(&worker, &kubeconfig_ca, in_use)
         .await
         .map_err(|error| not_prepared(&error))?;
+    board.update(|report| report.api_server = Some(facts.api_server.clone()));
     board.found(ConditionType::Prepared, Finding::well("Prepared"));
     Ok(Attempt {
         worker,
@@ -126,6 +139,21 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
         cluster_uid,
         facts: Arc::new(facts),
     })
+}
+
+/// A token Secret that was just made is filled within moments: that is waited for.
+async fn read_facts(
+    worker: &Client,
+    kubeconfig_ca: &[u8],
+    in_use: Option<&str>,
+) -> Result<ClusterFacts, FactsError> {
+    for _ in 1..TOKEN_TRIES {
+        match facts::read(worker, kubeconfig_ca, in_use).await {
+            Err(FactsError::TokenPending) => tokio::time::sleep(TOKEN_WAIT).await,
+            read => return read,
+        }
+    }
+    facts::read(worker, kubeconfig_ca, in_use).await
 }
 
 /// The member's WorkerCluster, made if there is none.
@@ -346,16 +374,26 @@ pub fn may_serve(own: &WorkerCluster, standing: &Standing, attempt: &Attempt) ->
             .is_none_or(|uid| *uid == attempt.cluster_uid || uid.is_empty())
 }
 
-/// Reads the facts again from time to time, jittered, for ever.
+/// Reads the facts again from time to time, jittered, and when the bell rings, for ever.
 pub async fn keep_facts(
     shared: &Shared,
     attempt: &Attempt,
     sender: &watch::Sender<Arc<ClusterFacts>>,
+    bell: &Notify,
 ) {
     loop {
-        tokio::time::sleep(jittered(shared.facts_interval)).await;
+        tokio::select! {
+            () = tokio::time::sleep(jittered(shared.facts_interval)) => {}
+            () = bell.notified() => {}
+        }
         let before = sender.borrow().clone();
-        match facts::read(&attempt.worker, &attempt.kubeconfig_ca, Some(&before)).await {
+        match facts::read(
+            &attempt.worker,
+            &attempt.kubeconfig_ca,
+            Some(&before.api_server),
+        )
+        .await
+        {
             Ok(facts) if facts != *before => {
                 sender.send_replace(Arc::new(facts));
             }

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -95,6 +95,8 @@ pub struct Engagement {
     pub kubeconfig_ca: Arc<[u8]>,
     /// What was observed in the worker cluster; read again from time to time.
     pub facts: watch::Receiver<Arc<ClusterFacts>>,
+    /// Rung when the facts should be read again before their time.
+    pub facts_bell: Arc<Notify>,
     /// The WorkerCluster, as it was seen last.
     pub worker_cluster: watch::Receiver<Option<Arc<WorkerCluster>>>,
     /// What is known of the tenant.

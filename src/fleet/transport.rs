@@ -46,7 +46,7 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
 /// What we call ourselves.
-const USER_AGENT: &str = concat!("osm/", env!("CARGO_PKG_VERSION"));
+pub const USER_AGENT: &str = concat!("osm/", env!("CARGO_PKG_VERSION"));
 
 /// A kubeconfig that passed every check, and still cannot be connected with.
 #[derive(Debug, thiserror::Error)]

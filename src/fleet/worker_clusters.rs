@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use kube::{
     Api, Client, ResourceExt,
     api::{ObjectMeta, PostParams},
@@ -11,7 +11,7 @@ use kube::{
 
 use super::{
     roster::{Member, Roster},
-    watch::interpret,
+    watch::{Scope, interpret},
 };
 use crate::api::worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec};
 use crate::tenant::id::RegistrationId;
@@ -19,22 +19,24 @@ use crate::tenant::id::RegistrationId;
 /// The WorkerClusters of the fleet, as they were seen last.
 #[derive(Clone, Debug)]
 pub struct WorkerClusters {
-    store: reflector::Store<WorkerCluster>,
+    stores: Vec<reflector::Store<WorkerCluster>>,
 }
 
 impl WorkerClusters {
     /// The WorkerCluster that names the registration's Secret: the oldest, if there are several.
     pub fn of(&self, id: &RegistrationId) -> Option<Arc<WorkerCluster>> {
-        self.store
-            .state_filter(|found| registration_of(found) == *id)
-            .into_iter()
+        self.stores
+            .iter()
+            .flat_map(|store| store.state_filter(|found| registration_of(found) == *id))
             .min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
     }
 
     /// Waits until all WorkerClusters have been seen once.
     pub async fn ready(&self) {
         // The writer lives as long as the watch; without it the process is about to end.
-        let _ = self.store.wait_until_ready().await;
+        for store in &self.stores {
+            let _ = store.wait_until_ready().await;
+        }
     }
 }
 
@@ -46,24 +48,30 @@ fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
     )
 }
 
-/// Watches the WorkerClusters for ever, and tells each member of its own. Hands out the store at
-/// once and the watch to be polled.
+/// Watches the WorkerClusters for ever, and tells each member of its own. Hands out the stores at
+/// once and the watches to be polled.
 pub fn follow(
-    management: Client,
-    roster: Arc<Roster>,
+    management: &Client,
+    scope: &Scope,
+    roster: &Arc<Roster>,
 ) -> (WorkerClusters, impl Future<Output = ()> + Send + use<>) {
-    let (store, writer) = reflector::store();
-    let clusters = WorkerClusters { store };
-    let reader = clusters.clone();
-    let api: Api<WorkerCluster> = Api::all(management);
-    let events = watcher(api, watcher::Config::default().page_size(100))
-        .modify(|found| found.managed_fields_mut().clear())
-        .reflect(writer);
-    let watch = interpret("WorkerClusters", events, move |event| {
-        follow_event(&reader, &roster, event);
-        Some(())
+    let (stores, writers): (Vec<_>, Vec<_>) =
+        (0..scope.count()).map(|_| reflector::store()).unzip();
+    let clusters = WorkerClusters { stores };
+    let apis = scope.apis::<WorkerCluster>(management).into_iter();
+    let watches = apis.zip(writers).map(|((_, api), writer)| {
+        let (reader, roster) = (clusters.clone(), Arc::clone(roster));
+        let events = watcher(api, watcher::Config::default().page_size(100))
+            .modify(|found| found.managed_fields_mut().clear())
+            .reflect(writer);
+        interpret("WorkerClusters", events, move |event| {
+            follow_event(&reader, &roster, event);
+            Some(())
+        })
+        .boxed()
     });
-    (clusters, watch.collect())
+    let watches = stream::select_all(watches).collect();
+    (clusters, watches)
 }
 
 fn follow_event(clusters: &WorkerClusters, roster: &Roster, event: watcher::Event<WorkerCluster>) {

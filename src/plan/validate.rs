@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    bootstrap::{self, Draw, TokenPlan},
+    bootstrap::{self, Draw, Randomness, TokenPlan},
     desired::{RENDERER_GENERATION, Stamp},
     digest::DigestKey,
     observed::Observed,
@@ -37,6 +37,8 @@ pub struct Found {
     pub machine_deployment: Arc<MachineDeployment>,
     /// Other machine deployments whose derived names overlap.
     pub rivals: Vec<Rival>,
+    /// How many machine deployments of the tenant are older.
+    pub older: usize,
     /// The profile that it names.
     pub profile: ProfileFound,
     /// The tenant's settings.
@@ -52,7 +54,7 @@ pub struct Found {
     /// How many ids of tokens are taken by others.
     pub token_attempt: u8,
     /// Random bytes, for a token that must be made.
-    pub random: [u8; 64],
+    pub random: Randomness,
     /// What exists already.
     pub observed: Observed,
     /// When this was found.
@@ -147,6 +149,15 @@ pub enum Invalid {
         /// The owner, as `namespace/name`.
         owner: String,
     },
+    /// The tenant has too many machine deployments.
+    #[error(
+        "the tenant may have {max} machine deployments, and as many are older; the operator of \
+         the fleet sets the limit"
+    )]
+    TooMany {
+        /// How many the tenant may have.
+        max: usize,
+    },
     /// The name does not fit into the token's label.
     #[error(
         "metadata.name: {bytes} bytes are too long for the label machinedeployment.k8s.io/name of \
@@ -169,6 +180,7 @@ impl Invalid {
             Self::Settings(_) => "SettingsRefused",
             Self::ProviderSpec(_) => "ProviderSpecRefused",
             Self::NameTaken { .. } => "NameTaken",
+            Self::TooMany { .. } => "TooManyMachineDeployments",
             Self::NameTooLong { .. } => "NameTooLong",
         }
     }
@@ -210,6 +222,8 @@ pub struct Deployment {
 pub struct Policy {
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
+    /// How many machine deployments the tenant may have.
+    pub machine_deployments_max: usize,
 }
 
 /// Judges what was found.
@@ -219,6 +233,11 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     let name = machine_deployment.name_any();
     let names = DerivedNames::new(&namespace, &name);
     check_names(found, &names)?;
+    if found.older >= policy.machine_deployments_max {
+        return Err(Invalid::TooMany {
+            max: policy.machine_deployments_max,
+        });
+    }
     let settings = found.settings.clone()?;
     let (profile_name, profile) = usable(&found.profile)?;
     let provider = decode(machine_deployment)?;

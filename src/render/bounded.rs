@@ -178,8 +178,9 @@ impl Printer {
             Stmt::CallBlock(block) => self.call_block(block)?,
             Stmt::Do(do_) => {
                 self.open("\u{1}%", do_.span());
-                self.out.push_str("do ");
+                self.out.push_str("do osm_made(");
                 self.call(&do_.call)?;
+                self.out.push(')');
                 self.close();
             }
             Stmt::Continue(_) => self.tag("continue"),

@@ -1,11 +1,11 @@
-//! Bytes that a template may make on its way to one file.
+//! Bytes that a profile's templates may make in one render.
 //!
 //! Every value that a template makes is weighed as the tree that it prints as, and its weight is
 //! taken off what is left; nothing is given back. That bounds memory and, since each scan weighs
 //! what it scans, time; and it does so to the same byte on every machine.
 //!
-//! What is left is kept per thread: one thread renders one file at a time, and the engine hands
-//! its functions nothing that could carry it.
+//! What is left is kept per thread: a render stays on its thread from start to end, and the engine
+//! hands its functions nothing that could carry it.
 
 use std::cell::Cell;
 
@@ -27,6 +27,8 @@ pub(super) const TOO_DEEP: &str = "lists or maps are nested too deep";
 pub(super) const NO_NUMBER: &str = "`*` and `%` work on numbers only";
 /// What `osm_plain` says.
 pub(super) const NO_PLAIN: &str = "an attribute of a namespace can hold texts, numbers and lists";
+/// What adding other values says.
+pub(super) const NO_SUM: &str = "`+` works on two numbers, two texts or two lists";
 /// What joining or printing something else than a text or a number says.
 pub(super) const NO_TEXT: &str = "only texts, numbers and truth values can be printed or joined";
 
@@ -35,13 +37,13 @@ thread_local! {
     static IS_SPENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Starts a file with so many bytes.
+/// Starts a render with so many bytes.
 pub(super) fn start(bytes: usize) {
     LEFT.set(bytes);
     IS_SPENT.set(false);
 }
 
-/// Whether the file ran out of bytes.
+/// Whether the render ran out of bytes.
 pub(super) fn is_spent() -> bool {
     IS_SPENT.get()
 }
@@ -96,6 +98,8 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_function("osm_made", weighed);
     environment.add_function("osm_weighed", weighed);
     environment.add_function("osm_concat", concat);
+    environment.add_function("osm_add", add);
+    environment.add_function("osm_indexed", indexed);
     environment.add_function("osm_number", number);
     environment.add_function("osm_plain", plain);
     environment.add_function("osm_loop", looped);
@@ -175,16 +179,56 @@ fn holds_map(value: &Value) -> Result<bool, Error> {
     }
 }
 
-/// A loop takes the text of all its passes before the first one.
+/// A loop takes the text of all its passes before the first one, and what it takes to walk a value
+/// that is no list.
 fn looped(value: Value, body_bytes: usize) -> Result<Value, Error> {
-    if body_bytes > 0 {
-        let passes = match value.as_str() {
-            Some(text) => text.len(),
-            None => value.len().unwrap_or_default(),
-        };
-        spend(passes.saturating_mul(body_bytes))?;
+    let passes = match value.as_str() {
+        Some(text) => text.len(),
+        None => value.len().unwrap_or_default(),
+    };
+    let walk_bytes = match value.kind() {
+        ValueKind::String => 1,
+        ValueKind::Iterable => ENTRY_BYTES,
+        _ => 0,
+    };
+    spend(passes.saturating_mul(body_bytes.saturating_add(walk_bytes)))?;
+    Ok(value)
+}
+
+/// The engine finds an entry of a value that is no list by walking to it.
+fn indexed(value: Value) -> Result<Value, Error> {
+    if value.kind() == ValueKind::Iterable {
+        spend(value.len().unwrap_or_default().saturating_mul(ENTRY_BYTES))?;
     }
     Ok(value)
+}
+
+/// The sum of two numbers, of two texts, or of two lists.
+fn add(left: &Value, right: &Value) -> Result<Value, Error> {
+    if left.is_integer() && right.is_integer() {
+        let (left, right) = (
+            i128::try_from(left.clone())?,
+            i128::try_from(right.clone())?,
+        );
+        let sum = left.checked_add(right).ok_or_else(|| refusal(NO_SUM))?;
+        return Ok(i64::try_from(sum).map_or_else(|_| Value::from(sum), Value::from));
+    }
+    if left.is_number() && right.is_number() {
+        return Ok(Value::from(
+            f64::try_from(left.clone())? + f64::try_from(right.clone())?,
+        ));
+    }
+    if left.as_str().is_some() && right.as_str().is_some() {
+        return concat(left, right).map(Value::from);
+    }
+    for side in [left, right] {
+        match side.kind() {
+            ValueKind::Seq | ValueKind::Iterable => weigh(side)?,
+            ValueKind::Undefined => return Err(Error::from(ErrorKind::UndefinedError)),
+            _ => return Err(refusal(NO_SUM)),
+        }
+    }
+    Ok(left.try_iter()?.chain(right.try_iter()?).collect())
 }
 
 fn included(name: Value, bytes: usize) -> Result<Value, Error> {

@@ -21,13 +21,10 @@ use super::{
     input::{Network, OperatingSystemSpec, RegistryCredential, RenderInput, RhelSpec},
     kubelet::{KubeletSettings, kubelet_version},
 };
-use crate::{
-    api::{
-        names::DerivedNames,
-        profile::{CloudProvider, OperatingSystem},
-    },
-    tenant::{secret_text::SecretText, settings::TenantSettings},
-};
+use crate::api::names::DerivedNames;
+use crate::api::profile::{CloudProvider, OperatingSystem};
+use crate::tenant::secret_text::SecretText;
+use crate::tenant::settings::TenantSettings;
 
 /// The variable with the kubelet's bootstrap kubeconfig.
 pub(super) const BOOTSTRAP_KUBECONFIG: &str = "BootstrapKubeconfig";

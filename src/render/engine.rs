@@ -2,6 +2,7 @@
 //! take no more than its limits.
 
 use std::{
+    cell::Cell,
     collections::BTreeSet,
     io::{self, Write},
 };
@@ -36,6 +37,7 @@ pub(super) struct Job<'a> {
     pub(super) template: &'a str,
     pub(super) path: &'a str,
     pub(super) limits: &'a Limits,
+    pub(super) fuel: &'a Fuel,
 }
 
 /// The name of a file's template, which no named template can have: a profile's keys are read
@@ -94,6 +96,26 @@ pub(super) fn add(
     Ok(template.undeclared_variables(false).into_iter().collect())
 }
 
+/// Starts a render: its files share what they may make.
+pub(super) fn start(limits: &Limits) -> Fuel {
+    budget::start(limits.work_bytes_max);
+    Fuel(Cell::new(limits.fuel))
+}
+
+/// Instructions that are left for the files of one render.
+pub(super) struct Fuel(Cell<u64>);
+
+impl Fuel {
+    fn take(&self, job: &Job<'_>, consumed: u64) -> Result<(), RenderError> {
+        let left = self.0.get().checked_sub(consumed);
+        self.0.set(left.unwrap_or_default());
+        left.map(drop).ok_or_else(|| RenderError::OutOfFuel {
+            place: place(job, None),
+            fuel: job.limits.fuel,
+        })
+    }
+}
+
 /// Renders a file.
 pub(super) fn render(job: &Job<'_>, context: &Value) -> Result<String, RenderError> {
     if job.limits.fuel == FUEL {
@@ -114,17 +136,23 @@ fn render_in(
         bytes_max: job.limits.output_bytes_max,
         is_full: false,
     };
-    budget::start(job.limits.work_bytes_max);
+    let mut consumed = 0;
     let outcome = environment.get_template(job.template).and_then(|template| {
-        template
-            .render_captured_to(context.clone(), &mut out)
-            .map(drop)
+        let captured = template.render_captured_to(context.clone(), &mut out)?;
+        consumed = captured
+            .state()
+            .fuel_levels()
+            .map_or(0, |(consumed, _)| consumed);
+        Ok(())
     });
     match outcome {
-        Ok(()) => String::from_utf8(out.bytes).map_err(|_| RenderError::Template {
-            place: place(job, None),
-            problem: "the output is not UTF-8".to_owned(),
-        }),
+        Ok(()) => {
+            job.fuel.take(job, consumed)?;
+            String::from_utf8(out.bytes).map_err(|_| RenderError::Template {
+                place: place(job, None),
+                problem: "the output is not UTF-8".to_owned(),
+            })
+        }
         Err(_) if out.is_full => Err(RenderError::OutputTooLarge {
             place: place(job, None),
             bytes_max: job.limits.output_bytes_max,

@@ -88,7 +88,7 @@ pub enum RenderError {
         problem: String,
     },
     /// A template ran too long.
-    #[error("{place}: the template runs more than {fuel} instructions")]
+    #[error("{place}: the profile runs more than {fuel} instructions")]
     OutOfFuel {
         /// Where.
         place: TemplatePlace,
@@ -104,7 +104,7 @@ pub enum RenderError {
         bytes_max: usize,
     },
     /// A template made too much text or too many list entries on its way.
-    #[error("{place}: the template makes more than {bytes_max} bytes of intermediate values")]
+    #[error("{place}: the profile makes more than {bytes_max} bytes of intermediate values")]
     WorkTooLarge {
         /// Where.
         place: TemplatePlace,

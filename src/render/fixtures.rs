@@ -12,13 +12,12 @@ use super::{
     render,
     template::CompiledProfile,
 };
-use crate::{
-    api::profile::{
-        ContainerRuntime, ContainerRuntimeSpec, File, FileContent, FileContentInline,
-        OperatingSystem, OperatingSystemProfileSpec, ProfileConfig, TemplateLanguage,
-    },
-    tenant::{secret_text::SecretText, settings::TenantSettings},
+use crate::api::profile::{
+    ContainerRuntime, ContainerRuntimeSpec, File, FileContent, FileContentInline, OperatingSystem,
+    OperatingSystemProfileSpec, ProfileConfig, TemplateLanguage,
 };
+use crate::tenant::secret_text::SecretText;
+use crate::tenant::settings::TenantSettings;
 
 /// A file with a template.
 pub fn a_file(path: &str, data: &str) -> File {

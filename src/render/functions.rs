@@ -24,7 +24,7 @@ const NO_JSON: &str = "the value cannot be written as JSON";
 const NO_YAML: &str = "the value cannot be written as YAML";
 const FROM_IS_EMPTY: &str = "replace: the text to replace is empty";
 
-const OWN_TEXTS: [&str; 10] = [
+const OWN_TEXTS: [&str; 11] = [
     PRINTS_NONE,
     NO_VERSION,
     NO_CONSTRAINT,
@@ -33,6 +33,7 @@ const OWN_TEXTS: [&str; 10] = [
     FROM_IS_EMPTY,
     budget::TOO_DEEP,
     budget::NO_NUMBER,
+    budget::NO_SUM,
     budget::NO_PLAIN,
     budget::NO_TEXT,
 ];
@@ -62,7 +63,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
 }
 
 fn add_functions(environment: &mut Environment<'static>) {
-    use minijinja::functions::{dict, namespace, range};
+    use minijinja::functions::{dict, namespace};
     environment.add_function("range", range);
     environment.add_function("dict", dict);
     environment.add_function("namespace", namespace);
@@ -161,6 +162,13 @@ fn add_tests(environment: &mut Environment<'static>) {
     environment.add_test("divisibleby", tests::is_divisibleby);
     environment.add_test("startingwith", tests::is_startingwith);
     environment.add_test("endingwith", tests::is_endingwith);
+}
+
+/// The engine's own range, as a list: of its lazy one every entry is found by walking to it.
+fn range(lower: isize, upper: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
+    let range = minijinja::functions::range(lower, upper, step)?;
+    weigh(&range)?;
+    Ok(Value::from(range.try_iter()?.collect::<Vec<Value>>()))
 }
 
 /// Whether a version satisfies a constraint: `semver_matches(KubeVersion, ">=1.34")`.

@@ -9,10 +9,8 @@ use super::{
     input::RegistryCredential,
     *,
 };
-use crate::{
-    api::profile::{CloudInitModules, FileContent, OperatingSystem, ProvisioningUtility},
-    tenant::secret_text::SecretText,
-};
+use crate::api::profile::{CloudInitModules, FileContent, OperatingSystem, ProvisioningUtility};
+use crate::tenant::secret_text::SecretText;
 
 mod documents;
 mod errors;

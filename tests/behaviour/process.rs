@@ -4,8 +4,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
-use osm::app::{self, Outside};
-use osm::fleet::{clock::Clock, transport};
+use osm::app;
 use osm::settings::RunFlags;
 use osm::telemetry::metrics::Metrics;
 use tempfile::NamedTempFile;
@@ -58,17 +57,11 @@ impl Manager {
         let flags = Flags::try_parse_from(std::iter::once("osm".to_owned()).chain(arguments));
         let settings = ok(ok(flags, "the flags are known").run.check(), "the flags fit");
         let metrics = Metrics::new();
-        let management = app::management(settings.kubeconfig.as_deref()).await;
-        let outside = Outside {
-            management: ok(management, "the management kubeconfig works"),
-            connector: Arc::new(transport::connect),
-            clock: Clock::system(),
-            admin: Some(ok(TcpListener::bind("127.0.0.1:0").await, "a port is free")),
-            metrics: metrics.clone(),
-        };
+        let listener = ok(TcpListener::bind("127.0.0.1:0").await, "a port is free");
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(app::run_with(settings, outside, cancel.clone()));
+        let app = app::run_on(settings, listener, metrics.clone(), cancel.clone());
+        tasks.spawn(app);
         Self {
             metrics,
             cancel,

@@ -1,5 +1,5 @@
-//! Runs the contract against any cluster: `contract KUBECONFIG PREFIX`. The namespaces that it makes
-//! begin with the prefix and are left behind.
+//! Runs the contract against any cluster: `contract KUBECONFIG PREFIX`. The namespaces that it
+//! makes begin with the prefix and are left behind.
 
 #[tokio::main]
 async fn main() {

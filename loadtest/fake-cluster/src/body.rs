@@ -12,7 +12,7 @@ use crate::{
     kinds::Kind,
     meta::{copy, remove, set, text},
     request::Call,
-    status::Refusal,
+    status::{Cause, Refusal},
 };
 
 /// The body as JSON; YAML is read too.
@@ -50,6 +50,18 @@ pub(crate) fn object(call: &Call, kind: &Kind) -> Result<Value, Refusal> {
              ({})",
             kind.api_version()
         )));
+    }
+    if kind_name.is_empty() && call.content_type.starts_with("application/apply-patch") {
+        return Err(Refusal::bad_request("invalid object type: /, Kind="));
+    }
+    if kind.custom.is_some() && !kind_name.is_empty() && kind_name != kind.kind {
+        let detail = format!("must be {}", kind.kind);
+        let cause = Cause::invalid("kind", &json!(kind_name), &detail);
+        return Err(Refusal::invalid(
+            kind,
+            text(&object, "/metadata/name"),
+            &[cause],
+        ));
     }
     if kind.custom.is_some() && kind_name.is_empty() {
         return Err(Refusal::bad_request(format!(

@@ -1,6 +1,6 @@
-//! Definitions of custom resources: what makes one valid, and the kinds that it lets the cluster serve.
-//! Conversion between versions is "None" only: the `apiVersion` changes and nothing else. Webhooks
-//! and the scale subresource are left out.
+//! Definitions of custom resources: what makes one valid, and the kinds that it lets the cluster
+//! serve. Conversion between versions is "None" only: the `apiVersion` changes and nothing else.
+//! Webhooks and the scale subresource are left out.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Sets of field paths, as managed fields name them, and what lists and maps mean for them: atomic,
-//! a set, or a map by keys. Custom kinds say so in their schema; for built-in kinds there is a small
-//! table. Who owns which set is decided in `apply.rs`.
+//! a set, or a map by keys. Custom kinds say so in their schema; for built-in kinds there is a
+//! small table. Who owns which set is decided in `apply.rs`.
 
 use std::collections::BTreeSet;
 

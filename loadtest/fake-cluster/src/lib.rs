@@ -1,8 +1,8 @@
 //! An honest Kubernetes API server in memory.
 //!
 //! A [`Cluster`] answers as a real kube-apiserver does: lists with paging, watches that resume,
-//! server-side apply, finalizers, custom resources, RBAC. It has two fronts. [`Cluster::front`] is a
-//! tower service without sockets, which works under tokio's paused clock. [`Cluster::serve_tls`]
+//! server-side apply, finalizers, custom resources, RBAC. It has two fronts. [`Cluster::front`] is
+//! a tower service without sockets, which works under tokio's paused clock. [`Cluster::serve_tls`]
 //! listens on loopback, for real clients such as `kubectl`.
 //!
 //! ```
@@ -26,9 +26,9 @@
 //! # }
 //! ```
 //!
-//! A crash sweep runs a scenario once for every k with a front that dies after its k-th write, waits
-//! for [`Front::died`](front::tower::Front::died), drops the client with all that used it, and goes
-//! on with a fresh front on the same cluster until the end state is reached.
+//! A crash sweep runs a scenario once for every k with a front that dies after its k-th write,
+//! waits for [`Front::died`](front::tower::Front::died), drops the client with all that used it,
+//! and goes on with a fresh front on the same cluster until the end state is reached.
 //!
 //! What is left out is said at the top of each file; the largest are admission webhooks, conversion
 //! webhooks, garbage collection and everything that runs workloads.

@@ -16,6 +16,9 @@ const DATA_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) fn create(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut causes = metadata(kind, object);
     causes.extend(content(kind, object));
+    if kind.is("events.k8s.io", "events") && text(object, "/eventTime").is_empty() {
+        causes.push(Cause::required("eventTime", ""));
+    }
     causes
 }
 

@@ -1,5 +1,5 @@
-//! Watches: where one starts, which events it sees, bookmarks, and how it ends. Each watch reads the
-//! store's log from its own place, so a slow reader holds back nobody and buffers nothing.
+//! Watches: where one starts, which events it sees, bookmarks, and how it ends. Each watch reads
+//! the store's log from its own place, so a slow reader holds back nobody and buffers nothing.
 
 use std::{
     collections::VecDeque,
@@ -367,14 +367,10 @@ pub(crate) fn shown(kind: &Kind, object: &Arc<Value>) -> Value {
 
 /// The last bookmark comes two seconds before the end, as on the real server.
 fn next_bookmark(interval: Duration, deadline: Instant) -> Instant {
-    let (now, last) = (
-        Instant::now(),
-        deadline - Duration::from_secs(2).min(deadline - Instant::now()),
-    );
+    let now = Instant::now();
     let regular = now + interval;
-    if last > now && last < regular {
-        last
-    } else {
-        regular
+    match deadline.checked_sub(Duration::from_secs(2)) {
+        Some(last) if last > now && last < regular => last,
+        _ => regular,
     }
 }

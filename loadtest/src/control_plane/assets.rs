@@ -1,6 +1,7 @@
 //! Finds the binaries of the control plane, in the layout that the ecosystem calls envtest assets:
-//! one folder with everything side by side. It looks at `$KUBEBUILDER_ASSETS`, then at `target/kube`,
-//! and has Go build the latter from `loadtest/control-plane` where it is missing or of other pins.
+//! one folder with everything side by side. It looks at `$KUBEBUILDER_ASSETS`, then at
+//! `target/kube`, and has Go build the latter from `loadtest/control-plane` where it is missing or
+//! of other pins.
 
 use std::fs::File;
 use std::io;

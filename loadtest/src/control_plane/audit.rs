@@ -64,7 +64,8 @@ pub struct AuditEvent {
     pub answered: Timestamp,
 }
 
-/// The events of the stages that are asked for. A last line that is still being written is left for the next call.
+/// The events of the stages that are asked for. A last line that is still being written is left for
+/// the next call.
 pub(super) fn read(path: &Path, of: fn(AuditStage) -> bool) -> io::Result<Vec<AuditEvent>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

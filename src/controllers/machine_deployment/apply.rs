@@ -234,8 +234,8 @@ impl Apply<'_> {
 
     /// A write was refused: what is known of the object is read again before the next look.
     async fn secret_moved(&self, name: &str, verb: &str, error: kube::Error) -> Result<(), Error> {
-        if matches!(&error, kube::Error::Api(status) if status.is_conflict() || status.is_not_found())
-        {
+        let has_moved = |status: &kube::core::Status| status.is_conflict() || status.is_not_found();
+        if matches!(&error, kube::Error::Api(status) if has_moved(status)) {
             inventory::verify_secret(self.context, name)
                 .await
                 .map_err(Error::call(format!("read Secret {name}")))?;

@@ -20,7 +20,7 @@ use crate::controllers::{
     tokens::{self, KnownToken},
 };
 use crate::plan::{
-    bootstrap::{Token, renewal},
+    bootstrap::{Randomness, Token, renewal},
     observed::{Observed, Seen},
     validate::{Found, ProfileFound, Rival, created},
 };
@@ -47,6 +47,7 @@ pub async fn dereference(
     rand::rng().fill_bytes(&mut random);
     Ok(Found {
         rivals: rivals(context, &machine_deployment, &names),
+        older: older(context, &machine_deployment),
         profile: profile(context, &machine_deployment).await?,
         settings: settings(context),
         facts: context.facts(),
@@ -54,7 +55,7 @@ pub async fn dereference(
         registry_credentials,
         token,
         token_attempt: token_attempt(context, &names),
-        random,
+        random: Randomness(random),
         observed,
         now: context.engagement.shared.clock.now(),
         machine_deployment,
@@ -85,6 +86,16 @@ pub fn rivals(
             ),
         })
         .collect()
+}
+
+/// How many machine deployments of the tenant are older.
+fn older(context: &Context, machine_deployment: &MachineDeployment) -> usize {
+    let age = |it: &MachineDeployment| (created(it), it.uid());
+    let own = age(machine_deployment);
+    context
+        .machine_deployments
+        .state_filter(|other| age(other) < own)
+        .len()
 }
 
 /// The profile that the machine deployment names, if the tenant may look there.

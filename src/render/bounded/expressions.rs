@@ -8,6 +8,8 @@ use minijinja::{
 
 use super::{Outcome, Printer};
 
+/// Tests that read a text to its end.
+const SCANS: [&str; 2] = ["startingwith", "endingwith"];
 /// Functions that make nothing larger than a truth value.
 const SMALL: [&str; 1] = ["semver_matches"];
 
@@ -61,7 +63,8 @@ impl Printer {
             }
             Expr::Test(test) => {
                 self.out.push('(');
-                self.expression(&test.expr)?;
+                let is_scan = SCANS.contains(&test.name);
+                self.call_if(is_scan.then_some("osm_weighed"), &test.expr)?;
                 self.out.push_str(" is ");
                 self.out.push_str(test.name);
                 if !test.args.is_empty() {
@@ -75,9 +78,11 @@ impl Printer {
                 self.out.push_str(attribute.name);
             }
             Expr::GetItem(item) => {
-                self.expression(&item.expr)?;
+                let is_key =
+                    matches!(&item.subscript_expr, Expr::Const(key) if !key.value.is_number());
+                self.call_if((!is_key).then_some("osm_indexed"), &item.expr)?;
                 self.out.push('[');
-                self.expression(&item.subscript_expr)?;
+                self.call_if(Some("osm_weighed"), &item.subscript_expr)?;
                 self.out.push(']');
             }
             Expr::Slice(slice) => {
@@ -146,7 +151,7 @@ impl Printer {
     fn binary(&mut self, operator: BinOpKind, left: &Expr<'_>, right: &Expr<'_>) -> Outcome {
         let (before, sign, function) = match operator {
             BinOpKind::Concat => ("osm_concat(", ", ", None),
-            BinOpKind::Add => ("osm_made(", " + ", None),
+            BinOpKind::Add => ("osm_add(", ", ", None),
             BinOpKind::Mul => ("(", " * ", Some("osm_number")),
             BinOpKind::Sub => ("(", " - ", None),
             BinOpKind::Div => ("(", " / ", None),

@@ -12,16 +12,10 @@ use super::{
     MACHINE_NAME, MachineFacts, data_of, distinct_keys, half_of, names_machine,
     permissions::Permissions,
 };
-use crate::{
-    api::{
-        config::OperatingSystemConfigSpec,
-        profile::{CloudInitModules, CloudProvider, File, Unit},
-    },
-    render::{
-        error::{Half, RenderError},
-        user_data::UserData,
-    },
-};
+use crate::api::config::OperatingSystemConfigSpec;
+use crate::api::profile::{CloudInitModules, CloudProvider, File, Unit};
+use crate::render::error::{Half, RenderError};
+use crate::render::user_data::UserData;
 
 mod scalar;
 

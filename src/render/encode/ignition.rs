@@ -10,17 +10,11 @@ use super::{
     MACHINE_NAME, MachineFacts, breaks_yaml_text, data_of, distinct_keys, half_of, names_machine,
     permissions::Permissions,
 };
-use crate::{
-    api::{
-        config::OperatingSystemConfigSpec,
-        profile::{CloudProvider, File, Unit},
-    },
-    render::{
-        error::{Half, RenderError},
-        go_json,
-        user_data::UserData,
-    },
-};
+use crate::api::config::OperatingSystemConfigSpec;
+use crate::api::profile::{CloudProvider, File, Unit};
+use crate::render::error::{Half, RenderError};
+use crate::render::go_json;
+use crate::render::user_data::UserData;
 
 mod unit;
 

@@ -5,11 +5,9 @@ use std::fmt;
 use serde_json::Value;
 
 use super::go_decode::{DecodeError, UnknownKeys, fields, set_flag, set_text, set_texts};
-use crate::{
-    api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility},
-    render::error::RenderError,
-    tenant::secret_text::SecretText,
-};
+use crate::api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
+use crate::render::error::RenderError;
+use crate::tenant::secret_text::SecretText;
 
 const KEYS: &[&str] = &[
     "sshPublicKeys",

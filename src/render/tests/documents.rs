@@ -1,13 +1,9 @@
 //! The documents' grammar, to the byte.
 
 use super::*;
-use crate::{
-    api::{
-        config::ConfigHalf,
-        profile::{CloudProvider, CloudProviderSpec, DropIn, Unit},
-    },
-    render::encode::{cloud_init, ignition},
-};
+use crate::api::config::ConfigHalf;
+use crate::api::profile::{CloudProvider, CloudProviderSpec, DropIn, Unit};
+use crate::render::encode::{cloud_init, ignition};
 
 const MACHINE: MachineFacts<'_> = MachineFacts {
     name: "workers",

@@ -100,7 +100,7 @@ fn limits_are_named() {
         },
         "template-fuel",
         "profile, spec.bootstrapConfig, file `/f`, line 1: \
-         the template runs more than 50 instructions",
+         the profile runs more than 50 instructions",
     );
     check(
         |world| {
@@ -117,7 +117,7 @@ fn limits_are_named() {
         },
         "template-work",
         "profile, spec.bootstrapConfig, file `/f`, line 1: \
-         the template makes more than 5 bytes of intermediate values",
+         the profile makes more than 5 bytes of intermediate values",
     );
 }
 

@@ -42,6 +42,11 @@ fn a_list_cannot_grow_without_bound() {
         "{% set ns = namespace(a=[1]) %}{% for i in range(1000) %}{% set ns.a = ns.a + ns.a %}{% endfor %}",
         "{% set ns = namespace(a=[]) %}{% for i in range(20000) %}{% set ns.a = ns.a + [range(90000)|list] %}{% endfor %}",
         "{% for i in range(1000) %}{% set x = range(90000)|list %}{% endfor %}",
+        "{% set s = 'a'|indent(4000000, true) %}{% for i in range(20000) %}{% for c in s %}{% break %}{% endfor %}{% endfor %}",
+        "{% set s = 'a'|indent(4000000, true) %}{% for i in range(20000) %}{% if s is startingwith(s) %}{% endif %}{% endfor %}",
+        "{% set s = 'a'|indent(4000000, true) %}{% set m = {s: 1} %}{% for i in range(20000) %}{% set x = m[s] %}{% endfor %}",
+        "{% set l = range(90000)[:] %}{% for i in range(20000) %}{% set x = l[80000] %}{% endfor %}",
+        "{% macro m() %}{{ 'a'|indent(8000, true) }}{% endmacro %}{% for i in range(20000) %}{% do m() %}{% endfor %}",
         "{% for i in range(20000) %}{% if 5 in range(99999) %}{% endif %}{% endfor %}",
         "{% for i in range(20000) %}{% if range(99999)|list == range(99999)|list %}{% endif %}{% endfor %}",
     ] {
@@ -89,6 +94,9 @@ fn a_template_cannot_nest_so_deep_that_the_stack_ends() {
     for (open, close) in [
         ("{% if true %}", "{% endif %}"),
         ("{% for i in [1] %}", "{% endfor %}"),
+        ("{% set x %}", "{% endset %}"),
+        ("{% call m() %}", "{% endcall %}"),
+        ("{% for i in [1] %}{% else %}", "{% endfor %}"),
     ] {
         refused(&format!("{}{}", open.repeat(20_000), close.repeat(20_000)));
     }
@@ -128,4 +136,39 @@ fn the_counting_functions_cannot_be_replaced() {
 fn output_beyond_its_limit_fails_early() {
     let template = "{% for i in range(20000) %}0123456789012345678901234567890123456789012345678901234567890123456789{% endfor %}";
     assert_eq!(refused(template), "template-output");
+}
+
+#[test]
+fn many_files_share_the_limits_of_one() {
+    let many = |template: &str| {
+        let mut world = a_world();
+        let file = |index| a_file(&format!("/{index}"), template);
+        world.profile.provisioning_config.files = (0..100).map(file).collect();
+        world.render().unwrap_err().category()
+    };
+    let slow = "{% for i in range(900) %}{% endfor %}{{ 1 }}";
+    assert_eq!(many(slow), "template-fuel");
+    let large = "{% set x = 'a'|indent(1000000, true) %}";
+    assert_eq!(many(large), "template-work");
+}
+
+#[test]
+fn what_the_counts_allow_fits_on_a_small_stack() {
+    let nested = |blocks: usize, alternatives: usize, brackets: usize| {
+        let (open, close) = ("(".repeat(brackets), ")".repeat(brackets));
+        let chain = " ~ 1".repeat(70);
+        let alternatives = "{% elif false %}".repeat(alternatives);
+        let inner = format!("{{{{ {open}1{close}{chain} }}}}");
+        let inner = format!("{{% if false %}}{alternatives}{{% else %}}{inner}{{% endif %}}");
+        let (open, close) = ("{% if true %}".repeat(blocks), "{% endif %}".repeat(blocks));
+        let (sets, ends) = ("{% set x %}".repeat(40), "{% endset %}".repeat(40));
+        a_world().text(&format!("{open}{inner}{sets}{ends}{close}"))
+    };
+    assert_eq!(nested(10, 20, 10).unwrap(), "1".repeat(71));
+    assert_eq!(nested(0, 60, 0).unwrap(), "1".repeat(71));
+    // Together they meet the engine's own limit, which is an error and not the end.
+    assert_eq!(
+        nested(22, 60, 24).unwrap_err().category(),
+        "template-syntax"
+    );
 }

@@ -1,5 +1,5 @@
-//! The front without sockets: a tower service that `kube::Client` can be built on. It stands for one
-//! client process, which can be made to die between any two of its calls.
+//! The front without sockets: a tower service that `kube::Client` can be built on. It stands for
+//! one client process, which can be made to die between any two of its calls.
 
 use std::{
     future::Future,

@@ -1,0 +1,101 @@
+//! Counts the fleet for the metrics, when somebody asks: no timer, and nothing to keep in step.
+
+use std::collections::BTreeMap;
+
+use super::{board::Board, roster::Roster};
+use crate::telemetry::metrics::{Connection, Metrics, TenantState};
+use crate::tenant::report::{ConditionType, Report};
+
+/// Sets the gauges of the fleet to what stands on the boards now.
+pub fn take(roster: &Roster, metrics: &Metrics) {
+    let mut counts: BTreeMap<&str, (TenantState, usize)> = TenantState::ALL
+        .iter()
+        .map(|state| (state.as_str(), (*state, 0)))
+        .collect();
+    for member in roster.members() {
+        let (state, connection) = look(&member.board);
+        if let Some((_, count)) = counts.get_mut(state.as_str()) {
+            *count += 1;
+        }
+        metrics.set_cluster(&member.id.to_string(), connection);
+    }
+    for (state, count) in counts.into_values() {
+        metrics.set_tenants(state, count);
+    }
+}
+
+fn look(board: &Board) -> (TenantState, Connection) {
+    board.read(|report| (state(report), connection(report)))
+}
+
+fn connection(report: &Report) -> Connection {
+    let connected = report.findings.get(&ConditionType::Connected);
+    if connected.is_some_and(|finding| finding.holds) {
+        Connection::Up
+    } else {
+        Connection::Down
+    }
+}
+
+fn state(report: &Report) -> TenantState {
+    let wrong = |kind| report.findings.get(&kind).filter(|finding| !finding.holds);
+    if let Some(refused) = wrong(ConditionType::Registered) {
+        return if refused.reason == "Paused" {
+            TenantState::Paused
+        } else {
+            TenantState::Refused
+        };
+    }
+    if wrong(ConditionType::Connected).is_some() {
+        return TenantState::Unreachable;
+    }
+    if wrong(ConditionType::Claimed).is_some() {
+        return TenantState::Refused;
+    }
+    if report.existing.is_some() {
+        TenantState::Engaged
+    } else {
+        TenantState::Engaging
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tenant::report::Finding;
+
+    #[test]
+    fn a_tenant_is_in_the_state_that_its_first_finding_says() {
+        let wrong = |kind, reason| {
+            let mut report = Report::default();
+            report.findings.insert(kind, Finding::wrong(reason, ""));
+            report
+        };
+        let engaged = Report {
+            existing: Some(std::collections::BTreeSet::new()),
+            ..Report::default()
+        };
+        for (report, expected) in [
+            (Report::default(), TenantState::Engaging),
+            (engaged, TenantState::Engaged),
+            (
+                wrong(ConditionType::Registered, "Paused"),
+                TenantState::Paused,
+            ),
+            (
+                wrong(ConditionType::Registered, "KubeconfigRefused"),
+                TenantState::Refused,
+            ),
+            (
+                wrong(ConditionType::Claimed, "ClaimedByOther"),
+                TenantState::Refused,
+            ),
+            (
+                wrong(ConditionType::Connected, "Unreachable"),
+                TenantState::Unreachable,
+            ),
+        ] {
+            assert_eq!(state(&report), expected, "{report:?}");
+        }
+    }
+}
