@@ -34,7 +34,11 @@ impl Request {
 
     /// Whether it is this verb on this object.
     pub fn is(&self, verb: &str, resource: &str, name: &str) -> bool {
-        (self.verb.as_str(), self.resource.as_str(), self.name.as_str()) == (verb, resource, name)
+        (
+            self.verb.as_str(),
+            self.resource.as_str(),
+            self.name.as_str(),
+        ) == (verb, resource, name)
     }
 }
 
@@ -72,7 +76,10 @@ impl Anchor {
     /// The request; a cluster in memory executes it at once, so that it has one time only.
     pub fn request(self, entry: AuditEntry) -> Request {
         let since = entry.at.duration_since(self.instant);
-        let at = self.time.saturating_add(since).expect("a duration of today");
+        let at = self
+            .time
+            .saturating_add(since)
+            .expect("a duration of today");
         Request {
             user: entry.user,
             verb: entry.verb.as_str().to_owned(),

@@ -75,9 +75,7 @@ pub fn on_cloud(mut machine_deployment: MachineDeployment, name: &str) -> Machin
 
 /// A profile of few words, with every secret input in it.
 pub fn a_profile(version: &str, text: &str) -> OperatingSystemProfile {
-    let file = |path: &str, data: &str| {
-        json!({ "path": path, "permissions": 600, "content": { "inline": { "data": data } } })
-    };
+    let file = |path: &str, data: &str| json!({ "path": path, "permissions": 600, "content": { "inline": { "data": data } } });
     of_json(json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
         "metadata": { "name": PROFILE_NAME },
@@ -137,13 +135,16 @@ pub fn named(name: &str) -> ObjectMeta {
 /// Whether a Secret has a value under the key.
 pub fn has_data(secret: &Secret, key: &str) -> bool {
     let data = secret.data.as_ref();
-    data.and_then(|data| data.get(key)).is_some_and(|value| !value.0.is_empty())
+    data.and_then(|data| data.get(key))
+        .is_some_and(|value| !value.0.is_empty())
 }
 
 /// A value of a Secret, as text.
 pub fn text(secret: &Secret, key: &str) -> String {
     let data = secret.data.as_ref();
-    let value = data.and_then(|data| data.get(key)).map(|value| value.0.clone());
+    let value = data
+        .and_then(|data| data.get(key))
+        .map(|value| value.0.clone());
     String::from_utf8(value.unwrap_or_default()).expect("the value is text")
 }
 

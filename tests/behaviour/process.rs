@@ -55,7 +55,10 @@ impl Manager {
         let kubeconfig = kubeconfig_file(stage);
         let arguments = arguments(stage, &kubeconfig, more);
         let flags = Flags::try_parse_from(std::iter::once("osm".to_owned()).chain(arguments));
-        let settings = ok(ok(flags, "the flags are known").run.check(), "the flags fit");
+        let settings = ok(
+            ok(flags, "the flags are known").run.check(),
+            "the flags fit",
+        );
         let metrics = Metrics::new();
         let listener = ok(TcpListener::bind("127.0.0.1:0").await, "a port is free");
         let cancel = CancellationToken::new();
@@ -74,7 +77,10 @@ impl Manager {
     pub async fn stop(mut self) {
         self.cancel.cancel();
         let ended = self.tasks.join_next().await.expect("there is one task");
-        ok(ok(ended, "the manager does not panic"), "the manager ends well");
+        ok(
+            ok(ended, "the manager does not panic"),
+            "the manager ends well",
+        );
     }
 
     /// The sum of a metric's series that have these labels (`outcome="served"`).
@@ -170,7 +176,10 @@ impl Binary {
     pub async fn signal(&self, name: &str) {
         let id = self.child.id().expect("it runs").to_string();
         let sent = Command::new("kill").args(["-s", name, &id]).status().await;
-        assert!(ok(sent, "kill is installed").success(), "SIG{name} was sent");
+        assert!(
+            ok(sent, "kill is installed").success(),
+            "SIG{name} was sent"
+        );
     }
 
     /// Waits for its end, and hands out everything that it logged.

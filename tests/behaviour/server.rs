@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fake_cluster::{Cluster, Options, TlsFront, User};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{Api, Client};
 use loadtest::control_plane::{ControlPlane, Params, client_of};
 use tokio::sync::OnceCell;
@@ -178,7 +178,30 @@ impl Server {
 
     /// Every request that a user has sent since a time, oldest first.
     pub fn requests(&self, account: Account, since: Timestamp) -> Vec<Request> {
-        let all: Vec<Request> = match &self.backend {
+        let user = account.user();
+        let mut requests = self.audit();
+        requests.retain(|request| request.user == user && request.received >= since);
+        requests.sort_by_key(|request| request.received);
+        requests
+    }
+
+    /// Waits until every request that was answered before is in the audit: a real audit log may
+    /// lag behind, but keeps the order.
+    pub async fn settle_audit(&self) {
+        let maps: Api<ConfigMap> = Api::default_namespaced(self.admin().await);
+        let number = self.tokens.fetch_add(1, Ordering::Relaxed);
+        let name = format!("mark-{number}");
+        let nothing = ok(maps.get_opt(&name).await, "an administrator may look");
+        assert!(nothing.is_none(), "nobody makes marks");
+        wait::until("the audit log has caught up", async || {
+            let is_mark = |request: &Request| request.name == name;
+            self.audit().iter().any(is_mark).then_some(())
+        })
+        .await;
+    }
+
+    fn audit(&self) -> Vec<Request> {
+        match &self.backend {
             Backend::Fake {
                 cluster, anchor, ..
             } => {
@@ -189,11 +212,7 @@ impl Server {
                 let events = ok(plane.audit_events(), "the audit log is readable");
                 events.into_iter().map(Request::from).collect()
             }
-        };
-        let user = account.user();
-        all.into_iter()
-            .filter(|request| request.user == user && request.received >= since)
-            .collect()
+        }
     }
 
     /// The cluster in memory, where that is what this is.

@@ -26,8 +26,13 @@ pub async fn tenants_that_register_at_run_time_are_engaged_and_served_each_in_it
         tenant.register().await;
         tenant.says("Claimed", "True", "Claimed").await;
         tenant.says("ProfilesInstalled", "True", "Installed").await;
-        ok(tenant.profiles().get("osp-ubuntu").await, "the default profile is installed");
-        let made = tenant.serve(&on_cloud(a_machine_deployment(name), cloud)).await;
+        ok(
+            tenant.profiles().get("osp-ubuntu").await,
+            "the default profile is installed",
+        );
+        let made = tenant
+            .serve(&on_cloud(a_machine_deployment(name), cloud))
+            .await;
         check_made(tenant, (name, cloud), &made).await;
         tenant.says("Ready", "True", "Ready").await;
     }
@@ -41,14 +46,20 @@ pub async fn tenants_that_register_at_run_time_are_engaged_and_served_each_in_it
 async fn check_made(tenant: &Tenant, (name, cloud): (&str, &str), made: &Made) {
     let found = ok(tenant.machine_deployments().get(name).await, "it is there");
     assert!(found.finalizers().iter().any(|it| it == FINALIZER));
-    assert_eq!(found.annotations().get(PROFILE).map(String::as_str), Some("osp-ubuntu"));
+    assert_eq!(
+        found.annotations().get(PROFILE).map(String::as_str),
+        Some("osp-ubuntu")
+    );
     let profile = ok(tenant.profiles().get("osp-ubuntu").await, "it is installed");
     let expected = [
         "1".to_owned(),
         annotation_hash(found.metadata.annotations.as_ref()),
         profile.spec.version,
     ];
-    assert_eq!(made.names.bootstrap, format!("{name}-kube-system-bootstrap-config"));
+    assert_eq!(
+        made.names.bootstrap,
+        format!("{name}-kube-system-bootstrap-config")
+    );
     for (secret, annotations) in [
         (None, made.config.annotations()),
         (Some(&made.provisioning), made.provisioning.annotations()),
@@ -77,7 +88,10 @@ async fn check_token(tenant: &Tenant, made: &Made) {
     };
     let id = fixtures::text(token, "token-id");
     assert_eq!(token.name_any(), format!("bootstrap-token-{id}"));
-    assert_eq!(token.type_.as_deref(), Some("bootstrap.kubernetes.io/token"));
+    assert_eq!(
+        token.type_.as_deref(),
+        Some("bootstrap.kubernetes.io/token")
+    );
     assert_eq!(
         fixtures::text(token, "auth-extra-groups"),
         "system:bootstrappers:machine-controller:default-node-token"
@@ -96,11 +110,16 @@ async fn nothing_names(tenant: &Tenant, other: &str) {
     let secrets = ok(tenant.secrets().list(&all).await, "Secrets are listed");
     let tokens = ok(tenant.tokens().list(&all).await, "tokens are listed");
     let configs = ok(tenant.configs().list(&all).await, "configs are listed");
-    let names = secrets.iter().chain(tokens.iter()).map(ResourceExt::name_any);
+    let names = secrets
+        .iter()
+        .chain(tokens.iter())
+        .map(ResourceExt::name_any);
     let names = names.chain(configs.iter().map(ResourceExt::name_any));
     let foreign: Vec<String> = names.filter(|name| name.contains(other)).collect();
     assert_eq!(foreign, Vec::<String>::new());
-    let labelled = tokens.iter().flat_map(|token| token.labels().values().cloned());
+    let labelled = tokens
+        .iter()
+        .flat_map(|token| token.labels().values().cloned());
     assert_eq!(labelled.filter(|label| label.contains(other)).count(), 0);
     let _ = wait::DEADLINE;
 }

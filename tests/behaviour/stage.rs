@@ -187,14 +187,22 @@ impl Tenant {
     /// Makes a machine deployment, and waits until it is served.
     pub async fn serve(&self, machine_deployment: &MachineDeployment) -> Made {
         let created = self.create(machine_deployment).await;
-        let revision = created.annotations().get(osm::api::names::REVISION).cloned();
-        self.made(&created.name_any(), &revision.unwrap_or_default()).await
+        let revision = created
+            .annotations()
+            .get(osm::api::names::REVISION)
+            .cloned();
+        self.made(&created.name_any(), &revision.unwrap_or_default())
+            .await
     }
 
     /// Waits until what is made for a machine deployment in `kube-system` is made for a revision.
     pub async fn made(&self, name: &str, revision: &str) -> Made {
         self.made_when(name, |secret| {
-            secret.annotations().get(MADE_FOR_REVISION).map(String::as_str) == Some(revision)
+            secret
+                .annotations()
+                .get(MADE_FOR_REVISION)
+                .map(String::as_str)
+                == Some(revision)
         })
         .await
     }
@@ -235,7 +243,11 @@ impl Tenant {
 
     /// Sets an annotation of a machine deployment of `kube-system`.
     pub async fn annotate(&self, name: &str, (key, value): (&str, &str)) {
-        self.change(name, json!({ "metadata": { "annotations": { key: value } } })).await;
+        self.change(
+            name,
+            json!({ "metadata": { "annotations": { key: value } } }),
+        )
+        .await;
     }
 
     /// Every write of the manager to this tenant's clusters since a time.
@@ -347,7 +359,9 @@ impl Made {
 
 /// Merges a patch into an object.
 pub async fn merge<K: wait::Watched>(api: &Api<K>, name: &str, patch: Value) {
-    let patched = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    let patched = api
+        .patch(name, &PatchParams::default(), &Patch::Merge(patch))
+        .await;
     drop(ok(patched, "an administrator may patch"));
 }
 

@@ -4,8 +4,11 @@
 mod audit;
 mod fixtures;
 mod process;
-pub mod serving;
+pub mod removal;
+pub mod repair;
+pub mod rotation;
 mod server;
+pub mod serving;
 mod stage;
 mod wait;
 mod world;
@@ -43,6 +46,22 @@ macro_rules! scenarios {
     ($kind:expr) => {
         suite::tests! { $kind =>
             serving::tenants_that_register_at_run_time_are_engaged_and_served_each_in_its_own_clusters,
+            rotation::a_new_revision_with_equal_bytes_deletes_nothing,
+            rotation::a_changed_annotation_is_stamped_on_everything,
+            rotation::another_profile_version_with_equal_bytes_deletes_nothing,
+            rotation::another_profile_content_makes_new_secrets_but_keeps_the_kubelet_kubeconfig,
+            rotation::with_a_new_revision_and_other_bytes_bootstrap_goes_first_and_comes_last,
+            rotation::nodes_miss_the_provisioning_secret_for_one_round_trip_even_without_budget,
+            rotation::a_restart_with_everything_current_writes_nothing,
+            rotation::a_token_that_ends_soon_is_extended_and_keeps_its_secret,
+            repair::what_is_deleted_by_hand_is_back,
+            repair::what_is_replaced_by_hand_is_put_right,
+            repair::the_getter_is_used_as_it_is_found,
+            removal::a_removed_machine_deployment_takes_everything_along,
+            removal::what_was_made_for_one_that_vanished_unwatched_is_removed,
+            removal::release_gives_machine_deployments_back_and_leaves_what_was_made,
+            removal::purge_gives_machine_deployments_back_and_removes_what_was_made,
+            removal::keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on,
         }
     };
 }

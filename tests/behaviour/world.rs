@@ -110,7 +110,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let server = self.server.take();
         // One in memory costs nothing to make.
-        self.world.idle().extend(server.filter(|it| it.real().is_some()));
+        self.world
+            .idle()
+            .extend(server.filter(|it| it.real().is_some()));
     }
 }
 
@@ -121,7 +123,9 @@ pub async fn a_management_cluster(kind: Kind) -> Server {
     management.apply(namespace).await;
     let definitions = ok(osm::cli::crds::crds_yaml(), "the definitions are YAML");
     management.apply(&definitions).await;
-    management.apply_file("manifests/rbac/management.yaml").await;
+    management
+        .apply_file("manifests/rbac/management.yaml")
+        .await;
     management
         .apply_file("manifests/rbac/management-all-namespaces.yaml")
         .await;
