@@ -2,8 +2,11 @@
 //! the same, and `tests/behaviour.rs` and `tests/real_behaviour.rs` run them.
 
 mod audit;
+pub mod collisions;
 mod fixtures;
 mod process;
+pub mod profiles;
+pub mod registration;
 pub mod removal;
 pub mod repair;
 pub mod rotation;
@@ -62,6 +65,25 @@ macro_rules! scenarios {
             removal::release_gives_machine_deployments_back_and_leaves_what_was_made,
             removal::purge_gives_machine_deployments_back_and_removes_what_was_made,
             removal::keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on,
+            collisions::of_two_with_the_same_derived_names_the_older_is_served_and_the_younger_refused,
+            collisions::once_the_older_is_gone_the_younger_is_served,
+            collisions::when_the_younger_goes_the_older_keeps_what_it_has,
+            registration::a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_nobody,
+            registration::a_second_registration_in_a_namespace_is_refused_and_takes_over_when_the_first_goes,
+            registration::a_rotated_kubeconfig_is_taken,
+            registration::a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirmed,
+            registration::a_worker_cluster_that_another_tenant_holds_is_refused_until_it_is_released,
+            registration::a_server_in_a_denied_range_is_refused_without_a_request,
+            registration::an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back,
+            registration::a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up,
+            registration::a_registration_may_use_the_key_of_cluster_api,
+            profiles::a_profile_outside_of_the_tenants_namespaces_is_refused,
+            profiles::a_profile_of_a_namespace_that_the_operator_allows_is_used,
+            profiles::a_missing_profile_is_told_and_its_machine_deployment_served_once_it_is_there,
+            profiles::a_template_that_fails_touches_nothing_that_is_there,
+            profiles::where_the_annotation_is_required_others_are_left_alone,
+            profiles::a_paused_worker_cluster_is_left_alone,
+            profiles::a_default_profile_that_is_deleted_or_downgraded_is_back,
         }
     };
 }
