@@ -85,6 +85,16 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
             )
         })?;
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
+    run_on(settings, listener, Metrics::new(), cancel).await
+}
+
+/// As [`run`], on a socket for the admin port and with metrics that the caller keeps.
+pub async fn run_on(
+    settings: Settings,
+    listener: TcpListener,
+    metrics: Metrics,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
     let config = management_config(settings.kubeconfig.as_deref()).await?;
     // A tenant's kubeconfig that leads to the management cluster would make a tenant of it.
     let mut settings = settings;
@@ -100,7 +110,7 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
         connector: Arc::new(transport::connect),
         clock: Clock::system(),
         admin: Some(listener),
-        metrics: Metrics::new(),
+        metrics,
     };
     run_with(settings, outside, cancel).await
 }

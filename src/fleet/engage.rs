@@ -24,6 +24,7 @@ use super::{
     health::Health,
     prerequisites,
     rate_limit::Budget,
+    retry_delay::RetryDelay,
     roster::{Member, Standing},
     worker_clusters,
 };
@@ -373,9 +374,11 @@ pub async fn keep_facts(
     sender: &watch::Sender<Arc<ClusterFacts>>,
     bell: &Notify,
 ) {
+    let mut delay = RetryDelay::default();
+    let mut wait = jittered(shared.facts_interval);
     loop {
         tokio::select! {
-            () = tokio::time::sleep(jittered(shared.facts_interval)) => {}
+            () = tokio::time::sleep(wait) => {}
             () = bell.notified() => {}
         }
         let before = sender.borrow().clone();
@@ -386,12 +389,18 @@ pub async fn keep_facts(
         )
         .await
         {
-            Ok(facts) if facts != *before => {
-                sender.send_replace(Arc::new(facts));
+            Ok(facts) => {
+                delay = RetryDelay::default();
+                wait = jittered(shared.facts_interval);
+                if facts != *before {
+                    sender.send_replace(Arc::new(facts));
+                }
             }
-            Ok(_) => {}
-            // What was read before stays good; the board tells how the cluster is doing.
-            Err(error) => tracing::debug!(error = %chain(&error), "cannot read the facts again"),
+            // What was read before stays good for now; the board tells how the cluster is doing.
+            Err(error) => {
+                tracing::debug!(error = %chain(&error), "cannot read the facts again");
+                wait = delay.next().unwrap_or(wait);
+            }
         }
     }
 }

@@ -194,7 +194,7 @@ fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refu
         Ok(_) => 200,
         Err(refusal) => refusal.code,
     };
-    note(inner, call, &user.name, (code, wrote));
+    note(inner, &named(call, &outcome), &user.name, (code, wrote));
     if wrote {
         inner.changed.send_replace(revision);
     }
@@ -204,6 +204,17 @@ fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refu
         }
     }
     outcome
+}
+
+/// The path of a creation does not name the object; its answer does, and so does a real audit.
+fn named(call: &Call, outcome: &Result<Outcome, Refusal>) -> Call {
+    let mut call = call.clone();
+    if let (Verb::Create, "", Ok(Outcome::Object(_, object))) =
+        (call.verb, call.target.name.as_str(), outcome)
+    {
+        meta::name(object).clone_into(&mut call.target.name);
+    }
+    call
 }
 
 fn note(inner: &Inner, call: &Call, user: &str, answer: (u16, bool)) {

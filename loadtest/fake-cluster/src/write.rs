@@ -251,6 +251,10 @@ impl State {
             return Err(Refusal::bad_request("metadata.managedFields must be nil"));
         }
         body::place(call, kind, &mut applied)?;
+        if old.is_some() && name(&applied).is_empty() {
+            // What exists is named by the path.
+            set(&mut applied, &["metadata", "name"], call.target.name.clone().into());
+        }
         check_name(call, &applied)?;
         let Some(old) = old else {
             if !call.target.subresource.is_empty() {
