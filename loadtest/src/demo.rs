@@ -10,6 +10,7 @@
 //! ```
 
 pub mod cluster;
+mod document;
 mod folder;
 mod manager;
 pub mod screen;
@@ -31,7 +32,7 @@ use crate::collector::Collector;
 use crate::control_plane::Assets;
 
 /// A real control plane on a busy machine takes its time; in memory all is done in two seconds.
-const SERVED_TIMEOUT: Duration = Duration::from_mins(2);
+const SERVED_TIMEOUT: Duration = Duration::from_mins(1);
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(20);
 const MANAGEMENT: &str = "management";
 /// The manager's ServiceAccount and its namespace.
@@ -170,7 +171,10 @@ impl Stage {
                 .print(&format!("        Kubernetes from {folder}"));
         }
         let names = || std::iter::once(MANAGEMENT).chain(tenants.iter().map(Tenant::name));
-        let what = format!("clusters started: {}", names().collect::<Vec<_>>().join(", "));
+        let what = format!(
+            "clusters started: {}",
+            names().collect::<Vec<_>>().join(", ")
+        );
         let started = names().map(|name| DemoCluster::start(params.kind, name));
         self.clusters = params
             .screen
@@ -221,8 +225,7 @@ async fn crds(osm: &Path) -> anyhow::Result<String> {
 
 async fn install(management: &DemoCluster, definitions: &str) -> anyhow::Result<()> {
     management.apply(definitions).await?;
-    let namespace =
-        format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {ACCOUNT}}}}}");
+    let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {ACCOUNT}}}}}");
     management.apply(&namespace).await?;
     for name in ["management", "management-all-namespaces", "tenants"] {
         apply_file(management, &format!("manifests/rbac/{name}.yaml")).await?;
@@ -232,7 +235,11 @@ async fn install(management: &DemoCluster, definitions: &str) -> anyhow::Result<
 
 async fn install_in_worker(worker: &DemoCluster) -> anyhow::Result<()> {
     apply_file(worker, "manifests/rbac/worker.yaml").await?;
-    apply_file(worker, "tenants-example/worker-crds/machinedeployments.yaml").await
+    apply_file(
+        worker,
+        "tenants-example/worker-crds/machinedeployments.yaml",
+    )
+    .await
 }
 
 async fn apply_file(cluster: &DemoCluster, path: &str) -> anyhow::Result<()> {
@@ -298,5 +305,10 @@ async fn serve(
             }
         })
         .await;
-    served.with_context(|| format!("the last lines of osm's log:\n{}\n", manager.log_tail()))
+    served.map_err(|error| {
+        anyhow::anyhow!(
+            "{error:#}\n\nthe log of osm ends with:\n{}",
+            manager.log_tail()
+        )
+    })
 }

@@ -31,7 +31,9 @@ exit "$status"
 "#;
 
 /// How many lines of the log an error shows.
-const LOG_TAIL_LINES: usize = 25;
+const LOG_TAIL_LINES: usize = 15;
+/// How much of each line: an error repeats itself from cause to cause.
+const LOG_LINE_CHARS_MAX: usize = 300;
 /// The supervisor kills what does not end within ten seconds.
 const END_TIMEOUT: Duration = Duration::from_secs(12);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -106,7 +108,10 @@ impl Manager {
     pub fn log_tail(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        let mut lines: Vec<&str> = text.lines().rev().take(LOG_TAIL_LINES).collect();
+        let last = text.lines().rev().take(LOG_TAIL_LINES);
+        let mut lines: Vec<String> = last
+            .map(|line| line.chars().take(LOG_LINE_CHARS_MAX).collect())
+            .collect();
         lines.reverse();
         lines.join("\n")
     }

@@ -6,29 +6,25 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 
 use super::cluster::DemoCluster;
+use super::document::{self, Document};
 use super::folder::Folder;
 use super::screen::{Look, Screen};
 use super::tenants::Served;
-use crate::collector::Collector;
+use crate::collector::{Collector, Span};
 
 /// Where nodes fetch what they boot from.
 const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
 /// Where bootstrap tokens are.
 const KUBE_SYSTEM: &str = "kube-system";
-const BOOTSTRAP_SUFFIX: &str = "-bootstrap-config";
-const DOCUMENT_KEY: &str = "cloud-config";
-/// What stands in place of a secret.
-const REDACTED: &str = "<redacted>";
-/// Shorter values are words such as `true`, not secrets.
-const SECRET_BYTES_MIN: usize = 12;
 /// A screen or two; the whole document is one command away.
-const DOCUMENT_LINES_MAX: usize = 60;
+const DOCUMENT_LINES_MAX: usize = 80;
+/// The root of the traces that are worth a look.
+const RECONCILE: &str = "reconcile machine deployment";
 /// Spans are sent in batches, a moment after they end.
 const TRACE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -58,12 +54,12 @@ pub async fn everything(params: &Params<'_>) -> anyhow::Result<()> {
     for worker in params.workers {
         let secrets = secrets(worker).await?;
         rows.extend(secrets.iter().map(|secret| row(worker, secret)));
-        first = first.or_else(|| document(worker, &secrets));
+        first = first.or_else(|| Some((worker.name(), document::first(&secrets)?)));
     }
     let titles = ["CLUSTER", "NAMESPACE", "SECRET", "BYTES"];
     params.screen.table(titles, &rows);
-    let document = first.context("no worker cluster has a bootstrap Secret")?;
-    bootstrap(params.screen, &document);
+    let (cluster, document) = first.context("no worker cluster has a bootstrap Secret")?;
+    bootstrap(params.screen, cluster, &document);
     trace(params).await
 }
 
@@ -136,89 +132,50 @@ fn row(worker: &DemoCluster, secret: &Secret) -> [String; 4] {
     ]
 }
 
-/// A document that is safe to show, and where it is from.
-struct Document {
-    cluster: String,
-    secret: String,
-    text: String,
-}
-
-fn document(worker: &DemoCluster, secrets: &[Secret]) -> Option<Document> {
-    let bootstrap = secrets.iter().find(|secret| {
-        let name = secret.name_any();
-        name.ends_with(BOOTSTRAP_SUFFIX) && !name.contains("-kubelet-")
-    })?;
-    let bytes = &bootstrap.data.as_ref()?.get(DOCUMENT_KEY)?.0;
-    Some(Document {
-        cluster: worker.name().to_owned(),
-        secret: bootstrap.name_any(),
-        text: redacted(&String::from_utf8_lossy(bytes), &values(secrets)),
-    })
-}
-
-/// Everything in the cluster's Secrets that a document might repeat, but the documents themselves.
-fn values(secrets: &[Secret]) -> Vec<String> {
-    let with_tokens = secrets.iter().filter(|secret| {
-        matches!(
-            secret.type_.as_deref(),
-            Some("kubernetes.io/service-account-token" | "bootstrap.kubernetes.io/token")
-        )
-    });
-    let named = with_tokens
-        .flat_map(|secret| secret.data.iter().flatten())
-        .filter(|(key, _)| matches!(key.as_str(), "token" | "token-secret"));
-    named
-        .map(|(_, value)| String::from_utf8_lossy(&value.0).into_owned())
-        .collect()
-}
-
-/// The text without these values, as they are or in base64.
-fn redacted(text: &str, values: &[String]) -> String {
-    let long = values.iter().filter(|value| value.len() >= SECRET_BYTES_MIN);
-    long.fold(text.to_owned(), |text, value| {
-        text.replace(value, REDACTED)
-            .replace(&STANDARD.encode(value), REDACTED)
-    })
-}
-
-fn bootstrap(screen: Screen, document: &Document) {
-    let Document {
-        cluster,
-        secret,
-        text,
-    } = document;
+fn bootstrap(screen: Screen, cluster: &str, document: &Document) {
+    let Document { secret, key, text } = document;
     screen.heading(&format!(
-        "What a new machine of {cluster} gets: {secret}, key {DOCUMENT_KEY}"
+        "What a new machine of {cluster} boots from: {secret}, key {key}, files decoded"
     ));
     for line in text.lines().take(DOCUMENT_LINES_MAX) {
         screen.print(&format!("  {line}"));
     }
-    let count = text.lines().count();
-    if count > DOCUMENT_LINES_MAX {
-        let left = count - DOCUMENT_LINES_MAX;
-        screen.print(&screen.paint(Look::Dim, &format!("  … and {left} lines more")));
+    let left = text.lines().count().saturating_sub(DOCUMENT_LINES_MAX);
+    if left > 0 {
+        screen.print(&screen.paint(Look::Dim, &format!("  … {left} more lines")));
     }
 }
 
-/// The trace that the status of the first tenant names.
+/// The longest trace of the first tenant: the one that made everything.
 async fn trace(params: &Params<'_>) -> anyhow::Result<()> {
     let first = params.served.first().context("there is a tenant")?;
-    let trace_id = first.text("/machineDeployments/0/traceId");
-    // The root ends last, and comes last.
-    let is_whole = |spans: &[crate::collector::Span]| {
-        let mut of_trace = spans.iter().filter(|span| span.trace_id == trace_id);
+    let last_trace = first.text("/machineDeployments/0/traceId");
+    // The trace that the status names is the last one: with its root, all others have come.
+    let have_come = |spans: &[Span]| {
+        let mut of_trace = spans.iter().filter(|span| span.trace_id == last_trace);
         of_trace.any(|span| span.parent_span_id.is_none())
     };
     params
         .collector
-        .wait_for(is_whole, TRACE_TIMEOUT)
+        .wait_for(have_come, TRACE_TIMEOUT)
         .await
-        .with_context(|| format!("waiting for trace {trace_id}"))?;
+        .with_context(|| format!("waiting for trace {last_trace}"))?;
+    let traces = params.collector.traces();
+    let of_first = traces.iter().filter(|(_, spans)| {
+        spans.iter().any(|span| {
+            let tenant = span.attributes.get("tenant");
+            span.name == RECONCILE && tenant == Some(&first.namespace)
+        })
+    });
+    let (trace_id, _) = of_first
+        .max_by_key(|(_, spans)| spans.len())
+        .context("no trace is of a reconcile")?;
     params.screen.heading(&format!(
-        "How {} was served: one reconcile, one trace",
-        first.text("/machineDeployments/0/name")
+        "How {} of {} was served: one reconcile, one trace",
+        first.text("/machineDeployments/0/name"),
+        first.name
     ));
-    for line in params.collector.tree(&trace_id).lines() {
+    for line in params.collector.tree(trace_id).lines() {
         params.screen.print(&format!("  {line}"));
     }
     Ok(())
@@ -245,7 +202,10 @@ pub fn how_to_look_around(
         return;
     };
     get(management, "workerclusters -A");
-    get(management, "operatingsystemprofiles,operatingsystemconfigs -A");
+    get(
+        management,
+        "operatingsystemprofiles,operatingsystemconfigs -A",
+    );
     for worker in workers {
         get(worker, "machinedeployments -A");
         get(worker, &format!("secrets -n {CLOUD_INIT_SETTINGS}"));
@@ -268,19 +228,4 @@ fn kubectl() -> PathBuf {
         return built.join("kubectl");
     }
     PathBuf::from("kubectl")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_is_redacted_as_it_is_and_in_base64() {
-        let value = "a-long-enough-token".to_owned();
-        let text = format!("plain {value} coded {} short true", STANDARD.encode(&value));
-        assert_eq!(
-            redacted(&text, &[value, "true".to_owned()]),
-            "plain <redacted> coded <redacted> short true"
-        );
-    }
 }
