@@ -85,7 +85,7 @@ pub async fn run(params: Params) -> anyhow::Result<()> {
         screen.print("");
     }
     let ended = screen
-        .step("everything ended, nothing left behind", stage.end())
+        .step("everything ended, files removed", stage.end())
         .await;
     // What went wrong first is what matters.
     played.and(ended)
