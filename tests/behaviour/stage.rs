@@ -321,6 +321,7 @@ impl Drop for Tenant {
         if std::thread::panicking() {
             let requests = told(&self.requests(self.opened));
             eprintln!("{}, as the servers saw it:\n{requests}", self.namespace);
+            eprintln!("and as it was logged:\n{}", crate::suite::logged(&self.namespace));
         }
     }
 }
