@@ -3,13 +3,13 @@
 //! A failure is retried with a delay that grows, has a cap and is jittered; a changed kubeconfig is
 //! tried at once. Nothing that happens here costs another tenant anything but its share of permits.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::Pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::FusedFuture};
-use kube::Client;
+use kube::{Client, ResourceExt};
 use tokio::{
     sync::{Notify, watch},
-    time::timeout,
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +34,10 @@ use crate::tenant::{
 /// How long running reconciles may take to end when their cluster is disengaged: one request
 /// timeout and a render.
 const DISENGAGE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// For how long one tries to give a cluster back that does not let one: a restart of its API server
+/// is over by then, and a cluster that was removed together with its registration is not coming.
+const GIVE_BACK_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Serves one member of the fleet until its registration is gone or the process ends.
 pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationToken) {
@@ -83,7 +87,7 @@ impl Task {
         loop {
             let registration = registrations.borrow_and_update().clone();
             let Some(registration) = registration else {
-                self.give_back().await;
+                self.give_back(&mut registrations, cancel).await;
                 return;
             };
             let stop = cancel.child_token();
@@ -183,7 +187,7 @@ impl Task {
         tokio::select! {
             () = &mut serving => {}
             () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
-            () = self.must_leave(&attempt) => {}
+            () = self.must_leave() => {}
             () = stop.cancelled() => {}
         }
         leave.cancel();
@@ -192,13 +196,13 @@ impl Task {
     }
 
     /// Waits until the WorkerCluster or the standing says that the cluster must be let go.
-    async fn must_leave(&self, attempt: &Attempt) {
+    async fn must_leave(&self) {
         let mut worker_clusters = self.member.worker_cluster.subscribe();
         let mut standings = self.member.standing.subscribe();
         loop {
             let own = worker_clusters.borrow_and_update().clone();
             let standing = standings.borrow_and_update().clone();
-            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &standing, attempt));
+            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &standing));
             if !goes_on {
                 return;
             }
@@ -209,29 +213,63 @@ impl Task {
         }
     }
 
-    /// The registration is gone: gives the cluster back as its WorkerCluster says.
-    async fn give_back(&self) {
+    /// The registration is gone: gives the cluster back as its WorkerCluster says. A call that
+    /// fails is tried again for a while, for nobody comes back to it later: the kubeconfig went
+    /// with the registration. A registration that returns ends this.
+    async fn give_back(
+        &self,
+        registrations: &mut watch::Receiver<Option<Arc<Registration>>>,
+        cancel: &CancellationToken,
+    ) {
         let own = self.member.worker_cluster.borrow().clone();
         let policy = own
             .as_deref()
             .map_or(OnRemoval::Keep, |own: &WorkerCluster| own.spec.on_removal);
-        let message = match &self.last {
-            None => "the registration is gone; the cluster was never engaged".to_owned(),
-            Some(attempt) => match self.remove(attempt, policy).await {
-                Ok(message) => message,
+        let Some(attempt) = &self.last else {
+            self.gone("the registration is gone; the cluster was never engaged".to_owned());
+            return;
+        };
+        let deadline = Instant::now() + GIVE_BACK_TIMEOUT;
+        let mut delay = RetryDelay::default();
+        let mut released = BTreeSet::new();
+        loop {
+            let failed = match self.remove(attempt, policy, &mut released).await {
+                Ok(message) => return self.gone(message),
                 Err(error) => format!(
                     "the registration is gone, and the cluster could not be given back: {}; \
                      register it again, or remove the finalizer by hand",
                     chain(&error)
                 ),
-            },
-        };
-        tracing::info!(registration = %self.member.id, %message, "registration removed");
-        let gone = Finding::wrong("RegistrationRemoved", message);
-        self.member.board.found(ConditionType::Registered, gone);
+            };
+            self.gone(failed);
+            let next = Instant::now() + delay.next().unwrap_or_default();
+            if next > deadline {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                _ = registrations.changed() => return,
+                () = sleep_until(next) => {}
+            }
+        }
     }
 
-    async fn remove(&self, attempt: &Attempt, policy: OnRemoval) -> Result<String, kube::Error> {
+    /// Writes on the board what became of the cluster.
+    fn gone(&self, message: String) {
+        let gone = Finding::wrong("RegistrationRemoved", message.clone());
+        if self.member.board.found(ConditionType::Registered, gone) {
+            tracing::info!(registration = %self.member.id, %message, "registration removed");
+        }
+    }
+
+    /// Tries once. `released` remembers the machine deployments of all tries.
+    async fn remove(
+        &self,
+        attempt: &Attempt,
+        policy: OnRemoval,
+        released: &mut BTreeSet<Option<String>>,
+    ) -> Result<String, kube::Error> {
         let held = removal::held(&attempt.worker).await?;
         let tenant = self.member.id.tenant.clone();
         if policy == OnRemoval::Keep {
@@ -252,12 +290,13 @@ impl Task {
                 )
                 .await?;
             }
+            released.insert(machine_deployment.uid());
             removal::release(&attempt.worker, machine_deployment).await?;
         }
         claim::release(&attempt.worker, &self.shared.claimant(tenant)).await?;
         Ok(format!(
             "the registration is gone; {} machine deployments were released",
-            held.len()
+            released.len()
         ))
     }
 }

@@ -24,6 +24,7 @@ use super::{
     health::Health,
     prerequisites,
     rate_limit::Budget,
+    retry_delay::RetryDelay,
     roster::{Member, Standing},
     worker_clusters,
 };
@@ -63,8 +64,6 @@ pub struct Attempt {
     pub kubeconfig_ca: Arc<[u8]>,
     /// The API server that the kubeconfig names.
     pub server: String,
-    /// The uid of the worker cluster's kube-system namespace.
-    pub cluster_uid: String,
     /// What was observed.
     pub facts: Arc<ClusterFacts>,
 }
@@ -119,7 +118,7 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
 
     let worker_budget = Arc::new(Budget::new(params.shared.policy.worker_requests));
     let worker = worker_client(&params, &access, &worker_budget)?;
-    let cluster_uid = identify(&params, &worker, &worker_cluster).await?;
+    identify(&params, &worker, &worker_cluster).await?;
     prepare(&params, &worker).await?;
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
     let in_use = worker_cluster
@@ -136,7 +135,6 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
         worker_budget,
         kubeconfig_ca,
         server,
-        cluster_uid,
         facts: Arc::new(facts),
     })
 }
@@ -242,7 +240,7 @@ async fn identify(
     params: &Params<'_>,
     worker: &Client,
     own: &WorkerCluster,
-) -> Result<String, Setback> {
+) -> Result<(), Setback> {
     let namespaces: Api<Namespace> = Api::all(worker.clone());
     let kube_system = namespaces
         .get_metadata(KUBE_SYSTEM)
@@ -274,7 +272,7 @@ async fn identify(
         report.cluster_uid = Some(found.clone());
         report.version = Some(version.git_version.clone());
     });
-    Ok(found)
+    Ok(())
 }
 
 /// Claims the cluster, then makes what nodes need there. Nothing is made before the claim but the
@@ -365,13 +363,8 @@ async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &Setba
 }
 
 /// Whether an engaged cluster may go on being served.
-pub fn may_serve(own: &WorkerCluster, standing: &Standing, attempt: &Attempt) -> bool {
-    let confirmed = &own.spec.confirmed_cluster_uid;
-    !own.spec.paused
-        && *standing == Standing::Owner
-        && confirmed
-            .as_ref()
-            .is_none_or(|uid| *uid == attempt.cluster_uid || uid.is_empty())
+pub fn may_serve(own: &WorkerCluster, standing: &Standing) -> bool {
+    !own.spec.paused && *standing == Standing::Owner
 }
 
 /// Reads the facts again from time to time, jittered, and when the bell rings, for ever.
@@ -381,9 +374,11 @@ pub async fn keep_facts(
     sender: &watch::Sender<Arc<ClusterFacts>>,
     bell: &Notify,
 ) {
+    let mut delay = RetryDelay::default();
+    let mut wait = jittered(shared.facts_interval);
     loop {
         tokio::select! {
-            () = tokio::time::sleep(jittered(shared.facts_interval)) => {}
+            () = tokio::time::sleep(wait) => {}
             () = bell.notified() => {}
         }
         let before = sender.borrow().clone();
@@ -394,12 +389,18 @@ pub async fn keep_facts(
         )
         .await
         {
-            Ok(facts) if facts != *before => {
-                sender.send_replace(Arc::new(facts));
+            Ok(facts) => {
+                delay = RetryDelay::default();
+                wait = jittered(shared.facts_interval);
+                if facts != *before {
+                    sender.send_replace(Arc::new(facts));
+                }
             }
-            Ok(_) => {}
-            // What was read before stays good; the board tells how the cluster is doing.
-            Err(error) => tracing::debug!(error = %chain(&error), "cannot read the facts again"),
+            // What was read before stays good for now; the board tells how the cluster is doing.
+            Err(error) => {
+                tracing::debug!(error = %chain(&error), "cannot read the facts again");
+                wait = delay.next().unwrap_or(wait);
+            }
         }
     }
 }

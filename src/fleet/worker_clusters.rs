@@ -9,6 +9,8 @@ use kube::{
     runtime::{WatchStreamExt, reflector, watcher},
 };
 
+use tokio::sync::watch;
+
 use super::{
     roster::{Member, Roster},
     watch::{Scope, interpret},
@@ -20,6 +22,9 @@ use crate::tenant::id::RegistrationId;
 #[derive(Clone, Debug)]
 pub struct WorkerClusters {
     stores: Vec<reflector::Store<WorkerCluster>>,
+    /// How many watches have not seen everything once. The stores' own readiness wakes one waiter
+    /// only, and here every tenant waits.
+    incomplete: watch::Sender<usize>,
 }
 
 impl WorkerClusters {
@@ -33,10 +38,12 @@ impl WorkerClusters {
 
     /// Waits until all WorkerClusters have been seen once.
     pub async fn ready(&self) {
-        // The writer lives as long as the watch; without it the process is about to end.
-        for store in &self.stores {
-            let _ = store.wait_until_ready().await;
-        }
+        // The sender is part of this: it cannot be gone.
+        let _ = self
+            .incomplete
+            .subscribe()
+            .wait_for(|watches| *watches == 0)
+            .await;
     }
 }
 
@@ -57,14 +64,23 @@ pub fn follow(
 ) -> (WorkerClusters, impl Future<Output = ()> + Send + use<>) {
     let (stores, writers): (Vec<_>, Vec<_>) =
         (0..scope.count()).map(|_| reflector::store()).unzip();
-    let clusters = WorkerClusters { stores };
+    let incomplete = watch::Sender::new(stores.len());
+    let clusters = WorkerClusters { stores, incomplete };
     let apis = scope.apis::<WorkerCluster>(management).into_iter();
     let watches = apis.zip(writers).map(|((_, api), writer)| {
         let (reader, roster) = (clusters.clone(), Arc::clone(roster));
         let events = watcher(api, watcher::Config::default().page_size(100))
             .modify(|found| found.managed_fields_mut().clear())
             .reflect(writer);
+        let mut is_complete = false;
         interpret("WorkerClusters", events, move |event| {
+            if matches!(event, watcher::Event::InitDone)
+                && !std::mem::replace(&mut is_complete, true)
+            {
+                reader
+                    .incomplete
+                    .send_modify(|watches| *watches = watches.saturating_sub(1));
+            }
             follow_event(&reader, &roster, event);
             Some(())
         })

@@ -55,6 +55,7 @@ mod rbac;
 mod read;
 mod request;
 mod reviews;
+mod rules;
 mod schema;
 mod selector;
 mod serve;
