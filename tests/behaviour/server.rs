@@ -228,14 +228,6 @@ impl Server {
         }
     }
 
-    /// The cluster in memory, where that is what this is.
-    pub fn fake(&self) -> Option<&Cluster> {
-        match &self.backend {
-            Backend::Fake { cluster, .. } => Some(cluster),
-            Backend::Real(_) => None,
-        }
-    }
-
     /// The control plane, where that is what this is.
     pub fn real(&self) -> Option<&ControlPlane> {
         match &self.backend {
