@@ -160,9 +160,11 @@ impl Controllers {
         writer: reflector::store::Writer<MachineDeployment>,
     ) {
         let engagement = &context.engagement;
+        let (listed_sender, listed) = watch::channel(false);
         let watchers = Watchers {
             board: Arc::clone(&engagement.board),
             triggers: Arc::clone(&context.triggers),
+            listed: listed_sender,
         };
         let changes =
             watches::machine_deployments(engagement.worker.clone(), writer, watchers).map(Ok);
@@ -190,7 +192,7 @@ impl Controllers {
                 follow_settings(&context),
                 follow_registry_credentials(&context),
                 follow_facts(&context),
-                remove_orphans(&context),
+                remove_orphans(&context, listed),
             )
         };
         // The reconciles end by themselves once the cluster is disengaged, after those that run.
@@ -302,8 +304,8 @@ async fn read_registry_credentials(context: &Context) -> Difference {
 }
 
 /// Once the machine deployments have been listed, what belongs to none of them is judged.
-async fn remove_orphans(context: &Context) {
-    if context.machine_deployments.wait_until_ready().await.is_ok() {
+async fn remove_orphans(context: &Context, mut listed: watch::Receiver<bool>) {
+    if listed.wait_for(|listed| *listed).await.is_ok() {
         let mut delay = RetryDelay::new(Duration::from_secs(1), Duration::from_mins(1));
         while let Err(error) = orphans::remove(context).await {
             tracing::warn!(

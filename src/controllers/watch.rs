@@ -18,6 +18,7 @@ use kube::{
         watcher::{self, Event},
     },
 };
+use tokio::sync::watch;
 
 use super::{
     context::Context,
@@ -65,6 +66,7 @@ pub fn machine_deployments(
                 report.outcomes.retain(|name, _| existing.contains(name));
                 report.existing = Some(existing);
             });
+            watchers.listed.send_replace(true);
             None
         }
         Event::Apply(found) => {
@@ -107,6 +109,9 @@ pub struct Watchers {
     pub board: Arc<Board>,
     /// The tenant's triggers.
     pub triggers: Arc<Triggers>,
+    /// Set once all machine deployments have been listed. Not the store's own `wait_until_ready`:
+    /// of several who wait for that one store, it wakes one.
+    pub listed: watch::Sender<bool>,
 }
 
 impl Watchers {
