@@ -107,8 +107,8 @@ pub fn told(requests: &[Request]) -> String {
         .iter()
         .map(|it| {
             format!(
-                "{} {} {}/{} -> {}\n",
-                it.verb, it.resource, it.namespace, it.name, it.code
+                "{} {} {} {}/{} -> {}\n",
+                it.received, it.verb, it.resource, it.namespace, it.name, it.code
             )
         })
         .collect()

@@ -88,11 +88,6 @@ impl Manager {
         sum(&self.metrics.encode(), name, labels)
     }
 
-    /// Everything on the metrics page.
-    pub fn metrics(&self) -> String {
-        self.metrics.encode()
-    }
-
     /// Waits until so many reconciles have ended with the outcome.
     pub async fn has_reconciled(&self, outcome: &str, count: f64) {
         let labels = format!("outcome=\"{outcome}\"");

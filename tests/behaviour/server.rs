@@ -101,6 +101,19 @@ impl Server {
         self.admin.get_or_init(make).await.clone()
     }
 
+    /// A kubeconfig that may do everything, with a namespace that is meant where none is named.
+    pub fn admin_in(&self, namespace: &str) -> String {
+        let kubeconfig = match &self.backend {
+            Backend::Fake { front, .. } => front.kubeconfig(&User::admin()),
+            Backend::Real(plane) => plane.admin_kubeconfig(),
+        };
+        let kubeconfig = kubeconfig.replace("    namespace: default\n", "");
+        kubeconfig.replace(
+            "\n  context:\n",
+            &format!("\n  context:\n    namespace: {namespace}\n"),
+        )
+    }
+
     /// The version that it reports.
     pub async fn version(&self) -> String {
         let info = self.admin().await.apiserver_version().await;
@@ -212,14 +225,6 @@ impl Server {
                 let events = ok(plane.audit_events(), "the audit log is readable");
                 events.into_iter().map(Request::from).collect()
             }
-        }
-    }
-
-    /// The cluster in memory, where that is what this is.
-    pub fn fake(&self) -> Option<&Cluster> {
-        match &self.backend {
-            Backend::Fake { cluster, .. } => Some(cluster),
-            Backend::Real(_) => None,
         }
     }
 

@@ -3,12 +3,16 @@
 
 mod audit;
 pub mod collisions;
+pub mod definitions;
 mod fixtures;
+pub mod life;
 mod process;
 pub mod profiles;
+mod proxy;
 pub mod registration;
 pub mod removal;
 pub mod repair;
+pub mod rights;
 pub mod rotation;
 mod server;
 pub mod serving;
@@ -18,6 +22,8 @@ mod world;
 
 use std::sync::LazyLock;
 
+use osm::telemetry::logs::{LogBuffer, LogFormat};
+use osm::telemetry::{self, TelemetrySettings};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
@@ -34,14 +40,43 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
         .build()
         .expect("the machine has threads left")
 });
+/// What all managers of this process have logged; failed tests show their part of it.
+static LOG: LazyLock<LogBuffer> = LazyLock::new(|| {
+    let log = LogBuffer::default();
+    let settings = TelemetrySettings {
+        log_format: LogFormat::Text,
+        log_filter: "info,osm=debug".to_owned(),
+        ..TelemetrySettings::default()
+    };
+    let (dispatch, telemetry) =
+        telemetry::prepare(&settings, log.clone()).expect("the settings are right");
+    // Without an exporter there is nothing to shut down.
+    drop(telemetry);
+    tracing::dispatcher::set_global_default(dispatch).expect("nobody else logs here");
+    log
+});
 static WORLD: OnceCell<World> = OnceCell::const_new();
 
 /// Runs a scenario in the world of this binary.
 pub fn run<F: Future<Output = ()>>(kind: Kind, scenario: impl FnOnce(&'static World) -> F) {
+    assert!(
+        [Kind::Fake, Kind::Real].contains(&kind),
+        "each binary has one of the two"
+    );
+    LazyLock::force(&LOG);
     RUNTIME.block_on(async {
         let world = WORLD.get_or_init(|| World::start(kind)).await;
         scenario(world).await;
     });
+}
+
+/// What was logged about a tenant, and about none.
+fn logged(namespace: &str) -> String {
+    let log = LOG.text();
+    let lines = log.lines().filter(|line| {
+        line.contains(namespace) || !(line.contains("tenant=") || line.contains("registration="))
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// A test for each scenario: the one list of them.
@@ -84,6 +119,14 @@ macro_rules! scenarios {
             profiles::where_the_annotation_is_required_others_are_left_alone,
             profiles::a_paused_worker_cluster_is_left_alone,
             profiles::a_default_profile_that_is_deleted_or_downgraded_is_back,
+            definitions::a_configs_spec_never_changes_and_its_annotations_may,
+            definitions::a_profiles_spec_changes_with_its_version_only,
+            definitions::a_worker_clusters_status_is_written_apart_from_its_spec,
+            definitions::kubectl_shows_what_matters_of_each_kind,
+            rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
+            life::a_reconcile_is_one_trace_with_its_steps_flushed_when_sigterm_ends_the_process,
+            life::a_second_signal_ends_the_process_at_once,
+            life::no_secret_is_told_in_logs_metrics_events_conditions_or_configs,
         }
     };
 }

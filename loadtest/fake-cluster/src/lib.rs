@@ -56,6 +56,7 @@ mod rbac;
 mod read;
 mod request;
 mod reviews;
+mod rules;
 mod schema;
 mod selector;
 mod serve;
