@@ -75,12 +75,14 @@ fn holds(text: &str, words: &[&str]) {
     assert!(found, "no line {words:?} in\n{text}");
 }
 
-/// Starts a demo that stays, and returns when it has shown everything.
-fn a_staying_demo(folder: &TempDir) -> (Child, String) {
-    let mut child = demo(folder)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the demo starts");
+/// Starts a demo that stays.
+fn start(folder: &TempDir) -> Child {
+    let piped = demo(folder).stdout(Stdio::piped()).spawn();
+    piped.expect("the demo starts")
+}
+
+/// What a demo that stays has printed when it has shown everything.
+fn shown_by(child: &mut Child) -> String {
     let output = child.stdout.take().expect("the output is piped");
     let mut text = String::new();
     for line in BufReader::new(output).lines() {
@@ -88,7 +90,7 @@ fn a_staying_demo(folder: &TempDir) -> (Child, String) {
         text.push_str(&line);
         text.push('\n');
         if line.contains("stays up") {
-            return (child, text);
+            return text;
         }
     }
     unreachable!("the demo ended early:\n{text}");
@@ -153,7 +155,8 @@ fn two_tenants_are_served_on_the_real_control_plane() {
 )]
 fn an_interrupt_ends_everything_with_status_0() {
     let folder = a_folder();
-    let (mut child, text) = a_staying_demo(&folder);
+    let mut child = start(&folder);
+    let text = shown_by(&mut child);
     assert!(text.contains("kubectl --kubeconfig "), "{text}");
     let sent = Command::new("/bin/sh")
         .args(["-c", "kill -INT \"$0\"", &child.id().to_string()])
@@ -167,7 +170,8 @@ fn an_interrupt_ends_everything_with_status_0() {
 #[test]
 fn a_killed_demo_takes_the_manager_with_it() {
     let folder = a_folder();
-    let (mut child, _) = a_staying_demo(&folder);
+    let mut child = start(&folder);
+    shown_by(&mut child);
     assert!(!processes_of(&folder).is_empty());
     child.kill().expect("the demo runs");
     child.wait().expect("the demo ends");

@@ -92,7 +92,8 @@ impl DemoCluster {
 
     /// Applies every document of a text.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
-        control_plane::apply_yaml(self.client().await?, yaml)
+        // Boxed, as discovery makes a future of 16 KiB.
+        Box::pin(control_plane::apply_yaml(self.client().await?, yaml))
             .await
             .with_context(|| format!("in cluster {}", self.name))
     }

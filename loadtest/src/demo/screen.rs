@@ -66,10 +66,6 @@ impl Screen {
     }
 
     /// Prints one line, or several.
-    #[expect(
-        clippy::unused_self,
-        reason = "whoever prints has been given the screen"
-    )]
     pub fn print(self, text: &str) {
         // A reader that has gone away is no reason to stop: the clusters must still be ended.
         let _ = writeln!(io::stdout(), "{text}");

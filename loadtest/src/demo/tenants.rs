@@ -144,17 +144,15 @@ pub async fn until_served(
         name,
         |object: Option<&DynamicObject>| object.is_some_and(|object| is_served(status(object))),
     );
-    let found = match tokio::time::timeout(timeout, served).await {
-        Ok(found) => found.context("watching the WorkerCluster")?,
-        Err(_) => {
-            let last = worker_clusters.get_opt(name).await?;
-            bail!(
-                "not served within {} s; {}",
-                timeout.as_secs(),
-                describe(last.as_ref())
-            );
-        }
+    let Ok(found) = tokio::time::timeout(timeout, served).await else {
+        let last = worker_clusters.get_opt(name).await?;
+        bail!(
+            "not served within {} s; {}",
+            timeout.as_secs(),
+            describe(last.as_ref())
+        );
     };
+    let found = found.context("watching the WorkerCluster")?;
     Ok(Served {
         namespace: tenant.namespace().to_owned(),
         name: name.to_owned(),
