@@ -12,7 +12,7 @@
 pub mod cluster;
 mod document;
 mod folder;
-mod manager;
+mod process;
 pub mod screen;
 mod show;
 mod tenants;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::cluster::{DemoCluster, Kind};
 use self::folder::Folder;
-use self::manager::Manager;
+use self::process::Manager;
 use self::screen::{Look, Screen, seconds};
 use self::tenants::{Served, Tenant};
 use crate::collector::Collector;
@@ -264,7 +264,7 @@ async fn start_manager(
         .service_account_kubeconfig(ACCOUNT, ACCOUNT)
         .await?;
     let kubeconfig = folder.write("osm.kubeconfig", &kubeconfig)?;
-    Manager::start(manager::Params {
+    Manager::start(process::Params {
         binary: &params.osm,
         kubeconfig: &kubeconfig,
         otlp_endpoint: &collector.endpoint(),

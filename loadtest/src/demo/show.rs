@@ -23,6 +23,11 @@ const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
 const KUBE_SYSTEM: &str = "kube-system";
 /// A screen or two; the whole document is one command away.
 const DOCUMENT_LINES_MAX: usize = 80;
+const REQUEST_ATTRIBUTES: [&str; 3] = [
+    "osm.cluster.kind=",
+    "url.path=",
+    "http.response.status_code=",
+];
 /// The root of the traces that are worth a look.
 const RECONCILE: &str = "reconcile machine deployment";
 /// Spans are sent in batches, a moment after they end.
@@ -176,6 +181,10 @@ async fn trace(params: &Params<'_>) -> anyhow::Result<()> {
         first.name
     ));
     for line in params.collector.tree(trace_id).lines() {
+        // Of requests, the values speak for themselves.
+        let line = REQUEST_ATTRIBUTES
+            .iter()
+            .fold(line.to_owned(), |line, name| line.replace(name, ""));
         params.screen.print(&format!("  {line}"));
     }
     Ok(())
