@@ -77,7 +77,10 @@ pub async fn run(params: Params) -> anyhow::Result<()> {
     let mut stage = Stage::default();
     let played = tokio::select! {
         biased;
-        () = cancelled.cancelled() => Ok(()),
+        () = cancelled.cancelled() => match params.ending {
+            Ending::Stay => Ok(()),
+            Ending::Exit => Err(anyhow::anyhow!("interrupted before the end")),
+        },
         played = stage.play(&params, &tenants, begun) => played,
     };
     screen.clear_line();
