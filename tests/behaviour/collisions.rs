@@ -30,7 +30,9 @@ pub async fn of_two_with_the_same_derived_names_the_older_is_served_and_the_youn
     let manager = Manager::start(&stage, &[]).await;
     collide(&tenant).await;
     refused(&tenant).await;
-    tenant.says("MachineDeploymentsServed", "False", "SomeNotServed").await;
+    tenant
+        .says("MachineDeploymentsServed", "False", "SomeNotServed")
+        .await;
 
     // Both are looked at again, and the manager ends: no write is left to come.
     let settled = Timestamp::now();
@@ -101,7 +103,11 @@ async fn collide(tenant: &Tenant) {
 
 async fn refused(tenant: &Tenant) {
     let entry = tenant.entry("b-c/a", ("Refused", "NameTaken")).await;
-    assert!(entry.message.is_some_and(|message| message.contains("c/a-b")));
+    assert!(
+        entry
+            .message
+            .is_some_and(|message| message.contains("c/a-b"))
+    );
     tenant.entry("c/a-b", ("Served", "Current")).await;
     event(&tenant.admin, YOUNGER, "NameTaken").await;
 }
@@ -150,7 +156,11 @@ async fn uids(tenant: &Tenant) -> Vec<Option<String>> {
 }
 
 async fn nothing_is_left(tenant: &Tenant, names: &DerivedNames) {
-    for name in [&names.bootstrap, &names.provisioning, &names.kubelet_kubeconfig] {
+    for name in [
+        &names.bootstrap,
+        &names.provisioning,
+        &names.kubelet_kubeconfig,
+    ] {
         wait::for_absence(&tenant.secrets(), name).await;
     }
     wait::for_absence(&tenant.configs(), &names.config).await;

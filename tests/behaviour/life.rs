@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kube::api::{ListParams, PostParams};
 use kube::ResourceExt;
+use kube::api::{ListParams, PostParams};
 use loadtest::collector::{Collector, Span};
 use osm::api::names::{GETTER_TOKEN, KUBECONFIG_KEY};
 use serde_json::json;
@@ -38,7 +38,10 @@ pub async fn a_reconcile_is_one_trace_with_its_steps_flushed_when_sigterm_ends_t
     let (status, log) = binary.ended().await;
     assert!(status.success(), "{status}: {log}");
     let is_whole = |spans: &[Span]| spans.iter().any(|span| is_first_success(span, spans));
-    let spans = ok(collector.wait_for(is_whole, DEADLINE).await, "the trace came");
+    let spans = ok(
+        collector.wait_for(is_whole, DEADLINE).await,
+        "the trace came",
+    );
     let root = spans.iter().find(|span| is_first_success(span, &spans));
     let root = root.expect("it was just seen");
     assert_eq!(root.parent_span_id, None);
@@ -48,11 +51,18 @@ pub async fn a_reconcile_is_one_trace_with_its_steps_flushed_when_sigterm_ends_t
         ("name", "workers"),
         ("revision", "1"),
     ] {
-        assert_eq!(root.attributes.get(key).map(String::as_str), Some(value), "{root:?}");
+        assert_eq!(
+            root.attributes.get(key).map(String::as_str),
+            Some(value),
+            "{root:?}"
+        );
     }
     let tree = collector.tree(&root.trace_id);
     for step in ["dereference", "validate", "render", "apply"] {
-        assert!(tree.contains(&format!("\n  {step}  ")), "{step} is a step of:\n{tree}");
+        assert!(
+            tree.contains(&format!("\n  {step}  ")),
+            "{step} is a step of:\n{tree}"
+        );
     }
     let apply = child(&spans, root, "apply").expect("it applied");
     let calls = spans.iter().filter(|span| {
@@ -83,7 +93,9 @@ pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
     let kubeconfig = fixtures::a_kubeconfig(&proxy.url(), &authority, &token);
     // A call that is under way is waited for longer than this test is willing to wait.
     let binary = Binary::start(&stage, &["--request-timeout", "10m"]);
-    tenant.register_as(crate::suite::stage::WORKER, &kubeconfig).await;
+    tenant
+        .register_as(crate::suite::stage::WORKER, &kubeconfig)
+        .await;
     let made = tenant.serve(&a_machine_deployment("workers")).await;
     proxy.freeze();
     // The write that repairs it gets no answer: a reconcile is under way, and stays so.
@@ -95,7 +107,10 @@ pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
         .await;
     binary.signal("TERM").await;
     crate::suite::wait::until("the first signal is heard", async || {
-        binary.log().contains("a second signal ends at once").then_some(())
+        binary
+            .log()
+            .contains("a second signal ends at once")
+            .then_some(())
     })
     .await;
     binary.signal("TERM").await;
@@ -103,22 +118,28 @@ pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
     assert!(matches!(status.code(), Some(130 | 0)), "{status}: {log}");
 }
 
-pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(
-    world: &'static World,
-) {
+pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(world: &'static World) {
     let stage = Stage::open(world, "canary");
     let tenant = stage.tenant().await;
     let binary = Binary::start(&stage, &["--log-filter", "trace"]);
     let registry = json!({ "username": "robot", "password": REGISTRY_CANARY }).to_string();
     let credentials = fixtures::a_secret("registries", ("docker.io", &registry));
-    let made = tenant.registrations().create(&PostParams::default(), &credentials).await;
+    let made = tenant
+        .registrations()
+        .create(&PostParams::default(), &credentials)
+        .await;
     ok(made, "the credentials are made");
     tenant
         .configure(json!({ "registryCredentialsSecretRef": { "name": "registries" } }))
         .await;
-    let refused = format!("users: [{{name: {REFUSED_CANARY}, user: {{password: {REFUSED_CANARY}}}}}]");
-    tenant.register_as(crate::suite::stage::WORKER, &refused).await;
-    tenant.says("Registered", "False", "KubeconfigRefused").await;
+    let refused =
+        format!("users: [{{name: {REFUSED_CANARY}, user: {{password: {REFUSED_CANARY}}}}}]");
+    tenant
+        .register_as(crate::suite::stage::WORKER, &refused)
+        .await;
+    tenant
+        .says("Registered", "False", "KubeconfigRefused")
+        .await;
     let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
     tenant.set_kubeconfig(&kubeconfig).await;
     install(&tenant, &a_profile("v1.0.0", "first")).await;
@@ -126,13 +147,19 @@ pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(
     let broken = a_profile("v1.0.1", "{{ Token.no.such.field }}").spec;
     let patch = json!({ "spec": serde_json::to_value(broken).expect("plain values") });
     crate::suite::stage::merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
-    tenant.entry("kube-system/workers", ("Refused", "RenderFailed")).await;
+    tenant
+        .entry("kube-system/workers", ("Refused", "RenderFailed"))
+        .await;
 
     let secrets = secrets(&tenant, &made, &kubeconfig).await;
     let document = made.provisioning_text();
     for (name, secret) in &secrets {
         let reaches_nodes = document.contains(secret.as_str());
-        assert_eq!(reaches_nodes, IN_DOCUMENT.contains(name), "{name} in the document");
+        assert_eq!(
+            reaches_nodes,
+            IN_DOCUMENT.contains(name),
+            "{name} in the document"
+        );
     }
     let metrics = page(&binary.admin_address().await, "/metrics").await;
     assert!(metrics.contains("osm_reconciles_total"), "{metrics}");
@@ -143,7 +170,10 @@ pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(
     let told = [
         ("the log", log),
         ("the metrics", metrics),
-        ("the Events", all(&tenant.events()).await + &all(&tenant.worker_events()).await),
+        (
+            "the Events",
+            all(&tenant.events()).await + &all(&tenant.worker_events()).await,
+        ),
         ("the WorkerClusters", all(&tenant.worker_clusters()).await),
         ("the configs", all(&tenant.configs()).await),
     ];
@@ -158,12 +188,11 @@ pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(
 const IN_DOCUMENT: [&str; 2] = ["the bootstrap token", "the registry's password"];
 
 /// Everything that may be told to nobody.
-async fn secrets(
-    tenant: &Tenant,
-    made: &Made,
-    kubeconfig: &str,
-) -> BTreeMap<&'static str, String> {
-    let getter = ok(tenant.secrets().get(GETTER_TOKEN).await, "the getter has a token");
+async fn secrets(tenant: &Tenant, made: &Made, kubeconfig: &str) -> BTreeMap<&'static str, String> {
+    let getter = ok(
+        tenant.secrets().get(GETTER_TOKEN).await,
+        "the getter has a token",
+    );
     let tokens = tenant.tokens_of(&made.names).await;
     let token = tokens.first().expect("it has a token");
     let (_, credential) = kubeconfig.split_once("token: ").expect("it has a token");
@@ -184,7 +213,10 @@ async fn secrets(
 /// Everything of a kind, as JSON.
 async fn all<K: crate::suite::wait::Watched>(api: &kube::Api<K>) -> String {
     let listed = ok(api.list(&ListParams::default()).await, "they are listed");
-    let objects = listed.items.iter().inspect(|it| assert!(!it.name_any().is_empty()));
+    let objects = listed
+        .items
+        .iter()
+        .inspect(|it| assert!(!it.name_any().is_empty()));
     let objects: Vec<&K> = objects.collect();
     serde_json::to_string(&objects).expect("objects are JSON")
 }

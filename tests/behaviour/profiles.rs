@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, PostParams};
 use kube::ResourceExt;
+use kube::api::{Api, PostParams};
 use osm::api::names::{PROFILE, PROFILE_NAMESPACE, REVISION};
 use serde_json::json;
 
@@ -27,8 +27,14 @@ pub async fn a_profile_outside_of_the_tenants_namespaces_is_refused(world: &'sta
     let foreign = (PROFILE_NAMESPACE, &*lisbon.namespace);
     let machine_deployment = with_annotation(a_little_machine_deployment("workers"), foreign);
     drop(berlin.create(&machine_deployment).await);
-    let entry = berlin.entry("kube-system/workers", ("Refused", "ProfileForbidden")).await;
-    assert!(entry.message.is_some_and(|it| it.contains(&lisbon.namespace)));
+    let entry = berlin
+        .entry("kube-system/workers", ("Refused", "ProfileForbidden"))
+        .await;
+    assert!(
+        entry
+            .message
+            .is_some_and(|it| it.contains(&lisbon.namespace))
+    );
     assert_eq!(made(&berlin).await, Vec::<String>::new());
     manager.stop().await;
 }
@@ -38,11 +44,17 @@ pub async fn a_profile_of_a_namespace_that_the_operator_allows_is_used(world: &'
     let tenant = stage.tenant().await;
     let namespaces: Api<Namespace> = Api::all(tenant.management.clone());
     let shared = fixtures::a_namespace("shared-profiles");
-    ok(namespaces.create(&PostParams::default(), &shared).await, "it is made");
+    ok(
+        namespaces.create(&PostParams::default(), &shared).await,
+        "it is made",
+    );
     let profiles: Api<osm::api::profile::OperatingSystemProfile> =
         Api::namespaced(tenant.management.clone(), "shared-profiles");
     let profile = a_profile("v1.0.0", "shared by all");
-    ok(profiles.create(&PostParams::default(), &profile).await, "it is made");
+    ok(
+        profiles.create(&PostParams::default(), &profile).await,
+        "it is made",
+    );
     let manager = Manager::start(&stage, &["--profile-namespace", "shared-profiles"]).await;
     tenant.register().await;
     let named = (PROFILE_NAMESPACE, "shared-profiles");
@@ -60,7 +72,9 @@ pub async fn a_missing_profile_is_told_and_its_machine_deployment_served_once_it
     let manager = Manager::start(&stage, &[]).await;
     tenant.register().await;
     drop(tenant.create(&a_little_machine_deployment("workers")).await);
-    tenant.entry("kube-system/workers", ("Refused", "ProfileNotFound")).await;
+    tenant
+        .entry("kube-system/workers", ("Refused", "ProfileNotFound"))
+        .await;
     tenant.says("Ready", "False", "SomeNotServed").await;
     install(&tenant, &a_profile("v1.0.0", "here now")).await;
     drop(tenant.made("workers", "1").await);
@@ -78,7 +92,9 @@ pub async fn a_template_that_fails_touches_nothing_that_is_there(world: &'static
     let broken = a_profile("v1.0.1", "{{ NoSuchVariable }}").spec;
     let patch = json!({ "spec": serde_json::to_value(broken).expect("plain values") });
     crate::suite::stage::merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
-    tenant.entry("kube-system/workers", ("Refused", "RenderFailed")).await;
+    tenant
+        .entry("kube-system/workers", ("Refused", "RenderFailed"))
+        .await;
     let after = tenant.made("workers", "1").await;
     assert_eq!(after.uids(), before.uids());
     let versions = [&before, &after].map(|it| it.provisioning.resource_version());
@@ -90,13 +106,25 @@ pub async fn where_the_annotation_is_required_others_are_left_alone(world: &'sta
     let stage = Stage::open(world, "required");
     let tenant = stage.tenant().await;
     let manager = Manager::start(&stage, &[]).await;
-    tenant.configure(json!({ "profileAnnotation": "RequireAnnotation" })).await;
+    tenant
+        .configure(json!({ "profileAnnotation": "RequireAnnotation" }))
+        .await;
     tenant.register().await;
     let alone = tenant.create(&a_machine_deployment("alone")).await;
     let named = (PROFILE, "osp-ubuntu");
-    drop(tenant.serve(&with_annotation(a_machine_deployment("workers"), named)).await);
-    let found = ok(tenant.machine_deployments().get("alone").await, "it is there");
-    assert_eq!(found.metadata.resource_version, alone.metadata.resource_version);
+    drop(
+        tenant
+            .serve(&with_annotation(a_machine_deployment("workers"), named))
+            .await,
+    );
+    let found = ok(
+        tenant.machine_deployments().get("alone").await,
+        "it is there",
+    );
+    assert_eq!(
+        found.metadata.resource_version,
+        alone.metadata.resource_version
+    );
     assert_eq!(made(&tenant).await.len(), 3, "for the other one");
     manager.stop().await;
 }
@@ -113,7 +141,9 @@ pub async fn a_paused_worker_cluster_is_left_alone(world: &'static World) {
     let paused = Timestamp::now();
     tenant.annotate("workers", (REVISION, "2")).await;
     tenant.worker.settle_audit().await;
-    let requests = tenant.worker.requests(crate::suite::world::IN_WORKER, paused);
+    let requests = tenant
+        .worker
+        .requests(crate::suite::world::IN_WORKER, paused);
     assert!(requests.is_empty(), "{}", told(&requests));
     tenant.configure(json!({ "paused": false })).await;
     let after = tenant.made("workers", "2").await;
@@ -146,7 +176,10 @@ pub async fn a_default_profile_that_is_deleted_or_downgraded_is_back(world: &'st
 
 /// The names of what was made for nodes.
 async fn made(tenant: &Tenant) -> Vec<String> {
-    let all = ok(tenant.secrets().list(&Default::default()).await, "Secrets are listed");
+    let all = ok(
+        tenant.secrets().list(&Default::default()).await,
+        "Secrets are listed",
+    );
     let names = all.iter().map(ResourceExt::name_any);
     names.filter(|name| name.ends_with("-config")).collect()
 }

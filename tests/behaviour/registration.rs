@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, DeleteParams};
 use kube::ResourceExt;
+use kube::api::{Api, DeleteParams};
 use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM, REVISION};
 use serde_json::json;
 
@@ -62,7 +62,10 @@ fn refused_kubeconfigs(kubeconfig: &str) -> [(String, &'static str); 7] {
             kubeconfig.replace(authority, "    insecure-skip-tls-verify: true"),
             "insecure-skip-tls-verify: certificates are always verified",
         ),
-        (kubeconfig.replace("https://", "http://"), "must start with https://"),
+        (
+            kubeconfig.replace("https://", "http://"),
+            "must start with https://",
+        ),
         // A Secret takes 1 MiB with everything in it.
         (
             format!("{kubeconfig}padding:\n{}", "- 0123456789\n".repeat(75_000)),
@@ -85,7 +88,10 @@ async fn is_refused(tenant: &Tenant, said: &str) {
 async fn event_says(tenant: &Tenant, (reason, said): (&str, &str)) {
     let is_it = |event: &Event| {
         event.reason.as_deref() == Some(reason)
-            && event.note.as_deref().is_some_and(|note| note.contains(said))
+            && event
+                .note
+                .as_deref()
+                .is_some_and(|note| note.contains(said))
     };
     let holds = |seen: &BTreeMap<String, Event>| seen.values().any(is_it);
     let what = format!("an Event {reason} says {said:?}");
@@ -109,7 +115,9 @@ pub async fn a_second_registration_in_a_namespace_is_refused_and_takes_over_when
     .await;
     let kubeconfig = spare.worker.kubeconfig(IN_WORKER).await;
     tenant.register_as("second", &kubeconfig).await;
-    tenant.says_of("second", ("Registered", "False", "NamespaceTaken")).await;
+    tenant
+        .says_of("second", ("Registered", "False", "NamespaceTaken"))
+        .await;
     event_says(&tenant, ("NamespaceTaken", "registers a worker cluster")).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
     assert_eq!(claim(&spare.worker).await, None, "nothing is written there");
@@ -129,7 +137,10 @@ pub async fn a_rotated_kubeconfig_is_taken(world: &'static World) {
     tenant.set_kubeconfig(&rotated).await;
     // The old token ends: from now on the new one is needed.
     for name in old {
-        let deleted = tenant.tokens().delete(&name, &DeleteParams::default()).await;
+        let deleted = tenant
+            .tokens()
+            .delete(&name, &DeleteParams::default())
+            .await;
         ok(deleted, "a token ends").map_left(drop);
     }
     tenant.annotate("workers", (REVISION, "2")).await;
@@ -139,10 +150,12 @@ pub async fn a_rotated_kubeconfig_is_taken(world: &'static World) {
 }
 
 async fn token_secrets(tenant: &Tenant) -> Vec<String> {
-    let all = ok(tenant.tokens().list(&Default::default()).await, "Secrets are listed");
-    let is_token = |secret: &&Secret| {
-        secret.type_.as_deref() == Some("kubernetes.io/service-account-token")
-    };
+    let all = ok(
+        tenant.tokens().list(&Default::default()).await,
+        "Secrets are listed",
+    );
+    let is_token =
+        |secret: &&Secret| secret.type_.as_deref() == Some("kubernetes.io/service-account-token");
     let found = all.iter().filter(is_token);
     found.map(ResourceExt::name_any).collect()
 }
@@ -155,11 +168,15 @@ pub async fn a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirm
     let manager = Manager::start(&stage, &[]).await;
     tenant.register().await;
     tenant.says("Ready", "True", "Ready").await;
-    tenant.set_kubeconfig(&other.worker.kubeconfig(IN_WORKER).await).await;
+    tenant
+        .set_kubeconfig(&other.worker.kubeconfig(IN_WORKER).await)
+        .await;
     tenant.says("Claimed", "False", "ClusterChanged").await;
     assert_eq!(claim(&other.worker).await, None, "nothing is written there");
     let uid = namespace(&other.worker, KUBE_SYSTEM).await.uid();
-    tenant.configure(json!({ "confirmedClusterUid": uid })).await;
+    tenant
+        .configure(json!({ "confirmedClusterUid": uid }))
+        .await;
     let ready = tenant.says("Ready", "True", "Ready").await;
     assert_eq!(ready.status.and_then(|status| status.cluster_uid), uid);
     let claimed = claim(&other.worker).await;
@@ -176,7 +193,8 @@ pub async fn a_worker_cluster_that_another_tenant_holds_is_refused_until_it_is_r
     holder.configure(json!({ "onRemoval": "Release" })).await;
     holder.register().await;
     let made = holder.serve(&a_machine_deployment("workers")).await;
-    late.register_as(WORKER, &holder.worker.kubeconfig(IN_WORKER).await).await;
+    late.register_as(WORKER, &holder.worker.kubeconfig(IN_WORKER).await)
+        .await;
     late.says("Claimed", "False", "ClaimedByOther").await;
     holder.annotate("workers", (REVISION, "2")).await;
     let after = holder.made("workers", "2").await;
@@ -192,7 +210,9 @@ pub async fn a_server_in_a_denied_range_is_refused_without_a_request(world: &'st
     let begun = jiff::Timestamp::now();
     let manager = Manager::start(&stage, &["--denied-servers", "127.0.0.0/8"]).await;
     tenant.register().await;
-    let said = tenant.says("Registered", "False", "KubeconfigRefused").await;
+    let said = tenant
+        .says("Registered", "False", "KubeconfigRefused")
+        .await;
     assert!(message(&said, "Registered").contains("127.0.0.1"));
     tenant.worker.settle_audit().await;
     assert_eq!(tenant.worker.requests(IN_WORKER, begun).len(), 0);

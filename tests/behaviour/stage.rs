@@ -259,8 +259,8 @@ impl Tenant {
     /// Every request of the manager to this tenant's clusters since a time.
     pub fn requests(&self, since: Timestamp) -> Vec<Request> {
         let management = self.world.management.requests(MANAGER, since).into_iter();
-        let management = management
-            .filter(|it| it.namespace == self.namespace || std::thread::panicking());
+        let management =
+            management.filter(|it| it.namespace == self.namespace || std::thread::panicking());
         let worker = self.worker.requests(IN_WORKER, since);
         management.chain(worker).collect()
     }
@@ -322,7 +322,10 @@ impl Drop for Tenant {
         if std::thread::panicking() {
             let requests = told(&self.requests(self.opened));
             eprintln!("{}, as the servers saw it:\n{requests}", self.namespace);
-            eprintln!("and as it was logged:\n{}", crate::suite::logged(&self.namespace));
+            eprintln!(
+                "and as it was logged:\n{}",
+                crate::suite::logged(&self.namespace)
+            );
         }
     }
 }

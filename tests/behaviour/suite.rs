@@ -59,7 +59,10 @@ static WORLD: OnceCell<World> = OnceCell::const_new();
 
 /// Runs a scenario in the world of this binary.
 pub fn run<F: Future<Output = ()>>(kind: Kind, scenario: impl FnOnce(&'static World) -> F) {
-    assert!([Kind::Fake, Kind::Real].contains(&kind), "each binary has one of the two");
+    assert!(
+        [Kind::Fake, Kind::Real].contains(&kind),
+        "each binary has one of the two"
+    );
     LazyLock::force(&LOG);
     RUNTIME.block_on(async {
         let world = WORLD.get_or_init(|| World::start(kind)).await;

@@ -9,7 +9,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use osm::api::machine_deployment::MachineDeployment;
-use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, GETTER, KUBE_SYSTEM, TOKEN_LABEL};
+use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN, KUBE_SYSTEM, TOKEN_LABEL};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -167,6 +167,9 @@ async fn clean(admin: &Client) {
     let _ = bindings.delete(GETTER, &delete).await;
     let all = ListParams::default();
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
+    // The token controller takes the token away once it knows that its account is gone. Before
+    // that it would fill a new one with a token of the old account.
+    wait::for_absence(&secrets, GETTER_TOKEN).await;
     ok(secrets.delete_collection(&delete, &all).await, "Secrets go");
     let tokens: Api<Secret> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
     let ours = ListParams::default().labels(TOKEN_LABEL);

@@ -132,9 +132,7 @@ pub fn a_machine_deployment(name: &str) -> Value {
 
 /// A profile of the tenant's own, small: what it prints stands in the documents as it is.
 pub fn a_profile(namespace: &str, version: &str, text: &str) -> Value {
-    let file = |path: &str, data: &str| {
-        json!({"path": path, "permissions": 644, "content": {"inline": {"data": data}}})
-    };
+    let file = |path: &str, data: &str| json!({"path": path, "permissions": 644, "content": {"inline": {"data": data}}});
     let bootstrap = "fetch with {{ Token }} from {{ ServerURL }}\n";
     json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",

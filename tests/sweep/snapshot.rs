@@ -33,7 +33,10 @@ pub fn take(world: &World) -> Snapshot {
     let mut inputs: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for (name, cluster) in world.clusters() {
         for resource in cluster.resources() {
-            if LEFT_OUT.iter().any(|left_out| resource.starts_with(left_out)) {
+            if LEFT_OUT
+                .iter()
+                .any(|left_out| resource.starts_with(left_out))
+            {
                 continue;
             }
             for found in cluster.objects(&resource) {
@@ -46,10 +49,7 @@ pub fn take(world: &World) -> Snapshot {
                 secrets.check(&found, &key);
                 if let Some(made_for) = annotation(&found, MADE_FOR) {
                     let digest = annotation(&found, INPUTS).cloned().unwrap_or_default();
-                    inputs
-                        .entry(made_for.to_string())
-                        .or_default()
-                        .push(digest);
+                    inputs.entry(made_for.to_string()).or_default().push(digest);
                 }
                 snapshot.insert(key, secrets.without_luck(found));
             }
@@ -176,7 +176,12 @@ fn timeless(status: Option<&mut Value>) {
         // Conditions are a map by their type; their order tells which was written first.
         items.sort_by(|a, b| text(a, "/type").cmp(text(b, "/type")));
         for item in items.iter_mut().filter_map(Value::as_object_mut) {
-            for time in ["lastTransitionTime", "since", "traceId", "observedGeneration"] {
+            for time in [
+                "lastTransitionTime",
+                "since",
+                "traceId",
+                "observedGeneration",
+            ] {
                 item.remove(time);
             }
         }
