@@ -51,7 +51,7 @@ use crate::telemetry::{
     logs::chain,
     metrics::{ClusterKind, Metrics},
 };
-use crate::tenant::{policy::RequestBudget, settings::TenantSettings};
+use crate::tenant::policy::RequestBudget;
 
 /// What the process meets outside of itself. Tests hand in clusters in memory and a clock of
 /// their own.
@@ -68,7 +68,7 @@ pub struct Outside {
     pub metrics: Metrics,
 }
 
-/// The budget of the watches of the whole fleet: five watches, and their pages.
+/// The budget of the watches of the whole fleet: four watches, and their pages.
 const FLEET_REQUESTS: RequestBudget = RequestBudget {
     per_second: std::num::NonZeroU32::MIN.saturating_add(99),
     burst: std::num::NonZeroU32::MIN.saturating_add(199),
@@ -163,7 +163,7 @@ pub async fn run_with(
         management_uid,
         connector: outside.connector,
         policy: settings.policy,
-        defaults: Arc::new(TenantSettings::default()),
+        defaults: Arc::new(settings.tenant_defaults),
         request_timeout: settings.request_timeout,
         facts_interval: settings.facts_interval,
         permits: Permits::new(settings.reconciles_max),
@@ -171,7 +171,7 @@ pub async fn run_with(
         metrics: outside.metrics,
         serve: Arc::new(move |engagement| {
             let controllers = controllers.clone();
-            Box::pin(async move { controllers.serve(engagement).await })
+            Box::pin(async move { Box::pin(controllers.serve(engagement)).await })
         }),
         report: Arc::new(|reporting| Box::pin(worker_cluster::report(reporting))),
     });

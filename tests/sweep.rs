@@ -12,5 +12,11 @@ mod world;
 
 #[path = "sweep/crash.rs"]
 mod crash;
+#[path = "sweep/order.rs"]
+mod order;
+#[path = "sweep/rest.rs"]
+mod rest;
 #[path = "sweep/scenarios.rs"]
 mod scenarios;
+#[path = "sweep/tokens.rs"]
+mod tokens;

@@ -81,7 +81,9 @@ pub async fn reconcile(
                 context.backoff.reset(&reference);
                 served.next
             }
-            Err(Error::Invalid(_) | Error::Render(_)) => Action::await_change(),
+            Err(Error::Invalid(_) | Error::NoDefaultProfile(_) | Error::Render(_)) => {
+                Action::await_change()
+            }
             Err(Error::Waiting { until, .. }) => Action::requeue(until),
             Err(_) => Action::requeue(context.backoff.failed(reference)),
         }

@@ -6,11 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     api::PartialObjectMeta,
+    core::DeserializeGuard,
     runtime::{
         WatchStreamExt,
         reflector::store::Writer,
@@ -44,9 +45,10 @@ pub fn machine_deployments(
     writer: Writer<MachineDeployment>,
     watchers: Watchers,
 ) -> impl Stream<Item = MachineDeployment> + Send {
-    let api: Api<MachineDeployment> = Api::all(worker);
+    let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
     let events = watcher::watcher(api, watcher::Config::default().page_size(PAGE))
         .modify(|found| found.managed_fields_mut().clear())
+        .map_ok(legible)
         .reflect(writer);
     let mut listed = BTreeSet::new();
     interpret("machine deployments", events, move |event| match event {
@@ -81,6 +83,23 @@ pub fn machine_deployments(
             None
         }
     })
+}
+
+/// One machine deployment that cannot be read must not stop the watch of the others: it goes on
+/// with its metadata, and is refused where people see it.
+fn legible(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineDeployment> {
+    let read = |guard: DeserializeGuard<MachineDeployment>| {
+        guard
+            .0
+            .unwrap_or_else(|invalid| MachineDeployment::unreadable(invalid.metadata))
+    };
+    match event {
+        Event::Apply(found) => Event::Apply(read(found)),
+        Event::InitApply(found) => Event::InitApply(read(found)),
+        Event::Delete(gone) => Event::Delete(read(gone)),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    }
 }
 
 /// Who is told what the watch of machine deployments sees.
@@ -125,6 +144,7 @@ pub async fn follow_secrets(context: Arc<Context>) {
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
     let events = watcher::watcher(api, watcher::Config::default());
     let mut listed = BTreeSet::new();
+    let registration = context.engagement.registration.to_string();
     interpret("Secrets", events, move |event| {
         match event {
             Event::Init => listed.clear(),
@@ -142,15 +162,12 @@ pub async fn follow_secrets(context: Arc<Context>) {
                 for gone in context.secrets.watched_all(&std::mem::take(&mut listed)) {
                     context.triggers.pull(Look::Made(gone));
                 }
-                let registration = context.engagement.registration.to_string();
-                let count = context.secrets.len() + context.machine_deployments.len();
-                context
-                    .engagement
-                    .shared
-                    .metrics
-                    .set_cluster_objects(&registration, count);
             }
         }
+        context.engagement.shared.metrics.set_cluster_objects(
+            &registration,
+            context.secrets.len() + context.machine_deployments.len(),
+        );
         Some(())
     })
     .collect::<()>()

@@ -12,7 +12,7 @@ use super::{
     observed::Observed,
 };
 use crate::api::{
-    machine_deployment::MachineDeployment,
+    machine_deployment::{Legibility, MachineDeployment},
     names::{DerivedNames, LABEL_VALUE_BYTES_MAX, REVISION},
 };
 use crate::render::{
@@ -23,7 +23,7 @@ use crate::render::{
     },
     template::CompiledProfile,
 };
-use crate::rules::profile::{Demand, Unsupported, check_demand};
+use crate::rules::profile::{Demand, Unsupported, check_demand, check_utility};
 use crate::tenant::{
     facts::ClusterFacts,
     secret_text::SecretText,
@@ -106,6 +106,12 @@ pub enum ProfileFound {
 /// Why a machine deployment cannot be served until something changes.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Invalid {
+    /// The machine deployment cannot be read.
+    #[error(
+        "the machine deployment cannot be read: spec.template.spec.versions.kubelet must be a \
+         string (in quotes), spec.template.spec.providerSpec an object"
+    )]
+    Unreadable,
     /// The profile does not exist.
     #[error("OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"")]
     ProfileMissing {
@@ -173,6 +179,7 @@ impl Invalid {
     /// A word for programs: the reason in status and Events, and a label of metrics.
     pub const fn reason(&self) -> &'static str {
         match self {
+            Self::Unreadable => "MachineDeploymentUnreadable",
             Self::ProfileMissing { .. } => "ProfileNotFound",
             Self::ProfileForbidden { .. } => "ProfileForbidden",
             Self::ProfileUnusable { .. } => "ProfileUnusable",
@@ -182,6 +189,21 @@ impl Invalid {
             Self::NameTaken { .. } => "NameTaken",
             Self::TooMany { .. } => "TooManyMachineDeployments",
             Self::NameTooLong { .. } => "NameTooLong",
+        }
+    }
+
+    /// A word for metrics.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Unreadable => "machine_deployment_unreadable",
+            Self::ProfileMissing { .. } => "profile_missing",
+            Self::ProfileForbidden { .. } => "profile_forbidden",
+            Self::ProfileUnusable { error, .. } | Self::ProviderSpec(error) => error.category(),
+            Self::Unsupported(unsupported) => unsupported.category(),
+            Self::Settings(_) => "settings_refused",
+            Self::NameTaken { .. } => "name_taken",
+            Self::TooMany { .. } => "too_many_machine_deployments",
+            Self::NameTooLong { .. } => "name_too_long",
         }
     }
 }
@@ -229,6 +251,9 @@ pub struct Policy {
 /// Judges what was found.
 pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     let machine_deployment = &found.machine_deployment;
+    if machine_deployment.spec.legibility == Legibility::Unreadable {
+        return Err(Invalid::Unreadable);
+    }
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let name = machine_deployment.name_any();
     let names = DerivedNames::new(&namespace, &name);
@@ -246,6 +271,10 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
         cloud_provider: &provider.cloud_provider,
     };
     check_demand(profile_name, profile.spec(), demand)?;
+    let utility = provider
+        .provisioning_utility()
+        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
+    check_utility(profile.spec(), utility.as_str())?;
 
     let draw = Draw {
         key: &names.key,

@@ -25,7 +25,7 @@ pub enum Scenario {
     Provisioning,
     /// The revision is raised, and the profile prints another provisioning document.
     RevisionAndProvisioning,
-    /// The tenant's settings change both documents.
+    /// The tenant's settings change the bootstrap document and the kubelet's kubeconfig.
     Settings,
     /// The token must be renewed.
     Renewal,
@@ -96,7 +96,7 @@ impl Scenario {
     pub fn lead(self) -> Duration {
         match self {
             // The token is renewed between the thirtieth minute and the thirty-sixth.
-            Self::Renewal => Duration::from_mins(28),
+            Self::Renewal => Duration::from_mins(27),
             _ => Duration::ZERO,
         }
     }
@@ -104,7 +104,7 @@ impl Scenario {
     /// How long the event takes to come to pass.
     pub fn takes(self) -> Duration {
         match self {
-            Self::Renewal => Duration::from_mins(7),
+            Self::Renewal => Duration::from_mins(8),
             // The facts are read again after eleven minutes at most.
             Self::FetchToken => Duration::from_mins(12),
             _ => Duration::ZERO,
@@ -126,7 +126,10 @@ impl Scenario {
             Self::Settings => change(
                 &world.management,
                 ("workerclusters", "berlin", "berlin"),
-                |own| set(own, "/spec/hostCABundle", json!("-----BEGIN-----")),
+                |own| {
+                    let other = json!("https://other.example:6443");
+                    set(own, "/spec/apiServerOverride", other);
+                },
             ),
             Self::Kubeconfig => rotate_kubeconfig(world),
             Self::FetchToken => change(

@@ -14,7 +14,8 @@ use http::{HeaderValue, Method, Request, Response, header::AUTHORIZATION};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use kube::client::Body;
 use osm::fleet::connect::Transport;
-use tokio::sync::watch;
+use serde_json::Value;
+use tokio::{sync::watch, time::Instant};
 use tower::{BoxError, Service, util::BoxCloneSyncService};
 
 /// What happens to the call that is struck.
@@ -52,9 +53,42 @@ pub struct Strike {
     pub blow: Blow,
 }
 
+/// A request that was sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// When.
+    pub at: Instant,
+    /// To which cluster: the name that the wire was given.
+    pub to: String,
+    /// Its method.
+    pub method: Method,
+    /// Its path, without the query.
+    pub path: String,
+    /// Its body; nothing where it has none.
+    pub body: Value,
+}
+
+impl Sent {
+    /// What it writes, in short: `POST secrets name`.
+    pub fn line(&self) -> String {
+        let mut parts: Vec<&str> = self.path.split('/').skip(1).collect();
+        let name = if self.method == Method::POST {
+            self.body
+                .pointer("/metadata/name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        } else {
+            parts.pop().unwrap_or_default()
+        };
+        let resource = parts.pop().unwrap_or_default();
+        format!("{} {resource} {name}", self.method)
+    }
+}
+
 /// The life of one process, as its clusters see it.
 #[derive(Debug)]
 pub struct Life {
+    sent: Mutex<Vec<Sent>>,
     plan: Mutex<(Option<Strike>, u64)>,
     /// Set when the blow has fallen.
     struck: watch::Sender<bool>,
@@ -65,10 +99,36 @@ impl Life {
     /// A process that nothing happens to.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
+            sent: Mutex::default(),
             plan: Mutex::new((None, 0)),
             struck: watch::Sender::new(false),
             dead: watch::Sender::new(false),
         })
+    }
+
+    /// Everything that was sent, in order, to all clusters.
+    pub fn sent(&self) -> Vec<Sent> {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.clone()
+    }
+
+    /// What was sent to change something, Events and status excepted.
+    pub fn writes(&self) -> Vec<Sent> {
+        let mut sent = self.sent();
+        sent.retain(|sent| {
+            sent.method != Method::GET
+                && !sent.path.contains("/events")
+                && !sent.path.ends_with("/status")
+        });
+        sent
+    }
+
+    /// Forgets what was sent.
+    pub fn forget(&self) {
+        self.sent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     /// Calls count from here on.
@@ -121,17 +181,19 @@ impl Life {
 /// The way of one process to one cluster.
 #[derive(Clone)]
 struct Wire {
+    name: String,
     front: Front,
     bearer: Option<HeaderValue>,
     life: Arc<Life>,
 }
 
-/// A transport to a cluster, for one process.
-pub fn transport(front: Front, token: Option<&str>, life: &Arc<Life>) -> Transport {
+/// A transport to the cluster of this name, for one process.
+pub fn transport(name: &str, front: Front, token: Option<&str>, life: &Arc<Life>) -> Transport {
     let bearer = token.map(|token| {
         HeaderValue::try_from(format!("Bearer {token}")).expect("tokens of tests are plain text")
     });
     BoxCloneSyncService::new(Wire {
+        name: name.to_owned(),
         front,
         bearer,
         life: Arc::clone(life),
@@ -156,6 +218,24 @@ impl Service<Request<Body>> for Wire {
 }
 
 impl Wire {
+    async fn note(&self, request: Request<Body>) -> Result<Request<Body>, BoxError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let sent = Sent {
+            at: Instant::now(),
+            to: self.name.clone(),
+            method: head.method.clone(),
+            path: head.uri.path().to_owned(),
+            body: serde_json::from_slice(&body).unwrap_or_default(),
+        };
+        self.life
+            .sent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(sent);
+        Ok(Request::from_parts(head, Body::from(body)))
+    }
+
     async fn send(mut self, mut request: Request<Body>) -> Result<Answer, BoxError> {
         if let Some(bearer) = &self.bearer {
             request.headers_mut().insert(AUTHORIZATION, bearer.clone());
@@ -163,6 +243,7 @@ impl Wire {
         if *self.life.dead.borrow() {
             return std::future::pending().await;
         }
+        let request = self.note(request).await?;
         let blow = self.life.meet(&request);
         match blow {
             Some(Blow::DieBefore) => {

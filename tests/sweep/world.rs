@@ -123,7 +123,12 @@ impl World {
     pub fn start_as(&self, life: Arc<Life>) -> Process {
         let manager = account(ACCOUNT);
         let outside = Outside {
-            management: transport(self.management.front_as(&manager), None, &life),
+            management: transport(
+                "management",
+                self.management.front_as(&manager),
+                None,
+                &life,
+            ),
             connector: self.connector(&life),
             clock: self.clock(),
             admin: None,
@@ -142,20 +147,20 @@ impl World {
 
     /// A kubeconfig leads to the cluster that has its server's name.
     fn connector(&self, life: &Arc<Life>) -> Connector {
-        let fronts: BTreeMap<String, Front> = self
+        let fronts: BTreeMap<String, (&'static str, Front)> = self
             .workers
             .iter()
             .map(|(name, worker)| {
                 let anonymous = worker.front_as(&User::anonymous());
-                (fixtures::server(name), anonymous)
+                (fixtures::server(name), (*name, anonymous))
             })
             .collect();
         let life = Arc::clone(life);
         Arc::new(move |access, _| {
             let front = fronts.get(&access.server.url());
-            let front = front.ok_or_else(|| BoxError::from("no such server"))?;
+            let (name, front) = front.ok_or_else(|| BoxError::from("no such server"))?;
             let token = access.credential.token().map(|token| token.expose());
-            Ok(transport(front.clone(), token, &life))
+            Ok(transport(name, front.clone(), token, &life))
         })
     }
 

@@ -254,7 +254,11 @@ impl State {
         body::place(call, kind, &mut applied)?;
         if old.is_some() && name(&applied).is_empty() {
             // What exists is named by the path.
-            set(&mut applied, &["metadata", "name"], call.target.name.clone().into());
+            set(
+                &mut applied,
+                &["metadata", "name"],
+                call.target.name.clone().into(),
+            );
         }
         check_name(call, &applied)?;
         let Some(old) = old else {
