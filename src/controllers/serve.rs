@@ -62,7 +62,7 @@ impl Controllers {
         tokio::select! {
             biased;
             () = cancel.cancelled() => {}
-            () = self.prepare(&context) => self.watch(context, writer).await,
+            () = self.prepare(&context) => Box::pin(self.watch(context, writer)).await,
         }
     }
 

@@ -121,7 +121,7 @@ async fn event(client: &Client, (namespace, name): (&str, &str), reason: &str) {
         })
     };
     let what = format!("an Event {reason} on {namespace}/{name}");
-    drop(wait::for_objects(&events, Default::default(), &what, about).await);
+    drop(wait::for_objects(&events, &what, about).await);
 }
 
 fn at((namespace, name): (&str, &str)) -> MachineDeployment {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
-use kube::api::{ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use loadtest::collector::{Collector, Span};
 use osm::api::names::{GETTER_TOKEN, KUBECONFIG_KEY};
 use serde_json::json;
@@ -100,7 +100,10 @@ pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
     proxy.freeze();
     // The write that repairs it gets no answer: a reconcile is under way, and stays so.
     let name = made.names.config.clone();
-    let deleted = tenant.configs().delete(&name, &Default::default()).await;
+    let deleted = tenant
+        .configs()
+        .delete(&name, &DeleteParams::default())
+        .await;
     ok(deleted, "an administrator may delete").map_left(drop);
     tenant
         .annotate("workers", (osm::api::names::REVISION, "2"))

@@ -1,6 +1,7 @@
 //! The clusters of one test binary: a management cluster for all scenarios, and worker clusters
 //! that one scenario has at a time. The manager runs as its own ServiceAccount in each.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -180,10 +181,7 @@ async fn clean(admin: &Client) {
         .patch(CLOUD_INIT_SETTINGS, &PatchParams::default(), &unclaimed)
         .await;
     ok(patched, "the claim goes");
-    wait::for_objects(&secrets, Default::default(), "no Secrets", |seen| {
-        seen.is_empty()
-    })
-    .await;
+    wait::for_objects(&secrets, "no Secrets", BTreeMap::is_empty).await;
 }
 
 /// Says it past the test harness, which keeps the output of tests that pass.
