@@ -98,7 +98,7 @@ async fn event_says(tenant: &Tenant, (reason, said): (&str, &str)) {
     drop(wait::for_objects(&tenant.events(), &what, holds).await);
 }
 
-pub async fn a_second_registration_in_a_namespace_is_refused_and_takes_over_when_the_first_goes(
+pub async fn a_second_registration_in_a_namespace_waits_until_the_first_goes(
     world: &'static World,
 ) {
     let stage = Stage::open(world, "second");
