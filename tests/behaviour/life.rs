@@ -25,9 +25,7 @@ const REGISTRY_CANARY: &str = "c4n4ry-registry-password";
 /// A kubeconfig that is refused may hold a secret all the same.
 const REFUSED_CANARY: &str = "c4n4ry-refused-kubeconfig";
 
-pub async fn a_reconcile_is_one_trace_with_its_steps_flushed_when_sigterm_ends_the_process(
-    world: &'static World,
-) {
+pub async fn a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm(world: &'static World) {
     let stage = Stage::open(world, "trace");
     let tenant = stage.tenant().await;
     let collector = ok(Collector::start().await, "loopback has a free port");

@@ -184,7 +184,7 @@ pub async fn a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirm
     manager.stop().await;
 }
 
-pub async fn a_worker_cluster_that_another_tenant_holds_is_refused_until_it_is_released(
+pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
     world: &'static World,
 ) {
     let stage = Stage::open(world, "claimed");
