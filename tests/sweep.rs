@@ -10,6 +10,8 @@ mod wire;
 #[path = "sweep/world.rs"]
 mod world;
 
+#[path = "sweep/budget.rs"]
+mod budget;
 #[path = "sweep/crash.rs"]
 mod crash;
 #[path = "sweep/order.rs"]
@@ -20,3 +22,5 @@ mod rest;
 mod scenarios;
 #[path = "sweep/tokens.rs"]
 mod tokens;
+#[path = "sweep/unreachable.rs"]
+mod unreachable;
