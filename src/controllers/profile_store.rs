@@ -9,6 +9,7 @@ use std::{
 use futures::{StreamExt, stream};
 use kube::{
     Client, ResourceExt,
+    core::DeserializeGuard,
     runtime::{WatchStreamExt, watcher, watcher::Event},
 };
 use sha2::{Digest, Sha256};
@@ -174,7 +175,7 @@ pub async fn follow(
     subscriptions: Arc<Subscriptions>,
 ) {
     let apis = scope
-        .apis::<OperatingSystemProfile>(&management)
+        .apis::<DeserializeGuard<OperatingSystemProfile>>(&management)
         .into_iter();
     let watches = apis.map(|(limit, api)| {
         // A default profile has about 40 KiB; a page stays below a megabyte.
@@ -206,7 +207,7 @@ struct Follower {
 }
 
 impl Follower {
-    fn event(&mut self, event: Event<OperatingSystemProfile>) {
+    fn event(&mut self, event: Event<DeserializeGuard<OperatingSystemProfile>>) {
         match event {
             Event::Init => self.listed.clear(),
             Event::InitApply(profile) => {
@@ -231,8 +232,13 @@ impl Follower {
         }
     }
 
-    fn insert(&self, profile: OperatingSystemProfile) {
+    /// One profile that cannot be read must not hide the others: it is as if it were not there.
+    fn insert(&self, profile: DeserializeGuard<OperatingSystemProfile>) {
         let key = key(&profile);
+        let Ok(profile) = profile.0 else {
+            tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
+            return self.remove(&key);
+        };
         if self.store.insert(key.clone(), profile.spec) {
             self.subscriptions.profile_changed(&key.0, &key.1);
         }
@@ -244,6 +250,6 @@ impl Follower {
     }
 }
 
-fn key(profile: &OperatingSystemProfile) -> Key {
+fn key(profile: &DeserializeGuard<OperatingSystemProfile>) -> Key {
     (profile.namespace().unwrap_or_default(), profile.name_any())
 }

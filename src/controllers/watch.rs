@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     api::PartialObjectMeta,
+    core::DeserializeGuard,
     runtime::{
         WatchStreamExt,
         reflector::store::Writer,
@@ -26,7 +27,7 @@ use super::{
 };
 use crate::api::{
     config::OperatingSystemConfig,
-    machine_deployment::MachineDeployment,
+    machine_deployment::{MachineDeployment, MachineDeploymentSpec},
     names::{CLOUD_INIT_SETTINGS, DerivedNames, GETTER_TOKEN},
 };
 use crate::fleet::{
@@ -43,8 +44,9 @@ pub fn machine_deployments(
     writer: Writer<MachineDeployment>,
     watchers: Watchers,
 ) -> impl Stream<Item = MachineDeployment> + Send {
-    let api: Api<MachineDeployment> = Api::all(worker);
+    let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
     let events = watcher::watcher(api, watcher::Config::default().page_size(PAGE))
+        .map(|event| event.map(readable))
         .modify(|found| found.managed_fields_mut().clear())
         .reflect(writer);
     let mut listed = BTreeSet::new();
@@ -79,6 +81,26 @@ pub fn machine_deployments(
             None
         }
     })
+}
+
+/// One machine deployment that cannot be read must not hide the others: it is handed on as such.
+fn readable(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineDeployment> {
+    let readable = |found: DeserializeGuard<MachineDeployment>| {
+        found.0.unwrap_or_else(|unreadable| MachineDeployment {
+            metadata: unreadable.metadata,
+            spec: MachineDeploymentSpec {
+                is_unreadable: true,
+                ..MachineDeploymentSpec::default()
+            },
+        })
+    };
+    match event {
+        Event::Apply(found) => Event::Apply(readable(found)),
+        Event::Delete(found) => Event::Delete(readable(found)),
+        Event::Init => Event::Init,
+        Event::InitApply(found) => Event::InitApply(readable(found)),
+        Event::InitDone => Event::InitDone,
+    }
 }
 
 /// Who is told what the watch of machine deployments sees.

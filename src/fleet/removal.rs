@@ -5,7 +5,7 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams},
 };
 
 use crate::api::{
@@ -18,12 +18,14 @@ use crate::api::{
 const PAGE: u32 = 100;
 
 /// The machine deployments that carry our finalizer.
-pub async fn held(worker: &Client) -> Result<Vec<MachineDeployment>, kube::Error> {
+pub async fn held(
+    worker: &Client,
+) -> Result<Vec<PartialObjectMeta<MachineDeployment>>, kube::Error> {
     let machine_deployments: Api<MachineDeployment> = Api::all(worker.clone());
     let mut page = ListParams::default().limit(PAGE);
     let mut held = Vec::new();
     loop {
-        let list = machine_deployments.list(&page).await?;
+        let list = machine_deployments.list_metadata(&page).await?;
         held.extend(
             list.items
                 .into_iter()
@@ -39,7 +41,7 @@ pub async fn held(worker: &Client) -> Result<Vec<MachineDeployment>, kube::Error
 /// Takes our finalizer off a machine deployment, and nothing else.
 pub async fn release(
     worker: &Client,
-    machine_deployment: &MachineDeployment,
+    machine_deployment: &(impl ResourceExt + Sync),
 ) -> Result<(), kube::Error> {
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let api: Api<MachineDeployment> = Api::namespaced(worker.clone(), &namespace);
@@ -73,7 +75,7 @@ pub async fn purge(
     worker: &Client,
     management: &Client,
     tenant: &str,
-    machine_deployment: &MachineDeployment,
+    machine_deployment: &PartialObjectMeta<MachineDeployment>,
 ) -> Result<(), kube::Error> {
     let names = DerivedNames::new(
         &machine_deployment.namespace().unwrap_or_default(),

@@ -149,6 +149,12 @@ pub enum Invalid {
         /// The owner, as `namespace/name`.
         owner: String,
     },
+    /// A field that we read has another type than it should.
+    #[error(
+        "it cannot be read: spec.template.spec.versions.kubelet must be a text, and what stands \
+         around it and around providerSpec must be maps"
+    )]
+    Unreadable,
     /// The tenant has too many machine deployments.
     #[error(
         "the tenant may have {max} machine deployments, and as many are older; the operator of \
@@ -180,6 +186,7 @@ impl Invalid {
             Self::Settings(_) => "SettingsRefused",
             Self::ProviderSpec(_) => "ProviderSpecRefused",
             Self::NameTaken { .. } => "NameTaken",
+            Self::Unreadable => "Unreadable",
             Self::TooMany { .. } => "TooManyMachineDeployments",
             Self::NameTooLong { .. } => "NameTooLong",
         }
