@@ -20,6 +20,8 @@ mod order;
 mod rest;
 #[path = "sweep/scenarios.rs"]
 mod scenarios;
+#[path = "sweep/stale.rs"]
+mod stale;
 #[path = "sweep/tokens.rs"]
 mod tokens;
 #[path = "sweep/unreachable.rs"]
