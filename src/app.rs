@@ -171,7 +171,7 @@ pub async fn run_with(
         metrics: outside.metrics,
         serve: Arc::new(move |engagement| {
             let controllers = controllers.clone();
-            Box::pin(async move { Box::pin(controllers.serve(engagement)).await })
+            Box::pin(async move { controllers.serve(engagement).await })
         }),
         report: Arc::new(|reporting| Box::pin(worker_cluster::report(reporting))),
     });

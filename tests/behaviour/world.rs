@@ -55,9 +55,13 @@ impl World {
     /// Starts the management cluster and installs what operators install.
     pub async fn start(kind: Kind) -> Self {
         let management = a_management_cluster(kind).await;
+        let version = management.version().await;
+        if kind == Kind::Fake {
+            let recorded = loadtest::tested_servers::record(&format!("fake-cluster {version}"));
+            ok(recorded, "the list of tested servers is writable");
+        }
         tell(&format!(
-            "behaviour suite: {kind:?} world, server version {}",
-            management.version().await
+            "behaviour suite: {kind:?} world, server version {version}"
         ));
         Self {
             kind,
