@@ -94,6 +94,7 @@ macro_rules! scenarios {
             rotation::a_token_that_ends_soon_is_extended_and_keeps_its_secret,
             repair::what_is_deleted_by_hand_is_back,
             repair::what_is_replaced_by_hand_is_put_right,
+            repair::a_getter_token_that_is_deleted_is_back_and_serving_goes_on,
             repair::the_getter_is_used_as_it_is_found,
             removal::a_removed_machine_deployment_takes_everything_along,
             removal::what_was_made_for_one_that_vanished_unwatched_is_removed,
