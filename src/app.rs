@@ -51,7 +51,7 @@ use crate::telemetry::{
     logs::chain,
     metrics::{ClusterKind, Metrics},
 };
-use crate::tenant::{policy::RequestBudget, settings::TenantSettings};
+use crate::tenant::policy::RequestBudget;
 
 /// What the process meets outside of itself. Tests hand in clusters in memory and a clock of
 /// their own.
@@ -68,7 +68,7 @@ pub struct Outside {
     pub metrics: Metrics,
 }
 
-/// The budget of the watches of the whole fleet: five watches, and their pages.
+/// The budget of the watches of the whole fleet: four watches, and their pages.
 const FLEET_REQUESTS: RequestBudget = RequestBudget {
     per_second: std::num::NonZeroU32::MIN.saturating_add(99),
     burst: std::num::NonZeroU32::MIN.saturating_add(199),
@@ -85,6 +85,16 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
             )
         })?;
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
+    run_on(settings, listener, Metrics::new(), cancel).await
+}
+
+/// As [`run`], on a socket for the admin port and with metrics that the caller keeps.
+pub async fn run_on(
+    settings: Settings,
+    listener: TcpListener,
+    metrics: Metrics,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
     let config = management_config(settings.kubeconfig.as_deref()).await?;
     // A tenant's kubeconfig that leads to the management cluster would make a tenant of it.
     let mut settings = settings;
@@ -100,7 +110,7 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
         connector: Arc::new(transport::connect),
         clock: Clock::system(),
         admin: Some(listener),
-        metrics: Metrics::new(),
+        metrics,
     };
     run_with(settings, outside, cancel).await
 }
@@ -153,7 +163,7 @@ pub async fn run_with(
         management_uid,
         connector: outside.connector,
         policy: settings.policy,
-        defaults: Arc::new(TenantSettings::default()),
+        defaults: Arc::new(settings.tenant_defaults),
         request_timeout: settings.request_timeout,
         facts_interval: settings.facts_interval,
         permits: Permits::new(settings.reconciles_max),

@@ -107,6 +107,7 @@ impl Crew {
             }
             Discovered::Gone(id) => roster.gone(&id),
             Discovered::Complete { limit, seen } => {
+                roster.listed(limit.clone());
                 for member in roster.members() {
                     let is_covered = covers(limit.as_ref(), member.id.tenant.namespace());
                     if is_covered && !seen.contains(&member.id) {

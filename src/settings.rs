@@ -3,20 +3,38 @@
 //! What may differ from tenant to tenant and belongs to the tenant stands in its WorkerCluster;
 //! what bounds a tenant stands here.
 
-use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 
-use crate::api::names::WORKER_CLUSTER_LABEL;
+use crate::api::{names::WORKER_CLUSTER_LABEL, worker_cluster::WorkerClusterSpec};
 use crate::telemetry::{TelemetrySettings, logs::LogFormat};
 use crate::tenant::{
     access::AccessRules,
     address::{AddressRange, AddressRules, Loopback},
     policy::{RequestBudget, TenantPolicy},
+    settings::TenantSettings,
 };
 
 /// The shortest lifetime of a bootstrap token: a machine takes minutes to boot.
 const TOKEN_LIFETIME_MIN: Duration = Duration::from_mins(10);
+
+/// Fields of a spec that speak of one tenant, or of what is done with it.
+const NOT_DEFAULTS: [&str; 7] = [
+    "kubeconfigSecretRef",
+    "registryCredentialsSecretRef",
+    "confirmedClusterUid",
+    "paused",
+    "onRemoval",
+    "profileAnnotation",
+    "defaultProfiles",
+];
 
 /// Flags of `osm run`, as they are typed.
 #[derive(Args, Clone, Debug)]
@@ -37,6 +55,10 @@ pub struct RunFlags {
     /// Where /livez, /readyz and /metrics are served.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub admin_address: SocketAddr,
+
+    /// Settings of tenants that set nothing: a YAML file with fields of a WorkerCluster's spec.
+    #[arg(long, value_name = "FILE")]
+    pub tenant_defaults: Option<PathBuf>,
 
     /// Namespaces besides its own that a tenant may read profiles from; may be repeated.
     #[arg(long = "profile-namespace", value_name = "NAMESPACE")]
@@ -110,7 +132,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "RATIO", default_value = "1")]
     pub trace_ratio: f64,
 
-    /// What tells this replica from the others in traces and in the user agent.
+    /// What tells this replica from the others in traces.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub instance: Option<String>,
 }
@@ -128,6 +150,8 @@ pub struct Settings {
     pub admin_address: SocketAddr,
     /// What bounds each tenant.
     pub policy: TenantPolicy,
+    /// The settings of a tenant that sets nothing.
+    pub tenant_defaults: TenantSettings,
     /// Reconciles under way at once for all tenants together.
     pub reconciles_max: usize,
     /// How long a call may take.
@@ -141,8 +165,24 @@ pub struct Settings {
 }
 
 /// A setting that cannot be used.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error)]
 pub enum InvalidSetting {
+    /// The file of tenants' defaults cannot be read.
+    #[error("cannot read --tenant-defaults {}", path.display())]
+    TenantDefaultsFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file of tenants' defaults is not one.
+    #[error("--tenant-defaults {} must be a YAML map with fields of a WorkerCluster's spec: {why}", path.display())]
+    TenantDefaults {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// A flag is too small.
     #[error("--{flag} must be at least {least}")]
     TooSmall {
@@ -199,7 +239,9 @@ impl RunFlags {
             }
         }
         let policy = self.policy();
+        let tenant_defaults = tenant_defaults(self.tenant_defaults.as_deref())?;
         Ok(Settings {
+            tenant_defaults,
             kubeconfig: self.kubeconfig,
             registration_selector: self.registration_selector,
             namespaces: self.namespaces,
@@ -231,7 +273,7 @@ impl RunFlags {
                     loopback,
                     allowed: self.allowed_servers.clone(),
                     denied: self.denied_servers.clone(),
-                    denied_servers: Vec::new(),
+                    ..AddressRules::default()
                 },
                 ..AccessRules::default()
             },
@@ -252,6 +294,43 @@ impl RunFlags {
             machine_deployments_max: self.tenant_machine_deployments,
         }
     }
+}
+
+/// A WorkerCluster's spec without its Secret: what operators know from there works here.
+fn tenant_defaults(path: Option<&Path>) -> Result<TenantSettings, InvalidSetting> {
+    let defaults = TenantSettings::default();
+    let Some(path) = path else {
+        return Ok(defaults);
+    };
+    let text = std::fs::read_to_string(path).map_err(|source| {
+        let path = path.to_owned();
+        InvalidSetting::TenantDefaultsFile { path, source }
+    })?;
+    let refused = |why: String| InvalidSetting::TenantDefaults {
+        path: path.to_owned(),
+        why,
+    };
+    let mut spec: serde_json::Map<String, serde_json::Value> =
+        serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    for field in NOT_DEFAULTS {
+        if spec.contains_key(field) {
+            return Err(refused(format!("{field} is a tenant's own")));
+        }
+    }
+    spec.insert(
+        "kubeconfigSecretRef".to_owned(),
+        serde_json::json!({"name": ""}),
+    );
+    let given: Vec<String> = spec.keys().cloned().collect();
+    let spec: WorkerClusterSpec =
+        serde_json::from_value(spec.into()).map_err(|error| refused(error.to_string()))?;
+    let known = serde_json::to_value(&spec).expect("a spec is plain values");
+    if let Some(unknown) = given.iter().find(|field| known.get(field).is_none()) {
+        return Err(refused(format!("{unknown} is unknown, or empty")));
+    }
+    defaults
+        .with(&spec)
+        .map_err(|error| refused(error.to_string()))
 }
 
 fn at_least(flag: &'static str, value: Duration, least: Duration) -> Result<(), InvalidSetting> {

@@ -18,6 +18,7 @@ use kube::{
         watcher::{self, Event},
     },
 };
+use tokio::sync::watch;
 
 use super::{
     context::Context,
@@ -65,6 +66,7 @@ pub fn machine_deployments(
                 report.outcomes.retain(|name, _| existing.contains(name));
                 report.existing = Some(existing);
             });
+            watchers.listed.send_replace(true);
             None
         }
         Event::Apply(found) => {
@@ -110,6 +112,9 @@ pub struct Watchers {
     pub board: Arc<Board>,
     /// The tenant's triggers.
     pub triggers: Arc<Triggers>,
+    /// Set once all machine deployments have been listed. Not the store's own `wait_until_ready`:
+    /// of several who wait for that one store, it wakes one.
+    pub listed: watch::Sender<bool>,
 }
 
 impl Watchers {
@@ -142,6 +147,7 @@ pub async fn follow_secrets(context: Arc<Context>) {
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
     let events = watcher::watcher(api, watcher::Config::default());
     let mut listed = BTreeSet::new();
+    let registration = context.engagement.registration.to_string();
     interpret("Secrets", events, move |event| {
         match event {
             Event::Init => listed.clear(),
@@ -159,15 +165,12 @@ pub async fn follow_secrets(context: Arc<Context>) {
                 for gone in context.secrets.watched_all(&std::mem::take(&mut listed)) {
                     context.triggers.pull(Look::Made(gone));
                 }
-                let registration = context.engagement.registration.to_string();
-                let count = context.secrets.len() + context.machine_deployments.len();
-                context
-                    .engagement
-                    .shared
-                    .metrics
-                    .set_cluster_objects(&registration, count);
             }
         }
+        context.engagement.shared.metrics.set_cluster_objects(
+            &registration,
+            context.secrets.len() + context.machine_deployments.len(),
+        );
         Some(())
     })
     .collect::<()>()

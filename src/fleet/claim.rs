@@ -71,6 +71,15 @@ pub async fn claim(
         .map_err(ClaimError::Write)
 }
 
+/// Whether the claim is still ours. Where that cannot be read it is taken to be.
+pub async fn is_ours(client: &Client, claimant: &Claimant) -> bool {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    match namespaces.get_metadata(CLOUD_INIT_SETTINGS).await {
+        Ok(found) => found.annotations().get(CLAIM) == Some(&claimant.text()),
+        Err(_) => true,
+    }
+}
+
 /// Gives the claim back, if it is ours.
 pub async fn release(client: &Client, claimant: &Claimant) -> Result<(), kube::Error> {
     let namespaces: Api<Namespace> = Api::all(client.clone());

@@ -53,6 +53,7 @@ pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationT
     let serve = async {
         let _ends_the_report = reporting.drop_guard();
         let task = Task {
+            worker_budget: Arc::new(Budget::new(shared.policy.worker_requests)),
             shared,
             member,
             management,
@@ -78,6 +79,9 @@ struct Task {
     shared: Arc<Shared>,
     member: Arc<Member>,
     management: Client,
+    /// The budget of the worker cluster: one for the life of the member, or a registration that
+    /// keeps changing would buy requests without end.
+    worker_budget: Arc<Budget>,
     /// The attempt that succeeded last: with it the cluster is given back.
     last: Option<Attempt>,
 }
@@ -135,6 +139,7 @@ impl Task {
                     member: &self.member,
                     management: &self.management,
                     registration: &registration,
+                    worker_budget: &self.worker_budget,
                 }) => attempt,
             };
             let wait = match attempt {
@@ -164,7 +169,7 @@ impl Task {
             tracing::warn!(
                 registration = %self.member.id,
                 reason = setback.reason,
-                message = %setback.message,
+                why = %setback.message,
                 "cannot engage"
             );
         }
@@ -180,7 +185,7 @@ impl Task {
             registration: self.member.id.clone(),
             shared: Arc::clone(&self.shared),
             worker: attempt.worker.clone(),
-            worker_budget: Arc::clone(&attempt.worker_budget),
+            worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
             facts,
@@ -234,7 +239,7 @@ impl Task {
             .as_deref()
             .map_or(OnRemoval::Keep, |own: &WorkerCluster| own.spec.on_removal);
         let Some(attempt) = &self.last else {
-            self.gone("the registration is gone; the cluster was never engaged".to_owned());
+            self.gone("the registration is gone; the cluster was never engaged");
             return;
         };
         let deadline = Instant::now() + GIVE_BACK_TIMEOUT;
@@ -242,14 +247,14 @@ impl Task {
         let mut released = BTreeSet::new();
         loop {
             let failed = match self.remove(attempt, policy, &mut released).await {
-                Ok(message) => return self.gone(message),
+                Ok(message) => return self.gone(&message),
                 Err(error) => format!(
                     "the registration is gone, and the cluster could not be given back: {}; \
                      register it again, or remove the finalizer by hand",
                     chain(&error)
                 ),
             };
-            self.gone(failed);
+            self.gone(&failed);
             let next = Instant::now() + delay.next().unwrap_or_default();
             if next > deadline {
                 return;
@@ -264,10 +269,10 @@ impl Task {
     }
 
     /// Writes on the board what became of the cluster.
-    fn gone(&self, message: String) {
-        let gone = Finding::wrong("RegistrationRemoved", message.clone());
+    fn gone(&self, message: &str) {
+        let gone = Finding::wrong("RegistrationRemoved", message);
         if self.member.board.found(ConditionType::Registered, gone) {
-            tracing::info!(registration = %self.member.id, %message, "registration removed");
+            tracing::info!(registration = %self.member.id, outcome = %message, "registration removed");
         }
     }
 
@@ -302,8 +307,12 @@ impl Task {
             removal::release(&attempt.worker, machine_deployment).await?;
         }
         claim::release(&attempt.worker, &self.shared.claimant(tenant)).await?;
+        let done = match policy {
+            OnRemoval::Purge => "released, and what was made for them was deleted",
+            OnRemoval::Keep | OnRemoval::Release => "released",
+        };
         Ok(format!(
-            "the registration is gone; {} machine deployments were released",
+            "the registration is gone; {} machine deployments were {done}",
             released.len()
         ))
     }

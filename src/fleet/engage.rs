@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    claim::{self, ClaimError},
+    claim::{self, ClaimError, Claimant},
     connect::{self, ClientParts},
     discovery::Registration,
     engagement::Shared,
@@ -41,6 +41,14 @@ use crate::tenant::{
 const TOKEN_TRIES: u32 = 8;
 const TOKEN_WAIT: Duration = Duration::from_millis(250);
 
+/// Reasons of setbacks that a person must mend.
+const REFUSALS: [&str; 4] = [
+    "KubeconfigRefused",
+    "NamespaceTaken",
+    "ClusterChanged",
+    "ClaimedByOther",
+];
+
 /// What an attempt needs.
 pub struct Params<'a> {
     /// What all tenants share.
@@ -51,6 +59,8 @@ pub struct Params<'a> {
     pub management: &'a Client,
     /// The registration.
     pub registration: &'a Registration,
+    /// The budget of the worker cluster.
+    pub worker_budget: &'a Arc<Budget>,
 }
 
 /// An attempt that succeeded.
@@ -58,12 +68,12 @@ pub struct Params<'a> {
 pub struct Attempt {
     /// The worker cluster's API.
     pub worker: Client,
-    /// The budget behind `worker`.
-    pub worker_budget: Arc<Budget>,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
     /// The API server that the kubeconfig names.
     pub server: String,
+    /// Who claimed the cluster.
+    pub claimant: Claimant,
     /// What was observed.
     pub facts: Arc<ClusterFacts>,
 }
@@ -104,22 +114,26 @@ impl Setback {
 /// Tries once.
 pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
     let worker_cluster = own_worker_cluster(&params).await?;
-    let access = match accept(&params, &worker_cluster) {
-        Ok(access) => access,
-        Err(setback) => {
-            warn_by_event(&params, &worker_cluster, &setback).await;
-            return Err(setback);
-        }
-    };
+    let attempt = attempt_for(&params, &worker_cluster).await;
+    if let Err(setback) = &attempt {
+        warn_by_event(&params, &worker_cluster, setback).await;
+    }
+    attempt
+}
+
+async fn attempt_for(
+    params: &Params<'_>,
+    worker_cluster: &WorkerCluster,
+) -> Result<Attempt, Setback> {
+    let access = accept(params, worker_cluster)?;
     let board = &params.member.board;
     board.found(ConditionType::Registered, Finding::well("Accepted"));
     let server = access.server.url();
     board.update(|report| report.server = Some(server.clone()));
 
-    let worker_budget = Arc::new(Budget::new(params.shared.policy.worker_requests));
-    let worker = worker_client(&params, &access, &worker_budget)?;
-    identify(&params, &worker, &worker_cluster).await?;
-    prepare(&params, &worker).await?;
+    let worker = worker_client(params, &access)?;
+    identify(params, &worker, worker_cluster).await?;
+    prepare(params, &worker).await?;
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
     let in_use = worker_cluster
         .status
@@ -132,9 +146,9 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
     board.found(ConditionType::Prepared, Finding::well("Prepared"));
     Ok(Attempt {
         worker,
-        worker_budget,
         kubeconfig_ca,
         server,
+        claimant: params.shared.claimant(params.member.id.tenant.clone()),
         facts: Arc::new(facts),
     })
 }
@@ -211,15 +225,13 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Set
             ),
         ));
     };
-    ClusterAccess::parse(kubeconfig.expose(), &params.shared.policy.access)
-        .map_err(|error| refused("KubeconfigRefused", chain(&error).to_string()))
+    ClusterAccess::parse(kubeconfig.expose(), &params.shared.policy.access).map_err(|error| {
+        params.shared.metrics.failed(error.category());
+        refused("KubeconfigRefused", chain(&error).to_string())
+    })
 }
 
-fn worker_client(
-    params: &Params<'_>,
-    access: &ClusterAccess,
-    budget: &Arc<Budget>,
-) -> Result<Client, Setback> {
+fn worker_client(params: &Params<'_>, access: &ClusterAccess) -> Result<Client, Setback> {
     let transport =
         (params.shared.connector)(access, &params.shared.policy.access).map_err(|error| {
             let why = chain(error.as_ref()).to_string();
@@ -227,7 +239,7 @@ fn worker_client(
         })?;
     Ok(connect::client(ClientParts {
         transport,
-        budget: Arc::clone(budget),
+        budget: Arc::clone(params.worker_budget),
         timeout: params.shared.request_timeout,
         health: Some(Arc::new(Health::new(Arc::clone(&params.member.board)))),
         kind: ClusterKind::Worker,
@@ -332,17 +344,21 @@ fn not_prepared(error: &FactsError) -> Setback {
     Setback::failed(ConditionType::Prepared, reason, chain(error).to_string())
 }
 
-/// A refused registration is told where people look. The Event itself may fail: the condition
-/// says the same.
+/// A refusal is told where people look, once. The Event itself may fail: the condition says the
+/// same.
 async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &Setback) {
-    let says_so_already =
-        own.status
-            .iter()
-            .flat_map(|status| &status.conditions)
-            .any(|condition| {
-                condition.reason == setback.reason && condition.message == setback.message
-            });
-    if says_so_already || setback.reason == "Paused" {
+    if !REFUSALS.contains(&setback.reason) {
+        return;
+    }
+    let on_board = params.member.board.read(|report| {
+        let finding = report.findings.get(&setback.condition);
+        finding.is_some_and(|finding| finding.message == setback.message)
+    });
+    let conditions = own.status.iter().flat_map(|status| &status.conditions);
+    let in_status = conditions.into_iter().any(|condition| {
+        condition.reason == setback.reason && condition.message == setback.message
+    });
+    if on_board || in_status {
         return;
     }
     let reporter = Reporter {
@@ -367,7 +383,8 @@ pub fn may_serve(own: &WorkerCluster, standing: &Standing) -> bool {
     !own.spec.paused && *standing == Standing::Owner
 }
 
-/// Reads the facts again from time to time, jittered, and when the bell rings, for ever.
+/// Reads the facts again from time to time, jittered, and when the bell rings, until somebody else
+/// holds the claim on the cluster.
 pub async fn keep_facts(
     shared: &Shared,
     attempt: &Attempt,
@@ -380,6 +397,9 @@ pub async fn keep_facts(
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
             () = bell.notified() => {}
+        }
+        if !claim::is_ours(&attempt.worker, &attempt.claimant).await {
+            return;
         }
         let before = sender.borrow().clone();
         match facts::read(

@@ -2,11 +2,17 @@
 //!
 //! Done with the kubeconfig that was registered last, while it still works.
 
+use std::fmt::Debug;
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams},
+    Api, Client, Resource, ResourceExt,
+    api::{
+        DeleteParams, ListParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, Preconditions,
+    },
 };
+
+use serde::de::DeserializeOwned;
 
 use crate::api::{
     config::OperatingSystemConfig,
@@ -87,36 +93,43 @@ pub async fn purge(
         &names.provisioning,
         &names.kubelet_kubeconfig,
     ] {
-        delete(
-            secrets
-                .delete(name, &DeleteParams::default())
-                .await
-                .map(drop),
-        )?;
+        delete_named(&secrets, name).await?;
     }
     let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
     for token in tokens.list_metadata(&ours).await?.items {
-        delete(
-            tokens
-                .delete(&token.name_any(), &DeleteParams::default())
-                .await
-                .map(drop),
-        )?;
+        delete(&tokens, &token.metadata).await?;
     }
     let configs: Api<OperatingSystemConfig> = Api::namespaced(management.clone(), tenant);
-    delete(
-        configs
-            .delete(&names.config, &DeleteParams::default())
-            .await
-            .map(drop),
-    )
+    delete_named(&configs, &names.config).await
 }
 
-/// What is gone already needs no deletion.
-fn delete(outcome: Result<(), kube::Error>) -> Result<(), kube::Error> {
-    match outcome {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        outcome => outcome,
+async fn delete_named<K>(api: &Api<K>, name: &str) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug + Resource<DynamicType = ()>,
+{
+    match api.get_metadata_opt(name).await? {
+        Some(found) => delete(api, &found.metadata).await,
+        None => Ok(()),
+    }
+}
+
+/// Deletes the object with this name and uid. What is gone already needs no deletion, and another
+/// that took its name is left alone.
+pub async fn delete<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: metadata.uid.clone(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let name = metadata.name.as_deref().unwrap_or_default();
+    match api.delete(name, &params).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        deleted => deleted.map(drop),
     }
 }

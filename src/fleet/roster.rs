@@ -2,7 +2,10 @@
 //!
 //! The only place that holds a concurrent map; no method hands out a guard of it.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use dashmap::DashMap;
 use tokio::sync::watch;
@@ -42,6 +45,21 @@ pub struct Member {
 #[derive(Debug, Default)]
 pub struct Roster {
     members: DashMap<TenantId, Vec<Arc<Member>>>,
+    listed: Mutex<Listed>,
+}
+
+/// Where every registration has been seen once.
+#[derive(Debug, Default)]
+struct Listed {
+    everywhere: Everywhere,
+    namespaces: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Everywhere {
+    Yes,
+    #[default]
+    No,
 }
 
 impl Roster {
@@ -111,9 +129,25 @@ impl Roster {
             .collect()
     }
 
-    /// Whether a tenant has no registration.
+    /// Takes note that every registration has been seen, of one namespace or of all.
+    pub fn listed(&self, limit: Option<String>) {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match limit {
+            Some(namespace) => {
+                listed.namespaces.insert(namespace);
+            }
+            None => listed.everywhere = Everywhere::Yes,
+        }
+    }
+
+    /// Whether a tenant is known to have no registration. Of a namespace that this process does not
+    /// watch, or has not listed yet, nothing is known.
     pub fn is_gone(&self, tenant: &TenantId) -> bool {
-        self.living(tenant).is_empty()
+        let is_listed = {
+            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            listed.everywhere == Everywhere::Yes || listed.namespaces.contains(tenant.namespace())
+        };
+        is_listed && self.living(tenant).is_empty()
     }
 
     /// The oldest registration owns the namespace; of two made in the same second, the one with

@@ -79,6 +79,11 @@ where
     events
         .filter_map(move |event| {
             std::future::ready(match event {
+                // The beginning of a list that may fail is no success: the backoff must not see it.
+                Ok(event @ Event::Init) => {
+                    interpret(event);
+                    None
+                }
                 Ok(event) => interpret(event).map(Ok),
                 Err(error) => Some(Err(error)),
             })

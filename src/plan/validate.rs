@@ -23,7 +23,7 @@ use crate::render::{
     },
     template::CompiledProfile,
 };
-use crate::rules::profile::{Demand, Unsupported, check_demand};
+use crate::rules::profile::{Demand, Unsupported, check_demand, check_utility};
 use crate::tenant::{
     facts::ClusterFacts,
     secret_text::SecretText,
@@ -106,6 +106,12 @@ pub enum ProfileFound {
 /// Why a machine deployment cannot be served until something changes.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Invalid {
+    /// The machine deployment cannot be read.
+    #[error(
+        "the machine deployment cannot be read: spec.template.spec.versions.kubelet must be a \
+         string (in quotes), spec.template.spec.providerSpec an object"
+    )]
+    Unreadable,
     /// The profile does not exist.
     #[error("OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"")]
     ProfileMissing {
@@ -149,12 +155,6 @@ pub enum Invalid {
         /// The owner, as `namespace/name`.
         owner: String,
     },
-    /// A field that we read has another type than it should.
-    #[error(
-        "it cannot be read: spec.template.spec.versions.kubelet must be a text, and what stands \
-         around it and around providerSpec must be maps"
-    )]
-    Unreadable,
     /// The tenant has too many machine deployments.
     #[error(
         "the tenant may have {max} machine deployments, and as many are older; the operator of \
@@ -189,6 +189,21 @@ impl Invalid {
             Self::Unreadable => "Unreadable",
             Self::TooMany { .. } => "TooManyMachineDeployments",
             Self::NameTooLong { .. } => "NameTooLong",
+        }
+    }
+
+    /// A word for metrics.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Unreadable => "machine_deployment_unreadable",
+            Self::ProfileMissing { .. } => "profile_missing",
+            Self::ProfileForbidden { .. } => "profile_forbidden",
+            Self::ProfileUnusable { error, .. } | Self::ProviderSpec(error) => error.category(),
+            Self::Unsupported(unsupported) => unsupported.category(),
+            Self::Settings(_) => "settings_refused",
+            Self::NameTaken { .. } => "name_taken",
+            Self::TooMany { .. } => "too_many_machine_deployments",
+            Self::NameTooLong { .. } => "name_too_long",
         }
     }
 }
@@ -253,6 +268,10 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
         cloud_provider: &provider.cloud_provider,
     };
     check_demand(profile_name, profile.spec(), demand)?;
+    let utility = provider
+        .provisioning_utility()
+        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
+    check_utility(profile.spec(), utility.as_str())?;
 
     let draw = Draw {
         key: &names.key,

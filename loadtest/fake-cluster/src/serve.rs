@@ -20,6 +20,7 @@ use crate::{
     kinds::Kind,
     meta,
     rbac::{self, Attributes},
+    read::{self, Form},
     request::{Call, Verb},
     state::{State, TokenFilling},
     status::Refusal,
@@ -279,14 +280,14 @@ fn judge(state: &mut State, call: &Call, user: &User) -> Result<Outcome, Refusal
         Verb::Patch => state.patch(call, &kind)?,
         Verb::Delete => state.delete(call, &kind)?,
     };
-    Ok(written(call, &kind, &done))
+    let form = Form::of(&call.accept, state.timestamp()).unwrap_or(Form::Whole);
+    Ok(written(&kind, &done, form))
 }
 
-fn written(call: &Call, kind: &Kind, done: &Done) -> Outcome {
+fn written(kind: &Kind, done: &Done, form: Form) -> Outcome {
     let is_object = meta::text(&done.object, "/kind") != "Status";
-    let form = crate::read::Form::of(&call.accept).unwrap_or(crate::read::Form::Whole);
     let shown = if is_object {
-        crate::read::show(kind, &done.object, form)
+        read::show(kind, &done.object, form)
     } else {
         Value::clone(&done.object)
     };

@@ -3,7 +3,7 @@
 //! After the inventory that is memory alone; an object that somebody else wrote costs one read, and
 //! a token one read when its renewal is due.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kube::ResourceExt;
 use rand::Rng;
@@ -28,6 +28,10 @@ use crate::tenant::settings::{SettingsError, TenantSettings};
 
 /// Ids of tokens that others may hold before one gives up: a second is one in 387 million.
 const TOKEN_ATTEMPTS_MAX: u8 = 3;
+
+/// A default profile that is being installed is looked for again after this long, if its event has
+/// not come before.
+const PROFILE_WAIT: Duration = Duration::from_secs(1);
 
 /// Finds everything that the decision needs.
 pub async fn dereference(
@@ -123,6 +127,12 @@ async fn profile(
         return Ok(ProfileFound::Forbidden { namespace });
     }
     let Some(shared) = context.profiles.get(&namespace, &name) else {
+        if context.awaits_default(&namespace, &name) {
+            return Err(Error::Waiting {
+                reason: "AwaitingProfile",
+                until: PROFILE_WAIT,
+            });
+        }
         return Ok(ProfileFound::Missing { namespace, name });
     };
     Ok(match compile(shared).await? {
