@@ -83,7 +83,7 @@ fn logged(namespace: &str) -> String {
 macro_rules! scenarios {
     ($kind:expr) => {
         suite::tests! { $kind =>
-            serving::tenants_that_register_at_run_time_are_engaged_and_served_each_in_its_own_clusters,
+            serving::tenants_that_register_at_run_time_are_served_each_in_its_own_clusters,
             rotation::a_new_revision_with_equal_bytes_deletes_nothing,
             rotation::a_changed_annotation_is_stamped_on_everything,
             rotation::another_profile_version_with_equal_bytes_deletes_nothing,
@@ -100,14 +100,14 @@ macro_rules! scenarios {
             removal::release_gives_machine_deployments_back_and_leaves_what_was_made,
             removal::purge_gives_machine_deployments_back_and_removes_what_was_made,
             removal::keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on,
-            collisions::of_two_with_the_same_derived_names_the_older_is_served_and_the_younger_refused,
+            collisions::of_two_with_the_same_derived_names_only_the_older_is_served,
             collisions::once_the_older_is_gone_the_younger_is_served,
             collisions::when_the_younger_goes_the_older_keeps_what_it_has,
             registration::a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_nobody,
-            registration::a_second_registration_in_a_namespace_is_refused_and_takes_over_when_the_first_goes,
+            registration::a_second_registration_in_a_namespace_waits_until_the_first_goes,
             registration::a_rotated_kubeconfig_is_taken,
             registration::a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirmed,
-            registration::a_worker_cluster_that_another_tenant_holds_is_refused_until_it_is_released,
+            registration::a_worker_cluster_of_another_tenant_is_refused_until_it_is_released,
             registration::a_server_in_a_denied_range_is_refused_without_a_request,
             registration::an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back,
             registration::a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up,
@@ -124,7 +124,7 @@ macro_rules! scenarios {
             definitions::a_worker_clusters_status_is_written_apart_from_its_spec,
             definitions::kubectl_shows_what_matters_of_each_kind,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
-            life::a_reconcile_is_one_trace_with_its_steps_flushed_when_sigterm_ends_the_process,
+            life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             life::a_second_signal_ends_the_process_at_once,
             life::no_secret_is_told_in_logs_metrics_events_conditions_or_configs,
         }
