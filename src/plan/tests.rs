@@ -12,7 +12,7 @@ use super::{
     desired::{Desired, desired},
     digest::Digest,
     observed::{Observed, Seen},
-    validate::{Deployment, Found, Invalid, Policy, ProfileFound, Rival, validate},
+    validate::{Deployment, Found, Invalid, Policy, ProfileFound, Rival},
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
