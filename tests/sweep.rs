@@ -10,6 +10,8 @@ mod wire;
 #[path = "sweep/world.rs"]
 mod world;
 
+#[path = "sweep/budget.rs"]
+mod budget;
 #[path = "sweep/crash.rs"]
 mod crash;
 #[path = "sweep/order.rs"]
@@ -18,5 +20,9 @@ mod order;
 mod rest;
 #[path = "sweep/scenarios.rs"]
 mod scenarios;
+#[path = "sweep/stale.rs"]
+mod stale;
 #[path = "sweep/tokens.rs"]
 mod tokens;
+#[path = "sweep/unreachable.rs"]
+mod unreachable;

@@ -4,7 +4,7 @@
 //! Only the fields that we read are named, and each may be absent, so that no machine deployment
 //! can fail to decode: what is missing is judged later, with a reason.
 
-use kube::{CustomResource, core::ObjectMeta};
+use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
 /// The part of a machine deployment's spec that we read.
@@ -23,30 +23,10 @@ use serde::{Deserialize, Serialize};
 pub struct MachineDeploymentSpec {
     /// The template of the machines.
     pub template: MachineTemplate,
-    /// Whether the object could be read. One whose spec could not has its metadata alone.
+    /// Whether a field that we read has a type that machine-controller does not give it. Such a
+    /// machine deployment is known by its metadata alone, and nothing else is held up by it.
     #[serde(skip)]
-    pub legibility: Legibility,
-}
-
-/// Whether an object could be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Legibility {
-    /// It could.
-    #[default]
-    Readable,
-    /// A field that we read has another type than it should.
-    Unreadable,
-}
-
-impl MachineDeployment {
-    /// A machine deployment whose spec could not be read.
-    pub fn unreadable(metadata: ObjectMeta) -> Self {
-        let spec = MachineDeploymentSpec {
-            legibility: Legibility::Unreadable,
-            ..MachineDeploymentSpec::default()
-        };
-        Self { metadata, spec }
-    }
+    pub is_unreadable: bool,
 }
 
 /// The template of a machine.

@@ -27,7 +27,7 @@ use crate::plan::{
     bootstrap::renewal,
     changes::changes,
     desired::{desired, is_current},
-    validate::{Deployment, Policy, created, validate},
+    validate::{Deployment, Invalid, Policy, created, validate},
 };
 use crate::render::{Rendered, render};
 
@@ -127,6 +127,9 @@ async fn serve(
         }
         finalize::finalize(context, machine_deployment).await?;
         return Ok(Served::without_next(ServedKind::Removed));
+    }
+    if machine_deployment.spec.is_unreadable {
+        return Err(Invalid::Unreadable.into());
     }
     let machine_deployment = match adopt::adopt(context, machine_deployment).await? {
         Adopted::Ours(machine_deployment) => machine_deployment,

@@ -232,12 +232,12 @@ impl Follower {
         }
     }
 
-    /// A profile that cannot be read is kept as it was: the others must not suffer from it.
+    /// One profile that cannot be read must not hide the others: it is as if it were not there.
     fn insert(&self, profile: DeserializeGuard<OperatingSystemProfile>) {
         let key = key(&profile);
         let Ok(profile) = profile.0 else {
             tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
-            return;
+            return self.remove(&key);
         };
         if self.store.insert(key.clone(), profile.spec) {
             self.subscriptions.profile_changed(&key.0, &key.1);
@@ -250,6 +250,6 @@ impl Follower {
     }
 }
 
-fn key(profile: &impl ResourceExt) -> Key {
+fn key(profile: &DeserializeGuard<OperatingSystemProfile>) -> Key {
     (profile.namespace().unwrap_or_default(), profile.name_any())
 }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
@@ -28,7 +28,7 @@ use super::{
 };
 use crate::api::{
     config::OperatingSystemConfig,
-    machine_deployment::MachineDeployment,
+    machine_deployment::{MachineDeployment, MachineDeploymentSpec},
     names::{CLOUD_INIT_SETTINGS, DerivedNames, GETTER_TOKEN},
 };
 use crate::fleet::{
@@ -47,8 +47,8 @@ pub fn machine_deployments(
 ) -> impl Stream<Item = MachineDeployment> + Send {
     let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
     let events = watcher::watcher(api, watcher::Config::default().page_size(PAGE))
+        .map(|event| event.map(readable))
         .modify(|found| found.managed_fields_mut().clear())
-        .map_ok(legible)
         .reflect(writer);
     let mut listed = BTreeSet::new();
     interpret("machine deployments", events, move |event| match event {
@@ -85,19 +85,22 @@ pub fn machine_deployments(
     })
 }
 
-/// One machine deployment that cannot be read must not stop the watch of the others: it goes on
-/// with its metadata, and is refused where people see it.
-fn legible(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineDeployment> {
-    let read = |guard: DeserializeGuard<MachineDeployment>| {
-        guard
-            .0
-            .unwrap_or_else(|invalid| MachineDeployment::unreadable(invalid.metadata))
+/// One machine deployment that cannot be read must not hide the others: it is handed on as such.
+fn readable(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineDeployment> {
+    let readable = |found: DeserializeGuard<MachineDeployment>| {
+        found.0.unwrap_or_else(|unreadable| MachineDeployment {
+            metadata: unreadable.metadata,
+            spec: MachineDeploymentSpec {
+                is_unreadable: true,
+                ..MachineDeploymentSpec::default()
+            },
+        })
     };
     match event {
-        Event::Apply(found) => Event::Apply(read(found)),
-        Event::InitApply(found) => Event::InitApply(read(found)),
-        Event::Delete(gone) => Event::Delete(read(gone)),
+        Event::Apply(found) => Event::Apply(readable(found)),
+        Event::Delete(found) => Event::Delete(readable(found)),
         Event::Init => Event::Init,
+        Event::InitApply(found) => Event::InitApply(readable(found)),
         Event::InitDone => Event::InitDone,
     }
 }
@@ -155,12 +158,12 @@ pub async fn follow_secrets(context: Arc<Context>) {
             Event::Apply(found) => tell_secret(&context, found),
             Event::Delete(gone) => {
                 if context.secrets.watched_deletion(&gone.metadata) == News::Yes {
-                    context.triggers.pull(Look::Made(gone.name_any()));
+                    tell_secret_gone(&context, gone.name_any());
                 }
             }
             Event::InitDone => {
                 for gone in context.secrets.watched_all(&std::mem::take(&mut listed)) {
-                    context.triggers.pull(Look::Made(gone));
+                    tell_secret_gone(&context, gone);
                 }
             }
         }
@@ -172,6 +175,15 @@ pub async fn follow_secrets(context: Arc<Context>) {
     })
     .collect::<()>()
     .await;
+}
+
+/// Without the getter's token no node can fetch anything: engaging anew makes it again, and reads
+/// what it is then.
+fn tell_secret_gone(context: &Context, name: String) {
+    if name == GETTER_TOKEN {
+        context.engagement.cancel.cancel();
+    }
+    context.triggers.pull(Look::Made(name));
 }
 
 fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {

@@ -23,6 +23,7 @@ use super::{
     removal,
     retry_delay::RetryDelay,
     roster::Member,
+    worker_clusters,
 };
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
@@ -119,10 +120,16 @@ impl Task {
     /// Engages and serves until `stop`, however often it takes.
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let mut delay = RetryDelay::default();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = self.shared.worker_clusters.ready() => {}
+        }
+        worker_clusters::tell(&self.shared.worker_clusters, &self.member);
         while !stop.is_cancelled() {
             let mut worker_clusters = self.member.worker_cluster.subscribe();
             let mut standings = self.member.standing.subscribe();
-            worker_clusters.borrow_and_update();
+            let spec = spec_version(worker_clusters.borrow_and_update().as_deref());
             standings.borrow_and_update();
             let attempt = tokio::select! {
                 biased;
@@ -147,7 +154,8 @@ impl Task {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                _ = worker_clusters.changed() => {}
+                // What we write into its status ourselves is no reason to try again.
+                _ = worker_clusters.wait_for(|own| spec_version(own.as_deref()) != spec) => {}
                 _ = standings.changed() => {}
                 () = sleep_or_pend(wait) => {}
             }
@@ -315,6 +323,11 @@ async fn finish<F: FusedFuture<Output = ()>>(serving: Pin<&mut F>, id: &Registra
     if !serving.is_terminated() && timeout(DISENGAGE_TIMEOUT, serving).await.is_err() {
         tracing::warn!(registration = %id, "a reconcile was cut short");
     }
+}
+
+/// Which WorkerCluster it is, and which state of its spec.
+fn spec_version(own: Option<&WorkerCluster>) -> Option<(Option<String>, Option<i64>)> {
+    own.map(|own| (own.uid(), own.metadata.generation))
 }
 
 async fn sleep_or_pend(wait: Option<Duration>) {

@@ -114,3 +114,65 @@ fn registration(mut secret: Secret) -> Registration {
 fn id(secret: &Secret) -> RegistrationId {
     RegistrationId::new(&secret.namespace().unwrap_or_default(), &secret.name_any())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn a_secret(name: &str, data: &serde_json::Value) -> Secret {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": name,
+                "namespace": "berlin",
+                "uid": "u",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "data": data,
+        }))
+        .unwrap()
+    }
+
+    fn kubeconfig(data: &serde_json::Value) -> Option<Vec<u8>> {
+        let found = registration(a_secret("a", data)).kubeconfig;
+        found.map(|bytes| bytes.expose().to_vec())
+    }
+
+    #[test]
+    fn our_key_comes_before_cluster_apis() {
+        assert_eq!(kubeconfig(&json!({"value": "dg=="})), Some(b"v".to_vec()));
+        let both = json!({"value": "dg==", "kubeconfig": "aw=="});
+        assert_eq!(kubeconfig(&both), Some(b"k".to_vec()));
+        assert_eq!(kubeconfig(&json!({"other": "dg=="})), None);
+    }
+
+    #[test]
+    fn a_full_list_tells_who_is_left() {
+        let mut listed = BTreeSet::new();
+        let mut next = |event| interpret(event, None, &mut listed);
+        assert!(next(Event::Init).is_none());
+        // A list that broke off is begun again.
+        next(Event::InitApply(a_secret("gone", &json!({}))));
+        assert!(next(Event::Init).is_none());
+        let found = next(Event::InitApply(a_secret("a", &json!({}))));
+        let Some(Discovered::Present(registration)) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(registration.id, RegistrationId::new("berlin", "a"));
+        assert_eq!(registration.created.to_string(), "2026-01-01T00:00:00Z");
+        let all = next(Event::InitDone);
+        let expected = BTreeSet::from([RegistrationId::new("berlin", "a")]);
+        assert!(matches!(all, Some(Discovered::Complete { seen, .. }) if seen == expected));
+    }
+
+    #[test]
+    fn changes_and_deletions_are_told_one_by_one() {
+        let mut listed = BTreeSet::new();
+        let changed = interpret(Event::Apply(a_secret("a", &json!({}))), None, &mut listed);
+        assert!(matches!(changed, Some(Discovered::Present(_))));
+        let gone = interpret(Event::Delete(a_secret("a", &json!({}))), None, &mut listed);
+        assert!(matches!(gone, Some(Discovered::Gone(id)) if id.name.as_ref() == "a"));
+        assert!(listed.is_empty());
+    }
+}

@@ -7,7 +7,9 @@ use std::fmt::Debug;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, Preconditions},
+    api::{
+        DeleteParams, ListParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, Preconditions,
+    },
 };
 
 use serde::de::DeserializeOwned;
@@ -22,12 +24,14 @@ use crate::api::{
 const PAGE: u32 = 100;
 
 /// The machine deployments that carry our finalizer.
-pub async fn held(worker: &Client) -> Result<Vec<MachineDeployment>, kube::Error> {
+pub async fn held(
+    worker: &Client,
+) -> Result<Vec<PartialObjectMeta<MachineDeployment>>, kube::Error> {
     let machine_deployments: Api<MachineDeployment> = Api::all(worker.clone());
     let mut page = ListParams::default().limit(PAGE);
     let mut held = Vec::new();
     loop {
-        let list = machine_deployments.list(&page).await?;
+        let list = machine_deployments.list_metadata(&page).await?;
         held.extend(
             list.items
                 .into_iter()
@@ -43,7 +47,7 @@ pub async fn held(worker: &Client) -> Result<Vec<MachineDeployment>, kube::Error
 /// Takes our finalizer off a machine deployment, and nothing else.
 pub async fn release(
     worker: &Client,
-    machine_deployment: &MachineDeployment,
+    machine_deployment: &(impl ResourceExt + Sync),
 ) -> Result<(), kube::Error> {
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let api: Api<MachineDeployment> = Api::namespaced(worker.clone(), &namespace);
@@ -77,7 +81,7 @@ pub async fn purge(
     worker: &Client,
     management: &Client,
     tenant: &str,
-    machine_deployment: &MachineDeployment,
+    machine_deployment: &PartialObjectMeta<MachineDeployment>,
 ) -> Result<(), kube::Error> {
     let names = DerivedNames::new(
         &machine_deployment.namespace().unwrap_or_default(),

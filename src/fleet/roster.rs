@@ -195,3 +195,105 @@ fn set(standing: &watch::Sender<Standing>, new: Standing) {
         news
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn a_registration(name: &str, created: i64, uid: &str) -> Registration {
+        Registration {
+            id: RegistrationId::new("berlin", name),
+            uid: uid.to_owned(),
+            created: Timestamp::from_second(created).unwrap(),
+            kubeconfig: None,
+        }
+    }
+
+    fn standing(roster: &Roster, name: &str) -> Standing {
+        let member = roster.member(&RegistrationId::new("berlin", name));
+        member.unwrap().standing.borrow().clone()
+    }
+
+    fn second_to(name: &str) -> Standing {
+        Standing::Second {
+            owner: RegistrationId::new("berlin", name),
+        }
+    }
+
+    #[test]
+    fn the_older_registration_owns_the_namespace_in_whatever_order_they_come() {
+        let (old, young) = (
+            a_registration("old", 1, "z"),
+            a_registration("young", 2, "a"),
+        );
+        for order in [[&old, &young], [&young, &old]] {
+            let roster = Roster::default();
+            for registration in order {
+                assert!(roster.present(registration.clone()).is_some());
+            }
+            assert_eq!(standing(&roster, "old"), Standing::Owner);
+            assert_eq!(standing(&roster, "young"), second_to("old"));
+        }
+    }
+
+    #[test]
+    fn of_two_made_in_one_second_the_smaller_uid_owns() {
+        let roster = Roster::default();
+        roster.present(a_registration("first", 1, "b"));
+        roster.present(a_registration("second", 1, "a"));
+        assert_eq!(standing(&roster, "second"), Standing::Owner);
+        assert_eq!(standing(&roster, "first"), second_to("second"));
+    }
+
+    #[test]
+    fn the_second_takes_over_when_the_first_is_gone() {
+        let roster = Roster::default();
+        roster.present(a_registration("old", 1, "a"));
+        roster.present(a_registration("young", 2, "b"));
+        let old = RegistrationId::new("berlin", "old");
+        roster.gone(&old);
+        assert_eq!(standing(&roster, "young"), Standing::Owner);
+        assert!(!roster.is_gone(&old.tenant));
+        assert!(roster.remove(&old));
+        assert!(roster.member(&old).is_none());
+        roster.gone(&RegistrationId::new("berlin", "young"));
+        assert!(roster.is_gone(&old.tenant));
+    }
+
+    #[test]
+    fn one_that_comes_back_before_it_is_given_back_stays() {
+        let roster = Roster::default();
+        let member = roster.present(a_registration("old", 1, "a")).unwrap();
+        roster.gone(&member.id);
+        assert!(member.registration.borrow().is_none());
+        assert!(roster.present(a_registration("old", 3, "c")).is_none());
+        assert!(!roster.remove(&member.id));
+        assert_eq!(roster.members().len(), 1);
+    }
+
+    #[test]
+    fn the_same_registration_again_is_no_news() {
+        let roster = Roster::default();
+        let member = roster.present(a_registration("old", 1, "a")).unwrap();
+        let mut registrations = member.registration.subscribe();
+        registrations.borrow_and_update();
+        assert!(roster.present(a_registration("old", 1, "a")).is_none());
+        assert!(!registrations.has_changed().unwrap());
+        roster.present(a_registration("old", 1, "b"));
+        assert!(registrations.has_changed().unwrap());
+    }
+
+    #[test]
+    fn tenants_do_not_meet() {
+        let roster = Roster::default();
+        roster.present(a_registration("old", 1, "a"));
+        let other = Registration {
+            id: RegistrationId::new("lisbon", "old"),
+            ..a_registration("old", 2, "b")
+        };
+        let member = roster.present(other).unwrap();
+        assert_eq!(*member.standing.borrow(), Standing::Owner);
+    }
+}

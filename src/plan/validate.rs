@@ -12,7 +12,7 @@ use super::{
     observed::Observed,
 };
 use crate::api::{
-    machine_deployment::{Legibility, MachineDeployment},
+    machine_deployment::MachineDeployment,
     names::{DerivedNames, LABEL_VALUE_BYTES_MAX, REVISION},
 };
 use crate::render::{
@@ -179,7 +179,6 @@ impl Invalid {
     /// A word for programs: the reason in status and Events, and a label of metrics.
     pub const fn reason(&self) -> &'static str {
         match self {
-            Self::Unreadable => "MachineDeploymentUnreadable",
             Self::ProfileMissing { .. } => "ProfileNotFound",
             Self::ProfileForbidden { .. } => "ProfileForbidden",
             Self::ProfileUnusable { .. } => "ProfileUnusable",
@@ -187,6 +186,7 @@ impl Invalid {
             Self::Settings(_) => "SettingsRefused",
             Self::ProviderSpec(_) => "ProviderSpecRefused",
             Self::NameTaken { .. } => "NameTaken",
+            Self::Unreadable => "Unreadable",
             Self::TooMany { .. } => "TooManyMachineDeployments",
             Self::NameTooLong { .. } => "NameTooLong",
         }
@@ -251,9 +251,6 @@ pub struct Policy {
 /// Judges what was found.
 pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     let machine_deployment = &found.machine_deployment;
-    if machine_deployment.spec.legibility == Legibility::Unreadable {
-        return Err(Invalid::Unreadable);
-    }
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let name = machine_deployment.name_any();
     let names = DerivedNames::new(&namespace, &name);

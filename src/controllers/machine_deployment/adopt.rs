@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::error::Error;
 use crate::api::{
-    machine_deployment::{Legibility, MachineDeployment},
+    machine_deployment::MachineDeployment,
     names::{FINALIZER, PROFILE},
     worker_cluster::ProfileAnnotation,
 };
@@ -49,9 +49,6 @@ pub async fn adopt(
     }
     if !has_profile && !has_finalizer && policy(context) == ProfileAnnotation::RequireAnnotation {
         return Ok(Adopted::NotOurs);
-    }
-    if machine_deployment.spec.legibility == Legibility::Unreadable {
-        return Err(Invalid::Unreadable.into());
     }
     let mut operations = Vec::new();
     if !has_profile {
