@@ -261,6 +261,10 @@ mod tests {
         let young = RegistrationId::new("berlin", "young");
         roster.gone(&young);
         assert!(roster.remove(&young));
+        assert!(!roster.is_gone(&old.tenant), "not listed, not known");
+        roster.listed(Some("lisbon".to_owned()));
+        assert!(!roster.is_gone(&old.tenant));
+        roster.listed(Some("berlin".to_owned()));
         assert!(roster.is_gone(&old.tenant));
     }
 
