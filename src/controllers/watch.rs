@@ -158,12 +158,12 @@ pub async fn follow_secrets(context: Arc<Context>) {
             Event::Apply(found) => tell_secret(&context, found),
             Event::Delete(gone) => {
                 if context.secrets.watched_deletion(&gone.metadata) == News::Yes {
-                    context.triggers.pull(Look::Made(gone.name_any()));
+                    tell_secret_gone(&context, gone.name_any());
                 }
             }
             Event::InitDone => {
                 for gone in context.secrets.watched_all(&std::mem::take(&mut listed)) {
-                    context.triggers.pull(Look::Made(gone));
+                    tell_secret_gone(&context, gone);
                 }
             }
         }
@@ -175,6 +175,15 @@ pub async fn follow_secrets(context: Arc<Context>) {
     })
     .collect::<()>()
     .await;
+}
+
+/// Without the getter's token no node can fetch anything: engaging anew makes it again, and reads
+/// what it is then.
+fn tell_secret_gone(context: &Context, name: String) {
+    if name == GETTER_TOKEN {
+        context.engagement.cancel.cancel();
+    }
+    context.triggers.pull(Look::Made(name));
 }
 
 fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {

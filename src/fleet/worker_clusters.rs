@@ -106,16 +106,16 @@ fn follow_event(clusters: &WorkerClusters, roster: &Roster, event: watcher::Even
     }
 }
 
-/// What makes another WorkerCluster of it, or another spec: its status is our own writing.
-fn identity(own: &WorkerCluster) -> (Option<String>, Option<i64>) {
-    (own.uid(), own.metadata.generation)
+/// What matters of it to those who serve it: not its status, which is our own writing.
+fn matter(own: &WorkerCluster) -> (Option<&String>, &WorkerClusterSpec) {
+    (own.metadata.uid.as_ref(), &own.spec)
 }
 
 /// Tells a member which WorkerCluster is its own.
 pub fn tell(clusters: &WorkerClusters, member: &Member) {
     let own = clusters.of(&member.id);
     member.worker_cluster.send_if_modified(|before| {
-        let news = before.as_deref().map(identity) != own.as_deref().map(identity);
+        let news = before.as_deref().map(matter) != own.as_deref().map(matter);
         *before = own;
         news
     });

@@ -103,13 +103,10 @@ fn full_resource(resource: &str, subresource: &str) -> String {
 
 /// The requests as a text, for messages.
 pub fn told(requests: &[Request]) -> String {
-    requests
-        .iter()
-        .map(|it| {
-            format!(
-                "{} {} {} {}/{} -> {}\n",
-                it.received, it.verb, it.resource, it.namespace, it.name, it.code
-            )
-        })
-        .collect()
+    requests.iter().fold(String::new(), |text, it| {
+        format!(
+            "{text}{} {} {} {}/{} -> {}\n",
+            it.received, it.verb, it.resource, it.namespace, it.name, it.code
+        )
+    })
 }

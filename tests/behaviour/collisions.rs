@@ -22,9 +22,7 @@ use crate::suite::world::World;
 const OLDER: (&str, &str) = ("c", "a-b");
 const YOUNGER: (&str, &str) = ("b-c", "a");
 
-pub async fn of_two_with_the_same_derived_names_the_older_is_served_and_the_younger_refused(
-    world: &'static World,
-) {
+pub async fn of_two_with_the_same_derived_names_only_the_older_is_served(world: &'static World) {
     let stage = Stage::open(world, "collision");
     let tenant = stage.tenant().await;
     let manager = Manager::start(&stage, &[]).await;
@@ -121,7 +119,7 @@ async fn event(client: &Client, (namespace, name): (&str, &str), reason: &str) {
         })
     };
     let what = format!("an Event {reason} on {namespace}/{name}");
-    drop(wait::for_objects(&events, Default::default(), &what, about).await);
+    drop(wait::for_objects(&events, &what, about).await);
 }
 
 fn at((namespace, name): (&str, &str)) -> MachineDeployment {

@@ -75,7 +75,10 @@ pub fn on_cloud(mut machine_deployment: MachineDeployment, name: &str) -> Machin
 
 /// A profile of few words, with every secret input in it.
 pub fn a_profile(version: &str, text: &str) -> OperatingSystemProfile {
-    let file = |path: &str, data: &str| json!({ "path": path, "permissions": 600, "content": { "inline": { "data": data } } });
+    let file = |path: &str, data: &str| {
+        let content = json!({ "inline": { "data": data } });
+        json!({ "path": path, "permissions": 600, "content": content })
+    };
     of_json(json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
         "metadata": { "name": PROFILE_NAME },

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
-use kube::api::{Api, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use osm::api::names::{PROFILE, PROFILE_NAMESPACE, REVISION};
 use serde_json::json;
 
@@ -165,7 +165,9 @@ pub async fn a_default_profile_that_is_deleted_or_downgraded_is_back(world: &'st
         found.spec == installed.spec
     })
     .await;
-    let deleted = profiles.delete("osp-ubuntu", &Default::default()).await;
+    let deleted = profiles
+        .delete("osp-ubuntu", &DeleteParams::default())
+        .await;
     ok(deleted, "an administrator may delete").map_left(drop);
     wait::for_object(&profiles, "osp-ubuntu", "it is back", |found| {
         found.uid() != installed.uid() && found.spec == installed.spec
@@ -177,7 +179,7 @@ pub async fn a_default_profile_that_is_deleted_or_downgraded_is_back(world: &'st
 /// The names of what was made for nodes.
 async fn made(tenant: &Tenant) -> Vec<String> {
     let all = ok(
-        tenant.secrets().list(&Default::default()).await,
+        tenant.secrets().list(&ListParams::default()).await,
         "Secrets are listed",
     );
     let names = all.iter().map(ResourceExt::name_any);

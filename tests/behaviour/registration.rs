@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM, REVISION};
 use serde_json::json;
 
@@ -95,10 +95,10 @@ async fn event_says(tenant: &Tenant, (reason, said): (&str, &str)) {
     };
     let holds = |seen: &BTreeMap<String, Event>| seen.values().any(is_it);
     let what = format!("an Event {reason} says {said:?}");
-    drop(wait::for_objects(&tenant.events(), Default::default(), &what, holds).await);
+    drop(wait::for_objects(&tenant.events(), &what, holds).await);
 }
 
-pub async fn a_second_registration_in_a_namespace_is_refused_and_takes_over_when_the_first_goes(
+pub async fn a_second_registration_in_a_namespace_waits_until_the_first_goes(
     world: &'static World,
 ) {
     let stage = Stage::open(world, "second");
@@ -151,7 +151,7 @@ pub async fn a_rotated_kubeconfig_is_taken(world: &'static World) {
 
 async fn token_secrets(tenant: &Tenant) -> Vec<String> {
     let all = ok(
-        tenant.tokens().list(&Default::default()).await,
+        tenant.tokens().list(&ListParams::default()).await,
         "Secrets are listed",
     );
     let is_token =
@@ -184,7 +184,7 @@ pub async fn a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirm
     manager.stop().await;
 }
 
-pub async fn a_worker_cluster_that_another_tenant_holds_is_refused_until_it_is_released(
+pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
     world: &'static World,
 ) {
     let stage = Stage::open(world, "claimed");

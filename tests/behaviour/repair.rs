@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
-use osm::api::names::{CLOUD_INIT_SETTINGS, GETTER};
+use osm::api::names::{CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN};
 use serde_json::json;
 
 use crate::suite::fixtures::{self, a_machine_deployment};
@@ -70,6 +70,21 @@ pub async fn what_is_replaced_by_hand_is_put_right(world: &'static World) {
     )
     .await;
     assert!(back.uid().is_some());
+    manager.stop().await;
+}
+
+pub async fn a_getter_token_that_is_deleted_is_back_and_serving_goes_on(world: &'static World) {
+    let (stage, tenant) = staged(world, "getter-token").await;
+    let manager = Manager::start(&stage, &[]).await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    let before = ok(tenant.secrets().get(GETTER_TOKEN).await, "it is there");
+    remove(&tenant, &before).await;
+    wait::for_object(&tenant.secrets(), GETTER_TOKEN, "it is back", |found| {
+        found.uid() != before.uid() && fixtures::has_data(found, "token")
+    })
+    .await;
+    drop(tenant.serve(&a_machine_deployment("others")).await);
+    tenant.says("Ready", "True", "Ready").await;
     manager.stop().await;
 }
 

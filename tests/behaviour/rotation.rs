@@ -308,7 +308,8 @@ pub async fn install(tenant: &Tenant, profile: &osm::api::profile::OperatingSyst
     drop(ok(made, "the profile is made"));
 }
 
-async fn change_profile(tenant: &Tenant, version: &str, text: &str) {
+/// Changes version and content of the profile.
+pub async fn change_profile(tenant: &Tenant, version: &str, text: &str) {
     let spec = serde_json::to_value(a_profile(version, text).spec).expect("plain values");
     merge(
         &tenant.profiles(),

@@ -8,6 +8,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use fake_cluster::{Cluster, Options, TlsFront, User};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use loadtest::control_plane::{ControlPlane, Params, client_of};
 use tokio::sync::OnceCell;
@@ -174,7 +175,7 @@ impl Server {
         let secrets: Api<Secret> = Api::namespaced(self.admin().await, account.namespace);
         let secret = fixtures::a_token_secret(&name, account.name);
         ok(
-            secrets.create(&Default::default(), &secret).await,
+            secrets.create(&PostParams::default(), &secret).await,
             "a token Secret is made",
         );
         let filled = wait::for_object(&secrets, &name, "the Secret has a token", |secret| {

@@ -13,7 +13,7 @@ use crate::suite::stage::{Made, Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::World;
 
-pub async fn tenants_that_register_at_run_time_are_engaged_and_served_each_in_its_own_clusters(
+pub async fn tenants_that_register_at_run_time_are_served_each_in_its_own_clusters(
     world: &'static World,
 ) {
     let stage = Stage::open(world, "serving");

@@ -40,52 +40,69 @@ impl<K> Watched for K where
 {
 }
 
-/// Waits until the objects, by `namespace/name`, satisfy the condition, and hands them out.
+/// What a watch has seen so far, by `namespace/name`.
+struct Seen<K> {
+    objects: BTreeMap<String, K>,
+    is_complete: bool,
+}
+
+/// Waits until all objects, by `namespace/name`, satisfy the condition, and hands them out.
 pub async fn for_objects<K: Watched>(
+    api: &Api<K>,
+    what: &str,
+    condition: impl Fn(&BTreeMap<String, K>) -> bool,
+) -> BTreeMap<String, K> {
+    follow(api, watcher::Config::default(), what, condition).await
+}
+
+async fn follow<K: Watched>(
     api: &Api<K>,
     config: watcher::Config,
     what: &str,
     condition: impl Fn(&BTreeMap<String, K>) -> bool,
 ) -> BTreeMap<String, K> {
-    let mut seen = BTreeMap::new();
-    let follow = async {
+    let mut seen = Seen {
+        objects: BTreeMap::new(),
+        is_complete: false,
+    };
+    let watching = async {
         let mut events = pin!(watcher(api.clone(), config).default_backoff());
-        let mut is_complete = false;
-        // An error is an outage that a test has made: the watch goes on by itself.
         loop {
             match events.try_next().await {
-                Ok(Some(event)) => is_complete = note(&mut seen, event, is_complete),
+                Ok(Some(event)) => seen.note(event),
                 Ok(None) => return,
+                // An outage that a test has made: the watch goes on by itself.
                 Err(_) => continue,
             }
-            if is_complete && condition(&seen) {
+            if seen.is_complete && condition(&seen.objects) {
                 return;
             }
         }
     };
-    let in_time = tokio::time::timeout(DEADLINE, follow).await.is_ok();
-    assert!(in_time, "{what}: not within {DEADLINE:?}; {}", shown(&seen));
-    seen
+    let in_time = tokio::time::timeout(DEADLINE, watching).await.is_ok();
+    let objects = seen.objects;
+    assert!(
+        in_time,
+        "{what}: not within {DEADLINE:?}; {}",
+        shown(&objects)
+    );
+    objects
 }
 
-fn note<K: Watched>(seen: &mut BTreeMap<String, K>, event: Event<K>, was_complete: bool) -> bool {
-    match event {
-        Event::Init => {
-            seen.clear();
-            false
-        }
-        Event::InitApply(object) => {
-            seen.insert(key(&object), object);
-            false
-        }
-        Event::InitDone => true,
-        Event::Apply(object) => {
-            seen.insert(key(&object), object);
-            was_complete
-        }
-        Event::Delete(object) => {
-            seen.remove(&key(&object));
-            was_complete
+impl<K: Watched> Seen<K> {
+    fn note(&mut self, event: Event<K>) {
+        match event {
+            Event::Init => {
+                self.objects.clear();
+                self.is_complete = false;
+            }
+            Event::InitApply(object) | Event::Apply(object) => {
+                self.objects.insert(key(&object), object);
+            }
+            Event::InitDone => self.is_complete = true,
+            Event::Delete(object) => {
+                self.objects.remove(&key(&object));
+            }
         }
     }
 }
@@ -98,7 +115,7 @@ pub async fn for_object<K: Watched>(
     condition: impl Fn(&K) -> bool,
 ) -> K {
     let holds = |seen: &BTreeMap<String, K>| seen.values().any(&condition);
-    let seen = for_objects(api, only(name), &format!("{name}: {what}"), holds).await;
+    let seen = follow(api, only(name), &format!("{name}: {what}"), holds).await;
     let mut seen = seen.into_values();
     seen.next().expect("the condition held for an object")
 }
@@ -106,7 +123,7 @@ pub async fn for_object<K: Watched>(
 /// Waits until an object is gone.
 pub async fn for_absence<K: Watched>(api: &Api<K>, name: &str) {
     let what = format!("{name} is gone");
-    drop(for_objects(api, only(name), &what, BTreeMap::is_empty).await);
+    drop(follow(api, only(name), &what, BTreeMap::is_empty).await);
 }
 
 /// Asks until the answer is there: for what cannot be watched, such as logs and metrics.

@@ -1,6 +1,7 @@
 //! The clusters of one test binary: a management cluster for all scenarios, and worker clusters
 //! that one scenario has at a time. The manager runs as its own ServiceAccount in each.
 
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +10,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use osm::api::machine_deployment::MachineDeployment;
-use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, GETTER, KUBE_SYSTEM, TOKEN_LABEL};
+use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN, KUBE_SYSTEM, TOKEN_LABEL};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -171,6 +172,9 @@ async fn clean(admin: &Client) {
     let _ = bindings.delete(GETTER, &delete).await;
     let all = ListParams::default();
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
+    // The token controller takes the token away once it knows that its account is gone. Before
+    // that it would fill a new one with a token of the old account.
+    wait::for_absence(&secrets, GETTER_TOKEN).await;
     ok(secrets.delete_collection(&delete, &all).await, "Secrets go");
     let tokens: Api<Secret> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
     let ours = ListParams::default().labels(TOKEN_LABEL);
@@ -181,10 +185,7 @@ async fn clean(admin: &Client) {
         .patch(CLOUD_INIT_SETTINGS, &PatchParams::default(), &unclaimed)
         .await;
     ok(patched, "the claim goes");
-    wait::for_objects(&secrets, Default::default(), "no Secrets", |seen| {
-        seen.is_empty()
-    })
-    .await;
+    wait::for_objects(&secrets, "no Secrets", BTreeMap::is_empty).await;
 }
 
 /// Says it past the test harness, which keeps the output of tests that pass.

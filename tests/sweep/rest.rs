@@ -79,6 +79,10 @@ async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
             &facts,
         ),
         (
+            "berlin GET /api/v1/namespaces/cloud-init-settings".to_owned(),
+            &facts,
+        ),
+        (
             "berlin GET /api/v1/namespaces/kube-public/configmaps/cluster-info".to_owned(),
             &facts,
         ),

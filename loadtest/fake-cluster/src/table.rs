@@ -1,6 +1,6 @@
 //! Tables, as `kubectl get` asks for them: name, the columns of a custom kind or of a few built-in
-//! ones, age. The other built-in kinds show name and age only. Of `JSONPath`, columns may use fields,
-//! indices and `[?(@.field=="text")]`.
+//! ones, age. The other built-in kinds show name and age only. Of `JSONPath`, columns may use
+//! fields, indices and `[?(@.field=="text")]`.
 
 use std::sync::Arc;
 

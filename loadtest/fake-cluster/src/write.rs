@@ -1,6 +1,5 @@
-//! Create, update and patch: what every write goes through before it reaches the store. Deletion is
-//! in `delete.rs`, ownership of fields in `apply.rs`, and what follows from a write in
-//! `controllers.rs`.
+//! Create, update and patch: what every write goes through before it reaches the store. Deletion,
+//! server-side apply and what follows from a write have files of their own.
 
 use std::sync::Arc;
 
