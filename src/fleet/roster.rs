@@ -258,7 +258,13 @@ mod tests {
         assert!(!roster.is_gone(&old.tenant));
         assert!(roster.remove(&old));
         assert!(roster.member(&old).is_none());
-        roster.gone(&RegistrationId::new("berlin", "young"));
+        let young = RegistrationId::new("berlin", "young");
+        roster.gone(&young);
+        assert!(roster.remove(&young));
+        assert!(!roster.is_gone(&old.tenant), "not listed, not known");
+        roster.listed(Some("lisbon".to_owned()));
+        assert!(!roster.is_gone(&old.tenant));
+        roster.listed(Some("berlin".to_owned()));
         assert!(roster.is_gone(&old.tenant));
     }
 

@@ -27,7 +27,7 @@ mod status;
 mod validate;
 
 const POLICY: Policy = Policy {
-    token_lifetime: Duration::from_secs(3600),
+    token_lifetime: Duration::from_hours(1),
     machine_deployments_max: 10,
 };
 
@@ -114,8 +114,8 @@ fn wanted(found: &Found) -> Desired {
     desired(&deployment, Some(rendered))
 }
 
-fn seen(name: &str, content: &Digest, annotations: BTreeMap<String, String>) -> Option<Seen> {
-    Some(Seen {
+fn seen(name: &str, content: &Digest, annotations: BTreeMap<String, String>) -> Seen {
+    Seen {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             uid: Some(format!("uid of {name}")),
@@ -124,7 +124,7 @@ fn seen(name: &str, content: &Digest, annotations: BTreeMap<String, String>) -> 
             ..ObjectMeta::default()
         },
         content: content.clone(),
-    })
+    }
 }
 
 /// The world after the changes were written.
@@ -143,14 +143,14 @@ fn written(changes: Vec<Change>, mut found: Found) -> Found {
                     &wanted.content,
                     annotations.unwrap_or_default(),
                 );
-                *secret(observed, &wanted.name) = now_seen;
+                *secret(observed, &wanted.name) = Some(now_seen);
             }
             Change::DeleteSecret(name, _) => *secret(observed, &name) = None,
             Change::CreateConfig(wanted)
             | Change::StampConfig(wanted, _)
             | Change::RecreateConfig(wanted, _) => {
                 let annotations = wanted.stamp.annotations(&wanted.content);
-                observed.config = seen(&wanted.name, &wanted.content, annotations);
+                observed.config = Some(seen(&wanted.name, &wanted.content, annotations));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A tenant's requests never exceed its budget, a pair of writes is not torn by it, and another
 //! tenant does not feel it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use fake_cluster::{Fault, Matcher, Verb, object};
 use serde_json::json;
@@ -76,7 +76,7 @@ fn check_budget(sent: &[Sent], cluster: &str) {
 async fn a_tenant_never_exceeds_its_budget() {
     let world = a_busy_world();
     let life = Life::new();
-    let process = world.start_as(Arc::clone(&life));
+    let process = world.start_as(&life);
     world.settle().await;
     profile(&world, "another text\n");
     world.settle().await;
@@ -119,8 +119,7 @@ async fn an_exhausted_budget_does_not_tear_a_pair_of_writes() {
                 .filter(|moment| moment.at >= begun && moment.revision > 0)
                 .collect();
             let [gone, back] = since.as_slice() else {
-                assert!(false, "{secret} was not replaced once: {since:?}");
-                return;
+                panic!("{secret} was not replaced once: {since:?}");
             };
             assert!(gone.object.is_none() && back.object.is_some());
             assert_eq!(back.at - gone.at, trip, "{secret}");

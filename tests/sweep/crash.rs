@@ -32,7 +32,7 @@ async fn run(scenario: Scenario, strike: Option<Strike>) -> Run {
     if !scenario.begins_settled() {
         arm();
     }
-    let mut process = world.start_as(std::sync::Arc::clone(&life));
+    let mut process = world.start_as(&life);
     if scenario.begins_settled() {
         world.settle().await;
         tokio::time::sleep(scenario.lead()).await;
@@ -111,9 +111,8 @@ async fn sweep(scenario: Scenario, counted: Counted, blow: Blow) -> u64 {
     for at in 1.. {
         let strike = Strike { at, counted, blow };
         let struck = run(scenario, Some(strike)).await;
-        if let Some(difference) = snapshot::difference(&undisturbed.snapshot, &struck.snapshot) {
-            assert!(false, "{scenario:?} {strike:?}: {difference}");
-        }
+        let difference = snapshot::difference(&undisturbed.snapshot, &struck.snapshot);
+        assert_eq!(difference, None, "{scenario:?} {strike:?}");
         if !struck.was_struck {
             assert!(
                 at > 1 || counted == Counted::Writes,

@@ -1,7 +1,5 @@
 //! The order of writes, and what each of them carries so that a late one does no harm.
 
-use std::sync::Arc;
-
 use http::Method;
 use serde_json::Value;
 
@@ -16,7 +14,7 @@ const CONFIG: &str = "workers-kube-system-config";
 async fn writes(scenario: Scenario) -> Vec<Sent> {
     let world = scenario.world();
     let life = Life::new();
-    let process = world.start_as(Arc::clone(&life));
+    let process = world.start_as(&life);
     if scenario.begins_settled() {
         world.settle().await;
         tokio::time::sleep(scenario.lead()).await;

@@ -15,7 +15,7 @@ async fn a_settled_world(life: &Arc<Life>) -> (World, crate::world::Process) {
     for name in ["others", "more"] {
         put(world.worker("berlin"), fixtures::a_machine_deployment(name));
     }
-    let process = world.start_as(Arc::clone(life));
+    let process = world.start_as(life);
     world.settle().await;
     life.forget();
     (world, process)
@@ -73,6 +73,11 @@ async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
                 .to_owned(),
             &facts,
         ),
+        // The claim is looked at beside the facts.
+        (
+            "berlin GET /api/v1/namespaces/cloud-init-settings".to_owned(),
+            &facts,
+        ),
         (
             "berlin GET /api/v1/namespaces/cloud-init-settings".to_owned(),
             &facts,
@@ -115,7 +120,7 @@ async fn a_restart_writes_nothing() {
         process.stop().await;
         let before = versions(&world);
         let life = Life::new();
-        process = world.start_as(Arc::clone(&life));
+        process = world.start_as(&life);
         world.settle().await;
         assert_eq!(life.writes().len(), 0, "{:?}", life.writes());
         assert_eq!(versions(&world), before, "{:#?}", world.last_requests(10));
@@ -123,7 +128,7 @@ async fn a_restart_writes_nothing() {
     }
     process.kill().await;
     let life = Life::new();
-    let process = world.start_as(Arc::clone(&life));
+    let process = world.start_as(&life);
     world.settle().await;
     assert_eq!(life.writes().len(), 0, "{:?}", life.writes());
     process.stop().await;

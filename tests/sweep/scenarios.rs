@@ -129,6 +129,8 @@ impl Scenario {
                 |own| {
                     let other = json!("https://other.example:6443");
                     set(own, "/spec/apiServerOverride", other);
+                    // As a server counts it.
+                    set(own, "/metadata/generation", json!(2));
                 },
             ),
             Self::Kubeconfig => rotate_kubeconfig(world),

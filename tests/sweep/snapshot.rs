@@ -110,14 +110,13 @@ impl Secrets {
             return;
         };
         let key = self.key.as_ref().expect("what we made, a getter fetches");
-        let digest = match text(object, "/kind") {
-            "Secret" => secret_digest(key, decoded(object, "cloud-config").as_bytes()),
-            _ => {
-                let spec = object.get("spec").cloned().unwrap_or_default();
-                let spec: OperatingSystemConfigSpec =
-                    serde_json::from_value(spec).expect("a config has a spec");
-                config_digest(key, &spec)
-            }
+        let digest = if text(object, "/kind") == "Secret" {
+            secret_digest(key, decoded(object, "cloud-config").as_bytes())
+        } else {
+            let spec = object.get("spec").cloned().unwrap_or_default();
+            let spec: OperatingSystemConfigSpec =
+                serde_json::from_value(spec).expect("a config has a spec");
+            config_digest(key, &spec)
         };
         let content = content.as_str().unwrap_or_default();
         assert_eq!(Digest::from_annotation(content), digest, "{name}");

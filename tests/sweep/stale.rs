@@ -18,7 +18,7 @@ use crate::{
 async fn a_settled_world() -> (World, Process, Arc<Life>) {
     let world = Scenario::Provisioning.world();
     let life = Life::new();
-    let process = world.start_as(Arc::clone(&life));
+    let process = world.start_as(&life);
     world.settle().await;
     life.forget();
     (world, process, life)
@@ -183,7 +183,7 @@ async fn a_list_that_cannot_be_read_is_asked_for_with_care_and_in_the_end_read()
     let matcher = Matcher::on(&[Verb::List, Verb::Watch], "machinedeployments");
     let bad = berlin.inject(matcher, Fault::BadObject);
     let life = Life::new();
-    let process = world.start_as(Arc::clone(&life));
+    let process = world.start_as(&life);
     tokio::time::sleep(Duration::from_mins(10)).await;
     let asked = life
         .sent()

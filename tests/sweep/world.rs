@@ -9,6 +9,7 @@ use osm::{
     fleet::{clock::Clock, connect::Connector},
     settings::{RunFlags, Settings},
     telemetry::metrics::Metrics,
+    tenant::secret_text::SecretText,
 };
 use serde_json::Value;
 use tokio::{task::JoinSet, time::Instant};
@@ -56,8 +57,6 @@ pub struct World {
 
 /// One manager.
 pub struct Process {
-    /// What its clusters see of it.
-    pub life: Arc<Life>,
     cancel: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -116,20 +115,15 @@ impl World {
 
     /// Starts a manager.
     pub fn start(&self) -> Process {
-        self.start_as(Life::new())
+        self.start_as(&Life::new())
     }
 
     /// Starts a manager with this life.
-    pub fn start_as(&self, life: Arc<Life>) -> Process {
+    pub fn start_as(&self, life: &Arc<Life>) -> Process {
         let manager = account(ACCOUNT);
         let outside = Outside {
-            management: transport(
-                "management",
-                self.management.front_as(&manager),
-                None,
-                &life,
-            ),
-            connector: self.connector(&life),
+            management: transport("management", self.management.front_as(&manager), None, life),
+            connector: self.connector(life),
             clock: self.clock(),
             admin: None,
             metrics: Metrics::new(),
@@ -138,11 +132,7 @@ impl World {
         let mut tasks = JoinSet::new();
         let run = app::run_with(self.settings.clone(), outside, cancel.clone());
         tasks.spawn(async move { run.await.expect("the manager ends in order") });
-        Process {
-            life,
-            cancel,
-            tasks,
-        }
+        Process { cancel, tasks }
     }
 
     /// A kubeconfig leads to the cluster that has its server's name.
@@ -159,7 +149,7 @@ impl World {
         Arc::new(move |access, _| {
             let front = fronts.get(&access.server.url());
             let (name, front) = front.ok_or_else(|| BoxError::from("no such server"))?;
-            let token = access.credential.token().map(|token| token.expose());
+            let token = access.credential.token().map(SecretText::expose);
             Ok(transport(name, front.clone(), token, &life))
         })
     }
@@ -172,14 +162,17 @@ impl World {
 
     /// Waits until nobody asks for anything any more.
     pub async fn settle(&self) {
-        for _ in 0..40 {
+        let mut attempts_left = 40;
+        loop {
             let before = self.asked();
             tokio::time::sleep(QUIET).await;
             if self.asked() == before {
                 return;
             }
+            attempts_left -= 1;
+            let last = || self.last_requests(20);
+            assert!(attempts_left > 0, "it does not settle: {:#?}", last());
         }
-        assert!(false, "it does not settle: {:#?}", self.last_requests(20));
     }
 
     fn asked(&self) -> usize {

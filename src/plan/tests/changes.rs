@@ -249,7 +249,7 @@ fn every_input_changes_the_stamp() {
             }));
         }),
         ("authority", |found| {
-            found.kubeconfig_ca = Arc::from(*b"other")
+            found.kubeconfig_ca = Arc::from(*b"other");
         }),
         ("token", |found| {
             Arc::make_mut(&mut found.facts).fetch_token = SecretText::new("other");
