@@ -142,8 +142,9 @@ pub async fn nodes_miss_the_provisioning_secret_for_one_round_trip_even_without_
 ) {
     let stage = Stage::open(world, "gap");
     let tenant = stage.tenant().await;
-    // Two requests at once and five a second: each waits for its turn by then.
-    let flags = ["--worker-requests", "5", "--worker-burst", "2"];
+    // Two requests at once and two a second: each waits for its turn by then, and a turn is far
+    // longer than a round trip on a busy machine.
+    let flags = ["--worker-requests", "2", "--worker-burst", "2"];
     let manager = Manager::start(&stage, &flags).await;
     tenant.register().await;
     install(&tenant, &a_profile("v1.0.0", "first")).await;
@@ -237,7 +238,7 @@ fn check_pairs(requests: &[Request]) {
     let turn = last.duration_since(first) / requests_count;
     let longest = spacings.into_iter().max().expect("there were pairs");
     assert!(
-        longest < turn / 2,
+        longest < turn * 3 / 4,
         "{longest:?} between the two, {turn:?} for each request"
     );
 }
