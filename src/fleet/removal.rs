@@ -133,3 +133,29 @@ where
         deleted => deleted.map(drop),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_finalizer_is_tested_for_and_kept() {
+        let before = ["a.example/b".to_owned(), FINALIZER.to_owned()];
+        let patch = without_finalizer(&before);
+        let apply = |finalizers: &[String]| {
+            let mut object = serde_json::json!({"metadata": {"finalizers": finalizers}});
+            json_patch::patch(&mut object, &patch).map(|()| object)
+        };
+        let after = apply(&before).unwrap();
+        assert_eq!(
+            after["metadata"]["finalizers"],
+            serde_json::json!(["a.example/b"])
+        );
+        let mut others = before.to_vec();
+        others.push("c.example/d".to_owned());
+        assert!(
+            apply(&others).is_err(),
+            "a list that changed meanwhile is not touched"
+        );
+    }
+}
