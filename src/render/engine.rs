@@ -283,6 +283,9 @@ fn problem(error: &Error) -> String {
         {
             detail.to_owned()
         }
+        ErrorKind::InvalidOperation if detail == "recursion limit exceeded" => {
+            "templates or macros call one another too deep".to_owned()
+        }
         ErrorKind::InvalidOperation => "an operation that its values do not allow".to_owned(),
         ErrorKind::TemplateNotFound => "no template with this name".to_owned(),
         ErrorKind::TooManyArguments => "too many arguments".to_owned(),

@@ -27,14 +27,17 @@ use crate::api::profile::OperatingSystemProfileSpec;
 
 mod data;
 mod functions;
+mod json;
 mod lexer;
 mod parser;
 mod print;
 mod problem;
 mod second_pass;
+mod toml;
 mod translate;
 mod tree;
 mod value;
+mod yaml;
 
 pub(super) use data::variables;
 pub(super) use problem::quotes_no_value;
@@ -234,13 +237,12 @@ impl GoHalf {
         let mut texts = BTreeMap::new();
         for (index, text) in self.texts.iter().enumerate() {
             let known = known.filter(|_| !pass.has_secret(&text.reads));
-            let rendered = match known.and_then(|known| known.get(&text.name)) {
-                Some(rendered) => rendered.clone(),
-                None => {
-                    let key = text_key(index);
-                    let job = self.job(pass, &key, Label::Template(&text.name));
-                    engine::render(&job, &context)?
-                }
+            let rendered = if let Some(rendered) = known.and_then(|known| known.get(&text.name)) {
+                rendered.clone()
+            } else {
+                let key = text_key(index);
+                let job = self.job(pass, &key, Label::Template(&text.name));
+                engine::render(&job, &context)?
             };
             texts.insert(text.name.clone(), rendered);
         }

@@ -6,7 +6,7 @@ use minijinja::{Value, value::ValueKind};
 
 use super::{
     translate::ROOT,
-    value::{Element, Field, List, Map, Pointer, Struct},
+    value::{Element, Field, List, Map, Methods, Pointer, Struct},
 };
 
 /// What a template can read.
@@ -106,7 +106,7 @@ const STRUCT_FIELDS: [(&str, &str); 9] = [
 ];
 
 /// Methods that a nil network answers.
-const NETWORK_METHODS: &[(&str, fn() -> Value)] = &[
+const NETWORK_METHODS: Methods = &[
     ("IsStaticIPConfig", || Value::from(false)),
     ("GetIPFamily", || Value::from("")),
 ];

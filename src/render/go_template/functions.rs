@@ -10,12 +10,27 @@ use minijinja::{Environment, Error, Value, value::Rest};
 use super::{
     super::budget::{spend, weigh},
     problem::{quotes_no_value, refuse},
-    value::{Kind, List, Map, kind, pointee},
+    value::{Kind, Map, kind, pointee},
 };
 
 mod builtin;
+mod casing;
 mod compare;
+mod decimals;
+mod dicts;
+mod documents;
+mod encodings;
+mod lists;
+mod numbers;
+mod paths;
+mod patterns;
+mod printf;
+mod reflection;
 mod structure;
+mod texts;
+mod urls;
+
+use reflection::is_empty;
 
 use std::sync::Arc;
 
@@ -27,7 +42,24 @@ struct Function {
     arguments: (usize, usize),
     /// How often it walks its arguments.
     factor: usize,
-    run: fn(&[Value]) -> Result<Value, Error>,
+    run: Run,
+}
+
+/// What a function does with its arguments.
+type Run = fn(&[Value]) -> Result<Value, Error>;
+
+const fn function(
+    name: &'static str,
+    arguments: (usize, usize),
+    factor: usize,
+    run: Run,
+) -> Function {
+    Function {
+        name,
+        arguments,
+        factor,
+        run,
+    }
 }
 
 /// As many arguments as there are.
@@ -35,7 +67,23 @@ const ANY: usize = usize::MAX;
 /// What a call weighs by itself.
 const CALL_BYTES: usize = 8;
 
-const TABLES: [&[Function]; 2] = [builtin::TABLE, compare::TABLE];
+const TABLES: [&[Function]; 15] = [
+    builtin::TABLE,
+    casing::TABLE,
+    compare::TABLE,
+    decimals::TABLE,
+    dicts::TABLE,
+    documents::TABLE,
+    encodings::TABLE,
+    lists::TABLE,
+    numbers::TABLE,
+    paths::TABLE,
+    patterns::TABLE,
+    printf::TABLE,
+    reflection::TABLE,
+    texts::TABLE,
+    urls::TABLE,
+];
 
 /// Functions that the engine has itself.
 const OPERATORS: [&str; 3] = ["and", "or", "not"];
@@ -180,14 +228,6 @@ fn boolean(value: &Value) -> Result<bool, Error> {
     match kind(&pointee(value)) {
         Kind::Bool(value) => Ok(value),
         _ => Err(wrong_type("bool", value)),
-    }
-}
-
-/// An argument that must be a list.
-fn list(value: &Value) -> Result<Arc<List>, Error> {
-    match kind(&pointee(value)) {
-        Kind::List(list) => Ok(list),
-        _ => Err(wrong_type("list", value)),
     }
 }
 

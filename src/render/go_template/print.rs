@@ -72,6 +72,10 @@ fn push(out: &mut String, value: &Value) -> Result<(), Error> {
             out.push(']');
         }
         Kind::Struct(fields) => {
+            // What knows how to print itself does so.
+            if let Some(text) = fields.field("String") {
+                return push(out, text);
+            }
             if fields.data().next().is_none() {
                 return Err(refuse("the data as a whole cannot be printed"));
             }

@@ -23,5 +23,5 @@ pub(super) fn refuse(text: impl Into<Cow<'static, str>>) -> Error {
 
 /// Whether an error's text may be shown.
 pub(in crate::render) fn quotes_no_value(error: &Error) -> bool {
-    error::Error::source(error).is_some_and(|source| source.is::<QuotesNoValue>())
+    error::Error::source(error).is_some_and(<dyn error::Error>::is::<QuotesNoValue>)
 }

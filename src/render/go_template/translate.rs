@@ -184,13 +184,11 @@ impl Translator<'_> {
         let Some(name) = pipe.variables.first() else {
             return Ok(());
         };
-        match pipe.store {
-            Store::Assign => self.assign(pipe.line, name, code),
-            _ => {
-                self.declare(pipe.line, name, code);
-                Ok(())
-            }
+        if pipe.store == Store::Assign {
+            return self.assign(pipe.line, name, code);
         }
+        self.declare(pipe.line, name, code);
+        Ok(())
     }
 
     fn if_(&mut self, branch: &Branch) -> Outcome {

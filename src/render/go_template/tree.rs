@@ -39,7 +39,7 @@ pub(super) struct Pipe {
     pub(super) line: usize,
     pub(super) variables: Vec<String>,
     pub(super) store: Store,
-    pub(super) commands: Vec<Vec<Operand>>,
+    pub(super) commands: Vec<Vec<Word>>,
 }
 
 /// What a pipeline does with its value.
@@ -55,7 +55,7 @@ pub(super) enum Store {
 
 /// One word of a command.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Operand {
+pub(super) enum Word {
     Function(String),
     Dot,
     Nil,
@@ -68,7 +68,7 @@ pub(super) enum Operand {
     /// `$a.B`, with the name behind the `$`.
     Variable(String, Vec<String>),
     /// `(…).A`, `function.A`
-    Chain(Box<Operand>, Vec<String>),
+    Chain(Box<Word>, Vec<String>),
     /// `(…)`
     Pipe(Box<Pipe>),
 }

@@ -28,12 +28,15 @@ use super::{
 /// What an entry of a map weighs besides its content.
 const ENTRY_BYTES: usize = 64;
 
+/// Methods by name, which need nothing to be called on.
+pub(super) type Methods = &'static [(&'static str, fn() -> Value)];
+
 /// A pointer.
 pub(super) struct Pointer {
     /// What it points to; nothing for a nil pointer.
     pub(super) target: Option<Value>,
     /// What a nil pointer to this type answers all the same, by the name of the method.
-    pub(super) methods: &'static [(&'static str, fn() -> Value)],
+    pub(super) methods: Methods,
 }
 
 impl Pointer {

@@ -1,5 +1,7 @@
 //! What Go's templates have by themselves.
 
+use std::fmt::Write;
+
 use minijinja::{Error, Value};
 
 use super::{
@@ -200,7 +202,7 @@ fn js(text: &str, out: &mut String) {
             '&' => out.push_str(r"\u0026"),
             '=' => out.push_str(r"\u003D"),
             control if control < ' ' => {
-                out.push_str(&format!("\\u{:04X}", u32::from(control)));
+                let _ = write!(out, "\\u{:04X}", u32::from(control));
             }
             other => out.push(other),
         }
@@ -214,7 +216,9 @@ fn urlquery(text: &str, out: &mut String) {
                 out.push(char::from(byte));
             }
             b' ' => out.push('+'),
-            other => out.push_str(&format!("%{other:02X}")),
+            other => {
+                let _ = write!(out, "%{other:02X}");
+            }
         }
     }
 }

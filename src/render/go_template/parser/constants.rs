@@ -2,7 +2,7 @@
 
 use super::super::{
     lexer::{Kind, Token},
-    tree::Operand,
+    tree::Word,
 };
 
 /// A text in double or backward quotes.
@@ -15,17 +15,17 @@ pub(super) fn text(token: Token<'_>) -> Result<String, String> {
 }
 
 /// A character, which is its number.
-pub(super) fn character(text: &str) -> Result<Operand, String> {
+pub(super) fn character(text: &str) -> Result<Word, String> {
     let inside = text.get(1..text.len() - 1).unwrap_or_default();
     let mut characters = unquote(inside, '\'').unwrap_or_default();
     match (characters.pop(), characters.is_empty()) {
-        (Some(character), true) => Ok(Operand::Int(i64::from(u32::from(character)))),
+        (Some(character), true) => Ok(Word::Int(i64::from(u32::from(character)))),
         _ => Err("malformed character constant".to_owned()),
     }
 }
 
 /// A number: integers in any base, floats.
-pub(super) fn number(text: &str) -> Result<Operand, String> {
+pub(super) fn number(text: &str) -> Result<Word, String> {
     let bad = || format!("bad number syntax: `{text}`");
     let (sign, digits) = match text.strip_prefix(['+', '-']) {
         Some(digits) if text.starts_with('-') => (-1, digits),
@@ -43,7 +43,7 @@ pub(super) fn number(text: &str) -> Result<Operand, String> {
             return Err("hexadecimal floats are not supported".to_owned());
         }
         let value: f64 = lower.replace('_', "").parse().map_err(|_| bad())?;
-        return Ok(Operand::Float(value * f64::from(sign)));
+        return Ok(Word::Float(value * f64::from(sign)));
     }
     let (radix, digits) = match lower.get(..2) {
         Some("0x") => (16, lower.get(2..).unwrap_or_default()),
@@ -54,7 +54,7 @@ pub(super) fn number(text: &str) -> Result<Operand, String> {
     };
     let magnitude = i128::from_str_radix(&digits.replace('_', ""), radix).map_err(|_| bad())?;
     i64::try_from(magnitude * i128::from(sign))
-        .map(Operand::Int)
+        .map(Word::Int)
         .map_err(|_| format!("integer overflow: `{text}`"))
 }
 

@@ -4,7 +4,7 @@ use super::{
     super::{
         data::is_root_field,
         functions::{self, Known},
-        tree::{Operand, Pipe, Refusal, Store},
+        tree::{Pipe, Refusal, Store, Word},
     },
     Dot, Outcome, ROOT, Translator,
 };
@@ -34,18 +34,18 @@ impl Translator<'_> {
     fn command(
         &mut self,
         line: usize,
-        command: &[Operand],
+        command: &[Word],
         (last, depth): (Option<String>, usize),
     ) -> Result<String, Refusal> {
         let Some((first, rest)) = command.split_first() else {
             return Ok(String::new());
         };
-        if let Operand::Function(name) = first {
+        if let Word::Function(name) = first {
             return self.call((line, name), rest, (last, depth));
         }
         if !rest.is_empty() || last.is_some() {
             let problem = match first {
-                Operand::Field(names) | Operand::Variable(_, names) | Operand::Chain(_, names)
+                Word::Field(names) | Word::Variable(_, names) | Word::Chain(_, names)
                     if !names.is_empty() =>
                 {
                     let name = names.last().map_or("", String::as_str);
@@ -55,7 +55,7 @@ impl Translator<'_> {
             };
             return Err(Refusal { line, problem });
         }
-        if *first == Operand::Nil {
+        if *first == Word::Nil {
             return Err(Refusal {
                 line,
                 problem: "nil is not a command".to_owned(),
@@ -67,7 +67,7 @@ impl Translator<'_> {
     fn call(
         &mut self,
         (line, name): (usize, &str),
-        operands: &[Operand],
+        operands: &[Word],
         (last, depth): (Option<String>, usize),
     ) -> Result<String, Refusal> {
         let refuse = |problem| Err(Refusal { line, problem });
@@ -101,41 +101,41 @@ impl Translator<'_> {
         }
     }
 
-    fn operand(&mut self, line: usize, operand: &Operand, depth: usize) -> Result<String, Refusal> {
+    fn operand(&mut self, line: usize, operand: &Word, depth: usize) -> Result<String, Refusal> {
         let fields = match operand {
-            Operand::Field(names) | Operand::Variable(_, names) => names.len(),
+            Word::Field(names) | Word::Variable(_, names) => names.len(),
             _ => 0,
         };
         check_depth(line, depth + CALL * fields)?;
         Ok(match operand {
-            Operand::Function(name) => return self.call((line, name), &[], (None, depth)),
-            Operand::Dot => self.dot_code(),
-            Operand::Nil => "go_nothing".to_owned(),
-            Operand::Bool(value) => value.to_string(),
+            Word::Function(name) => return self.call((line, name), &[], (None, depth)),
+            Word::Dot => self.dot_code(),
+            Word::Nil => "go_nothing".to_owned(),
+            Word::Bool(value) => value.to_string(),
             // A minus would bind to what stands before it.
-            Operand::Int(number) => format!("({number})"),
-            Operand::Float(number) => format!("({number:?})"),
-            Operand::Text(text) => quoted(text),
-            Operand::Field(names) => {
+            Word::Int(number) => format!("({number})"),
+            Word::Float(number) => format!("({number:?})"),
+            Word::Text(text) => quoted(text),
+            Word::Field(names) => {
                 let dot = self.dot.clone();
                 fields_of(&dot, names)
             }
-            Operand::Variable(name, fields) => {
+            Word::Variable(name, fields) => {
                 let variable = self.find(line, name)?;
                 match (&variable.place, variable.is_cell) {
                     (Dot::Variable(slot), true) => fields_from(format!("{slot}.v"), fields),
                     (place, _) => fields_of(place, fields),
                 }
             }
-            Operand::Chain(base, fields) => {
+            Word::Chain(base, fields) => {
                 let depth = depth + CALL * fields.len();
                 let base = self.operand(line, base, depth)?;
                 fields_from(base, fields)
             }
-            Operand::Pipe(pipe) if pipe.store == Store::None => {
+            Word::Pipe(pipe) if pipe.store == Store::None => {
                 return self.pipe_at(pipe, depth);
             }
-            Operand::Pipe(_) => {
+            Word::Pipe(_) => {
                 return Err(Refusal {
                     line,
                     problem: "variables can only be declared at the start of an action".to_owned(),

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write};
 use super::{
     super::{
         super::bounded::MARK,
-        tree::{Node, Operand, Pipe, Refusal, Store},
+        tree::{Node, Pipe, Refusal, Store, Word},
     },
     Dot, Outcome, Translator,
 };
@@ -96,7 +96,7 @@ fn collect_pipe(pipe: &Pipe, names: &mut BTreeSet<String>) {
         names.extend(pipe.variables.iter().cloned());
     }
     for operand in pipe.commands.iter().flatten() {
-        if let Operand::Pipe(inner) = operand {
+        if let Word::Pipe(inner) = operand {
             collect_pipe(inner, names);
         }
     }
