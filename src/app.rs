@@ -1,7 +1,7 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use http::HeaderValue;
@@ -41,7 +41,9 @@ use crate::fleet::{
     rate_limit::Budget,
     retry_delay::RetryDelay,
     roster::Roster,
-    transport, worker_clusters,
+    transport,
+    watch::Scope,
+    worker_clusters,
 };
 use crate::render::{Limits, default_profiles::default_profiles};
 use crate::settings::Settings;
@@ -49,7 +51,7 @@ use crate::telemetry::{
     logs::chain,
     metrics::{ClusterKind, Metrics},
 };
-use crate::tenant::{policy::RequestBudget, settings::TenantSettings};
+use crate::tenant::policy::RequestBudget;
 
 /// What the process meets outside of itself. Tests hand in clusters in memory and a clock of
 /// their own.
@@ -66,7 +68,7 @@ pub struct Outside {
     pub metrics: Metrics,
 }
 
-/// The budget of the watches of the whole fleet: five watches, and their pages.
+/// The budget of the watches of the whole fleet: four watches, and their pages.
 const FLEET_REQUESTS: RequestBudget = RequestBudget {
     per_second: std::num::NonZeroU32::MIN.saturating_add(99),
     burst: std::num::NonZeroU32::MIN.saturating_add(199),
@@ -83,6 +85,16 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
             )
         })?;
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
+    run_on(settings, listener, Metrics::new(), cancel).await
+}
+
+/// As [`run`], on a socket for the admin port and with metrics that the caller keeps.
+pub async fn run_on(
+    settings: Settings,
+    listener: TcpListener,
+    metrics: Metrics,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
     let config = management_config(settings.kubeconfig.as_deref()).await?;
     // A tenant's kubeconfig that leads to the management cluster would make a tenant of it.
     let mut settings = settings;
@@ -98,7 +110,7 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
         connector: Arc::new(transport::connect),
         clock: Clock::system(),
         admin: Some(listener),
-        metrics: Metrics::new(),
+        metrics,
     };
     run_with(settings, outside, cancel).await
 }
@@ -134,10 +146,11 @@ pub async fn run_with(
     let Some(management_uid) = management_uid(&client, &cancel).await else {
         return tasks.finish().await;
     };
-    let controllers = controllers(&settings)?;
-    let (worker_clusters, follow) = worker_clusters::follow(client.clone(), Arc::clone(&roster));
+    let scope = scope(&settings);
+    let controllers = controllers(&settings, &scope)?;
+    let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
     tasks.spawn(follow);
-    tasks.watch_management(&client, &controllers);
+    tasks.watch_management(&client, &scope, &controllers);
     tasks.spawn(open_gate(
         readiness,
         controllers.clone(),
@@ -150,7 +163,7 @@ pub async fn run_with(
         management_uid,
         connector: outside.connector,
         policy: settings.policy,
-        defaults: Arc::new(TenantSettings::default()),
+        defaults: Arc::new(settings.tenant_defaults),
         request_timeout: settings.request_timeout,
         facts_interval: settings.facts_interval,
         permits: Permits::new(settings.reconciles_max),
@@ -166,6 +179,7 @@ pub async fn run_with(
     let fleet = fleet::run(fleet::Params {
         shared,
         management: client,
+        scope,
         selector,
         cancel,
     });
@@ -180,9 +194,19 @@ fn census_of(roster: &Arc<Roster>, metrics: &Metrics) -> Arc<dyn Fn() + Send + S
     Arc::new(move || census::take(&roster, &metrics))
 }
 
-fn controllers(settings: &Settings) -> anyhow::Result<Controllers> {
+/// The namespaces of tenants, and those that tenants may share profiles from.
+fn scope(settings: &Settings) -> Scope {
+    if settings.namespaces.is_empty() {
+        return Scope::All;
+    }
+    let shared = settings.policy.profile_namespaces.iter();
+    let all: BTreeSet<&String> = settings.namespaces.iter().chain(shared).collect();
+    Scope::Namespaces(all.into_iter().cloned().collect())
+}
+
+fn controllers(settings: &Settings, scope: &Scope) -> anyhow::Result<Controllers> {
     Ok(Controllers {
-        profiles: Arc::new(ProfileStore::default()),
+        profiles: Arc::new(ProfileStore::new(scope.count())),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults: parse_default_profiles()?,
         rules: Rules {
@@ -247,12 +271,17 @@ impl ProcessTasks {
         });
     }
 
-    fn watch_management(&mut self, client: &Client, controllers: &Controllers) {
+    fn watch_management(&mut self, client: &Client, scope: &Scope, controllers: &Controllers) {
         let subscriptions = &controllers.subscriptions;
-        self.spawn(follow_configs(client.clone(), Arc::clone(subscriptions)));
+        self.spawn(follow_configs(
+            client.clone(),
+            scope.clone(),
+            Arc::clone(subscriptions),
+        ));
         let profiles = Arc::clone(&controllers.profiles);
         self.spawn(profile_store::follow(
             client.clone(),
+            scope.clone(),
             profiles,
             Arc::clone(subscriptions),
         ));

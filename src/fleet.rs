@@ -40,6 +40,7 @@ use self::{
     discovery::{Discovered, discover},
     engagement::Shared,
     roster::Member,
+    watch::{Scope, covers},
 };
 
 /// What running a fleet needs.
@@ -48,6 +49,8 @@ pub struct Params {
     pub shared: Arc<Shared>,
     /// The management API, for the watches of the whole fleet.
     pub management: Client,
+    /// Where registrations are looked for.
+    pub scope: Scope,
     /// The label selector of registrations.
     pub selector: String,
     /// Set when the process ends.
@@ -60,6 +63,7 @@ pub async fn run(params: Params) {
     let Params {
         shared,
         management,
+        scope,
         selector,
         cancel,
     } = params;
@@ -69,7 +73,7 @@ pub async fn run(params: Params) {
         tasks: JoinSet::new(),
         serving: HashMap::new(),
     };
-    let registrations = discover(management, &selector);
+    let registrations = discover(&management, &scope, &selector);
     tokio::pin!(registrations);
     loop {
         // The end of the process comes first, then those that ended: a registration that comes
@@ -102,9 +106,11 @@ impl Crew {
                 }
             }
             Discovered::Gone(id) => roster.gone(&id),
-            Discovered::Complete(ids) => {
+            Discovered::Complete { limit, seen } => {
+                roster.listed(limit.clone());
                 for member in roster.members() {
-                    if !ids.contains(&member.id) {
+                    let is_covered = covers(limit.as_ref(), member.id.tenant.namespace());
+                    if is_covered && !seen.contains(&member.id) {
                         roster.gone(&member.id);
                     }
                 }

@@ -15,3 +15,6 @@ pub mod digest;
 pub mod observed;
 pub mod status;
 pub mod validate;
+
+#[cfg(test)]
+mod tests;

@@ -3,20 +3,38 @@
 //! What may differ from tenant to tenant and belongs to the tenant stands in its WorkerCluster;
 //! what bounds a tenant stands here.
 
-use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 
-use crate::api::names::WORKER_CLUSTER_LABEL;
+use crate::api::{names::WORKER_CLUSTER_LABEL, worker_cluster::WorkerClusterSpec};
 use crate::telemetry::{TelemetrySettings, logs::LogFormat};
 use crate::tenant::{
     access::AccessRules,
     address::{AddressRange, AddressRules, Loopback},
     policy::{RequestBudget, TenantPolicy},
+    settings::TenantSettings,
 };
 
 /// The shortest lifetime of a bootstrap token: a machine takes minutes to boot.
 const TOKEN_LIFETIME_MIN: Duration = Duration::from_mins(10);
+
+/// Fields of a spec that speak of one tenant, or of what is done with it.
+const NOT_DEFAULTS: [&str; 7] = [
+    "kubeconfigSecretRef",
+    "registryCredentialsSecretRef",
+    "confirmedClusterUid",
+    "paused",
+    "onRemoval",
+    "profileAnnotation",
+    "defaultProfiles",
+];
 
 /// Flags of `osm run`, as they are typed.
 #[derive(Args, Clone, Debug)]
@@ -29,9 +47,18 @@ pub struct RunFlags {
     #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]
     pub registration_selector: String,
 
+    /// Watch only this namespace of the management cluster for tenants; may be repeated. Without it
+    /// all namespaces are watched.
+    #[arg(long = "namespace", value_name = "NAMESPACE")]
+    pub namespaces: Vec<String>,
+
     /// Where /livez, /readyz and /metrics are served.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub admin_address: SocketAddr,
+
+    /// Settings of tenants that set nothing: a YAML file with fields of a WorkerCluster's spec.
+    #[arg(long, value_name = "FILE")]
+    pub tenant_defaults: Option<PathBuf>,
 
     /// Namespaces besides its own that a tenant may read profiles from; may be repeated.
     #[arg(long = "profile-namespace", value_name = "NAMESPACE")]
@@ -64,6 +91,10 @@ pub struct RunFlags {
     /// Requests at once per tenant to the management cluster.
     #[arg(long, value_name = "COUNT", default_value = "30")]
     pub management_burst: NonZeroU32,
+
+    /// Machine deployments per tenant; younger ones are refused.
+    #[arg(long, value_name = "COUNT", default_value = "500")]
+    pub tenant_machine_deployments: usize,
 
     /// Reconciles under way at once per tenant.
     #[arg(long, value_name = "COUNT", default_value = "4")]
@@ -101,7 +132,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "RATIO", default_value = "1")]
     pub trace_ratio: f64,
 
-    /// What tells this replica from the others in traces and in the user agent.
+    /// What tells this replica from the others in traces.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub instance: Option<String>,
 }
@@ -113,10 +144,14 @@ pub struct Settings {
     pub kubeconfig: Option<PathBuf>,
     /// Label selector of registrations.
     pub registration_selector: String,
+    /// The namespaces that are watched; none means all.
+    pub namespaces: Vec<String>,
     /// Where the admin port is.
     pub admin_address: SocketAddr,
     /// What bounds each tenant.
     pub policy: TenantPolicy,
+    /// The settings of a tenant that sets nothing.
+    pub tenant_defaults: TenantSettings,
     /// Reconciles under way at once for all tenants together.
     pub reconciles_max: usize,
     /// How long a call may take.
@@ -130,8 +165,24 @@ pub struct Settings {
 }
 
 /// A setting that cannot be used.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error)]
 pub enum InvalidSetting {
+    /// The file of tenants' defaults cannot be read.
+    #[error("cannot read --tenant-defaults {}", path.display())]
+    TenantDefaultsFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file of tenants' defaults is not one.
+    #[error("--tenant-defaults {} must be a YAML map with fields of a WorkerCluster's spec: {why}", path.display())]
+    TenantDefaults {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// A flag is too small.
     #[error("--{flag} must be at least {least}")]
     TooSmall {
@@ -188,9 +239,12 @@ impl RunFlags {
             }
         }
         let policy = self.policy();
+        let tenant_defaults = tenant_defaults(self.tenant_defaults.as_deref())?;
         Ok(Settings {
+            tenant_defaults,
             kubeconfig: self.kubeconfig,
             registration_selector: self.registration_selector,
+            namespaces: self.namespaces,
             admin_address: self.admin_address,
             policy,
             reconciles_max: self.reconciles,
@@ -219,7 +273,7 @@ impl RunFlags {
                     loopback,
                     allowed: self.allowed_servers.clone(),
                     denied: self.denied_servers.clone(),
-                    denied_servers: Vec::new(),
+                    ..AddressRules::default()
                 },
                 ..AccessRules::default()
             },
@@ -237,9 +291,46 @@ impl RunFlags {
                 burst: self.management_burst,
             },
             reconciles_max: self.tenant_reconciles,
-            ..TenantPolicy::default()
+            machine_deployments_max: self.tenant_machine_deployments,
         }
     }
+}
+
+/// A WorkerCluster's spec without its Secret: what operators know from there works here.
+fn tenant_defaults(path: Option<&Path>) -> Result<TenantSettings, InvalidSetting> {
+    let defaults = TenantSettings::default();
+    let Some(path) = path else {
+        return Ok(defaults);
+    };
+    let text = std::fs::read_to_string(path).map_err(|source| {
+        let path = path.to_owned();
+        InvalidSetting::TenantDefaultsFile { path, source }
+    })?;
+    let refused = |why: String| InvalidSetting::TenantDefaults {
+        path: path.to_owned(),
+        why,
+    };
+    let mut spec: serde_json::Map<String, serde_json::Value> =
+        serde_saphyr::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    for field in NOT_DEFAULTS {
+        if spec.contains_key(field) {
+            return Err(refused(format!("{field} is a tenant's own")));
+        }
+    }
+    spec.insert(
+        "kubeconfigSecretRef".to_owned(),
+        serde_json::json!({"name": ""}),
+    );
+    let given: Vec<String> = spec.keys().cloned().collect();
+    let spec: WorkerClusterSpec =
+        serde_json::from_value(spec.into()).map_err(|error| refused(error.to_string()))?;
+    let known = serde_json::to_value(&spec).expect("a spec is plain values");
+    if let Some(unknown) = given.iter().find(|field| known.get(field).is_none()) {
+        return Err(refused(format!("{unknown} is unknown, or empty")));
+    }
+    defaults
+        .with(&spec)
+        .map_err(|error| refused(error.to_string()))
 }
 
 fn at_least(flag: &'static str, value: Duration, least: Duration) -> Result<(), InvalidSetting> {
@@ -248,4 +339,77 @@ fn at_least(flag: &'static str, value: Duration, least: Duration) -> Result<(), 
     }
     let least = humantime::format_duration(least).to_string();
     Err(InvalidSetting::TooSmall { flag, least })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::tenant::host::Host;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: RunFlags,
+    }
+
+    fn check(arguments: &[&str]) -> Result<Settings, String> {
+        let line = Line::try_parse_from([&["osm"], arguments].concat()).expect("flags");
+        line.flags.check().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_management_api_cannot_be_registered_by_its_names() {
+        let rules = check(&[]).unwrap().policy.access.addresses;
+        for name in ["kubernetes.default.svc", "kubernetes"] {
+            let host = Host::parse(name).expect("a host");
+            assert!(rules.check_host(&host, 443).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_cannot_work_is_refused_by_its_name() {
+        for (arguments, expected) in [
+            (["--registration-selector", " "], "--registration-selector"),
+            (
+                ["--token-lifetime", "1m"],
+                "--token-lifetime must be at least 10m",
+            ),
+            (
+                ["--request-timeout", "1ms"],
+                "--request-timeout must be at least 100ms",
+            ),
+            (["--reconciles", "0"], "--reconciles must be at least 1"),
+            (["--worker-burst", "1"], "--worker-burst must be at least 2"),
+            (
+                ["--tenant-defaults", "/does/not/exist"],
+                "cannot read --tenant-defaults",
+            ),
+        ] {
+            let refused = check(&arguments).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn tenant_defaults_are_a_spec_without_what_is_one_tenants_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("defaults.yaml");
+        let with = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            check(&["--tenant-defaults", path.to_str().unwrap()])
+        };
+        let defaults = with("clusterDNS: [10.0.0.10]\npauseImage: mirror/pause\n").unwrap();
+        assert_eq!(defaults.tenant_defaults.pause_image, "mirror/pause");
+        for (text, expected) in [
+            ("paused: true", "paused is a tenant's own"),
+            ("clusterDns: [10.0.0.10]", "clusterDns is unknown"),
+            ("clusterDNS: [there]", "`there` is not an IP address"),
+            ("- a", "must be a YAML map"),
+        ] {
+            let refused = with(text).unwrap_err();
+            assert!(refused.contains(expected), "{text}: {refused}");
+        }
+    }
 }

@@ -425,27 +425,33 @@ async fn telemetry_starts_once() {
     assert!(matches!(again, TelemetryError::AlreadyStarted));
 }
 
-/// Runs in a process of its own, started by the next test.
-#[tokio::test]
-#[ignore = "sends a span to the endpoint that OSM_TEST_ENDPOINT names"]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "stands for settings.rs in this process"
-)]
-async fn sends_one_span() {
-    let endpoint = std::env::var("OSM_TEST_ENDPOINT").unwrap();
-    let telemetry = telemetry::start(&exporting_to(endpoint)).unwrap();
+/// The name of the variable that makes the next test the child that it starts.
+const ENDPOINT: &str = "OSM_TEST_ENDPOINT";
+
+async fn send_one_span(endpoint: String) {
+    let telemetry = telemetry::start(&exporting_to(endpoint)).expect("telemetry starts once");
     info_span!(target: "osm::test", "reconcile", tenant = "tenant-a")
         .in_scope(|| info!(target: "osm::test", "inside"));
     telemetry.shutdown().await;
 }
 
 #[tokio::test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "stands for settings.rs in the child"
+)]
 async fn a_process_logs_on_stderr_and_takes_its_name_from_the_environment() {
+    if let Ok(endpoint) = std::env::var(ENDPOINT) {
+        return send_one_span(endpoint).await;
+    }
     let collector = Collector::start().await.unwrap();
     let child = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "sends_one_span", "--ignored", "--nocapture"])
-        .env("OSM_TEST_ENDPOINT", collector.endpoint())
+        .args([
+            "--exact",
+            "a_process_logs_on_stderr_and_takes_its_name_from_the_environment",
+            "--nocapture",
+        ])
+        .env(ENDPOINT, collector.endpoint())
         .env("OTEL_SERVICE_NAME", "osm-blue")
         .env(
             "OTEL_RESOURCE_ATTRIBUTES",

@@ -40,6 +40,7 @@ pub use self::go::GoError;
 use self::credentials::{Authority, Identity};
 use self::process::Process;
 use self::slot::Slot;
+use crate::tested_servers;
 
 /// A test that keeps a token for longer than a day has another problem.
 const TOKEN_SECONDS: i64 = 24 * 60 * 60;
@@ -108,6 +109,8 @@ impl ControlPlane {
         plane.start_api_server().await?;
         plane.start_controller_manager().await?;
         plane.publish_cluster_info().await?;
+        let version = plane.server_version().await?;
+        tested_servers::record(&format!("kube-apiserver {version}")).map_err(Error::Record)?;
         Ok(plane)
     }
 
@@ -235,13 +238,9 @@ impl ControlPlane {
         self.audited(|stage| stage == AuditStage::ResponseStarted)
     }
 
-    /// Applies every document of the text by server-side apply, with force: namespaces and custom
-    /// resource definitions first, and the rest once those definitions are established.
+    /// As [`apply_yaml`], by a client that may do everything.
     pub async fn apply_yaml(&self, yaml: &str) -> Result<(), Error> {
-        let objects = apply::parse("the given text", yaml).map_err(Error::Apply)?;
-        apply::apply(self.client().await?, objects)
-            .await
-            .map_err(Error::Apply)
+        apply_yaml(self.client().await?, yaml).await
     }
 
     /// As [`Self::apply_yaml`], for a file.
@@ -339,6 +338,13 @@ pub async fn client_of(kubeconfig: &str) -> Result<kube::Client, Error> {
         kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     kube::Client::try_from(config.map_err(Error::Kubeconfig)?)
         .map_err(|error| Error::Client(Box::new(error)))
+}
+
+/// Applies every document of the text by server-side apply, with force: namespaces and custom
+/// resource definitions first, and the rest once those definitions are established.
+pub async fn apply_yaml(client: kube::Client, yaml: &str) -> Result<(), Error> {
+    let objects = apply::parse("the given text", yaml).map_err(Error::Apply)?;
+    apply::apply(client, objects).await.map_err(Error::Apply)
 }
 
 fn hold(place: &Mutex<Option<Process>>, process: Process) -> &Mutex<Option<Process>> {

@@ -3,3 +3,5 @@
 
 pub mod collector;
 pub mod control_plane;
+pub mod demo;
+pub mod tested_servers;

@@ -23,6 +23,10 @@ use serde::{Deserialize, Serialize};
 pub struct MachineDeploymentSpec {
     /// The template of the machines.
     pub template: MachineTemplate,
+    /// Whether a field that we read has a type that machine-controller does not give it. Such a
+    /// machine deployment is known by its metadata alone, and nothing else is held up by it.
+    #[serde(skip)]
+    pub is_unreadable: bool,
 }
 
 /// The template of a machine.

@@ -203,6 +203,9 @@ pub struct WorkerClusterStatus {
     /// The API server that the kubeconfig names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
+    /// The API server as nodes reach it, where nothing else is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_server: Option<String>,
     /// The version of the API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,

@@ -19,16 +19,17 @@ pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
         let telemetry = telemetry::start(&settings.telemetry)?;
         hide_panic_messages();
         let cancel = CancellationToken::new();
-        let ended = {
-            let app = app::run(settings, cancel.clone());
-            tokio::pin!(app);
-            tokio::select! {
-                ended = &mut app => ended,
-                never = follow_signals(&cancel) => never,
-            }
+        let signals = follow_signals(&cancel);
+        tokio::pin!(signals);
+        let ended = tokio::select! {
+            ended = app::run(settings, cancel.clone()) => ended,
+            never = &mut signals => return never,
         };
-        telemetry.shutdown().await;
-        ended
+        // A second signal counts while the last spans leave, too.
+        tokio::select! {
+            () = telemetry.shutdown() => ended,
+            never = &mut signals => never,
+        }
     })
 }
 

@@ -11,14 +11,14 @@ use kube::runtime::{events::Recorder, reflector::Store};
 use tokio::sync::watch;
 
 use super::{
-    backoff::Backoff, profile_store::ProfileStore, seen::SeenObjects, tokens::Tokens,
-    triggers::Triggers,
+    backoff::Backoff, profile::DefaultProfile, profile_store::ProfileStore, seen::SeenObjects,
+    tokens::Tokens, triggers::Triggers,
 };
 use crate::api::machine_deployment::MachineDeployment;
 use crate::fleet::engagement::Engagement;
 use crate::plan::digest::DigestKey;
 use crate::render::{Limits, input::RegistryCredential};
-use crate::tenant::facts::ClusterFacts;
+use crate::tenant::{facts::ClusterFacts, report::ConditionType};
 
 /// Credentials of registries, by registry.
 pub type RegistryCredentials = Arc<BTreeMap<String, RegistryCredential>>;
@@ -38,6 +38,8 @@ pub struct Context {
     pub engagement: Engagement,
     /// What all tenants go by.
     pub rules: Rules,
+    /// The default profiles.
+    pub defaults: Arc<[DefaultProfile]>,
     /// The profiles of the fleet; what this tenant may see of them is decided at each look.
     pub profiles: Arc<ProfileStore>,
     /// The machine deployments of the worker cluster.
@@ -61,6 +63,18 @@ pub struct Context {
 }
 
 impl Context {
+    /// Whether a profile is about to be installed in the tenant's namespace.
+    pub fn awaits_default(&self, namespace: &str, name: &str) -> bool {
+        let is_default = namespace == self.engagement.tenant().namespace()
+            && self.defaults.iter().any(|default| default.name == name);
+        is_default
+            && self.engagement.board.read(|report| {
+                !report
+                    .findings
+                    .contains_key(&ConditionType::ProfilesInstalled)
+            })
+    }
+
     /// The facts of the worker cluster, as they were read last.
     pub fn facts(&self) -> Arc<ClusterFacts> {
         self.engagement.facts.borrow().clone()

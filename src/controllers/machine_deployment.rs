@@ -27,7 +27,7 @@ use crate::plan::{
     bootstrap::renewal,
     changes::changes,
     desired::{desired, is_current},
-    validate::{Deployment, Policy, created, validate},
+    validate::{Deployment, Invalid, Policy, created, validate},
 };
 use crate::render::{Rendered, render};
 
@@ -81,7 +81,9 @@ pub async fn reconcile(
                 context.backoff.reset(&reference);
                 served.next
             }
-            Err(Error::Invalid(_) | Error::Render(_)) => Action::await_change(),
+            Err(Error::Invalid(_) | Error::NoDefaultProfile(_) | Error::Render(_)) => {
+                Action::await_change()
+            }
             Err(Error::Waiting { until, .. }) => Action::requeue(until),
             Err(_) => Action::requeue(context.backoff.failed(reference)),
         }
@@ -126,6 +128,9 @@ async fn serve(
         finalize::finalize(context, machine_deployment).await?;
         return Ok(Served::without_next(ServedKind::Removed));
     }
+    if machine_deployment.spec.is_unreadable {
+        return Err(Invalid::Unreadable.into());
+    }
     let machine_deployment = match adopt::adopt(context, machine_deployment).await? {
         Adopted::Ours(machine_deployment) => machine_deployment,
         Adopted::NotOurs => return Ok(Served::without_next(ServedKind::Ignored)),
@@ -146,6 +151,7 @@ async fn converge(
     // Can it be served? (pure)
     let policy = Policy {
         token_lifetime: context.rules.token_lifetime,
+        machine_deployments_max: context.engagement.shared.policy.machine_deployments_max,
     };
     let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
     let span = tracing::Span::current();

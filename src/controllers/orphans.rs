@@ -3,11 +3,14 @@
 //! Nothing is deleted because a list did not name it: each machine deployment is asked for by a
 //! live read, and only a NotFound for that very object, of a kind that is served, counts.
 
+use std::collections::BTreeSet;
+
 use kube::{Api, ResourceExt};
 
 use super::{
     context::Context,
     machine_deployment::{error::Error, finalize::remove_made},
+    seen::SeenObjects,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -16,26 +19,29 @@ use crate::api::{
 
 /// Removes what was made for machine deployments that are gone.
 pub async fn remove(context: &Context) -> Result<(), Error> {
-    for name in context.configs.names() {
-        let Some(entry) = context.configs.get(&name) else {
+    let made_for: BTreeSet<String> = [&*context.configs, &context.secrets]
+        .into_iter()
+        .flat_map(SeenObjects::entries)
+        .filter_map(|entry| entry.metadata.annotations?.remove(MADE_FOR))
+        .collect();
+    for owner in made_for {
+        let Some((namespace, name)) = owner.split_once('/') else {
             continue;
         };
-        let annotations = entry.metadata.annotations.unwrap_or_default();
-        let Some((namespace, name)) = annotations.get(MADE_FOR).and_then(|it| it.split_once('/'))
-        else {
-            continue;
-        };
-        let exists = context.machine_deployments.find(|found| {
-            found.name_any() == name && found.namespace().as_deref() == Some(namespace)
+        let names = DerivedNames::new(namespace, name);
+        // What has the names of one that exists is that one's.
+        let has_heir = context.machine_deployments.find(|found| {
+            let namespace = found.namespace().unwrap_or_default();
+            DerivedNames::new(&namespace, &found.name_any()).overlaps(&names)
         });
-        if exists.is_none() && is_gone(context, namespace, name).await? {
+        if has_heir.is_none() && is_gone(context, namespace, name).await? {
             tracing::info!(
                 registration = %context.engagement.registration,
                 namespace,
                 name,
                 "the machine deployment vanished; what was made for it is removed"
             );
-            remove_made(context, &DerivedNames::new(namespace, name)).await?;
+            remove_made(context, &names).await?;
         }
     }
     Ok(())

@@ -6,9 +6,10 @@ use std::{
     sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
 };
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
+    core::DeserializeGuard,
     runtime::{WatchStreamExt, watcher, watcher::Event},
 };
 use sha2::{Digest, Sha256};
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 
 use super::subscriptions::Subscriptions;
 use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
-use crate::fleet::watch::interpret;
+use crate::fleet::watch::{Scope, covers, interpret};
 use crate::render::{RenderError, template::CompiledProfile};
 
 type ContentId = [u8; 32];
@@ -83,19 +84,19 @@ impl Inner {
 #[derive(Debug)]
 pub struct ProfileStore {
     inner: RwLock<Inner>,
-    is_complete: watch::Sender<bool>,
-}
-
-impl Default for ProfileStore {
-    fn default() -> Self {
-        Self {
-            inner: RwLock::default(),
-            is_complete: watch::Sender::new(false),
-        }
-    }
+    /// How many watches have not seen everything once.
+    incomplete: watch::Sender<usize>,
 }
 
 impl ProfileStore {
+    /// An empty store that so many watches will fill.
+    pub fn new(watches: usize) -> Self {
+        Self {
+            inner: RwLock::default(),
+            incomplete: watch::Sender::new(watches),
+        }
+    }
+
     /// A profile, if there is one.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<SharedProfile>> {
         let key = (namespace.to_owned(), name.to_owned());
@@ -115,11 +116,8 @@ impl ProfileStore {
     /// Waits until all profiles have been seen once.
     pub async fn ready(&self) {
         // The sender is part of this: it cannot be gone.
-        let _ = self
-            .is_complete
-            .subscribe()
-            .wait_for(|complete| *complete)
-            .await;
+        let mut incomplete = self.incomplete.subscribe();
+        let _ = incomplete.wait_for(|count| *count == 0).await;
     }
 
     fn insert(&self, key: Key, spec: OperatingSystemProfileSpec) -> bool {
@@ -169,63 +167,89 @@ fn content_id(spec: &OperatingSystemProfileSpec) -> ContentId {
     Sha256::digest(serde_json::to_vec(spec).expect("a profile's spec is plain values")).into()
 }
 
-/// Watches the profiles of the whole management cluster for ever.
+/// Watches the profiles of the management cluster for ever.
 pub async fn follow(
     management: Client,
+    scope: Scope,
     store: Arc<ProfileStore>,
     subscriptions: Arc<Subscriptions>,
 ) {
-    let api: Api<OperatingSystemProfile> = Api::all(management);
-    // A default profile has about 40 KiB; a page stays below a megabyte.
-    let events = watcher(api, watcher::Config::default().page_size(20))
-        .modify(|profile| profile.managed_fields_mut().clear());
-    let mut listed = BTreeSet::new();
-    interpret("profiles", events, |event| {
-        follow_event(&store, &subscriptions, &mut listed, event);
-        Some(())
-    })
-    .collect::<()>()
-    .await;
+    let apis = scope
+        .apis::<DeserializeGuard<OperatingSystemProfile>>(&management)
+        .into_iter();
+    let watches = apis.map(|(limit, api)| {
+        // A default profile has about 40 KiB; a page stays below a megabyte.
+        let events = watcher(api, watcher::Config::default().page_size(20))
+            .modify(|profile| profile.managed_fields_mut().clear());
+        let mut follower = Follower {
+            store: Arc::clone(&store),
+            subscriptions: Arc::clone(&subscriptions),
+            limit,
+            listed: BTreeSet::new(),
+            is_complete: false,
+        };
+        interpret("profiles", events, move |event| {
+            follower.event(event);
+            Some(())
+        })
+        .boxed()
+    });
+    stream::select_all(watches).collect::<()>().await;
 }
 
-fn follow_event(
-    store: &ProfileStore,
-    subscriptions: &Subscriptions,
-    listed: &mut BTreeSet<Key>,
-    event: Event<OperatingSystemProfile>,
-) {
-    let changed = |(namespace, name): &Key| subscriptions.profile_changed(namespace, name);
-    match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(profile) => {
-            let key = key(&profile);
-            listed.insert(key.clone());
-            if store.insert(key.clone(), profile.spec) {
-                changed(&key);
+/// What one watch has seen.
+struct Follower {
+    store: Arc<ProfileStore>,
+    subscriptions: Arc<Subscriptions>,
+    limit: Option<String>,
+    listed: BTreeSet<Key>,
+    is_complete: bool,
+}
+
+impl Follower {
+    fn event(&mut self, event: Event<DeserializeGuard<OperatingSystemProfile>>) {
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(profile) => {
+                self.listed.insert(key(&profile));
+                self.insert(profile);
+            }
+            Event::Apply(profile) => self.insert(profile),
+            Event::Delete(profile) => self.remove(&key(&profile)),
+            Event::InitDone => {
+                let listed = std::mem::take(&mut self.listed);
+                for known in self.store.keys() {
+                    if covers(self.limit.as_ref(), &known.0) && !listed.contains(&known) {
+                        self.remove(&known);
+                    }
+                }
+                if !std::mem::replace(&mut self.is_complete, true) {
+                    self.store
+                        .incomplete
+                        .send_modify(|count| *count = count.saturating_sub(1));
+                }
             }
         }
-        Event::Apply(profile) => {
-            let key = key(&profile);
-            if store.insert(key.clone(), profile.spec) {
-                changed(&key);
-            }
+    }
+
+    /// One profile that cannot be read must not hide the others: it is as if it were not there.
+    fn insert(&self, profile: DeserializeGuard<OperatingSystemProfile>) {
+        let key = key(&profile);
+        let Ok(profile) = profile.0 else {
+            tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
+            return self.remove(&key);
+        };
+        if self.store.insert(key.clone(), profile.spec) {
+            self.subscriptions.profile_changed(&key.0, &key.1);
         }
-        Event::Delete(profile) => {
-            let key = key(&profile);
-            store.remove(&key);
-            changed(&key);
-        }
-        Event::InitDone => {
-            for gone in store.keys().into_iter().filter(|key| !listed.contains(key)) {
-                store.remove(&gone);
-                changed(&gone);
-            }
-            listed.clear();
-            store.is_complete.send_replace(true);
-        }
+    }
+
+    fn remove(&self, key: &Key) {
+        self.store.remove(key);
+        self.subscriptions.profile_changed(&key.0, &key.1);
     }
 }
 
-fn key(profile: &OperatingSystemProfile) -> Key {
+fn key(profile: &DeserializeGuard<OperatingSystemProfile>) -> Key {
     (profile.namespace().unwrap_or_default(), profile.name_any())
 }

@@ -50,9 +50,9 @@ impl SeenObjects {
         self.lock().objects.get(name).cloned()
     }
 
-    /// The names of all objects.
-    pub fn names(&self) -> Vec<String> {
-        self.lock().objects.keys().cloned().collect()
+    /// All objects.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.lock().objects.values().cloned().collect()
     }
 
     /// How many objects there are.
@@ -155,13 +155,6 @@ impl SeenObjects {
             .and_then(|entry| entry.metadata.uid)
         {
             inner.buried.insert(uid);
-        }
-    }
-
-    /// What is known of an object must be read again.
-    pub fn doubt(&self, name: &str) {
-        if let Some(entry) = self.lock().objects.get_mut(name) {
-            entry.content = None;
         }
     }
 

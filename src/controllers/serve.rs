@@ -27,7 +27,7 @@ use super::{
     triggers::{Look, Triggers},
     watch::{self as watches, Watchers},
 };
-use crate::api::machine_deployment::MachineDeployment;
+use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCluster};
 use crate::fleet::{engagement::Engagement, retry_delay::RetryDelay};
 use crate::plan::digest::DigestKey;
 use crate::telemetry::logs::chain;
@@ -62,7 +62,7 @@ impl Controllers {
         tokio::select! {
             biased;
             () = cancel.cancelled() => {}
-            () = self.prepare(&context) => self.watch(context, writer).await,
+            () = self.prepare(&context) => Box::pin(self.watch(context, writer)).await,
         }
     }
 
@@ -82,6 +82,7 @@ impl Controllers {
             recorder: Recorder::new(engagement.worker.clone(), reporter),
             engagement,
             rules: self.rules.clone(),
+            defaults: Arc::clone(&self.defaults),
             profiles: Arc::clone(&self.profiles),
             machine_deployments,
             configs: Arc::default(),
@@ -159,9 +160,11 @@ impl Controllers {
         writer: reflector::store::Writer<MachineDeployment>,
     ) {
         let engagement = &context.engagement;
+        let (listed_sender, listed) = watch::channel(false);
         let watchers = Watchers {
             board: Arc::clone(&engagement.board),
             triggers: Arc::clone(&context.triggers),
+            listed: listed_sender,
         };
         let changes =
             watches::machine_deployments(engagement.worker.clone(), writer, watchers).map(Ok);
@@ -187,8 +190,9 @@ impl Controllers {
                 watches::follow_secrets(Arc::clone(&context)),
                 self.keep_profiles(&context),
                 follow_settings(&context),
+                follow_registry_credentials(&context),
                 follow_facts(&context),
-                remove_orphans(&context),
+                remove_orphans(&context, listed),
             )
         };
         // The reconciles end by themselves once the cluster is disengaged, after those that run.
@@ -220,9 +224,7 @@ impl Controllers {
 /// Another spec of the WorkerCluster means other settings: look everywhere.
 async fn follow_settings(context: &Context) {
     let mut worker_cluster = context.engagement.worker_cluster.clone();
-    let spec = |own: &Option<Arc<crate::api::worker_cluster::WorkerCluster>>| {
-        own.as_ref().map(|own| own.spec.clone())
-    };
+    let spec = |own: &Option<Arc<WorkerCluster>>| own.as_ref().map(|own| own.spec.clone());
     let mut before = spec(&worker_cluster.borrow_and_update());
     while worker_cluster.changed().await.is_ok() {
         let now = spec(&worker_cluster.borrow_and_update());
@@ -234,6 +236,32 @@ async fn follow_settings(context: &Context) {
     }
 }
 
+/// Credentials of registries are read again from time to time: soon after they could not be used,
+/// else as seldom as the facts.
+async fn follow_registry_credentials(context: &Context) {
+    let mut delay = RetryDelay::default();
+    loop {
+        let is_usable = context.registry_credentials.borrow().is_ok();
+        let wait = if is_usable {
+            delay = RetryDelay::default();
+            context.engagement.shared.facts_interval
+        } else {
+            delay.next().unwrap_or_default()
+        };
+        tokio::time::sleep(wait).await;
+        if read_registry_credentials(context).await == Difference::Some {
+            context.triggers.pull(Look::Everywhere);
+        }
+    }
+}
+
+/// Whether what was read is another than what was read before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Difference {
+    Some,
+    None,
+}
+
 /// Other facts of the cluster mean other documents: look everywhere.
 async fn follow_facts(context: &Context) {
     let mut facts = context.engagement.facts.clone();
@@ -243,7 +271,7 @@ async fn follow_facts(context: &Context) {
     std::future::pending::<()>().await;
 }
 
-async fn read_registry_credentials(context: &Context) {
+async fn read_registry_credentials(context: &Context) -> Difference {
     let reference = {
         let own = context.engagement.worker_cluster.borrow();
         own.as_ref()
@@ -263,13 +291,21 @@ async fn read_registry_credentials(context: &Context) {
             .map_err(|error| chain(&error).to_string())
         }
     };
-    // What was read before is of no interest to anybody.
-    let _before = context.registry_credentials.send_replace(read);
+    let is_another = context.registry_credentials.send_if_modified(|before| {
+        let is_another = *before != read;
+        *before = read;
+        is_another
+    });
+    if is_another {
+        Difference::Some
+    } else {
+        Difference::None
+    }
 }
 
 /// Once the machine deployments have been listed, what belongs to none of them is judged.
-async fn remove_orphans(context: &Context) {
-    if context.machine_deployments.wait_until_ready().await.is_ok() {
+async fn remove_orphans(context: &Context, mut listed: watch::Receiver<bool>) {
+    if listed.wait_for(|listed| *listed).await.is_ok() {
         let mut delay = RetryDelay::new(Duration::from_secs(1), Duration::from_mins(1));
         while let Err(error) = orphans::remove(context).await {
             tracing::warn!(

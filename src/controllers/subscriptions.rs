@@ -10,6 +10,7 @@ use super::{
     seen::{News, SeenObjects},
     triggers::{Look, Triggers},
 };
+use crate::fleet::watch::covers;
 use kube::api::ObjectMeta;
 
 /// A tenant that wants to know.
@@ -59,10 +60,18 @@ impl Subscriptions {
         self.config_event(metadata, |configs| configs.watched_deletion(metadata));
     }
 
-    /// Every config of the fleet was listed.
-    pub fn configs_listed(&self, listed: &HashMap<String, BTreeSet<String>>) {
+    /// Every config was listed, of one namespace or of all.
+    pub fn configs_listed(
+        &self,
+        limit: Option<&String>,
+        listed: &HashMap<String, BTreeSet<String>>,
+    ) {
         let none = BTreeSet::new();
-        for (namespace, subscriber) in self.all() {
+        let covered = self
+            .all()
+            .into_iter()
+            .filter(|(namespace, _)| covers(limit, namespace));
+        for (namespace, subscriber) in covered {
             let names = listed.get(&namespace).unwrap_or(&none);
             for gone in subscriber.configs.watched_all(names) {
                 subscriber.triggers.pull(Look::Made(gone));

@@ -12,10 +12,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Preconditions},
+    api::{ListParams, ObjectMeta},
 };
 
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
+use crate::fleet::removal;
 use crate::plan::bootstrap::Token;
 use crate::tenant::secret_text::SecretText;
 
@@ -127,18 +128,12 @@ async fn keep_newest(
             known
         }
     };
-    let only_this = Preconditions {
+    let metadata = ObjectMeta {
+        name: Some(secret_name(&older.token)),
         uid: Some(older.uid),
-        resource_version: None,
+        ..ObjectMeta::default()
     };
-    let params = DeleteParams {
-        preconditions: Some(only_this),
-        ..DeleteParams::default()
-    };
-    match api.delete(&secret_name(&older.token), &params).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        deleted => deleted.map(drop),
-    }
+    removal::delete(api, &metadata).await
 }
 
 /// The name of a token's Secret.

@@ -6,17 +6,19 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     api::PartialObjectMeta,
+    core::DeserializeGuard,
     runtime::{
         WatchStreamExt,
         reflector::store::Writer,
         watcher::{self, Event},
     },
 };
+use tokio::sync::watch;
 
 use super::{
     context::Context,
@@ -26,10 +28,13 @@ use super::{
 };
 use crate::api::{
     config::OperatingSystemConfig,
-    machine_deployment::MachineDeployment,
+    machine_deployment::{MachineDeployment, MachineDeploymentSpec},
     names::{CLOUD_INIT_SETTINGS, DerivedNames, GETTER_TOKEN},
 };
-use crate::fleet::{board::Board, watch::interpret};
+use crate::fleet::{
+    board::Board,
+    watch::{Scope, interpret},
+};
 
 /// A page of machine deployments: 5 KiB each.
 const PAGE: u32 = 100;
@@ -40,8 +45,9 @@ pub fn machine_deployments(
     writer: Writer<MachineDeployment>,
     watchers: Watchers,
 ) -> impl Stream<Item = MachineDeployment> + Send {
-    let api: Api<MachineDeployment> = Api::all(worker);
+    let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
     let events = watcher::watcher(api, watcher::Config::default().page_size(PAGE))
+        .map(|event| event.map(readable))
         .modify(|found| found.managed_fields_mut().clear())
         .reflect(writer);
     let mut listed = BTreeSet::new();
@@ -60,6 +66,7 @@ pub fn machine_deployments(
                 report.outcomes.retain(|name, _| existing.contains(name));
                 report.existing = Some(existing);
             });
+            watchers.listed.send_replace(true);
             None
         }
         Event::Apply(found) => {
@@ -78,6 +85,26 @@ pub fn machine_deployments(
     })
 }
 
+/// One machine deployment that cannot be read must not hide the others: it is handed on as such.
+fn readable(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineDeployment> {
+    let readable = |found: DeserializeGuard<MachineDeployment>| {
+        found.0.unwrap_or_else(|unreadable| MachineDeployment {
+            metadata: unreadable.metadata,
+            spec: MachineDeploymentSpec {
+                is_unreadable: true,
+                ..MachineDeploymentSpec::default()
+            },
+        })
+    };
+    match event {
+        Event::Apply(found) => Event::Apply(readable(found)),
+        Event::Delete(found) => Event::Delete(readable(found)),
+        Event::Init => Event::Init,
+        Event::InitApply(found) => Event::InitApply(readable(found)),
+        Event::InitDone => Event::InitDone,
+    }
+}
+
 /// Who is told what the watch of machine deployments sees.
 #[derive(Clone, Debug)]
 pub struct Watchers {
@@ -85,6 +112,9 @@ pub struct Watchers {
     pub board: Arc<Board>,
     /// The tenant's triggers.
     pub triggers: Arc<Triggers>,
+    /// Set once all machine deployments have been listed. Not the store's own `wait_until_ready`:
+    /// of several who wait for that one store, it wakes one.
+    pub listed: watch::Sender<bool>,
 }
 
 impl Watchers {
@@ -117,6 +147,7 @@ pub async fn follow_secrets(context: Arc<Context>) {
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
     let events = watcher::watcher(api, watcher::Config::default());
     let mut listed = BTreeSet::new();
+    let registration = context.engagement.registration.to_string();
     interpret("Secrets", events, move |event| {
         match event {
             Event::Init => listed.clear(),
@@ -127,26 +158,32 @@ pub async fn follow_secrets(context: Arc<Context>) {
             Event::Apply(found) => tell_secret(&context, found),
             Event::Delete(gone) => {
                 if context.secrets.watched_deletion(&gone.metadata) == News::Yes {
-                    context.triggers.pull(Look::Made(gone.name_any()));
+                    tell_secret_gone(&context, gone.name_any());
                 }
             }
             Event::InitDone => {
                 for gone in context.secrets.watched_all(&std::mem::take(&mut listed)) {
-                    context.triggers.pull(Look::Made(gone));
+                    tell_secret_gone(&context, gone);
                 }
-                let registration = context.engagement.registration.to_string();
-                let count = context.secrets.len() + context.machine_deployments.len();
-                context
-                    .engagement
-                    .shared
-                    .metrics
-                    .set_cluster_objects(&registration, count);
             }
         }
+        context.engagement.shared.metrics.set_cluster_objects(
+            &registration,
+            context.secrets.len() + context.machine_deployments.len(),
+        );
         Some(())
     })
     .collect::<()>()
     .await;
+}
+
+/// Without the getter's token no node can fetch anything: engaging anew makes it again, and reads
+/// what it is then.
+fn tell_secret_gone(context: &Context, name: String) {
+    if name == GETTER_TOKEN {
+        context.engagement.cancel.cancel();
+    }
+    context.triggers.pull(Look::Made(name));
 }
 
 fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {
@@ -159,28 +196,35 @@ fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {
     }
 }
 
-/// Follows the configs of the whole management cluster, by their metadata alone, for ever.
-pub async fn follow_configs(management: Client, subscriptions: Arc<Subscriptions>) {
-    let api: Api<PartialObjectMeta<OperatingSystemConfig>> = Api::all(management);
-    let events = watcher::watcher(api, watcher::Config::default());
-    let mut listed: HashMap<String, BTreeSet<String>> = HashMap::new();
-    interpret("configs", events, move |event| {
-        match event {
-            Event::Init => listed.clear(),
-            Event::InitApply(found) => {
-                let namespace = found.namespace().unwrap_or_default();
-                listed
-                    .entry(namespace)
-                    .or_default()
-                    .insert(found.name_any());
-                subscriptions.config_changed(&found.metadata);
+/// Follows the configs of the management cluster, by their metadata alone, for ever.
+pub async fn follow_configs(management: Client, scope: Scope, subscriptions: Arc<Subscriptions>) {
+    let apis = scope
+        .apis::<PartialObjectMeta<OperatingSystemConfig>>(&management)
+        .into_iter();
+    let watches = apis.map(|(limit, api)| {
+        let subscriptions = Arc::clone(&subscriptions);
+        let mut listed: HashMap<String, BTreeSet<String>> = HashMap::new();
+        let events = watcher::watcher(api, watcher::Config::default());
+        interpret("configs", events, move |event| {
+            match event {
+                Event::Init => listed.clear(),
+                Event::InitApply(found) => {
+                    let namespace = found.namespace().unwrap_or_default();
+                    listed
+                        .entry(namespace)
+                        .or_default()
+                        .insert(found.name_any());
+                    subscriptions.config_changed(&found.metadata);
+                }
+                Event::Apply(found) => subscriptions.config_changed(&found.metadata),
+                Event::Delete(gone) => subscriptions.config_deleted(&gone.metadata),
+                Event::InitDone => {
+                    subscriptions.configs_listed(limit.as_ref(), &std::mem::take(&mut listed));
+                }
             }
-            Event::Apply(found) => subscriptions.config_changed(&found.metadata),
-            Event::Delete(gone) => subscriptions.config_deleted(&gone.metadata),
-            Event::InitDone => subscriptions.configs_listed(&std::mem::take(&mut listed)),
-        }
-        Some(())
-    })
-    .collect::<()>()
-    .await;
+            Some(())
+        })
+        .boxed()
+    });
+    stream::select_all(watches).collect::<()>().await;
 }

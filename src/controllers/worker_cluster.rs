@@ -57,8 +57,16 @@ pub async fn report(reporting: Reporting) {
             }
         }
     }
-    if let Ok(Err(error)) = timeout(LAST_WRITE_TIMEOUT, writer.write()).await {
-        tracing::debug!(error = %chain(&error), "cannot write the last status");
+    // Nobody writes it later: the member is leaving.
+    let last = async {
+        let mut delay = RetryDelay::default();
+        while let Err(error) = writer.write().await {
+            tracing::debug!(error = %chain(&error), "cannot write the last status");
+            tokio::time::sleep(delay.next().unwrap_or_default()).await;
+        }
+    };
+    if timeout(LAST_WRITE_TIMEOUT, last).await.is_err() {
+        tracing::warn!(member = %reporting.member.id, "the last status was not written");
     }
 }
 

@@ -43,11 +43,6 @@ impl Board {
         news
     }
 
-    /// Forgets what was found of a condition: it is being looked at again.
-    pub fn forget(&self, condition: ConditionType) {
-        self.lock().findings.remove(&condition);
-    }
-
     /// Writes down what became of a machine deployment; tells whether that is news.
     pub fn outcome(&self, machine_deployment: &str, outcome: Outcome) -> bool {
         let news = {

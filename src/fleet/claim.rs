@@ -71,6 +71,15 @@ pub async fn claim(
         .map_err(ClaimError::Write)
 }
 
+/// Whether the claim is still ours. Where that cannot be read it is taken to be.
+pub async fn is_ours(client: &Client, claimant: &Claimant) -> bool {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    match namespaces.get_metadata(CLOUD_INIT_SETTINGS).await {
+        Ok(found) => found.annotations().get(CLAIM) == Some(&claimant.text()),
+        Err(_) => true,
+    }
+}
+
 /// Gives the claim back, if it is ours.
 pub async fn release(client: &Client, claimant: &Claimant) -> Result<(), kube::Error> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -99,4 +108,98 @@ async fn write(
         )
         .await
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::{Cluster, object};
+    use k8s_openapi::api::core::v1::Namespace;
+
+    use super::*;
+
+    fn a_claimant(tenant: &str) -> Claimant {
+        Claimant {
+            management_uid: "m".to_owned(),
+            tenant: TenantId::new(tenant),
+        }
+    }
+
+    fn a_cluster() -> Cluster {
+        let cluster = Cluster::default();
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLOUD_INIT_SETTINGS},
+        });
+        cluster.put_raw(namespace).unwrap();
+        cluster
+    }
+
+    async fn namespace(cluster: &Cluster) -> Namespace {
+        let namespaces: Api<Namespace> = Api::all(cluster.client());
+        namespaces.get(CLOUD_INIT_SETTINGS).await.unwrap()
+    }
+
+    async fn claim_as(cluster: &Cluster, claimant: &Claimant) -> Result<(), ClaimError> {
+        let namespace = namespace(cluster).await;
+        claim(&cluster.client(), claimant, &namespace, |tenant| {
+            *tenant == TenantId::new("gone")
+        })
+        .await
+    }
+
+    fn holder(cluster: &Cluster) -> Option<String> {
+        let namespace = cluster.get(object("namespaces", "", CLOUD_INIT_SETTINGS))?;
+        let holder = namespace.get("metadata")?.get("annotations")?.get(CLAIM)?;
+        Some(holder.as_str()?.to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_older_claim_never_suffers_from_the_younger() {
+        let cluster = a_cluster();
+        claim_as(&cluster, &a_claimant("berlin")).await.unwrap();
+        assert_eq!(holder(&cluster).as_deref(), Some("m/berlin"));
+        let refused = claim_as(&cluster, &a_claimant("lisbon")).await.unwrap_err();
+        assert!(matches!(refused, ClaimError::Held { holder } if holder == "m/berlin"));
+        // Another management cluster's tenant of the same name is another.
+        let foreign = Claimant {
+            management_uid: "n".to_owned(),
+            ..a_claimant("berlin")
+        };
+        assert!(claim_as(&cluster, &foreign).await.is_err());
+        cluster.clear_audit();
+        claim_as(&cluster, &a_claimant("berlin")).await.unwrap();
+        assert_eq!(cluster.writes().len(), 0, "what is held is not written");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leftover_of_a_tenant_that_is_gone_is_taken_over() {
+        let cluster = a_cluster();
+        claim_as(&cluster, &a_claimant("gone")).await.unwrap();
+        claim_as(&cluster, &a_claimant("lisbon")).await.unwrap();
+        assert_eq!(holder(&cluster).as_deref(), Some("m/lisbon"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_at_once_one_is_refused() {
+        let cluster = a_cluster();
+        let before = namespace(&cluster).await;
+        let nobody = |_: &TenantId| false;
+        let client = cluster.client();
+        claim(&client, &a_claimant("berlin"), &before, nobody)
+            .await
+            .unwrap();
+        let late = claim(&client, &a_claimant("lisbon"), &before, nobody).await;
+        assert!(matches!(late, Err(ClaimError::Write(_))), "{late:?}");
+        assert_eq!(holder(&cluster).as_deref(), Some("m/berlin"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_ones_own_claim_is_given_back() {
+        let cluster = a_cluster();
+        claim_as(&cluster, &a_claimant("berlin")).await.unwrap();
+        let client = cluster.client();
+        release(&client, &a_claimant("lisbon")).await.unwrap();
+        assert!(holder(&cluster).is_some());
+        release(&client, &a_claimant("berlin")).await.unwrap();
+        assert_eq!(holder(&cluster), None);
+    }
 }

@@ -3,12 +3,13 @@
 //! A failure is retried with a delay that grows, has a cap and is jittered; a changed kubeconfig is
 //! tried at once. Nothing that happens here costs another tenant anything but its share of permits.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::Pin, sync::Arc, time::Duration};
 
-use kube::Client;
+use futures::{FutureExt, future::FusedFuture};
+use kube::{Client, ResourceExt};
 use tokio::{
     sync::{Notify, watch},
-    time::timeout,
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -22,14 +23,22 @@ use super::{
     removal,
     retry_delay::RetryDelay,
     roster::Member,
+    worker_clusters,
 };
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
-use crate::tenant::report::{ConditionType, Finding};
+use crate::tenant::{
+    id::RegistrationId,
+    report::{ConditionType, Finding},
+};
 
 /// How long running reconciles may take to end when their cluster is disengaged: one request
 /// timeout and a render.
 const DISENGAGE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// For how long one tries to give a cluster back that does not let one: a restart of its API server
+/// is over by then, and a cluster that was removed together with its registration is not coming.
+const GIVE_BACK_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Serves one member of the fleet until its registration is gone or the process ends.
 pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationToken) {
@@ -44,6 +53,7 @@ pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationT
     let serve = async {
         let _ends_the_report = reporting.drop_guard();
         let task = Task {
+            worker_budget: Arc::new(Budget::new(shared.policy.worker_requests)),
             shared,
             member,
             management,
@@ -69,6 +79,9 @@ struct Task {
     shared: Arc<Shared>,
     member: Arc<Member>,
     management: Client,
+    /// The budget of the worker cluster: one for the life of the member, or a registration that
+    /// keeps changing would buy requests without end.
+    worker_budget: Arc<Budget>,
     /// The attempt that succeeded last: with it the cluster is given back.
     last: Option<Attempt>,
 }
@@ -79,13 +92,13 @@ impl Task {
         loop {
             let registration = registrations.borrow_and_update().clone();
             let Some(registration) = registration else {
-                self.give_back().await;
+                self.give_back(&mut registrations, cancel).await;
                 return;
             };
             let stop = cancel.child_token();
             let id = self.member.id.clone();
             let is_over = {
-                let serving = self.serve(registration, stop.clone());
+                let serving = self.serve(registration, stop.clone()).fuse();
                 tokio::pin!(serving);
                 // A cancelled process comes first, or a burst of changes could delay its end.
                 let is_over = tokio::select! {
@@ -95,9 +108,7 @@ impl Task {
                     () = &mut serving => false,
                 };
                 stop.cancel();
-                if timeout(DISENGAGE_TIMEOUT, &mut serving).await.is_err() {
-                    tracing::warn!(registration = %id, "a reconcile was cut short");
-                }
+                finish(serving, &id).await;
                 is_over
             };
             if is_over {
@@ -109,10 +120,16 @@ impl Task {
     /// Engages and serves until `stop`, however often it takes.
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let mut delay = RetryDelay::default();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = self.shared.worker_clusters.ready() => {}
+        }
+        worker_clusters::tell(&self.shared.worker_clusters, &self.member);
         while !stop.is_cancelled() {
             let mut worker_clusters = self.member.worker_cluster.subscribe();
             let mut standings = self.member.standing.subscribe();
-            worker_clusters.borrow_and_update();
+            let spec = spec_version(worker_clusters.borrow_and_update().as_deref());
             standings.borrow_and_update();
             let attempt = tokio::select! {
                 biased;
@@ -122,6 +139,7 @@ impl Task {
                     member: &self.member,
                     management: &self.management,
                     registration: &registration,
+                    worker_budget: &self.worker_budget,
                 }) => attempt,
             };
             let wait = match attempt {
@@ -136,7 +154,8 @@ impl Task {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                _ = worker_clusters.changed() => {}
+                // What we write into its status ourselves is no reason to try again.
+                _ = worker_clusters.wait_for(|own| spec_version(own.as_deref()) != spec) => {}
                 _ = standings.changed() => {}
                 () = sleep_or_pend(wait) => {}
             }
@@ -150,7 +169,7 @@ impl Task {
             tracing::warn!(
                 registration = %self.member.id,
                 reason = setback.reason,
-                message = %setback.message,
+                why = %setback.message,
                 "cannot engage"
             );
         }
@@ -166,7 +185,7 @@ impl Task {
             registration: self.member.id.clone(),
             shared: Arc::clone(&self.shared),
             worker: attempt.worker.clone(),
-            worker_budget: Arc::clone(&attempt.worker_budget),
+            worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
             facts,
@@ -176,29 +195,27 @@ impl Task {
             cancel: leave.clone(),
         };
         tracing::info!(registration = %self.member.id, server = %attempt.server, "engaged");
-        let serving = (self.shared.serve)(engagement);
+        let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
             () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
-            () = self.must_leave(&attempt) => {}
+            () = self.must_leave() => {}
             () = stop.cancelled() => {}
         }
         leave.cancel();
-        if timeout(DISENGAGE_TIMEOUT, &mut serving).await.is_err() {
-            tracing::warn!(registration = %self.member.id, "a reconcile was cut short");
-        }
+        finish(serving, &self.member.id).await;
         tracing::info!(registration = %self.member.id, "disengaged");
     }
 
     /// Waits until the WorkerCluster or the standing says that the cluster must be let go.
-    async fn must_leave(&self, attempt: &Attempt) {
+    async fn must_leave(&self) {
         let mut worker_clusters = self.member.worker_cluster.subscribe();
         let mut standings = self.member.standing.subscribe();
         loop {
             let own = worker_clusters.borrow_and_update().clone();
             let standing = standings.borrow_and_update().clone();
-            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &standing, attempt));
+            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &standing));
             if !goes_on {
                 return;
             }
@@ -209,29 +226,63 @@ impl Task {
         }
     }
 
-    /// The registration is gone: gives the cluster back as its WorkerCluster says.
-    async fn give_back(&self) {
+    /// The registration is gone: gives the cluster back as its WorkerCluster says. A call that
+    /// fails is tried again for a while, for nobody comes back to it later: the kubeconfig went
+    /// with the registration. A registration that returns ends this.
+    async fn give_back(
+        &self,
+        registrations: &mut watch::Receiver<Option<Arc<Registration>>>,
+        cancel: &CancellationToken,
+    ) {
         let own = self.member.worker_cluster.borrow().clone();
         let policy = own
             .as_deref()
             .map_or(OnRemoval::Keep, |own: &WorkerCluster| own.spec.on_removal);
-        let message = match &self.last {
-            None => "the registration is gone; the cluster was never engaged".to_owned(),
-            Some(attempt) => match self.remove(attempt, policy).await {
-                Ok(message) => message,
+        let Some(attempt) = &self.last else {
+            self.gone("the registration is gone; the cluster was never engaged");
+            return;
+        };
+        let deadline = Instant::now() + GIVE_BACK_TIMEOUT;
+        let mut delay = RetryDelay::default();
+        let mut released = BTreeSet::new();
+        loop {
+            let failed = match self.remove(attempt, policy, &mut released).await {
+                Ok(message) => return self.gone(&message),
                 Err(error) => format!(
                     "the registration is gone, and the cluster could not be given back: {}; \
                      register it again, or remove the finalizer by hand",
                     chain(&error)
                 ),
-            },
-        };
-        tracing::info!(registration = %self.member.id, %message, "registration removed");
-        let gone = Finding::wrong("RegistrationRemoved", message);
-        self.member.board.found(ConditionType::Registered, gone);
+            };
+            self.gone(&failed);
+            let next = Instant::now() + delay.next().unwrap_or_default();
+            if next > deadline {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                _ = registrations.changed() => return,
+                () = sleep_until(next) => {}
+            }
+        }
     }
 
-    async fn remove(&self, attempt: &Attempt, policy: OnRemoval) -> Result<String, kube::Error> {
+    /// Writes on the board what became of the cluster.
+    fn gone(&self, message: &str) {
+        let gone = Finding::wrong("RegistrationRemoved", message);
+        if self.member.board.found(ConditionType::Registered, gone) {
+            tracing::info!(registration = %self.member.id, outcome = %message, "registration removed");
+        }
+    }
+
+    /// Tries once. `released` remembers the machine deployments of all tries.
+    async fn remove(
+        &self,
+        attempt: &Attempt,
+        policy: OnRemoval,
+        released: &mut BTreeSet<Option<String>>,
+    ) -> Result<String, kube::Error> {
         let held = removal::held(&attempt.worker).await?;
         let tenant = self.member.id.tenant.clone();
         if policy == OnRemoval::Keep {
@@ -252,14 +303,31 @@ impl Task {
                 )
                 .await?;
             }
+            released.insert(machine_deployment.uid());
             removal::release(&attempt.worker, machine_deployment).await?;
         }
         claim::release(&attempt.worker, &self.shared.claimant(tenant)).await?;
+        let done = match policy {
+            OnRemoval::Purge => "released, and what was made for them was deleted",
+            OnRemoval::Keep | OnRemoval::Release => "released",
+        };
         Ok(format!(
-            "the registration is gone; {} machine deployments were released",
-            held.len()
+            "the registration is gone; {} machine deployments were {done}",
+            released.len()
         ))
     }
+}
+
+/// Gives what was told to stop a while to do so.
+async fn finish<F: FusedFuture<Output = ()>>(serving: Pin<&mut F>, id: &RegistrationId) {
+    if !serving.is_terminated() && timeout(DISENGAGE_TIMEOUT, serving).await.is_err() {
+        tracing::warn!(registration = %id, "a reconcile was cut short");
+    }
+}
+
+/// Which WorkerCluster it is, and which state of its spec.
+fn spec_version(own: Option<&WorkerCluster>) -> Option<(Option<String>, Option<i64>)> {
+    own.map(|own| (own.uid(), own.metadata.generation))
 }
 
 async fn sleep_or_pend(wait: Option<Duration>) {

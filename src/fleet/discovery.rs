@@ -5,15 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use futures::Stream;
+use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     runtime::watcher::{self, Event},
 };
 
-use super::watch;
+use super::watch::{self, Scope};
 use crate::tenant::{id::RegistrationId, secret_text::SecretBytes};
 
 /// The data keys of a kubeconfig: ours first, then Cluster API's.
@@ -39,23 +39,42 @@ pub enum Discovered {
     Present(Box<Registration>),
     /// A registration is gone.
     Gone(RegistrationId),
-    /// All registrations have been seen; those not named are gone.
-    Complete(BTreeSet<RegistrationId>),
+    /// All registrations have been seen, in one namespace or in all; those not named are gone.
+    Complete {
+        /// The namespace, if it is one.
+        limit: Option<String>,
+        /// The registrations.
+        seen: BTreeSet<RegistrationId>,
+    },
 }
 
 /// Watches the Secrets that match the selector, for ever.
-pub fn discover(management: Client, selector: &str) -> impl Stream<Item = Discovered> + use<> {
-    let secrets: Api<Secret> = Api::all(management);
-    let config = watcher::Config::default().labels(selector).page_size(50);
-    let mut listed = BTreeSet::new();
-    watch::interpret(
-        "registrations",
-        watcher::watcher(secrets, config),
-        move |event| interpret(event, &mut listed),
-    )
+pub fn discover(
+    management: &Client,
+    scope: &Scope,
+    selector: &str,
+) -> impl Stream<Item = Discovered> + Send + use<> {
+    let watches = scope
+        .apis::<Secret>(management)
+        .into_iter()
+        .map(|(limit, api)| {
+            let config = watcher::Config::default().labels(selector).page_size(50);
+            let mut listed = BTreeSet::new();
+            watch::interpret(
+                "registrations",
+                watcher::watcher(api, config),
+                move |event| interpret(event, limit.as_ref(), &mut listed),
+            )
+            .boxed()
+        });
+    stream::select_all(watches)
 }
 
-fn interpret(event: Event<Secret>, listed: &mut BTreeSet<RegistrationId>) -> Option<Discovered> {
+fn interpret(
+    event: Event<Secret>,
+    limit: Option<&String>,
+    listed: &mut BTreeSet<RegistrationId>,
+) -> Option<Discovered> {
     match event {
         Event::Init => {
             listed.clear();
@@ -67,7 +86,10 @@ fn interpret(event: Event<Secret>, listed: &mut BTreeSet<RegistrationId>) -> Opt
             Some(Discovered::Present(Box::new(registration)))
         }
         Event::Apply(secret) => Some(Discovered::Present(Box::new(registration(secret)))),
-        Event::InitDone => Some(Discovered::Complete(std::mem::take(listed))),
+        Event::InitDone => Some(Discovered::Complete {
+            limit: limit.cloned(),
+            seen: std::mem::take(listed),
+        }),
         Event::Delete(secret) => Some(Discovered::Gone(id(&secret))),
     }
 }
@@ -91,4 +113,66 @@ fn registration(mut secret: Secret) -> Registration {
 
 fn id(secret: &Secret) -> RegistrationId {
     RegistrationId::new(&secret.namespace().unwrap_or_default(), &secret.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn a_secret(name: &str, data: &serde_json::Value) -> Secret {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": name,
+                "namespace": "berlin",
+                "uid": "u",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "data": data,
+        }))
+        .unwrap()
+    }
+
+    fn kubeconfig(data: &serde_json::Value) -> Option<Vec<u8>> {
+        let found = registration(a_secret("a", data)).kubeconfig;
+        found.map(|bytes| bytes.expose().to_vec())
+    }
+
+    #[test]
+    fn our_key_comes_before_cluster_apis() {
+        assert_eq!(kubeconfig(&json!({"value": "dg=="})), Some(b"v".to_vec()));
+        let both = json!({"value": "dg==", "kubeconfig": "aw=="});
+        assert_eq!(kubeconfig(&both), Some(b"k".to_vec()));
+        assert_eq!(kubeconfig(&json!({"other": "dg=="})), None);
+    }
+
+    #[test]
+    fn a_full_list_tells_who_is_left() {
+        let mut listed = BTreeSet::new();
+        let mut next = |event| interpret(event, None, &mut listed);
+        assert!(next(Event::Init).is_none());
+        // A list that broke off is begun again.
+        next(Event::InitApply(a_secret("gone", &json!({}))));
+        assert!(next(Event::Init).is_none());
+        let found = next(Event::InitApply(a_secret("a", &json!({}))));
+        let Some(Discovered::Present(registration)) = found else {
+            panic!("{found:?}");
+        };
+        assert_eq!(registration.id, RegistrationId::new("berlin", "a"));
+        assert_eq!(registration.created.to_string(), "2026-01-01T00:00:00Z");
+        let all = next(Event::InitDone);
+        let expected = BTreeSet::from([RegistrationId::new("berlin", "a")]);
+        assert!(matches!(all, Some(Discovered::Complete { seen, .. }) if seen == expected));
+    }
+
+    #[test]
+    fn changes_and_deletions_are_told_one_by_one() {
+        let mut listed = BTreeSet::new();
+        let changed = interpret(Event::Apply(a_secret("a", &json!({}))), None, &mut listed);
+        assert!(matches!(changed, Some(Discovered::Present(_))));
+        let gone = interpret(Event::Delete(a_secret("a", &json!({}))), None, &mut listed);
+        assert!(matches!(gone, Some(Discovered::Gone(id)) if id.name.as_ref() == "a"));
+        assert!(listed.is_empty());
+    }
 }

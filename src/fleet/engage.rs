@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    claim::{self, ClaimError},
+    claim::{self, ClaimError, Claimant},
     connect::{self, ClientParts},
     discovery::Registration,
     engagement::Shared,
@@ -24,6 +24,7 @@ use super::{
     health::Health,
     prerequisites,
     rate_limit::Budget,
+    retry_delay::RetryDelay,
     roster::{Member, Standing},
     worker_clusters,
 };
@@ -35,6 +36,19 @@ use crate::tenant::{
     report::{ConditionType, Finding},
 };
 
+/// How often a token that is still missing is looked for, and how long it is waited between: a
+/// token controller that takes longer is in trouble, and the attempt says so.
+const TOKEN_TRIES: u32 = 8;
+const TOKEN_WAIT: Duration = Duration::from_millis(250);
+
+/// Reasons of setbacks that a person must mend.
+const REFUSALS: [&str; 4] = [
+    "KubeconfigRefused",
+    "NamespaceTaken",
+    "ClusterChanged",
+    "ClaimedByOther",
+];
+
 /// What an attempt needs.
 pub struct Params<'a> {
     /// What all tenants share.
@@ -45,6 +59,8 @@ pub struct Params<'a> {
     pub management: &'a Client,
     /// The registration.
     pub registration: &'a Registration,
+    /// The budget of the worker cluster.
+    pub worker_budget: &'a Arc<Budget>,
 }
 
 /// An attempt that succeeded.
@@ -52,14 +68,12 @@ pub struct Params<'a> {
 pub struct Attempt {
     /// The worker cluster's API.
     pub worker: Client,
-    /// The budget behind `worker`.
-    pub worker_budget: Arc<Budget>,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
     /// The API server that the kubeconfig names.
     pub server: String,
-    /// The uid of the worker cluster's kube-system namespace.
-    pub cluster_uid: String,
+    /// Who claimed the cluster.
+    pub claimant: Claimant,
     /// What was observed.
     pub facts: Arc<ClusterFacts>,
 }
@@ -100,35 +114,58 @@ impl Setback {
 /// Tries once.
 pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
     let worker_cluster = own_worker_cluster(&params).await?;
-    let access = match accept(&params, &worker_cluster) {
-        Ok(access) => access,
-        Err(setback) => {
-            warn_by_event(&params, &worker_cluster, &setback).await;
-            return Err(setback);
-        }
-    };
+    let attempt = attempt_for(&params, &worker_cluster).await;
+    if let Err(setback) = &attempt {
+        warn_by_event(&params, &worker_cluster, setback).await;
+    }
+    attempt
+}
+
+async fn attempt_for(
+    params: &Params<'_>,
+    worker_cluster: &WorkerCluster,
+) -> Result<Attempt, Setback> {
+    let access = accept(params, worker_cluster)?;
     let board = &params.member.board;
     board.found(ConditionType::Registered, Finding::well("Accepted"));
     let server = access.server.url();
     board.update(|report| report.server = Some(server.clone()));
 
-    let worker_budget = Arc::new(Budget::new(params.shared.policy.worker_requests));
-    let worker = worker_client(&params, &access, &worker_budget)?;
-    let cluster_uid = identify(&params, &worker, &worker_cluster).await?;
-    prepare(&params, &worker).await?;
+    let worker = worker_client(params, &access)?;
+    identify(params, &worker, worker_cluster).await?;
+    prepare(params, &worker).await?;
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
-    let facts = facts::read(&worker, &kubeconfig_ca, None)
+    let in_use = worker_cluster
+        .status
+        .as_ref()
+        .and_then(|status| status.api_server.as_deref());
+    let facts = read_facts(&worker, &kubeconfig_ca, in_use)
         .await
         .map_err(|error| not_prepared(&error))?;
+    board.update(|report| report.api_server = Some(facts.api_server.clone()));
     board.found(ConditionType::Prepared, Finding::well("Prepared"));
     Ok(Attempt {
         worker,
-        worker_budget,
         kubeconfig_ca,
         server,
-        cluster_uid,
+        claimant: params.shared.claimant(params.member.id.tenant.clone()),
         facts: Arc::new(facts),
     })
+}
+
+/// A token Secret that was just made is filled within moments: that is waited for.
+async fn read_facts(
+    worker: &Client,
+    kubeconfig_ca: &[u8],
+    in_use: Option<&str>,
+) -> Result<ClusterFacts, FactsError> {
+    for _ in 1..TOKEN_TRIES {
+        match facts::read(worker, kubeconfig_ca, in_use).await {
+            Err(FactsError::TokenPending) => tokio::time::sleep(TOKEN_WAIT).await,
+            read => return read,
+        }
+    }
+    facts::read(worker, kubeconfig_ca, in_use).await
 }
 
 /// The member's WorkerCluster, made if there is none.
@@ -188,15 +225,13 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Set
             ),
         ));
     };
-    ClusterAccess::parse(kubeconfig.expose(), &params.shared.policy.access)
-        .map_err(|error| refused("KubeconfigRefused", chain(&error).to_string()))
+    ClusterAccess::parse(kubeconfig.expose(), &params.shared.policy.access).map_err(|error| {
+        params.shared.metrics.failed(error.category());
+        refused("KubeconfigRefused", chain(&error).to_string())
+    })
 }
 
-fn worker_client(
-    params: &Params<'_>,
-    access: &ClusterAccess,
-    budget: &Arc<Budget>,
-) -> Result<Client, Setback> {
+fn worker_client(params: &Params<'_>, access: &ClusterAccess) -> Result<Client, Setback> {
     let transport =
         (params.shared.connector)(access, &params.shared.policy.access).map_err(|error| {
             let why = chain(error.as_ref()).to_string();
@@ -204,7 +239,7 @@ fn worker_client(
         })?;
     Ok(connect::client(ClientParts {
         transport,
-        budget: Arc::clone(budget),
+        budget: Arc::clone(params.worker_budget),
         timeout: params.shared.request_timeout,
         health: Some(Arc::new(Health::new(Arc::clone(&params.member.board)))),
         kind: ClusterKind::Worker,
@@ -217,7 +252,7 @@ async fn identify(
     params: &Params<'_>,
     worker: &Client,
     own: &WorkerCluster,
-) -> Result<String, Setback> {
+) -> Result<(), Setback> {
     let namespaces: Api<Namespace> = Api::all(worker.clone());
     let kube_system = namespaces
         .get_metadata(KUBE_SYSTEM)
@@ -249,7 +284,7 @@ async fn identify(
         report.cluster_uid = Some(found.clone());
         report.version = Some(version.git_version.clone());
     });
-    Ok(found)
+    Ok(())
 }
 
 /// Claims the cluster, then makes what nodes need there. Nothing is made before the claim but the
@@ -309,17 +344,21 @@ fn not_prepared(error: &FactsError) -> Setback {
     Setback::failed(ConditionType::Prepared, reason, chain(error).to_string())
 }
 
-/// A refused registration is told where people look. The Event itself may fail: the condition
-/// says the same.
+/// A refusal is told where people look, once. The Event itself may fail: the condition says the
+/// same.
 async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &Setback) {
-    let says_so_already =
-        own.status
-            .iter()
-            .flat_map(|status| &status.conditions)
-            .any(|condition| {
-                condition.reason == setback.reason && condition.message == setback.message
-            });
-    if says_so_already || setback.reason == "Paused" {
+    if !REFUSALS.contains(&setback.reason) {
+        return;
+    }
+    let on_board = params.member.board.read(|report| {
+        let finding = report.findings.get(&setback.condition);
+        finding.is_some_and(|finding| finding.message == setback.message)
+    });
+    let conditions = own.status.iter().flat_map(|status| &status.conditions);
+    let in_status = conditions.into_iter().any(|condition| {
+        condition.reason == setback.reason && condition.message == setback.message
+    });
+    if on_board || in_status {
         return;
     }
     let reporter = Reporter {
@@ -340,35 +379,48 @@ async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &Setba
 }
 
 /// Whether an engaged cluster may go on being served.
-pub fn may_serve(own: &WorkerCluster, standing: &Standing, attempt: &Attempt) -> bool {
-    let confirmed = &own.spec.confirmed_cluster_uid;
-    !own.spec.paused
-        && *standing == Standing::Owner
-        && confirmed
-            .as_ref()
-            .is_none_or(|uid| *uid == attempt.cluster_uid || uid.is_empty())
+pub fn may_serve(own: &WorkerCluster, standing: &Standing) -> bool {
+    !own.spec.paused && *standing == Standing::Owner
 }
 
-/// Reads the facts again from time to time, jittered, and when the bell rings, for ever.
+/// Reads the facts again from time to time, jittered, and when the bell rings, until somebody else
+/// holds the claim on the cluster.
 pub async fn keep_facts(
     shared: &Shared,
     attempt: &Attempt,
     sender: &watch::Sender<Arc<ClusterFacts>>,
     bell: &Notify,
 ) {
+    let mut delay = RetryDelay::default();
+    let mut wait = jittered(shared.facts_interval);
     loop {
         tokio::select! {
-            () = tokio::time::sleep(jittered(shared.facts_interval)) => {}
+            () = tokio::time::sleep(wait) => {}
             () = bell.notified() => {}
         }
+        if !claim::is_ours(&attempt.worker, &attempt.claimant).await {
+            return;
+        }
         let before = sender.borrow().clone();
-        match facts::read(&attempt.worker, &attempt.kubeconfig_ca, Some(&before)).await {
-            Ok(facts) if facts != *before => {
-                sender.send_replace(Arc::new(facts));
+        match facts::read(
+            &attempt.worker,
+            &attempt.kubeconfig_ca,
+            Some(&before.api_server),
+        )
+        .await
+        {
+            Ok(facts) => {
+                delay = RetryDelay::default();
+                wait = jittered(shared.facts_interval);
+                if facts != *before {
+                    sender.send_replace(Arc::new(facts));
+                }
             }
-            Ok(_) => {}
-            // What was read before stays good; the board tells how the cluster is doing.
-            Err(error) => tracing::debug!(error = %chain(&error), "cannot read the facts again"),
+            // What was read before stays good for now; the board tells how the cluster is doing.
+            Err(error) => {
+                tracing::debug!(error = %chain(&error), "cannot read the facts again");
+                wait = delay.next().unwrap_or(wait);
+            }
         }
     }
 }

@@ -35,11 +35,11 @@ pub enum FactsError {
     },
 }
 
-/// Reads the facts. An endpoint that was chosen before stays while it is ready.
+/// Reads the facts. An endpoint that is in use stays while it is ready.
 pub async fn read(
     client: &Client,
     kubeconfig_ca: &[u8],
-    before: Option<&ClusterFacts>,
+    in_use: Option<&str>,
 ) -> Result<ClusterFacts, FactsError> {
     let fetch_token = fetch_token(client).await?;
     if let Some((api_server, certificate_authority_data)) = cluster_info(client).await {
@@ -50,8 +50,8 @@ pub async fn read(
         });
     }
     let ready = ready_endpoints(client).await?;
-    let api_server = before
-        .map(|facts| facts.api_server.clone())
+    let api_server = in_use
+        .map(str::to_owned)
         .filter(|in_use| ready.contains(in_use))
         .or_else(|| ready.into_iter().next())
         .ok_or(FactsError::NoApiServer)?;

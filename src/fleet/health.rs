@@ -73,3 +73,41 @@ fn is_failure(status: StatusCode) -> bool {
         || status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::UNAUTHORIZED
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(board: &Board) -> (bool, &'static str, String) {
+        let report = board.report();
+        let finding = report.findings[&ConditionType::Connected].clone();
+        (finding.holds, finding.reason, finding.message)
+    }
+
+    #[test]
+    fn the_board_says_what_the_last_call_said() {
+        let board = Arc::new(Board::default());
+        let health = Health::new(Arc::clone(&board));
+        for (status, holds, reason) in [
+            (StatusCode::OK, true, "Healthy"),
+            (StatusCode::SERVICE_UNAVAILABLE, false, "Degraded"),
+            (StatusCode::NOT_FOUND, true, "Healthy"),
+            (StatusCode::TOO_MANY_REQUESTS, false, "Degraded"),
+            (StatusCode::CONFLICT, true, "Healthy"),
+            (StatusCode::UNAUTHORIZED, false, "Degraded"),
+            (StatusCode::FORBIDDEN, true, "Healthy"),
+        ] {
+            health.answered(status);
+            assert_eq!(said(&board).0, holds, "{status}");
+            assert_eq!(said(&board).1, reason, "{status}");
+        }
+        health.answered(StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(said(&board).2.contains("500"));
+        health.answered(StatusCode::BAD_GATEWAY);
+        assert!(said(&board).2.contains("502"), "another failure is news");
+        health.unreachable(&std::io::Error::other("refused"));
+        assert_eq!(said(&board), (false, "Unreachable", "refused".to_owned()));
+        health.answered(StatusCode::OK);
+        assert!(said(&board).0);
+    }
+}

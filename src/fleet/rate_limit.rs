@@ -69,3 +69,90 @@ impl Budget {
         asked.elapsed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn a_budget(per_second: u32, burst: u32) -> Budget {
+        let count = |count| NonZeroU32::new(count).unwrap();
+        Budget::new(RequestBudget {
+            per_second: count(per_second),
+            burst: count(burst),
+        })
+    }
+
+    const ONE: NonZeroU32 = NonZeroU32::MIN;
+    const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
+
+    /// tokio's timers have whole milliseconds.
+    fn is_about(found: Duration, expected: Duration) -> bool {
+        found >= expected && found <= expected + Duration::from_millis(1)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_free_and_then_the_rate_counts() {
+        let budget = a_budget(10, 3);
+        for _ in 0..3 {
+            assert_eq!(budget.take(ONE).await, Duration::ZERO);
+        }
+        for _ in 0..5 {
+            let waited = budget.take(ONE).await;
+            assert!(is_about(waited, Duration::from_millis(99)), "{waited:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_fills_the_budget_up_to_its_burst() {
+        let budget = a_budget(10, 3);
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        for _ in 0..3 {
+            assert_eq!(budget.take(ONE).await, Duration::ZERO);
+        }
+        assert!(budget.take(ONE).await > Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_are_taken_together_or_not_at_all() {
+        let budget = a_budget(10, 2);
+        assert_eq!(budget.take(ONE).await, Duration::ZERO);
+        let waited = budget.take(TWO).await;
+        assert!(is_about(waited, Duration::from_millis(100)), "{waited:?}");
+        let waited = budget.take(TWO).await;
+        assert!(is_about(waited, Duration::from_millis(199)), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_first_is_served_first_also_for_two() {
+        let budget = Arc::new(a_budget(10, 2));
+        budget.take(TWO).await;
+        let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
+        let mut tasks = tokio::task::JoinSet::new();
+        for index in 0..9 {
+            let (budget, sender) = (Arc::clone(&budget), sender.clone());
+            tasks.spawn(async move {
+                budget.take(if index % 3 == 0 { TWO } else { ONE }).await;
+                sender.send(index).unwrap();
+            });
+            tokio::task::yield_now().await;
+        }
+        tasks.join_all().await;
+        drop(sender);
+        let mut order = Vec::new();
+        while let Some(index) = served.recv().await {
+            order.push(index);
+        }
+        assert_eq!(order, (0..9).collect::<Vec<_>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_budget_knows_nothing_of_another() {
+        let (busy, quiet) = (a_budget(1, 2), a_budget(1, 2));
+        for _ in 0..5 {
+            busy.take(ONE).await;
+        }
+        assert_eq!(quiet.take(TWO).await, Duration::ZERO);
+    }
+}

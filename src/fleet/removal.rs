@@ -2,11 +2,17 @@
 //!
 //! Done with the kubeconfig that was registered last, while it still works.
 
+use std::fmt::Debug;
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    Api, Client, Resource, ResourceExt,
+    api::{
+        DeleteParams, ListParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, Preconditions,
+    },
 };
+
+use serde::de::DeserializeOwned;
 
 use crate::api::{
     config::OperatingSystemConfig,
@@ -18,12 +24,14 @@ use crate::api::{
 const PAGE: u32 = 100;
 
 /// The machine deployments that carry our finalizer.
-pub async fn held(worker: &Client) -> Result<Vec<MachineDeployment>, kube::Error> {
+pub async fn held(
+    worker: &Client,
+) -> Result<Vec<PartialObjectMeta<MachineDeployment>>, kube::Error> {
     let machine_deployments: Api<MachineDeployment> = Api::all(worker.clone());
     let mut page = ListParams::default().limit(PAGE);
     let mut held = Vec::new();
     loop {
-        let list = machine_deployments.list(&page).await?;
+        let list = machine_deployments.list_metadata(&page).await?;
         held.extend(
             list.items
                 .into_iter()
@@ -39,7 +47,7 @@ pub async fn held(worker: &Client) -> Result<Vec<MachineDeployment>, kube::Error
 /// Takes our finalizer off a machine deployment, and nothing else.
 pub async fn release(
     worker: &Client,
-    machine_deployment: &MachineDeployment,
+    machine_deployment: &(impl ResourceExt + Sync),
 ) -> Result<(), kube::Error> {
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let api: Api<MachineDeployment> = Api::namespaced(worker.clone(), &namespace);
@@ -73,7 +81,7 @@ pub async fn purge(
     worker: &Client,
     management: &Client,
     tenant: &str,
-    machine_deployment: &MachineDeployment,
+    machine_deployment: &PartialObjectMeta<MachineDeployment>,
 ) -> Result<(), kube::Error> {
     let names = DerivedNames::new(
         &machine_deployment.namespace().unwrap_or_default(),
@@ -85,36 +93,69 @@ pub async fn purge(
         &names.provisioning,
         &names.kubelet_kubeconfig,
     ] {
-        delete(
-            secrets
-                .delete(name, &DeleteParams::default())
-                .await
-                .map(drop),
-        )?;
+        delete_named(&secrets, name).await?;
     }
     let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
     for token in tokens.list_metadata(&ours).await?.items {
-        delete(
-            tokens
-                .delete(&token.name_any(), &DeleteParams::default())
-                .await
-                .map(drop),
-        )?;
+        delete(&tokens, &token.metadata).await?;
     }
     let configs: Api<OperatingSystemConfig> = Api::namespaced(management.clone(), tenant);
-    delete(
-        configs
-            .delete(&names.config, &DeleteParams::default())
-            .await
-            .map(drop),
-    )
+    delete_named(&configs, &names.config).await
 }
 
-/// What is gone already needs no deletion.
-fn delete(outcome: Result<(), kube::Error>) -> Result<(), kube::Error> {
-    match outcome {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        outcome => outcome,
+async fn delete_named<K>(api: &Api<K>, name: &str) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug + Resource<DynamicType = ()>,
+{
+    match api.get_metadata_opt(name).await? {
+        Some(found) => delete(api, &found.metadata).await,
+        None => Ok(()),
+    }
+}
+
+/// Deletes the object with this name and uid. What is gone already needs no deletion, and another
+/// that took its name is left alone.
+pub async fn delete<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: metadata.uid.clone(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let name = metadata.name.as_deref().unwrap_or_default();
+    match api.delete(name, &params).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_foreign_finalizer_is_tested_for_and_kept() {
+        let before = ["a.example/b".to_owned(), FINALIZER.to_owned()];
+        let patch = without_finalizer(&before);
+        let apply = |finalizers: &[String]| {
+            let mut object = serde_json::json!({"metadata": {"finalizers": finalizers}});
+            json_patch::patch(&mut object, &patch).map(|()| object)
+        };
+        let after = apply(&before).unwrap();
+        assert_eq!(
+            after["metadata"]["finalizers"],
+            serde_json::json!(["a.example/b"])
+        );
+        let mut others = before.to_vec();
+        others.push("c.example/d".to_owned());
+        assert!(
+            apply(&others).is_err(),
+            "a list that changed meanwhile is not touched"
+        );
     }
 }

@@ -52,3 +52,24 @@ impl Backoff for RetryDelay {
         self.next = self.first;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_to_their_cap_are_jittered_and_start_again() {
+        let mut delay = RetryDelay::default();
+        let mut step = FIRST;
+        for _ in 0..20 {
+            let next = delay.next().unwrap();
+            assert!(next >= step / 2 && next <= step, "{next:?} of {step:?}");
+            step = (step * 2).min(CAP);
+        }
+        let mut late: Vec<Duration> = delay.clone().take(20).collect();
+        late.dedup();
+        assert!(late.len() > 10, "{late:?}");
+        Backoff::reset(&mut delay);
+        assert!(delay.next().unwrap() <= FIRST);
+    }
+}

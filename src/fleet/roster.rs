@@ -2,7 +2,10 @@
 //!
 //! The only place that holds a concurrent map; no method hands out a guard of it.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use dashmap::DashMap;
 use tokio::sync::watch;
@@ -42,6 +45,21 @@ pub struct Member {
 #[derive(Debug, Default)]
 pub struct Roster {
     members: DashMap<TenantId, Vec<Arc<Member>>>,
+    listed: Mutex<Listed>,
+}
+
+/// Where every registration has been seen once.
+#[derive(Debug, Default)]
+struct Listed {
+    everywhere: Everywhere,
+    namespaces: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Everywhere {
+    Yes,
+    #[default]
+    No,
 }
 
 impl Roster {
@@ -111,9 +129,25 @@ impl Roster {
             .collect()
     }
 
-    /// Whether a tenant has no registration.
+    /// Takes note that every registration has been seen, of one namespace or of all.
+    pub fn listed(&self, limit: Option<String>) {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match limit {
+            Some(namespace) => {
+                listed.namespaces.insert(namespace);
+            }
+            None => listed.everywhere = Everywhere::Yes,
+        }
+    }
+
+    /// Whether a tenant is known to have no registration. Of a namespace that this process does not
+    /// watch, or has not listed yet, nothing is known.
     pub fn is_gone(&self, tenant: &TenantId) -> bool {
-        self.living(tenant).is_empty()
+        let is_listed = {
+            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            listed.everywhere == Everywhere::Yes || listed.namespaces.contains(tenant.namespace())
+        };
+        is_listed && self.living(tenant).is_empty()
     }
 
     /// The oldest registration owns the namespace; of two made in the same second, the one with
@@ -160,4 +194,112 @@ fn set(standing: &watch::Sender<Standing>, new: Standing) {
         *before = new;
         news
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn a_registration(name: &str, created: i64, uid: &str) -> Registration {
+        Registration {
+            id: RegistrationId::new("berlin", name),
+            uid: uid.to_owned(),
+            created: Timestamp::from_second(created).unwrap(),
+            kubeconfig: None,
+        }
+    }
+
+    fn standing(roster: &Roster, name: &str) -> Standing {
+        let member = roster.member(&RegistrationId::new("berlin", name));
+        member.unwrap().standing.borrow().clone()
+    }
+
+    fn second_to(name: &str) -> Standing {
+        Standing::Second {
+            owner: RegistrationId::new("berlin", name),
+        }
+    }
+
+    #[test]
+    fn the_older_registration_owns_the_namespace_in_whatever_order_they_come() {
+        let (old, young) = (
+            a_registration("old", 1, "z"),
+            a_registration("young", 2, "a"),
+        );
+        for order in [[&old, &young], [&young, &old]] {
+            let roster = Roster::default();
+            for registration in order {
+                assert!(roster.present(registration.clone()).is_some());
+            }
+            assert_eq!(standing(&roster, "old"), Standing::Owner);
+            assert_eq!(standing(&roster, "young"), second_to("old"));
+        }
+    }
+
+    #[test]
+    fn of_two_made_in_one_second_the_smaller_uid_owns() {
+        let roster = Roster::default();
+        roster.present(a_registration("first", 1, "b"));
+        roster.present(a_registration("second", 1, "a"));
+        assert_eq!(standing(&roster, "second"), Standing::Owner);
+        assert_eq!(standing(&roster, "first"), second_to("second"));
+    }
+
+    #[test]
+    fn the_second_takes_over_when_the_first_is_gone() {
+        let roster = Roster::default();
+        roster.present(a_registration("old", 1, "a"));
+        roster.present(a_registration("young", 2, "b"));
+        let old = RegistrationId::new("berlin", "old");
+        roster.gone(&old);
+        assert_eq!(standing(&roster, "young"), Standing::Owner);
+        assert!(!roster.is_gone(&old.tenant));
+        assert!(roster.remove(&old));
+        assert!(roster.member(&old).is_none());
+        let young = RegistrationId::new("berlin", "young");
+        roster.gone(&young);
+        assert!(roster.remove(&young));
+        assert!(!roster.is_gone(&old.tenant), "not listed, not known");
+        roster.listed(Some("lisbon".to_owned()));
+        assert!(!roster.is_gone(&old.tenant));
+        roster.listed(Some("berlin".to_owned()));
+        assert!(roster.is_gone(&old.tenant));
+    }
+
+    #[test]
+    fn one_that_comes_back_before_it_is_given_back_stays() {
+        let roster = Roster::default();
+        let member = roster.present(a_registration("old", 1, "a")).unwrap();
+        roster.gone(&member.id);
+        assert!(member.registration.borrow().is_none());
+        assert!(roster.present(a_registration("old", 3, "c")).is_none());
+        assert!(!roster.remove(&member.id));
+        assert_eq!(roster.members().len(), 1);
+    }
+
+    #[test]
+    fn the_same_registration_again_is_no_news() {
+        let roster = Roster::default();
+        let member = roster.present(a_registration("old", 1, "a")).unwrap();
+        let mut registrations = member.registration.subscribe();
+        registrations.borrow_and_update();
+        assert!(roster.present(a_registration("old", 1, "a")).is_none());
+        assert!(!registrations.has_changed().unwrap());
+        roster.present(a_registration("old", 1, "b"));
+        assert!(registrations.has_changed().unwrap());
+    }
+
+    #[test]
+    fn tenants_do_not_meet() {
+        let roster = Roster::default();
+        roster.present(a_registration("old", 1, "a"));
+        let other = Registration {
+            id: RegistrationId::new("lisbon", "old"),
+            ..a_registration("old", 2, "b")
+        };
+        let member = roster.present(other).unwrap();
+        assert_eq!(*member.standing.borrow(), Standing::Owner);
+    }
 }

@@ -185,3 +185,33 @@ impl Service<Name> for CheckedResolver {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tenant::address::Loopback;
+
+    async fn dial(loopback: Loopback) -> Result<Vec<SocketAddr>, String> {
+        let rules = AddressRules {
+            loopback,
+            ..AddressRules::default()
+        };
+        let mut resolver = CheckedResolver {
+            rules: Arc::new(rules),
+            port: 6443,
+        };
+        let name = "localhost".parse().expect("a host name");
+        let found = resolver.call(name).await;
+        found
+            .map(Iterator::collect)
+            .map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_a_refused_address_is_not_dialled() {
+        let refused = dial(Loopback::Refused).await.unwrap_err();
+        assert!(refused.contains("it is a loopback address"), "{refused}");
+        let allowed = dial(Loopback::Allowed).await.unwrap();
+        assert!(allowed.iter().all(|address| address.ip().is_loopback()));
+    }
+}

@@ -7,10 +7,12 @@
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::{
     WatchStreamExt,
     watcher::{self, Event},
 };
+use kube::{Api, Client, Resource};
 
 use super::retry_delay::RetryDelay;
 use crate::telemetry::logs::chain;
@@ -19,6 +21,50 @@ use crate::telemetry::logs::chain;
 const FIRST: Duration = Duration::from_millis(500);
 /// The cap: a cluster that comes back is seen within half a minute.
 const CAP: Duration = Duration::from_secs(15);
+
+/// Where the management cluster is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everywhere: one watch for each kind.
+    All,
+    /// In these namespaces: one watch for each kind and namespace, for a process that may see no
+    /// others.
+    Namespaces(Vec<String>),
+}
+
+impl Scope {
+    /// The APIs to watch, each with the namespace that it is limited to.
+    pub fn apis<K>(&self, client: &Client) -> Vec<(Option<String>, Api<K>)>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match self {
+            Self::All => vec![(None, Api::all(client.clone()))],
+            Self::Namespaces(namespaces) => namespaces
+                .iter()
+                .map(|namespace| {
+                    (
+                        Some(namespace.clone()),
+                        Api::namespaced(client.clone(), namespace),
+                    )
+                })
+                .collect(),
+        }
+    }
+
+    /// How many watches each kind takes.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::All => 1,
+            Self::Namespaces(namespaces) => namespaces.len(),
+        }
+    }
+}
+
+/// Whether a watch that is limited like this sees a namespace.
+pub fn covers(limit: Option<&String>, namespace: &str) -> bool {
+    limit.is_none_or(|limit| limit == namespace)
+}
 
 /// Interprets a watch's events for ever. Failures are logged when they begin, and retried.
 pub fn interpret<K, T>(
@@ -33,6 +79,11 @@ where
     events
         .filter_map(move |event| {
             std::future::ready(match event {
+                // The beginning of a list that may fail is no success: the backoff must not see it.
+                Ok(event @ Event::Init) => {
+                    interpret(event);
+                    None
+                }
                 Ok(event) => interpret(event).map(Ok),
                 Err(error) => Some(Err(error)),
             })

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use kube::{
     Api, Client, ResourceExt,
     api::{ObjectMeta, PostParams},
     runtime::{WatchStreamExt, reflector, watcher},
 };
 
+use tokio::sync::watch;
+
 use super::{
     roster::{Member, Roster},
-    watch::interpret,
+    watch::{Scope, interpret},
 };
 use crate::api::worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec};
 use crate::tenant::id::RegistrationId;
@@ -19,22 +21,29 @@ use crate::tenant::id::RegistrationId;
 /// The WorkerClusters of the fleet, as they were seen last.
 #[derive(Clone, Debug)]
 pub struct WorkerClusters {
-    store: reflector::Store<WorkerCluster>,
+    stores: Vec<reflector::Store<WorkerCluster>>,
+    /// How many watches have not seen everything once. The stores' own readiness wakes one waiter
+    /// only, and here every tenant waits.
+    incomplete: watch::Sender<usize>,
 }
 
 impl WorkerClusters {
     /// The WorkerCluster that names the registration's Secret: the oldest, if there are several.
     pub fn of(&self, id: &RegistrationId) -> Option<Arc<WorkerCluster>> {
-        self.store
-            .state_filter(|found| registration_of(found) == *id)
-            .into_iter()
+        self.stores
+            .iter()
+            .flat_map(|store| store.state_filter(|found| registration_of(found) == *id))
             .min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
     }
 
     /// Waits until all WorkerClusters have been seen once.
     pub async fn ready(&self) {
-        // The writer lives as long as the watch; without it the process is about to end.
-        let _ = self.store.wait_until_ready().await;
+        // The sender is part of this: it cannot be gone.
+        let _ = self
+            .incomplete
+            .subscribe()
+            .wait_for(|watches| *watches == 0)
+            .await;
     }
 }
 
@@ -46,24 +55,39 @@ fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
     )
 }
 
-/// Watches the WorkerClusters for ever, and tells each member of its own. Hands out the store at
-/// once and the watch to be polled.
+/// Watches the WorkerClusters for ever, and tells each member of its own. Hands out the stores at
+/// once and the watches to be polled.
 pub fn follow(
-    management: Client,
-    roster: Arc<Roster>,
+    management: &Client,
+    scope: &Scope,
+    roster: &Arc<Roster>,
 ) -> (WorkerClusters, impl Future<Output = ()> + Send + use<>) {
-    let (store, writer) = reflector::store();
-    let clusters = WorkerClusters { store };
-    let reader = clusters.clone();
-    let api: Api<WorkerCluster> = Api::all(management);
-    let events = watcher(api, watcher::Config::default().page_size(100))
-        .modify(|found| found.managed_fields_mut().clear())
-        .reflect(writer);
-    let watch = interpret("WorkerClusters", events, move |event| {
-        follow_event(&reader, &roster, event);
-        Some(())
+    let (stores, writers): (Vec<_>, Vec<_>) =
+        (0..scope.count()).map(|_| reflector::store()).unzip();
+    let incomplete = watch::Sender::new(stores.len());
+    let clusters = WorkerClusters { stores, incomplete };
+    let apis = scope.apis::<WorkerCluster>(management).into_iter();
+    let watches = apis.zip(writers).map(|((_, api), writer)| {
+        let (reader, roster) = (clusters.clone(), Arc::clone(roster));
+        let events = watcher(api, watcher::Config::default().page_size(100))
+            .modify(|found| found.managed_fields_mut().clear())
+            .reflect(writer);
+        let mut is_complete = false;
+        interpret("WorkerClusters", events, move |event| {
+            if matches!(event, watcher::Event::InitDone)
+                && !std::mem::replace(&mut is_complete, true)
+            {
+                reader
+                    .incomplete
+                    .send_modify(|watches| *watches = watches.saturating_sub(1));
+            }
+            follow_event(&reader, &roster, event);
+            Some(())
+        })
+        .boxed()
     });
-    (clusters, watch.collect())
+    let watches = stream::select_all(watches).collect();
+    (clusters, watches)
 }
 
 fn follow_event(clusters: &WorkerClusters, roster: &Roster, event: watcher::Event<WorkerCluster>) {
@@ -82,12 +106,16 @@ fn follow_event(clusters: &WorkerClusters, roster: &Roster, event: watcher::Even
     }
 }
 
+/// What matters of it to those who serve it: not its status, which is our own writing.
+fn matter(own: &WorkerCluster) -> (Option<&String>, &WorkerClusterSpec) {
+    (own.metadata.uid.as_ref(), &own.spec)
+}
+
 /// Tells a member which WorkerCluster is its own.
 pub fn tell(clusters: &WorkerClusters, member: &Member) {
     let own = clusters.of(&member.id);
     member.worker_cluster.send_if_modified(|before| {
-        let news = before.as_ref().map(|old| old.resource_version())
-            != own.as_ref().map(|new| new.resource_version());
+        let news = before.as_deref().map(matter) != own.as_deref().map(matter);
         *before = own;
         news
     });

@@ -56,8 +56,18 @@ pub struct Draw<'a> {
     pub key: &'a str,
     /// How many ids were taken by others.
     pub attempt: u8,
-    /// Random bytes from a cryptographic source.
-    pub random: &'a [u8; 64],
+    /// What the secret half is drawn from.
+    pub random: &'a Randomness,
+}
+
+/// Random bytes from a cryptographic source.
+#[derive(Clone)]
+pub struct Randomness(pub [u8; 64]);
+
+impl std::fmt::Debug for Randomness {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("[redacted]")
+    }
 }
 
 /// Decides about the token. It is extended once half of its lifetime has gone.
@@ -76,7 +86,7 @@ pub fn plan_token(
         }),
         None => TokenPlan::Create(Token {
             id: token_id(draw.key, draw.attempt),
-            secret: SecretText::new(token_secret(draw.random)),
+            secret: SecretText::new(token_secret(&draw.random.0)),
             expires,
         }),
     }
@@ -151,7 +161,7 @@ mod tests {
     const DRAW: Draw<'_> = Draw {
         key: "kube-system-workers",
         attempt: 0,
-        random: &[7; 64],
+        random: &Randomness([7; 64]),
     };
 
     #[test]

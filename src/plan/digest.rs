@@ -70,3 +70,25 @@ fn hex(bytes: &[u8]) -> String {
             text
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_cannot_be_told_without_the_key() {
+        let key = |token: &str| DigestKey::derive(&SecretText::new(token));
+        let password = b"hunter2".as_slice();
+        let digest = key("one").digest([password]);
+        assert_eq!(digest, key("one").digest([password]));
+        assert_ne!(digest, key("two").digest([password]));
+        assert_eq!(format!("{:?}", key("one")), "[redacted]");
+    }
+
+    #[test]
+    fn parts_do_not_run_together() {
+        let key = DigestKey::derive(&SecretText::new("one"));
+        let digest = |parts: &[&[u8]]| key.digest(parts.iter().copied());
+        assert_ne!(digest(&[b"ab", b"c"]), digest(&[b"a", b"bc"]));
+    }
+}

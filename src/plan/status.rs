@@ -74,6 +74,10 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
             .clone()
             .or_else(|| before.cluster_uid.clone()),
         server: report.server.clone().or_else(|| before.server.clone()),
+        api_server: report
+            .api_server
+            .clone()
+            .or_else(|| before.api_server.clone()),
         version: report.version.clone().or_else(|| before.version.clone()),
         served: report
             .existing

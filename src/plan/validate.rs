@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::{
-    bootstrap::{self, Draw, TokenPlan},
+    bootstrap::{self, Draw, Randomness, TokenPlan},
     desired::{RENDERER_GENERATION, Stamp},
     digest::DigestKey,
     observed::Observed,
@@ -23,7 +23,7 @@ use crate::render::{
     },
     template::CompiledProfile,
 };
-use crate::rules::profile::{Demand, Unsupported, check_demand};
+use crate::rules::profile::{Demand, Unsupported, check_demand, check_utility};
 use crate::tenant::{
     facts::ClusterFacts,
     secret_text::SecretText,
@@ -37,6 +37,8 @@ pub struct Found {
     pub machine_deployment: Arc<MachineDeployment>,
     /// Other machine deployments whose derived names overlap.
     pub rivals: Vec<Rival>,
+    /// How many machine deployments of the tenant are older.
+    pub older: usize,
     /// The profile that it names.
     pub profile: ProfileFound,
     /// The tenant's settings.
@@ -52,7 +54,7 @@ pub struct Found {
     /// How many ids of tokens are taken by others.
     pub token_attempt: u8,
     /// Random bytes, for a token that must be made.
-    pub random: [u8; 64],
+    pub random: Randomness,
     /// What exists already.
     pub observed: Observed,
     /// When this was found.
@@ -104,6 +106,12 @@ pub enum ProfileFound {
 /// Why a machine deployment cannot be served until something changes.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Invalid {
+    /// The machine deployment cannot be read.
+    #[error(
+        "the machine deployment cannot be read: spec.template.spec.versions.kubelet must be a \
+         string (in quotes), spec.template.spec.providerSpec an object"
+    )]
+    Unreadable,
     /// The profile does not exist.
     #[error("OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"")]
     ProfileMissing {
@@ -147,6 +155,15 @@ pub enum Invalid {
         /// The owner, as `namespace/name`.
         owner: String,
     },
+    /// The tenant has too many machine deployments.
+    #[error(
+        "the tenant may have {max} machine deployments, and as many are older; the operator of \
+         the fleet sets the limit"
+    )]
+    TooMany {
+        /// How many the tenant may have.
+        max: usize,
+    },
     /// The name does not fit into the token's label.
     #[error(
         "metadata.name: {bytes} bytes are too long for the label machinedeployment.k8s.io/name of \
@@ -169,7 +186,24 @@ impl Invalid {
             Self::Settings(_) => "SettingsRefused",
             Self::ProviderSpec(_) => "ProviderSpecRefused",
             Self::NameTaken { .. } => "NameTaken",
+            Self::Unreadable => "Unreadable",
+            Self::TooMany { .. } => "TooManyMachineDeployments",
             Self::NameTooLong { .. } => "NameTooLong",
+        }
+    }
+
+    /// A word for metrics.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Unreadable => "machine_deployment_unreadable",
+            Self::ProfileMissing { .. } => "profile_missing",
+            Self::ProfileForbidden { .. } => "profile_forbidden",
+            Self::ProfileUnusable { error, .. } | Self::ProviderSpec(error) => error.category(),
+            Self::Unsupported(unsupported) => unsupported.category(),
+            Self::Settings(_) => "settings_refused",
+            Self::NameTaken { .. } => "name_taken",
+            Self::TooMany { .. } => "too_many_machine_deployments",
+            Self::NameTooLong { .. } => "name_too_long",
         }
     }
 }
@@ -210,6 +244,8 @@ pub struct Deployment {
 pub struct Policy {
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
+    /// How many machine deployments the tenant may have.
+    pub machine_deployments_max: usize,
 }
 
 /// Judges what was found.
@@ -219,6 +255,11 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     let name = machine_deployment.name_any();
     let names = DerivedNames::new(&namespace, &name);
     check_names(found, &names)?;
+    if found.older >= policy.machine_deployments_max {
+        return Err(Invalid::TooMany {
+            max: policy.machine_deployments_max,
+        });
+    }
     let settings = found.settings.clone()?;
     let (profile_name, profile) = usable(&found.profile)?;
     let provider = decode(machine_deployment)?;
@@ -227,6 +268,10 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
         cloud_provider: &provider.cloud_provider,
     };
     check_demand(profile_name, profile.spec(), demand)?;
+    let utility = provider
+        .provisioning_utility()
+        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
+    check_utility(profile.spec(), utility.as_str())?;
 
     let draw = Draw {
         key: &names.key,

@@ -95,6 +95,8 @@ pub struct Report {
     pub cluster_uid: Option<String>,
     /// The API server that the kubeconfig names.
     pub server: Option<String>,
+    /// The API server as nodes reach it.
+    pub api_server: Option<String>,
     /// The version of the API server.
     pub version: Option<String>,
     /// The machine deployments that exist, as `namespace/name`, once they have been listed.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 mod custom;
 mod reads;
+mod rules;
 mod writes;
 
 pub use custom::{
@@ -23,6 +24,11 @@ pub use custom::{
 pub use reads::{
     a_list_comes_in_pages, a_selected_list_is_exact, a_watch_resumes_where_it_was,
     a_watch_sends_the_first_state_and_marks_its_end, only_metadata_is_sent_when_asked,
+};
+pub use rules::{
+    a_broken_rule_is_refused_in_its_own_words, a_definition_with_an_unreadable_rule_is_refused,
+    a_rule_about_the_state_before_holds_for_every_way_to_write, a_rule_waits_for_a_valid_object,
+    the_rules_of_this_project_hold,
 };
 pub use writes::{
     a_deleted_object_waits_for_its_finalizers, a_failed_json_patch_test_is_invalid,
@@ -51,7 +57,7 @@ pub async fn a_namespace(client: &Client, name: &str) -> String {
 }
 
 /// All behaviours, each in a namespace that starts with `prefix`. The definition of
-/// [`install_definition`] is installed on the way.
+/// [`install_definition`] and those of the rules are installed on the way.
 pub async fn suite(client: &Client, prefix: &str) {
     install_definition(client).await;
     macro_rules! run {
@@ -68,6 +74,11 @@ pub async fn suite(client: &Client, prefix: &str) {
         a_status_and_its_object_do_not_touch_each_other
         a_missing_kind_is_told_from_a_missing_object
         generation_counts_wishes_only
+        a_broken_rule_is_refused_in_its_own_words
+        a_definition_with_an_unreadable_rule_is_refused
+        a_rule_about_the_state_before_holds_for_every_way_to_write
+        a_rule_waits_for_a_valid_object
+        the_rules_of_this_project_hold
         a_list_comes_in_pages
         a_selected_list_is_exact
         a_watch_resumes_where_it_was

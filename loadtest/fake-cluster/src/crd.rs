@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     kinds::{Kind, storage_name},
     meta::{items, set, text, texts},
+    rules,
     status::Cause,
 };
 
@@ -106,12 +107,18 @@ pub(crate) fn check(crd: &Value) -> Vec<Cause> {
         ));
     }
     for (index, version) in versions.iter().enumerate() {
-        if version.pointer("/schema/openAPIV3Schema").is_none() {
-            causes.push(Cause::required(
-                &format!("spec.versions[{index}].schema.openAPIV3Schema"),
-                "schemas are required",
-            ));
-        }
+        let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
+        let Some(schema) = version.pointer("/schema/openAPIV3Schema") else {
+            causes.push(Cause::required(&path, "schemas are required"));
+            continue;
+        };
+        // The real server keeps a schema that all versions share in another place.
+        let path = if versions.len() == 1 {
+            "spec.validation.openAPIV3Schema"
+        } else {
+            &path
+        };
+        causes.extend(rules::uncompilable(schema, path));
     }
     causes.extend(check_protected_group(crd));
     causes

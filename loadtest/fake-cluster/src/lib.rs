@@ -33,6 +33,7 @@
 //! What is left out is said at the top of each file; the largest are admission webhooks, conversion
 //! webhooks, garbage collection and everything that runs workloads.
 
+mod age;
 mod apply;
 mod audit;
 mod auth;
@@ -55,6 +56,7 @@ mod rbac;
 mod read;
 mod request;
 mod reviews;
+mod rules;
 mod schema;
 mod selector;
 mod serve;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
@@ -24,12 +25,13 @@ use crate::{
 pub(crate) enum Form {
     Whole,
     Metadata,
-    Table,
+    /// With ages at this time: of the request, also where a watch goes on after it.
+    Table(Timestamp),
 }
 
 impl Form {
     /// The first form that the client accepts.
-    pub(crate) fn of(accept: &str) -> Result<Self, Refusal> {
+    pub(crate) fn of(accept: &str, now: Timestamp) -> Result<Self, Refusal> {
         if accept.is_empty() {
             return Ok(Self::Whole);
         }
@@ -45,7 +47,7 @@ impl Form {
                 Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
                     return Ok(Self::Metadata);
                 }
-                Some("Table") => return Ok(Self::Table),
+                Some("Table") => return Ok(Self::Table(now)),
                 Some(_) => {}
             }
         }
@@ -59,13 +61,15 @@ pub(crate) fn show(kind: &Kind, object: &Arc<Value>, form: Form) -> Value {
     match form {
         Form::Whole => Value::clone(&object),
         Form::Metadata => metadata_only(&object),
-        Form::Table => table::of(
+        Form::Table(now) => table::Table {
             kind,
-            std::slice::from_ref(&object),
-            &json!({
+            objects: std::slice::from_ref(&object),
+            metadata: &json!({
                 "resourceVersion": text(&object, "/metadata/resourceVersion"),
             }),
-        ),
+            now,
+        }
+        .value(),
     }
 }
 
@@ -158,7 +162,7 @@ struct Snapshot {
 
 impl State {
     pub(crate) fn get(&self, call: &Call, kind: &Kind) -> Result<Value, Refusal> {
-        let form = Form::of(&call.accept)?;
+        let form = Form::of(&call.accept, self.timestamp())?;
         let object = self
             .store
             .get(&kind.storage, &key_of(kind, call))
@@ -167,7 +171,7 @@ impl State {
     }
 
     pub(crate) fn list(&self, call: &Call, kind: &Kind) -> Result<Value, Refusal> {
-        let form = Form::of(&call.accept)?;
+        let form = Form::of(&call.accept, self.timestamp())?;
         let selector = Selector::read(call, kind)?;
         let token = Token::read(call.option("continue"))?;
         let snapshot = self.snapshot(call, kind, token.as_ref())?;
@@ -270,7 +274,16 @@ fn check_match(asked: Option<u64>, rule: &str, token: Option<&Token>) -> Result<
 
 fn show_list(kind: &Kind, found: &[Arc<Value>], form: Form, metadata: &Value) -> Value {
     let (api_version, list_kind, items) = match form {
-        Form::Table => return table::of(kind, found, metadata),
+        Form::Table(now) => {
+            let objects = found;
+            return table::Table {
+                kind,
+                objects,
+                metadata,
+                now,
+            }
+            .value();
+        }
         Form::Metadata => (
             "meta.k8s.io/v1".to_owned(),
             "PartialObjectMetadataList",

@@ -1,5 +1,5 @@
 //! Structural schemas of custom kinds: pruning of unknown fields, defaults and validation. Rules in
-//! CEL (`x-kubernetes-validations`) are not evaluated here; they are in `rules.rs` where present.
+//! CEL (`x-kubernetes-validations`) are not evaluated here but in `rules.rs`.
 
 use std::{collections::HashMap, sync::Mutex};
 
@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 
 use crate::status::Cause;
 
-fn flag(schema: &Value, name: &str) -> bool {
+pub(crate) fn flag(schema: &Value, name: &str) -> bool {
     schema.get(name) == Some(&json!(true))
 }
 
-fn field(path: &str, name: &str) -> String {
+pub(crate) fn field(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
     } else {

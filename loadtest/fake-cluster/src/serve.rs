@@ -20,6 +20,7 @@ use crate::{
     kinds::Kind,
     meta,
     rbac::{self, Attributes},
+    read::{self, Form},
     request::{Call, Verb},
     state::{State, TokenFilling},
     status::Refusal,
@@ -194,7 +195,7 @@ fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refu
         Ok(_) => 200,
         Err(refusal) => refusal.code,
     };
-    note(inner, call, &user.name, (code, wrote));
+    note(inner, &named(call, &outcome), &user.name, (code, wrote));
     if wrote {
         inner.changed.send_replace(revision);
     }
@@ -204,6 +205,17 @@ fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refu
         }
     }
     outcome
+}
+
+/// The path of a creation does not name the object; its answer does, and so does a real audit.
+fn named(call: &Call, outcome: &Result<Outcome, Refusal>) -> Call {
+    let mut call = call.clone();
+    if let (Verb::Create, "", Ok(Outcome::Object(_, object))) =
+        (call.verb, call.target.name.as_str(), outcome)
+    {
+        meta::name(object).clone_into(&mut call.target.name);
+    }
+    call
 }
 
 fn note(inner: &Inner, call: &Call, user: &str, answer: (u16, bool)) {
@@ -268,14 +280,14 @@ fn judge(state: &mut State, call: &Call, user: &User) -> Result<Outcome, Refusal
         Verb::Patch => state.patch(call, &kind)?,
         Verb::Delete => state.delete(call, &kind)?,
     };
-    Ok(written(call, &kind, &done))
+    let form = Form::of(&call.accept, state.timestamp()).unwrap_or(Form::Whole);
+    Ok(written(&kind, &done, form))
 }
 
-fn written(call: &Call, kind: &Kind, done: &Done) -> Outcome {
+fn written(kind: &Kind, done: &Done, form: Form) -> Outcome {
     let is_object = meta::text(&done.object, "/kind") != "Status";
-    let form = crate::read::Form::of(&call.accept).unwrap_or(crate::read::Form::Whole);
     let shown = if is_object {
-        crate::read::show(kind, &done.object, form)
+        read::show(kind, &done.object, form)
     } else {
         Value::clone(&done.object)
     };

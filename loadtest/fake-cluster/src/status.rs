@@ -44,6 +44,15 @@ impl Cause {
         }
     }
 
+    /// A value that is not accepted and too large to print.
+    pub fn invalid_part(field: &str, detail: &str) -> Self {
+        Self {
+            reason: "FieldValueInvalid",
+            message: format!("Invalid value: {detail}"),
+            field: field.to_owned(),
+        }
+    }
+
     /// A value that must be there and is not.
     pub fn required(field: &str, detail: &str) -> Self {
         let message = if detail.is_empty() {

@@ -62,7 +62,7 @@ impl State {
                 String::new()
             },
             selector: Selector::read(call, kind)?,
-            form: Form::of(&call.accept)?,
+            form: Form::of(&call.accept, self.timestamp())?,
             cursor: asked.unwrap_or_default(),
             first: VecDeque::new(),
             bookmarks: call.flag("allowWatchBookmarks"),

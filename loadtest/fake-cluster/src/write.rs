@@ -1,6 +1,5 @@
-//! Create, update and patch: what every write goes through before it reaches the store. Deletion is
-//! in `delete.rs`, ownership of fields in `apply.rs`, and what follows from a write in
-//! `controllers.rs`.
+//! Create, update and patch: what every write goes through before it reaches the store. Deletion,
+//! server-side apply and what follows from a write have files of their own.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::{
     meta::{copy, name, namespace, remove, set, text, texts},
     patch::{self, PatchKind},
     request::{Call, Verb},
-    schema,
+    rules, schema,
     state::State,
     status::{Cause, Refusal},
     store::Key,
@@ -129,6 +128,7 @@ impl State {
         let mut object = through_schema(call, kind, object)?;
         let mut causes = validate::create(kind, &object);
         causes.extend(custom_causes(kind, &object, None));
+        causes.extend(rule_causes(kind, (&object, None), &causes));
         if !causes.is_empty() {
             return Err(Refusal::invalid(kind, &name, &causes));
         }
@@ -251,6 +251,14 @@ impl State {
             return Err(Refusal::bad_request("metadata.managedFields must be nil"));
         }
         body::place(call, kind, &mut applied)?;
+        if old.is_some() && name(&applied).is_empty() {
+            // What exists is named by the path.
+            set(
+                &mut applied,
+                &["metadata", "name"],
+                call.target.name.clone().into(),
+            );
+        }
         check_name(call, &applied)?;
         let Some(old) = old else {
             if !call.target.subresource.is_empty() {
@@ -295,6 +303,7 @@ impl State {
         let mut new = through_schema(call, kind, new)?;
         let mut causes = validate::update(kind, &old, &new);
         causes.extend(custom_causes(kind, &new, Some(&old)));
+        causes.extend(rule_causes(kind, (&new, Some(&old)), &causes));
         if !causes.is_empty() {
             return Err(Refusal::invalid(kind, &name, &causes));
         }
@@ -464,6 +473,19 @@ fn custom_causes(kind: &Kind, new: &Value, old: Option<&Value>) -> Vec<Cause> {
         causes.retain(|cause| !before.contains(cause));
     }
     causes
+}
+
+/// Errors by the rules in CEL, unless what was found before makes their answers meaningless.
+fn rule_causes(kind: &Kind, change: (&Value, Option<&Value>), found: &[Cause]) -> Vec<Cause> {
+    let Some(custom) = kind.custom.as_ref() else {
+        return Vec::new();
+    };
+    let (new, old) = change;
+    match rules::are_in(&custom.schema) {
+        true if found.iter().any(rules::is_blocking) => vec![rules::unchecked()],
+        true => rules::check(&custom.schema, new, old),
+        false => Vec::new(),
+    }
 }
 
 /// Prunes and defaults by the schema of a custom kind, or reads through the built-in type.

@@ -17,6 +17,9 @@ pub enum Error {
     /// No folder with free ports.
     #[error("claiming a folder and ports")]
     Slot(#[source] io::Error),
+    /// The list of tested servers.
+    #[error("adding to the list of tested servers")]
+    Record(#[source] io::Error),
     /// Keys and certificates.
     #[error("making keys and certificates")]
     Certificates(#[source] rcgen::Error),

@@ -3,7 +3,7 @@
 //! After the inventory that is memory alone; an object that somebody else wrote costs one read, and
 //! a token one read when its renewal is due.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use kube::ResourceExt;
 use rand::Rng;
@@ -20,7 +20,7 @@ use crate::controllers::{
     tokens::{self, KnownToken},
 };
 use crate::plan::{
-    bootstrap::{Token, renewal},
+    bootstrap::{Randomness, Token, renewal},
     observed::{Observed, Seen},
     validate::{Found, ProfileFound, Rival, created},
 };
@@ -28,6 +28,10 @@ use crate::tenant::settings::{SettingsError, TenantSettings};
 
 /// Ids of tokens that others may hold before one gives up: a second is one in 387 million.
 const TOKEN_ATTEMPTS_MAX: u8 = 3;
+
+/// A default profile that is being installed is looked for again after this long, if its event has
+/// not come before.
+const PROFILE_WAIT: Duration = Duration::from_secs(1);
 
 /// Finds everything that the decision needs.
 pub async fn dereference(
@@ -47,6 +51,7 @@ pub async fn dereference(
     rand::rng().fill_bytes(&mut random);
     Ok(Found {
         rivals: rivals(context, &machine_deployment, &names),
+        older: older(context, &machine_deployment),
         profile: profile(context, &machine_deployment).await?,
         settings: settings(context),
         facts: context.facts(),
@@ -54,7 +59,7 @@ pub async fn dereference(
         registry_credentials,
         token,
         token_attempt: token_attempt(context, &names),
-        random,
+        random: Randomness(random),
         observed,
         now: context.engagement.shared.clock.now(),
         machine_deployment,
@@ -87,6 +92,16 @@ pub fn rivals(
         .collect()
 }
 
+/// How many machine deployments of the tenant are older.
+fn older(context: &Context, machine_deployment: &MachineDeployment) -> usize {
+    let age = |it: &MachineDeployment| (created(it), it.uid());
+    let own = age(machine_deployment);
+    context
+        .machine_deployments
+        .state_filter(|other| age(other) < own)
+        .len()
+}
+
 /// The profile that the machine deployment names, if the tenant may look there.
 async fn profile(
     context: &Context,
@@ -112,6 +127,12 @@ async fn profile(
         return Ok(ProfileFound::Forbidden { namespace });
     }
     let Some(shared) = context.profiles.get(&namespace, &name) else {
+        if context.awaits_default(&namespace, &name) {
+            return Err(Error::Waiting {
+                reason: "AwaitingProfile",
+                until: PROFILE_WAIT,
+            });
+        }
         return Ok(ProfileFound::Missing { namespace, name });
     };
     Ok(match compile(shared).await? {

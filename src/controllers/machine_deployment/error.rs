@@ -73,6 +73,20 @@ impl Error {
         }
     }
 
+    /// A word for metrics.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Invalid(invalid) => invalid.category(),
+            Self::NoDefaultProfile(error) => error.category(),
+            Self::Render(error) => error.category(),
+            Self::RenderPanicked => "render_panicked",
+            Self::Waiting { .. } => "waiting",
+            Self::RegistryCredentials(_) => "registry_credentials_refused",
+            Self::Conflict { .. } => "conflict",
+            Self::Call { .. } => "call_failed",
+        }
+    }
+
     /// What the status says of the machine deployment.
     pub const fn state(&self) -> MachineDeploymentState {
         match self {

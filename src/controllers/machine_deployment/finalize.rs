@@ -6,7 +6,7 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Preconditions},
     runtime::reflector::ObjectRef,
 };
 
@@ -16,7 +16,7 @@ use crate::api::{
     machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, TOKEN_LABEL},
 };
-use crate::controllers::{context::Context, tokens};
+use crate::controllers::{context::Context, inventory, seen::Entry, tokens};
 use crate::fleet::removal;
 use crate::plan::validate::created;
 
@@ -61,7 +61,15 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
         &names.provisioning,
         &names.kubelet_kubeconfig,
     ] {
-        delete(&secrets, name).await?;
+        let seen = context.secrets.get(name);
+        let deleted = delete(&secrets, name, uid(seen.as_ref())).await;
+        if matches!(deleted, Err(Error::Conflict { .. })) {
+            // Somebody put another in its place: that one is deleted the next time.
+            inventory::verify_secret(context, name)
+                .await
+                .map_err(Error::call(format!("read Secret {name}")))?;
+        }
+        deleted?;
         context.secrets.deleted(name);
     }
     let tokens = tokens::api(&context.engagement.worker);
@@ -71,23 +79,43 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
         .await
         .map_err(Error::call("list bootstrap tokens"))?;
     for token in listed.items {
-        delete(&tokens, &token.name_any()).await?;
+        delete(&tokens, &token.name_any(), token.uid()).await?;
     }
     context.tokens.remove(&names.key);
     let tenant = context.engagement.tenant();
     let configs: Api<OperatingSystemConfig> =
         Api::namespaced(context.engagement.management.clone(), tenant.namespace());
-    delete(&configs, &names.config).await?;
+    let seen = context.configs.get(&names.config);
+    let deleted = delete(&configs, &names.config, uid(seen.as_ref())).await;
+    if matches!(deleted, Err(Error::Conflict { .. })) {
+        inventory::verify_config(context, &names.config)
+            .await
+            .map_err(Error::call("read the OperatingSystemConfig"))?;
+    }
+    deleted?;
     context.configs.deleted(&names.config);
     Ok(())
 }
 
-/// What is gone already needs no deletion.
-async fn delete<K>(api: &Api<K>, name: &str) -> Result<(), Error>
+fn uid(seen: Option<&Entry>) -> Option<String> {
+    seen.and_then(|entry| entry.metadata.uid.clone())
+}
+
+/// What is gone already needs no deletion. Of what was seen that very object is deleted, so that a
+/// call that comes late does not hit another of its name.
+async fn delete<K>(api: &Api<K>, name: &str, uid: Option<String>) -> Result<(), Error>
 where
     K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
 {
-    match api.delete(name, &DeleteParams::default()).await {
+    let preconditions = uid.map(|uid| Preconditions {
+        uid: Some(uid),
+        resource_version: None,
+    });
+    let params = DeleteParams {
+        preconditions,
+        ..DeleteParams::default()
+    };
+    match api.delete(name, &params).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         deleted => deleted
             .map(drop)

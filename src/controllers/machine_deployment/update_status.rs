@@ -54,7 +54,7 @@ pub async fn update_status(
             context.engagement.board.outcome(&name, outcome);
         }
         Err(error) => {
-            metrics.failed(error.reason());
+            metrics.failed(error.category());
             span.record("otel.status_code", "ERROR");
             span.record("otel.status_description", error.reason());
             let is_news = context.engagement.board.outcome(&name, outcome.clone());
@@ -100,7 +100,7 @@ async fn tell(context: &Context, machine_deployment: &MachineDeployment, outcome
         namespace = machine_deployment.namespace().unwrap_or_default(),
         name = machine_deployment.name_any(),
         reason = outcome.reason,
-        %message,
+        why = %message,
         "not served"
     );
     // A conflict is over before anybody could read of it.

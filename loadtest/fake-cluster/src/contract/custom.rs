@@ -48,21 +48,25 @@ fn definition() -> Value {
 
 /// Installs the definition that the behaviours of custom resources use, and waits until it serves.
 pub async fn install_definition(client: &Client) {
+    install(client, &definition(), &gadgets(client, "default")).await;
+}
+
+/// Installs a definition and waits until its objects can be listed.
+pub(super) async fn install(client: &Client, definition: &Value, objects: &Api<DynamicObject>) {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as ext;
     let definitions: Api<ext::CustomResourceDefinition> = Api::all(client.clone());
-    let patch = Patch::Apply(definition());
+    let name = definition
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .expect("a definition has a name");
     let params = PatchParams::apply("contract").force();
     definitions
-        .patch("gadgets.contract.example.com", &params, &patch)
+        .patch(name, &params, &Patch::Apply(definition))
         .await
         .expect("installed");
     // The real server begins to serve some time after the condition says so.
     for _ in 0..200 {
-        if gadgets(client, "default")
-            .list(&ListParams::default())
-            .await
-            .is_ok()
-        {
+        if objects.list(&ListParams::default()).await.is_ok() {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

@@ -1,0 +1,317 @@
+//! The demo: a management cluster, the worker clusters of `tenants-example/`, and the manager's
+//! real binary between them. It does what an operator would do, from outside, and shows what became
+//! of it.
+//!
+//! ```text
+//!  DemoCluster ── management, berlin, lisbon: in memory or real
+//!  Manager ────── `osm run`, as the ServiceAccount of manifests/rbac/management.yaml
+//!  tenants ────── registers each tenant, and waits until it is served
+//!  show ───────── the tables, one document, one trace
+//! ```
+
+pub mod cluster;
+mod document;
+mod folder;
+mod process;
+pub mod screen;
+mod show;
+mod tenants;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio_util::sync::CancellationToken;
+
+use self::cluster::{DemoCluster, Kind};
+use self::folder::Folder;
+use self::process::Manager;
+use self::screen::{Look, Screen, seconds};
+use self::tenants::{Served, Tenant};
+use crate::collector::Collector;
+use crate::control_plane::Assets;
+
+/// A real control plane on a busy machine takes its time; in memory all is done in two seconds.
+const SERVED_TIMEOUT: Duration = Duration::from_mins(1);
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(20);
+const MANAGEMENT: &str = "management";
+/// The manager's ServiceAccount and its namespace.
+const ACCOUNT: &str = "operating-system-manager";
+
+/// What the demo is asked for.
+#[derive(Debug)]
+pub struct Params {
+    /// What the clusters are.
+    pub kind: Kind,
+    /// The `osm` program.
+    pub osm: PathBuf,
+    /// What comes after the last table.
+    pub ending: Ending,
+    /// Where everything is printed.
+    pub screen: Screen,
+    /// Ends the demo early, in good order.
+    pub cancel: CancellationToken,
+}
+
+/// What comes after the last table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Everything stays up until the demo is cancelled.
+    Stay,
+    /// Everything ends.
+    Exit,
+}
+
+/// Runs the demo to its end. Whatever happens, nothing is left behind.
+pub async fn run(params: Params) -> anyhow::Result<()> {
+    let begun = tokio::time::Instant::now();
+    let screen = params.screen;
+    if !params.osm.is_file() {
+        bail!(
+            "there is no program {}: build it with `cargo build`, or name it in OSM_BINARY",
+            params.osm.display()
+        );
+    }
+    let tenants = tenants::read_all(&repository().join("tenants-example"))?;
+    let cancelled = params.cancel.clone();
+    let mut stage = Stage::default();
+    let played = tokio::select! {
+        biased;
+        () = cancelled.cancelled() => match params.ending {
+            Ending::Stay => Ok(()),
+            Ending::Exit => Err(anyhow::anyhow!("interrupted before the end")),
+        },
+        played = stage.play(&params, &tenants, begun) => played,
+    };
+    screen.clear_line();
+    if params.cancel.is_cancelled() {
+        screen.print("");
+    }
+    let ended = screen
+        .step("everything ended, files removed", stage.end())
+        .await;
+    // What went wrong first is what matters.
+    played.and(ended)
+}
+
+/// What runs; ended in the order of the fields.
+#[derive(Default)]
+struct Stage {
+    manager: Option<Manager>,
+    clusters: Vec<DemoCluster>,
+    folder: Option<Folder>,
+}
+
+impl Stage {
+    async fn play(
+        &mut self,
+        params: &Params,
+        tenants: &[Tenant],
+        begun: tokio::time::Instant,
+    ) -> anyhow::Result<()> {
+        let screen = params.screen;
+        screen.heading("Starting");
+        self.start_clusters(params, tenants).await?;
+        let folder = self.folder.insert(Folder::new()?);
+        let (management, workers) = self
+            .clusters
+            .split_first()
+            .context("the first cluster is the management cluster")?;
+        let definitions = crds(&params.osm).await?;
+        screen
+            .step("CRDs and roles applied", async {
+                install(management, &definitions).await?;
+                for worker in workers {
+                    install_in_worker(worker).await?;
+                }
+                anyhow::Ok(())
+            })
+            .await?;
+        let collector = Collector::start().await.context("starting a collector")?;
+        let manager = start_manager(params, management, folder, &collector).await?;
+        let manager = self.manager.insert(manager);
+        let admin = screen
+            .step("osm run started, with its own roles only", async {
+                tokio::time::timeout(ADMIN_TIMEOUT, manager.admin_address())
+                    .await
+                    .unwrap_or_else(|_| {
+                        bail!("osm run does not listen; its log:\n{}", manager.log_tail())
+                    })
+            })
+            .await?;
+        let served = serve(screen, manager, (management, workers, tenants)).await?;
+        show::everything(&show::Params {
+            screen,
+            management,
+            workers,
+            served: &served,
+            collector: &collector,
+        })
+        .await?;
+        let all = seconds(begun.elapsed());
+        screen.print(&format!(
+            "\n{} {} tenants served in {all}, from nothing.",
+            screen.paint(Look::Good, "Done:"),
+            tenants.len()
+        ));
+        if params.ending == Ending::Exit {
+            return Ok(());
+        }
+        folder.write_kubeconfigs(&self.clusters)?;
+        show::how_to_look_around(screen, folder, &self.clusters, (manager.log(), &admin));
+        // The manager must not end; whoever looks around ends the demo by a signal.
+        let ended = manager.ended().await;
+        bail!("{ended:#}; its log:\n{}", manager.log_tail())
+    }
+
+    async fn start_clusters(&mut self, params: &Params, tenants: &[Tenant]) -> anyhow::Result<()> {
+        if params.kind == Kind::Real {
+            // Without a moving line: a build writes lines of its own.
+            let assets = Assets::find().await?;
+            let folder = assets.folder().display();
+            params
+                .screen
+                .print(&format!("        Kubernetes from {folder}"));
+        }
+        let names = || std::iter::once(MANAGEMENT).chain(tenants.iter().map(Tenant::name));
+        let what = format!(
+            "clusters started: {}",
+            names().collect::<Vec<_>>().join(", ")
+        );
+        let started = names().map(|name| DemoCluster::start(params.kind, name));
+        self.clusters = params
+            .screen
+            .step(&what, futures::future::try_join_all(started))
+            .await?;
+        Ok(())
+    }
+
+    async fn end(self) -> anyhow::Result<()> {
+        if let Some(mut manager) = self.manager {
+            let status = manager.stop().await?;
+            if !status.success() {
+                bail!("osm run ended badly ({status}):\n{}", manager.log_tail());
+            }
+        }
+        let stopped = self.clusters.into_iter().map(DemoCluster::stop);
+        futures::future::try_join_all(stopped).await?;
+        self.folder.map_or(Ok(()), Folder::remove)
+    }
+}
+
+/// The folder with the manifests.
+fn repository() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().unwrap_or(package)
+}
+
+/// What `osm crds` prints.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "running the program is what the demo is for"
+)]
+async fn crds(osm: &Path) -> anyhow::Result<String> {
+    let command = std::process::Command::new(osm);
+    let output = tokio::process::Command::from(command)
+        .arg("crds")
+        .output()
+        .await
+        .context("running osm crds")?;
+    if !output.status.success() {
+        bail!(
+            "osm crds failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    String::from_utf8(output.stdout).context("reading what osm crds prints")
+}
+
+async fn install(management: &DemoCluster, definitions: &str) -> anyhow::Result<()> {
+    management.apply(definitions).await?;
+    let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {ACCOUNT}}}}}");
+    management.apply(&namespace).await?;
+    for name in ["management", "management-all-namespaces", "tenants"] {
+        apply_file(management, &format!("manifests/rbac/{name}.yaml")).await?;
+    }
+    Ok(())
+}
+
+async fn install_in_worker(worker: &DemoCluster) -> anyhow::Result<()> {
+    apply_file(worker, "manifests/rbac/worker.yaml").await?;
+    apply_file(
+        worker,
+        "tenants-example/worker-crds/machinedeployments.yaml",
+    )
+    .await
+}
+
+async fn apply_file(cluster: &DemoCluster, path: &str) -> anyhow::Result<()> {
+    let text = read(&repository().join(path))?;
+    cluster
+        .apply(&text)
+        .await
+        .with_context(|| format!("applying {path}"))
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+}
+
+async fn start_manager(
+    params: &Params,
+    management: &DemoCluster,
+    folder: &Folder,
+    collector: &Collector,
+) -> anyhow::Result<Manager> {
+    let kubeconfig = management
+        .service_account_kubeconfig(ACCOUNT, ACCOUNT)
+        .await?;
+    let kubeconfig = folder.write("osm.kubeconfig", &kubeconfig)?;
+    Manager::start(process::Params {
+        binary: &params.osm,
+        kubeconfig: &kubeconfig,
+        otlp_endpoint: &collector.endpoint(),
+        log: folder.path().join("osm.log"),
+    })
+}
+
+/// Registers every tenant, and waits until all of them are served or the manager ends.
+async fn serve(
+    screen: Screen,
+    manager: &mut Manager,
+    (management, workers, tenants): (&DemoCluster, &[DemoCluster], &[Tenant]),
+) -> anyhow::Result<Vec<Served>> {
+    for (tenant, worker) in tenants.iter().zip(workers) {
+        let what = format!("{} registered", tenant.namespace());
+        screen
+            .step(&what, tenants::register(tenant, management, worker))
+            .await?;
+    }
+    let all = async {
+        let client = management.client().await?;
+        let each = tenants.iter().map(|tenant| {
+            let client = client.clone();
+            async move {
+                let what = tenant.namespace();
+                tenants::until_served(client, tenant, SERVED_TIMEOUT)
+                    .await
+                    .with_context(|| format!("waiting for {what}"))
+            }
+        });
+        futures::future::try_join_all(each).await
+    };
+    let served = screen
+        .step("machine deployments served", async {
+            tokio::select! {
+                served = all => served,
+                ended = manager.ended() => Err(ended),
+            }
+        })
+        .await;
+    served.map_err(|error| {
+        anyhow::anyhow!(
+            "{error:#}\n\nthe log of osm ends with:\n{}",
+            manager.log_tail()
+        )
+    })
+}

@@ -1,0 +1,189 @@
+//! What is judged, wanted, written and said, from values alone.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use kube::api::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::{
+    bootstrap::{Randomness, Token},
+    changes::{Change, changes},
+    desired::{Desired, desired},
+    digest::Digest,
+    observed::{Observed, Seen},
+    validate::{Deployment, Found, Invalid, Policy, ProfileFound, Rival},
+};
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{PROFILE, REVISION},
+    profile::OperatingSystemProfileSpec,
+};
+use crate::render::{Limits, Rendered, render, template::CompiledProfile};
+use crate::tenant::{facts::ClusterFacts, secret_text::SecretText, settings::TenantSettings};
+
+mod changes;
+mod status;
+mod validate;
+
+const POLICY: Policy = Policy {
+    token_lifetime: Duration::from_hours(1),
+    machine_deployments_max: 10,
+};
+
+fn a_profile_spec(text: &str) -> OperatingSystemProfileSpec {
+    let file = |path: &str, data: &str| json!({"path": path, "permissions": 644, "content": {"inline": {"data": data}}});
+    serde_json::from_value(json!({
+        "osName": "ubuntu",
+        "osVersion": "24.04",
+        "version": "v1.0.0",
+        "templateLanguage": "Jinja",
+        "supportedCloudProviders": [{"name": "openstack"}],
+        "bootstrapConfig": {"files": [file("/b", "{{ ServerURL }}")]},
+        "provisioningConfig": {"files": [file("/p", text)]},
+    }))
+    .unwrap()
+}
+
+fn a_profile(text: &str) -> ProfileFound {
+    ProfileFound::Usable {
+        name: "own".to_owned(),
+        profile: Arc::new(CompiledProfile::compile(&a_profile_spec(text)).unwrap()),
+    }
+}
+
+fn a_machine_deployment(revision: &str) -> MachineDeployment {
+    serde_json::from_value(json!({
+        "apiVersion": "cluster.k8s.io/v1alpha1",
+        "kind": "MachineDeployment",
+        "metadata": {
+            "name": "workers",
+            "namespace": "kube-system",
+            "uid": "b",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "annotations": {PROFILE: "own", REVISION: revision},
+        },
+        "spec": {"template": {"spec": {
+            "providerSpec": {"value": {
+                "operatingSystem": "ubuntu",
+                "cloudProvider": "openstack",
+                "cloudProviderSpec": {},
+            }},
+            "versions": {"kubelet": "1.35.2"},
+        }}},
+    }))
+    .unwrap()
+}
+
+/// Everything in order, nothing made yet.
+fn a_found() -> Found {
+    Found {
+        machine_deployment: Arc::new(a_machine_deployment("1")),
+        rivals: Vec::new(),
+        older: 0,
+        profile: a_profile("text"),
+        settings: Ok(Arc::new(TenantSettings::default())),
+        facts: Arc::new(ClusterFacts {
+            api_server: "https://10.0.0.1:6443".to_owned(),
+            certificate_authority_data: "Q0E=".to_owned(),
+            fetch_token: SecretText::new("fetch"),
+        }),
+        kubeconfig_ca: Arc::from(*b"CA"),
+        registry_credentials: Arc::default(),
+        token: None,
+        token_attempt: 0,
+        random: Randomness([7; 64]),
+        observed: Observed::default(),
+        now: now(),
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_767_225_600).unwrap()
+}
+
+fn rendered(deployment: &Deployment) -> Rendered {
+    let input = deployment.render_input("workers", "kube-system");
+    render(&input, &Limits::default()).unwrap()
+}
+
+/// What should stand where everything is rendered.
+fn wanted(found: &Found) -> Desired {
+    let deployment = super::validate::validate(found, &POLICY).unwrap();
+    let rendered = rendered(&deployment);
+    desired(&deployment, Some(rendered))
+}
+
+fn seen(name: &str, content: &Digest, annotations: BTreeMap<String, String>) -> Seen {
+    Seen {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            uid: Some(format!("uid of {name}")),
+            resource_version: Some("1".to_owned()),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        },
+        content: content.clone(),
+    }
+}
+
+/// The world after the changes were written.
+fn written(changes: Vec<Change>, mut found: Found) -> Found {
+    for change in changes {
+        let observed = &mut found.observed;
+        match change {
+            Change::CreateToken(token) | Change::ExtendToken(token) => found.token = Some(token),
+            Change::CreateSecret(wanted)
+            | Change::ReplaceSecret(wanted, _)
+            | Change::RecreateSecret(wanted, _) => {
+                let stamp = wanted.stamp.as_ref();
+                let annotations = stamp.map(|stamp| stamp.annotations(&wanted.content));
+                let now_seen = seen(
+                    &wanted.name,
+                    &wanted.content,
+                    annotations.unwrap_or_default(),
+                );
+                *secret(observed, &wanted.name) = Some(now_seen);
+            }
+            Change::DeleteSecret(name, _) => *secret(observed, &name) = None,
+            Change::CreateConfig(wanted)
+            | Change::StampConfig(wanted, _)
+            | Change::RecreateConfig(wanted, _) => {
+                let annotations = wanted.stamp.annotations(&wanted.content);
+                observed.config = Some(seen(&wanted.name, &wanted.content, annotations));
+            }
+        }
+    }
+    found
+}
+
+fn secret<'a>(observed: &'a mut Observed, name: &str) -> &'a mut Option<Seen> {
+    if name.ends_with("-provisioning-config") {
+        &mut observed.provisioning
+    } else if name.ends_with("-kubelet-bootstrap-config") {
+        &mut observed.kubelet_kubeconfig
+    } else {
+        &mut observed.bootstrap
+    }
+}
+
+/// Everything in order, and everything made.
+fn a_served_found() -> Found {
+    let found = a_found();
+    let changes = changes(wanted(&found), &found.observed);
+    written(changes, found)
+}
+
+fn set_annotation(found: &mut Found, key: &str, value: &str) {
+    let machine_deployment = Arc::make_mut(&mut found.machine_deployment);
+    let annotations = machine_deployment
+        .metadata
+        .annotations
+        .get_or_insert_default();
+    annotations.insert(key.to_owned(), value.to_owned());
+}
+
+fn set_provider(found: &mut Found, value: Value) {
+    let machine_deployment = Arc::make_mut(&mut found.machine_deployment);
+    machine_deployment.spec.template.spec.provider_spec.value = Some(value);
+}

@@ -1,0 +1,270 @@
+//! What is written, and in which order, for each way in which the world can differ.
+
+use super::*;
+use crate::plan::desired::is_current;
+
+const KUBELET: &str = "kube-system-workers-kubelet-bootstrap-config";
+
+/// The changes in short.
+fn lines(found: &Found) -> Vec<String> {
+    super::super::changes::changes(wanted(found), &found.observed)
+        .iter()
+        .map(line)
+        .collect()
+}
+
+fn line(change: &Change) -> String {
+    let short = |name: &str| {
+        let short = match name {
+            KUBELET => "kubeconfig",
+            name if name.ends_with("-provisioning-config") => "provisioning",
+            _ => "bootstrap",
+        };
+        short.to_owned()
+    };
+    match change {
+        Change::CreateToken(_) => "create token".to_owned(),
+        Change::ExtendToken(_) => "extend token".to_owned(),
+        Change::CreateSecret(wanted) => format!("create {}", short(&wanted.name)),
+        Change::ReplaceSecret(wanted, _) => format!("replace {}", short(&wanted.name)),
+        Change::RecreateSecret(wanted, _) => format!("recreate {}", short(&wanted.name)),
+        Change::DeleteSecret(name, _) => format!("delete {}", short(name)),
+        Change::CreateConfig(_) => "create config".to_owned(),
+        Change::StampConfig(..) => "stamp config".to_owned(),
+        Change::RecreateConfig(..) => "recreate config".to_owned(),
+    }
+}
+
+/// The changes after this happened to what was served; once they are written there are none.
+fn check(happen: impl FnOnce(&mut Found), expected: &[&str]) {
+    let mut found = a_served_found();
+    happen(&mut found);
+    assert_eq!(lines(&found), expected);
+    let changes = super::super::changes::changes(wanted(&found), &found.observed);
+    let found = written(changes, found);
+    assert_eq!(lines(&found), [""; 0], "after {expected:?}");
+    let deployment = super::super::validate::validate(&found, &POLICY).unwrap();
+    assert!(is_current(&deployment, &found.observed), "{expected:?}");
+}
+
+#[test]
+fn what_is_wanted_and_there_is_not_written() {
+    check(|_| {}, &[]);
+}
+
+#[test]
+fn everything_is_made_in_the_safe_order() {
+    assert_eq!(
+        lines(&a_found()),
+        [
+            "create token",
+            "create kubeconfig",
+            "create config",
+            "create provisioning",
+            "create bootstrap"
+        ]
+    );
+}
+
+#[test]
+fn a_raised_revision_with_the_same_bytes_only_stamps() {
+    check(
+        |found| set_annotation(found, REVISION, "2"),
+        &["stamp config", "replace provisioning", "replace bootstrap"],
+    );
+}
+
+#[test]
+fn other_bytes_are_written_anew() {
+    check(
+        |found| found.profile = a_profile("other"),
+        &[
+            "recreate config",
+            "recreate provisioning",
+            "replace bootstrap",
+        ],
+    );
+}
+
+#[test]
+fn a_raised_revision_with_other_bytes_deletes_the_bootstrap_document_first() {
+    check(
+        |found| {
+            found.profile = a_profile("other");
+            set_annotation(found, REVISION, "2");
+        },
+        &[
+            "delete bootstrap",
+            "recreate config",
+            "recreate provisioning",
+            "create bootstrap",
+        ],
+    );
+}
+
+#[test]
+fn another_api_server_keeps_the_kubeconfig_in_place() {
+    check(
+        |found| {
+            Arc::make_mut(&mut found.facts).api_server = "https://10.0.0.2:6443".to_owned();
+        },
+        &[
+            "replace kubeconfig",
+            "delete bootstrap",
+            "recreate config",
+            "replace provisioning",
+            "create bootstrap",
+        ],
+    );
+}
+
+#[test]
+fn a_missing_object_is_made_again_and_alone() {
+    check(|found| found.observed.config = None, &["create config"]);
+    check(
+        |found| found.observed.provisioning = None,
+        &["create provisioning"],
+    );
+    check(
+        |found| found.observed.bootstrap = None,
+        &["create bootstrap"],
+    );
+    check(
+        |found| found.observed.kubelet_kubeconfig = None,
+        &["create kubeconfig"],
+    );
+}
+
+#[test]
+fn tampered_bytes_are_written_anew_and_nothing_else() {
+    let tamper = |seen: &mut Option<Seen>| {
+        seen.as_mut().unwrap().content = Digest::from_annotation("foreign");
+    };
+    check(
+        |found| tamper(&mut found.observed.config),
+        &["recreate config"],
+    );
+    check(
+        |found| tamper(&mut found.observed.provisioning),
+        &["recreate provisioning"],
+    );
+    check(
+        |found| tamper(&mut found.observed.bootstrap),
+        &["delete bootstrap", "create bootstrap"],
+    );
+    check(
+        |found| tamper(&mut found.observed.kubelet_kubeconfig),
+        &["replace kubeconfig"],
+    );
+}
+
+#[test]
+fn a_stale_secret_beside_a_fresh_config_is_repaired() {
+    check(
+        |found| {
+            let before = found.observed.clone();
+            set_annotation(found, REVISION, "2");
+            let changes = super::super::changes::changes(wanted(found), &found.observed);
+            let config = vec![changes.into_iter().next().unwrap()];
+            *found = written(config, found.clone());
+            assert_ne!(found.observed.config, before.config);
+        },
+        &["replace provisioning", "replace bootstrap"],
+    );
+}
+
+#[test]
+fn a_token_is_extended_when_half_of_its_life_is_over() {
+    check(
+        |found| {
+            let mut token: Token = found.token.clone().unwrap();
+            token.expires = Timestamp::from_second(now().as_second() + 1_700).unwrap();
+            found.token = Some(token);
+        },
+        &["extend token"],
+    );
+}
+
+#[test]
+fn a_lost_token_takes_the_kubeconfig_along() {
+    check(
+        |found| {
+            found.token = None;
+            found.random = Randomness([9; 64]);
+        },
+        &["create token", "replace kubeconfig"],
+    );
+}
+
+/// As the system before us left it: three annotations, none of ours.
+fn taken_over() -> Found {
+    let mut found = a_served_found();
+    let observed = &mut found.observed;
+    for seen in [
+        &mut observed.config,
+        &mut observed.provisioning,
+        &mut observed.bootstrap,
+    ] {
+        let seen = seen.as_mut().unwrap();
+        let annotations = seen.metadata.annotations.as_mut().unwrap();
+        annotations.retain(|key, _| key.starts_with("k8c.io/"));
+        assert_eq!(annotations.len(), 3);
+        seen.content = Digest::from_annotation("rendered by another program");
+    }
+    found
+}
+
+fn is_current_as_it_is(found: &Found) -> bool {
+    let deployment = super::super::validate::validate(found, &POLICY).unwrap();
+    is_current(&deployment, &found.observed)
+}
+
+#[test]
+fn what_another_program_made_is_kept_while_its_annotations_fit() {
+    let found = taken_over();
+    assert!(is_current_as_it_is(&found));
+    let deployment = super::super::validate::validate(&found, &POLICY).unwrap();
+    let changes = super::super::changes::changes(desired(&deployment, None), &found.observed);
+    assert_eq!(changes, []);
+
+    let mut raised = taken_over();
+    set_annotation(&mut raised, REVISION, "2");
+    assert!(!is_current_as_it_is(&raised));
+    let mut lost = taken_over();
+    lost.observed.provisioning = None;
+    assert!(!is_current_as_it_is(&lost));
+}
+
+#[test]
+fn every_input_changes_the_stamp() {
+    type Happen = fn(&mut Found);
+    let happenings: [(&str, Happen); 6] = [
+        ("revision", |found| set_annotation(found, REVISION, "2")),
+        ("annotation", |found| set_annotation(found, "mine", "x")),
+        ("profile", |found| found.profile = a_profile("other")),
+        ("settings", |found| {
+            found.settings = Ok(Arc::new(TenantSettings {
+                pause_image: "mine".to_owned(),
+                ..TenantSettings::default()
+            }));
+        }),
+        ("authority", |found| {
+            found.kubeconfig_ca = Arc::from(*b"other");
+        }),
+        ("token", |found| {
+            Arc::make_mut(&mut found.facts).fetch_token = SecretText::new("other");
+        }),
+    ];
+    for (what, happen) in happenings {
+        let mut found = a_served_found();
+        happen(&mut found);
+        assert!(!is_current_as_it_is(&found), "{what}");
+    }
+    let mut found = a_served_found();
+    let machine_deployment = Arc::make_mut(&mut found.machine_deployment);
+    machine_deployment.spec.template.spec.versions.kubelet = "1.36.0".to_owned();
+    assert!(
+        is_current_as_it_is(&found),
+        "the template alone is no input: the revision follows"
+    );
+}

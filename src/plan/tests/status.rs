@@ -1,0 +1,189 @@
+//! The status from the report and from what it said before.
+
+use super::*;
+use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
+use crate::plan::status::{Params, status};
+use crate::tenant::report::{ConditionType, Finding, Outcome, Report};
+
+const ALL: [ConditionType; 5] = [
+    ConditionType::Registered,
+    ConditionType::Connected,
+    ConditionType::Claimed,
+    ConditionType::Prepared,
+    ConditionType::ProfilesInstalled,
+];
+
+fn an_outcome(state: MachineDeploymentState, reason: &'static str, trace: &str) -> Outcome {
+    Outcome {
+        state,
+        reason,
+        message: None,
+        at: now(),
+        trace_id: Some(trace.to_owned()),
+    }
+}
+
+/// A tenant with everything in order.
+fn a_report() -> Report {
+    let name = "kube-system/workers".to_owned();
+    let outcome = an_outcome(MachineDeploymentState::Served, "Current", "trace-1");
+    Report {
+        findings: ALL.map(|kind| (kind, Finding::well("Well"))).into(),
+        existing: Some([name.clone()].into()),
+        outcomes: [(name, outcome)].into(),
+        ..Report::default()
+    }
+}
+
+fn status_at(report: &Report, before: &WorkerClusterStatus, seconds: i64) -> WorkerClusterStatus {
+    status(Params {
+        report,
+        before,
+        generation: Some(1),
+        now: Timestamp::from_second(now().as_second() + seconds).unwrap(),
+    })
+}
+
+fn fresh(report: &Report) -> WorkerClusterStatus {
+    status_at(report, &WorkerClusterStatus::default(), 0)
+}
+
+fn ready(status: &WorkerClusterStatus) -> (String, String) {
+    let ready = &status.conditions[0];
+    assert_eq!(ready.type_, "Ready");
+    (ready.status.clone(), ready.reason.clone())
+}
+
+#[test]
+fn a_restart_changes_neither_times_nor_traces() {
+    let before = fresh(&a_report());
+    assert_eq!(ready(&before), ("True".to_owned(), "Ready".to_owned()));
+    // Nothing is known yet, then a part, then all, each under another trace and later.
+    let mut report = Report::default();
+    assert_eq!(status_at(&report, &before, 60), before);
+    let first = (ConditionType::Registered, Finding::well("Well"));
+    report.findings.insert(first.0, first.1);
+    let partly = status_at(&report, &before, 61);
+    assert_eq!(partly.machine_deployments, before.machine_deployments);
+    let mut report = a_report();
+    for outcome in report.outcomes.values_mut() {
+        outcome.trace_id = Some("trace-2".to_owned());
+        outcome.at = Timestamp::from_second(now().as_second() + 62).unwrap();
+    }
+    assert_eq!(status_at(&report, &before, 62), before);
+}
+
+#[test]
+fn ready_says_the_first_thing_that_is_wrong() {
+    let mut report = a_report();
+    for (kind, reason) in [
+        (ConditionType::ProfilesInstalled, "InstallFailed"),
+        (ConditionType::Claimed, "ClaimedByOther"),
+        (ConditionType::Connected, "Unreachable"),
+        (ConditionType::Registered, "KubeconfigRefused"),
+    ] {
+        report.findings.insert(kind, Finding::wrong(reason, "why"));
+        assert_eq!(
+            ready(&fresh(&report)),
+            ("False".to_owned(), reason.to_owned())
+        );
+    }
+}
+
+#[test]
+fn ready_is_unknown_until_everything_is() {
+    let mut report = a_report();
+    report.findings.remove(&ConditionType::Prepared);
+    assert_eq!(
+        ready(&fresh(&report)),
+        ("Unknown".to_owned(), "Engaging".to_owned())
+    );
+}
+
+#[test]
+fn the_time_of_a_condition_changes_with_its_status_only() {
+    let before = fresh(&a_report());
+    let mut report = a_report();
+    let kind = ConditionType::Connected;
+    report
+        .findings
+        .insert(kind, Finding::wrong("Unreachable", "why"));
+    let broken = status_at(&report, &before, 10);
+    report
+        .findings
+        .insert(kind, Finding::wrong("Degraded", "why"));
+    let later = status_at(&report, &broken, 20);
+    let time = |status: &WorkerClusterStatus, kind: &str| {
+        let found = status.conditions.iter().find(|found| found.type_ == kind);
+        found.unwrap().last_transition_time.0.as_second() - now().as_second()
+    };
+    assert_eq!(time(&broken, "Connected"), 10);
+    assert_eq!(time(&later, "Connected"), 10);
+    assert_eq!(time(&later, "Claimed"), 0);
+    assert_eq!(time(&later, "Ready"), 10);
+}
+
+#[test]
+fn what_fails_comes_first_and_a_hundred_are_enough() {
+    let mut report = a_report();
+    for index in 0..150 {
+        let (name, outcome) = match index {
+            149 => (
+                "z/refused",
+                (MachineDeploymentState::Refused, "ProfileNotFound"),
+            ),
+            148 => ("z/failing", (MachineDeploymentState::Failing, "CallFailed")),
+            147 => (
+                "z/waiting",
+                (MachineDeploymentState::Waiting, "AwaitingRevision"),
+            ),
+            _ => ("", (MachineDeploymentState::Served, "Current")),
+        };
+        let name = if name.is_empty() {
+            format!("a/{index:03}")
+        } else {
+            name.to_owned()
+        };
+        report.existing.as_mut().unwrap().insert(name.clone());
+        let outcome = an_outcome(outcome.0, outcome.1, "trace");
+        report.outcomes.insert(name, outcome);
+    }
+    let status = fresh(&report);
+    let names: Vec<&str> = status
+        .machine_deployments
+        .iter()
+        .map(|entry| entry.name.as_str())
+        .collect();
+    assert_eq!(names.len(), 100);
+    assert_eq!(names[..4], ["z/refused", "z/failing", "z/waiting", "a/000"]);
+    assert_eq!(status.served.as_deref(), Some("148/151"));
+    assert_eq!(
+        ready(&status),
+        ("False".to_owned(), "SomeNotServed".to_owned())
+    );
+}
+
+#[test]
+fn what_is_gone_leaves_the_status() {
+    let before = fresh(&a_report());
+    let mut report = a_report();
+    report.existing = Some(std::collections::BTreeSet::new());
+    report.outcomes.clear();
+    let after = status_at(&report, &before, 1);
+    assert_eq!(after.machine_deployments, []);
+    assert_eq!(after.served.as_deref(), Some("0/0"));
+}
+
+#[test]
+fn a_message_is_cut_to_what_fits() {
+    let mut report = a_report();
+    let long = Finding::wrong("Unreachable", "é".repeat(5_000));
+    report.findings.insert(ConditionType::Connected, long);
+    let status = fresh(&report);
+    assert!(
+        status
+            .conditions
+            .iter()
+            .all(|found| found.message.chars().count() <= 1_024)
+    );
+}

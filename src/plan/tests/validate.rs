@@ -1,0 +1,139 @@
+//! One test for each reason not to serve a machine deployment.
+
+use super::*;
+use crate::render::RenderError;
+use crate::tenant::settings::SettingsError;
+
+fn refused(change: impl FnOnce(&mut Found)) -> Invalid {
+    let mut found = a_found();
+    change(&mut found);
+    super::super::validate::validate(&found, &POLICY).unwrap_err()
+}
+
+fn a_rival(created: i64, uid: &str) -> Rival {
+    Rival {
+        created: Timestamp::from_second(now().as_second() + created).unwrap(),
+        uid: uid.to_owned(),
+        name: "system/kube-workers".to_owned(),
+    }
+}
+
+#[test]
+fn a_machine_deployment_in_order_is_served() {
+    let deployment = super::super::validate::validate(&a_found(), &POLICY).unwrap();
+    assert_eq!(deployment.stamp.revision, "1");
+    assert_eq!(deployment.stamp.made_for, "kube-system/workers");
+}
+
+#[test]
+fn a_missing_profile_is_refused() {
+    let invalid = refused(|found| {
+        found.profile = ProfileFound::Missing {
+            namespace: "tenant".to_owned(),
+            name: "own".to_owned(),
+        };
+    });
+    assert!(matches!(invalid, Invalid::ProfileMissing { .. }));
+    assert_eq!(invalid.reason(), "ProfileNotFound");
+}
+
+#[test]
+fn a_profile_outside_the_tenants_namespaces_is_refused() {
+    let invalid = refused(|found| {
+        found.profile = ProfileFound::Forbidden {
+            namespace: "other".to_owned(),
+        };
+    });
+    assert!(matches!(&invalid, Invalid::ProfileForbidden { namespace } if namespace == "other"));
+    assert_eq!(invalid.reason(), "ProfileForbidden");
+}
+
+#[test]
+fn a_profile_that_does_not_compile_is_refused() {
+    let error = CompiledProfile::compile(&a_profile_spec("{{ unclosed")).unwrap_err();
+    let invalid = refused(|found| {
+        found.profile = ProfileFound::Unusable {
+            name: "tenant/own".to_owned(),
+            error: Arc::new(error),
+        };
+    });
+    assert!(matches!(invalid, Invalid::ProfileUnusable { .. }));
+    assert!(invalid.to_string().contains("tenant/own"));
+}
+
+#[test]
+fn another_operating_system_or_cloud_is_refused() {
+    for provider in [
+        json!({"operatingSystem": "flatcar", "cloudProvider": "openstack"}),
+        json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"}),
+    ] {
+        let invalid = refused(|found| set_provider(found, provider.clone()));
+        assert!(matches!(invalid, Invalid::Unsupported(_)), "{provider}");
+        assert_eq!(invalid.reason(), "OperatingSystemProfileError");
+    }
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_refused() {
+    let invalid = refused(|found| {
+        found.settings = Err(SettingsError::ClusterDns("nonsense".to_owned()));
+    });
+    assert!(matches!(invalid, Invalid::Settings(_)));
+    assert!(invalid.to_string().contains("nonsense"));
+}
+
+#[test]
+fn a_provider_spec_that_cannot_be_decoded_is_refused() {
+    for provider in [json!(null), json!("text"), json!({"operatingSystem": 5})] {
+        let invalid = refused(|found| set_provider(found, provider.clone()));
+        assert!(
+            matches!(invalid, Invalid::ProviderSpec(_)),
+            "{provider}: {invalid}"
+        );
+    }
+    let _: fn(Arc<RenderError>) -> Invalid = Invalid::ProviderSpec;
+}
+
+#[test]
+fn a_name_belongs_to_the_older_machine_deployment() {
+    for (created, uid, is_taken) in [
+        (-1, "z", true),
+        (0, "a", true),
+        (0, "z", false),
+        (1, "a", false),
+    ] {
+        let mut found = a_found();
+        found.rivals = vec![a_rival(5, "c"), a_rival(created, uid)];
+        let judged = super::super::validate::validate(&found, &POLICY);
+        assert_eq!(
+            matches!(judged, Err(Invalid::NameTaken { .. })),
+            is_taken,
+            "{created} {uid}"
+        );
+    }
+}
+
+#[test]
+fn an_unreadable_machine_deployment_says_what_is_wrong() {
+    assert_eq!(Invalid::Unreadable.reason(), "Unreadable");
+    assert!(Invalid::Unreadable.to_string().contains("kubelet"));
+}
+
+#[test]
+fn the_youngest_of_too_many_are_refused() {
+    let mut found = a_found();
+    found.older = POLICY.machine_deployments_max - 1;
+    assert!(super::super::validate::validate(&found, &POLICY).is_ok());
+    let invalid = refused(|found| found.older = POLICY.machine_deployments_max);
+    assert!(matches!(invalid, Invalid::TooMany { max: 10 }));
+}
+
+#[test]
+fn a_name_that_does_not_fit_into_a_label_is_refused() {
+    let invalid = refused(|found| {
+        let machine_deployment = Arc::make_mut(&mut found.machine_deployment);
+        machine_deployment.metadata.name = Some("x".repeat(64));
+    });
+    assert!(matches!(invalid, Invalid::NameTooLong { bytes: 64 }));
+    assert!(invalid.to_string().starts_with("metadata.name"));
+}

@@ -1,0 +1,233 @@
+//! The real binary, as a process: its traces, its end, and what it never tells.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+use kube::api::{ListParams, PostParams};
+use loadtest::collector::{Collector, Span};
+use osm::api::names::{GETTER_TOKEN, KUBECONFIG_KEY};
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::suite::fixtures::{
+    self, CLOUD_CANARY, a_little_machine_deployment, a_machine_deployment, a_profile,
+};
+use crate::suite::process::Binary;
+use crate::suite::proxy::Proxy;
+use crate::suite::rotation::{change_profile, install};
+use crate::suite::server::ok;
+use crate::suite::stage::{Made, Stage, Tenant};
+use crate::suite::wait::{self, DEADLINE};
+use crate::suite::world::{IN_WORKER, World};
+
+const REGISTRY_CANARY: &str = "c4n4ry-registry-password";
+/// A kubeconfig that is refused may hold a secret all the same.
+const REFUSED_CANARY: &str = "c4n4ry-refused-kubeconfig";
+
+pub async fn a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm(world: &'static World) {
+    let stage = Stage::open(world, "trace");
+    let tenant = stage.tenant().await;
+    let collector = ok(Collector::start().await, "loopback has a free port");
+    let binary = Binary::start(&stage, &["--otlp-endpoint", &collector.endpoint()]);
+    tenant.register().await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    binary.signal("TERM").await;
+    let (status, log) = binary.ended().await;
+    assert!(status.success(), "{status}: {log}");
+    let is_whole = |spans: &[Span]| spans.iter().any(|span| is_first_success(span, spans));
+    let spans = ok(
+        collector.wait_for(is_whole, DEADLINE).await,
+        "the trace came",
+    );
+    let root = spans.iter().find(|span| is_first_success(span, &spans));
+    let root = root.expect("it was just seen");
+    assert_eq!(root.parent_span_id, None);
+    for (key, value) in [
+        ("tenant", tenant.namespace.as_str()),
+        ("namespace", "kube-system"),
+        ("name", "workers"),
+        ("revision", "1"),
+    ] {
+        assert_eq!(
+            root.attributes.get(key).map(String::as_str),
+            Some(value),
+            "{root:?}"
+        );
+    }
+    let tree = collector.tree(&root.trace_id);
+    for step in ["dereference", "validate", "render", "apply"] {
+        assert!(
+            tree.contains(&format!("\n  {step}  ")),
+            "{step} is a step of:\n{tree}"
+        );
+    }
+    let apply = child(&spans, root, "apply").expect("it applied");
+    let calls = spans.iter().filter(|span| {
+        span.kind == "client" && span.parent_span_id.as_ref() == Some(&apply.span_id)
+    });
+    // Token, kubelet kubeconfig, config, provisioning, bootstrap.
+    assert_eq!(calls.count(), 5, "{tree}");
+}
+
+/// The first reconcile that wrote everything.
+fn is_first_success(root: &Span, spans: &[Span]) -> bool {
+    root.name == "reconcile machine deployment"
+        && root.attributes.get("writes").map(String::as_str) == Some("5")
+        && child(spans, root, "apply").is_some()
+}
+
+fn child<'a>(spans: &'a [Span], parent: &Span, name: &str) -> Option<&'a Span> {
+    let mut spans = spans.iter();
+    spans.find(|span| span.name == name && span.parent_span_id.as_ref() == Some(&parent.span_id))
+}
+
+pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
+    let stage = Stage::open(world, "signals");
+    let tenant = stage.tenant().await;
+    let proxy = Proxy::start(&tenant.worker.url()).await;
+    let authority = tenant.worker.authority();
+    let token = tenant.worker.token(IN_WORKER).await;
+    let kubeconfig = fixtures::a_kubeconfig(&proxy.url(), &authority, &token);
+    // A call that is under way is waited for longer than this test is willing to wait.
+    let binary = Binary::start(&stage, &["--request-timeout", "10m"]);
+    tenant
+        .register_as(crate::suite::stage::WORKER, &kubeconfig)
+        .await;
+    install(&tenant, &a_profile("v1.0.0", "first")).await;
+    let made = tenant.serve(&a_little_machine_deployment("workers")).await;
+    proxy.freeze();
+    change_profile(&tenant, "v1.0.1", "second").await;
+    // After the config comes a Secret of the worker cluster: that call gets no answer.
+    wait::for_object(
+        &tenant.configs(),
+        &made.names.config,
+        "it is new",
+        |found| found.uid() != made.config.uid(),
+    )
+    .await;
+    binary.signal("TERM").await;
+    wait::until("the first signal is heard", async || {
+        binary
+            .log()
+            .contains("a second signal ends at once")
+            .then_some(())
+    })
+    .await;
+    binary.signal("TERM").await;
+    let (status, log) = binary.ended().await;
+    assert_eq!(status.code(), Some(130), "{log}");
+}
+
+pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(world: &'static World) {
+    let stage = Stage::open(world, "canary");
+    let tenant = stage.tenant().await;
+    let binary = Binary::start(&stage, &["--log-filter", "trace"]);
+    let registry = json!({ "username": "robot", "password": REGISTRY_CANARY }).to_string();
+    let credentials = fixtures::a_secret("registries", ("docker.io", &registry));
+    let made = tenant
+        .registrations()
+        .create(&PostParams::default(), &credentials)
+        .await;
+    ok(made, "the credentials are made");
+    tenant
+        .configure(json!({ "registryCredentialsSecretRef": { "name": "registries" } }))
+        .await;
+    let refused =
+        format!("users: [{{name: {REFUSED_CANARY}, user: {{password: {REFUSED_CANARY}}}}}]");
+    tenant
+        .register_as(crate::suite::stage::WORKER, &refused)
+        .await;
+    tenant
+        .says("Registered", "False", "KubeconfigRefused")
+        .await;
+    let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
+    tenant.set_kubeconfig(&kubeconfig).await;
+    install(&tenant, &a_profile("v1.0.0", "first")).await;
+    let made = tenant.serve(&a_little_machine_deployment("workers")).await;
+    let broken = a_profile("v1.0.1", "{{ Token.no.such.field }}").spec;
+    let patch = json!({ "spec": serde_json::to_value(broken).expect("plain values") });
+    crate::suite::stage::merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
+    tenant
+        .entry("kube-system/workers", ("Refused", "RenderFailed"))
+        .await;
+
+    let secrets = secrets(&tenant, &made, &kubeconfig).await;
+    let document = made.provisioning_text();
+    for (name, secret) in &secrets {
+        let reaches_nodes = document.contains(secret.as_str());
+        assert_eq!(
+            reaches_nodes,
+            IN_DOCUMENT.contains(name),
+            "{name} in the document"
+        );
+    }
+    let metrics = page(&binary.admin_address().await, "/metrics").await;
+    assert!(metrics.contains("osm_reconciles_total"), "{metrics}");
+    binary.signal("TERM").await;
+    let (status, log) = binary.ended().await;
+    assert!(status.success(), "{status}");
+    assert!(log.contains("engaged"), "it has logged");
+    let told = [
+        ("the log", log),
+        ("the metrics", metrics),
+        (
+            "the Events",
+            all(&tenant.events()).await + &all(&tenant.worker_events()).await,
+        ),
+        ("the WorkerClusters", all(&tenant.worker_clusters()).await),
+        ("the configs", all(&tenant.configs()).await),
+    ];
+    for (place, text) in told {
+        for (name, secret) in &secrets {
+            assert!(!text.contains(secret.as_str()), "{name} stands in {place}");
+        }
+    }
+}
+
+/// Secrets that the profile of this scenario writes into the provisioning document as they are.
+const IN_DOCUMENT: [&str; 2] = ["the bootstrap token", "the registry's password"];
+
+/// Everything that may be told to nobody.
+async fn secrets(tenant: &Tenant, made: &Made, kubeconfig: &str) -> BTreeMap<&'static str, String> {
+    let getter = ok(
+        tenant.secrets().get(GETTER_TOKEN).await,
+        "the getter has a token",
+    );
+    let tokens = tenant.tokens_of(&made.names).await;
+    let token = tokens.first().expect("it has a token");
+    let (_, credential) = kubeconfig.split_once("token: ").expect("it has a token");
+    let credential = credential.lines().next().expect("it ends").to_owned();
+    let bootstrap = fixtures::text(token, "token-secret");
+    let kubelet = fixtures::text(&made.kubelet_kubeconfig, KUBECONFIG_KEY);
+    assert!(kubelet.contains(&bootstrap));
+    BTreeMap::from([
+        ("the getter's token", fixtures::text(&getter, "token")),
+        ("the bootstrap token", bootstrap),
+        ("the kubeconfig's token", credential),
+        ("the registry's password", REGISTRY_CANARY.to_owned()),
+        ("the cloud's key", CLOUD_CANARY.to_owned()),
+        ("the refused kubeconfig", REFUSED_CANARY.to_owned()),
+    ])
+}
+
+/// Everything of a kind, as JSON.
+async fn all<K: wait::Watched>(api: &kube::Api<K>) -> String {
+    let listed = ok(api.list(&ListParams::default()).await, "they are listed");
+    let objects = listed
+        .items
+        .iter()
+        .inspect(|it| assert!(!it.name_any().is_empty()));
+    let objects: Vec<&K> = objects.collect();
+    serde_json::to_string(&objects).expect("objects are JSON")
+}
+
+/// A page of the admin port.
+async fn page(address: &str, path: &str) -> String {
+    let mut stream = ok(TcpStream::connect(address).await, "the port is open");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: osm\r\nConnection: close\r\n\r\n");
+    ok(stream.write_all(request.as_bytes()).await, "it is sent");
+    let mut text = String::new();
+    ok(stream.read_to_string(&mut text).await, "it is answered");
+    text
+}

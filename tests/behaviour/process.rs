@@ -1,0 +1,187 @@
+//! The manager under test: in this process, or as the real binary in a process of its own.
+
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::Parser;
+use osm::app;
+use osm::settings::RunFlags;
+use osm::telemetry::metrics::Metrics;
+use tempfile::NamedTempFile;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::suite::server::ok;
+use crate::suite::stage::Stage;
+use crate::suite::wait;
+
+#[derive(Parser)]
+struct Flags {
+    #[command(flatten)]
+    run: RunFlags,
+}
+
+/// A manager that runs in this process. Dropping it ends it at once, as `kill -9` would.
+pub struct Manager {
+    metrics: Metrics,
+    cancel: CancellationToken,
+    tasks: JoinSet<anyhow::Result<()>>,
+    _kubeconfig: NamedTempFile,
+}
+
+fn arguments(stage: &Stage, kubeconfig: &NamedTempFile, more: &[&str]) -> Vec<String> {
+    let path = kubeconfig.path().to_str().expect("a path of ours is text");
+    let mut arguments: Vec<String> = ["--kubeconfig", path, "--allow-loopback-servers"]
+        .map(str::to_owned)
+        .to_vec();
+    arguments.extend(["--registration-selector".to_owned(), stage.selector()]);
+    arguments.extend(["--admin-address", "127.0.0.1:0"].map(str::to_owned));
+    arguments.extend(more.iter().map(|&it| it.to_owned()));
+    arguments
+}
+
+fn kubeconfig_file(stage: &Stage) -> NamedTempFile {
+    let file = NamedTempFile::new().expect("there is room for a file");
+    std::fs::write(file.path(), &stage.world.management_kubeconfig).expect("the file is ours");
+    file
+}
+
+impl Manager {
+    /// Starts one that serves the stage's registrations alone.
+    pub async fn start(stage: &Stage, more: &[&str]) -> Self {
+        let kubeconfig = kubeconfig_file(stage);
+        let arguments = arguments(stage, &kubeconfig, more);
+        let flags = Flags::try_parse_from(std::iter::once("osm".to_owned()).chain(arguments));
+        let settings = ok(
+            ok(flags, "the flags are known").run.check(),
+            "the flags fit",
+        );
+        let metrics = Metrics::new();
+        let listener = ok(TcpListener::bind("127.0.0.1:0").await, "a port is free");
+        let cancel = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let app = app::run_on(settings, listener, metrics.clone(), cancel.clone());
+        tasks.spawn(app);
+        Self {
+            metrics,
+            cancel,
+            tasks,
+            _kubeconfig: kubeconfig,
+        }
+    }
+
+    /// Ends it as SIGTERM would; everything that it meant to write is written then.
+    pub async fn stop(mut self) {
+        self.cancel.cancel();
+        let ended = self.tasks.join_next().await.expect("there is one task");
+        ok(
+            ok(ended, "the manager does not panic"),
+            "the manager ends well",
+        );
+    }
+
+    /// The sum of a metric's series that have these labels (`outcome="served"`).
+    pub fn metric(&self, name: &str, labels: &str) -> f64 {
+        sum(&self.metrics.encode(), name, labels)
+    }
+
+    /// Waits until so many reconciles have ended with the outcome.
+    pub async fn has_reconciled(&self, outcome: &str, count: f64) {
+        let labels = format!("outcome=\"{outcome}\"");
+        let what = format!("{count} reconciles are {outcome}");
+        wait::until(&what, async || {
+            (self.metric("osm_reconciles_total", &labels) >= count).then_some(())
+        })
+        .await;
+    }
+
+    /// So many reconciles have ended with the outcome.
+    pub fn reconciled(&self, outcome: &str) -> f64 {
+        self.metric("osm_reconciles_total", &format!("outcome=\"{outcome}\""))
+    }
+}
+
+fn sum(page: &str, name: &str, labels: &str) -> f64 {
+    page.lines()
+        .filter(|line| line.starts_with(name) && line.contains(labels))
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
+}
+
+/// The real binary in a process of its own. Dropping it kills it.
+pub struct Binary {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    reading: JoinSet<()>,
+    _kubeconfig: NamedTempFile,
+}
+
+impl Binary {
+    /// Starts it.
+    pub fn start(stage: &Stage, more: &[&str]) -> Self {
+        let kubeconfig = kubeconfig_file(stage);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_osm"))
+            .arg("run")
+            .args(arguments(stage, &kubeconfig, more))
+            .env_clear()
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the binary was built with this test");
+        let log = Arc::<Mutex<String>>::default();
+        let mut reading = JoinSet::new();
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let kept = Arc::clone(&log);
+        reading.spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push_str(&line);
+                kept.push('\n');
+            }
+        });
+        Self {
+            child,
+            log,
+            reading,
+            _kubeconfig: kubeconfig,
+        }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.clone()
+    }
+
+    /// Where its admin port is.
+    pub async fn admin_address(&self) -> String {
+        wait::until("the admin port is told", async || {
+            let log = self.log();
+            let (_, rest) = log.split_once("\"address\":\"")?;
+            Some(rest.split_once('"')?.0.to_owned())
+        })
+        .await
+    }
+
+    /// Sends it a signal (`TERM`, `INT`).
+    pub async fn signal(&self, name: &str) {
+        let id = self.child.id().expect("it runs").to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status().await;
+        assert!(
+            ok(sent, "kill is installed").success(),
+            "SIG{name} was sent"
+        );
+    }
+
+    /// Waits for its end, and hands out everything that it logged.
+    pub async fn ended(mut self) -> (ExitStatus, String) {
+        let status = tokio::time::timeout(wait::DEADLINE, self.child.wait()).await;
+        let status = ok(ok(status, "it ends in time"), "its end is seen");
+        while self.reading.join_next().await.is_some() {}
+        (status, self.log())
+    }
+}

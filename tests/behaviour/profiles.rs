@@ -1,0 +1,187 @@
+//! Which profile serves a machine deployment, and what a tenant's settings say about that.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use osm::api::names::{PROFILE, PROFILE_NAMESPACE, REVISION};
+use serde_json::json;
+
+use crate::suite::audit::told;
+use crate::suite::fixtures::{
+    self, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
+};
+use crate::suite::process::Manager;
+use crate::suite::rotation::install;
+use crate::suite::server::ok;
+use crate::suite::stage::{Stage, Tenant};
+use crate::suite::wait;
+use crate::suite::world::World;
+
+pub async fn a_profile_outside_of_the_tenants_namespaces_is_refused(world: &'static World) {
+    let stage = Stage::open(world, "foreign-profile");
+    let [berlin, lisbon] = stage.tenants(["berlin", "lisbon"]).await;
+    let manager = Manager::start(&stage, &[]).await;
+    install(&lisbon, &a_profile("v1.0.0", "of lisbon")).await;
+    berlin.register().await;
+    let foreign = (PROFILE_NAMESPACE, &*lisbon.namespace);
+    let machine_deployment = with_annotation(a_little_machine_deployment("workers"), foreign);
+    drop(berlin.create(&machine_deployment).await);
+    let entry = berlin
+        .entry("kube-system/workers", ("Refused", "ProfileForbidden"))
+        .await;
+    assert!(
+        entry
+            .message
+            .is_some_and(|it| it.contains(&lisbon.namespace))
+    );
+    assert_eq!(made(&berlin).await, Vec::<String>::new());
+    manager.stop().await;
+}
+
+pub async fn a_profile_of_a_namespace_that_the_operator_allows_is_used(world: &'static World) {
+    let stage = Stage::open(world, "shared-profile");
+    let tenant = stage.tenant().await;
+    let namespaces: Api<Namespace> = Api::all(tenant.management.clone());
+    let shared = fixtures::a_namespace("shared-profiles");
+    ok(
+        namespaces.create(&PostParams::default(), &shared).await,
+        "it is made",
+    );
+    let profiles: Api<osm::api::profile::OperatingSystemProfile> =
+        Api::namespaced(tenant.management.clone(), "shared-profiles");
+    let profile = a_profile("v1.0.0", "shared by all");
+    ok(
+        profiles.create(&PostParams::default(), &profile).await,
+        "it is made",
+    );
+    let manager = Manager::start(&stage, &["--profile-namespace", "shared-profiles"]).await;
+    tenant.register().await;
+    let named = (PROFILE_NAMESPACE, "shared-profiles");
+    let machine_deployment = with_annotation(a_little_machine_deployment("workers"), named);
+    let made = tenant.serve(&machine_deployment).await;
+    assert!(fixtures::config_text(&made.config).contains("shared by all"));
+    manager.stop().await;
+}
+
+pub async fn a_missing_profile_is_told_and_its_machine_deployment_served_once_it_is_there(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "missing-profile");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    drop(tenant.create(&a_little_machine_deployment("workers")).await);
+    tenant
+        .entry("kube-system/workers", ("Refused", "ProfileNotFound"))
+        .await;
+    tenant.says("Ready", "False", "SomeNotServed").await;
+    install(&tenant, &a_profile("v1.0.0", "here now")).await;
+    drop(tenant.made("workers", "1").await);
+    tenant.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}
+
+pub async fn a_template_that_fails_touches_nothing_that_is_there(world: &'static World) {
+    let stage = Stage::open(world, "failing-template");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile("v1.0.0", "fine")).await;
+    let before = tenant.serve(&a_little_machine_deployment("workers")).await;
+    let broken = a_profile("v1.0.1", "{{ NoSuchVariable }}").spec;
+    let patch = json!({ "spec": serde_json::to_value(broken).expect("plain values") });
+    crate::suite::stage::merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
+    tenant
+        .entry("kube-system/workers", ("Refused", "RenderFailed"))
+        .await;
+    let after = tenant.made("workers", "1").await;
+    assert_eq!(after.uids(), before.uids());
+    let versions = [&before, &after].map(|it| it.provisioning.resource_version());
+    assert_eq!(versions[0], versions[1], "it was not even annotated");
+    manager.stop().await;
+}
+
+pub async fn where_the_annotation_is_required_others_are_left_alone(world: &'static World) {
+    let stage = Stage::open(world, "required");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant
+        .configure(json!({ "profileAnnotation": "RequireAnnotation" }))
+        .await;
+    tenant.register().await;
+    let alone = tenant.create(&a_machine_deployment("alone")).await;
+    let named = (PROFILE, "osp-ubuntu");
+    drop(
+        tenant
+            .serve(&with_annotation(a_machine_deployment("workers"), named))
+            .await,
+    );
+    let found = ok(
+        tenant.machine_deployments().get("alone").await,
+        "it is there",
+    );
+    assert_eq!(
+        found.metadata.resource_version,
+        alone.metadata.resource_version
+    );
+    assert_eq!(made(&tenant).await.len(), 3, "for the other one");
+    manager.stop().await;
+}
+
+pub async fn a_paused_worker_cluster_is_left_alone(world: &'static World) {
+    let stage = Stage::open(world, "paused");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    let before = tenant.serve(&a_machine_deployment("workers")).await;
+    tenant.says("Ready", "True", "Ready").await;
+    tenant.configure(json!({ "paused": true })).await;
+    tenant.says("Registered", "False", "Paused").await;
+    let paused = Timestamp::now();
+    tenant.annotate("workers", (REVISION, "2")).await;
+    tenant.worker.settle_audit().await;
+    let requests = tenant
+        .worker
+        .requests(crate::suite::world::IN_WORKER, paused);
+    assert!(requests.is_empty(), "{}", told(&requests));
+    tenant.configure(json!({ "paused": false })).await;
+    let after = tenant.made("workers", "2").await;
+    assert_eq!(after.uids(), before.uids());
+    manager.stop().await;
+}
+
+pub async fn a_default_profile_that_is_deleted_or_downgraded_is_back(world: &'static World) {
+    let stage = Stage::open(world, "default-profile");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    tenant.says("ProfilesInstalled", "True", "Installed").await;
+    let profiles = tenant.profiles();
+    let installed = ok(profiles.get("osp-ubuntu").await, "it is installed");
+    let older = json!({ "spec": { "version": "v0.0.1+jinja" } });
+    crate::suite::stage::merge(&profiles, "osp-ubuntu", older).await;
+    wait::for_object(&profiles, "osp-ubuntu", "it is ours again", |found| {
+        found.spec == installed.spec
+    })
+    .await;
+    let deleted = profiles
+        .delete("osp-ubuntu", &DeleteParams::default())
+        .await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    wait::for_object(&profiles, "osp-ubuntu", "it is back", |found| {
+        found.uid() != installed.uid() && found.spec == installed.spec
+    })
+    .await;
+    manager.stop().await;
+}
+
+/// The names of what was made for nodes.
+async fn made(tenant: &Tenant) -> Vec<String> {
+    let all = ok(
+        tenant.secrets().list(&ListParams::default()).await,
+        "Secrets are listed",
+    );
+    let names = all.iter().map(ResourceExt::name_any);
+    names.filter(|name| name.ends_with("-config")).collect()
+}

@@ -1,0 +1,283 @@
+//! Which registrations are refused, where people see that, and how they are corrected.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::events::v1::Event;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams};
+use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM, REVISION};
+use serde_json::json;
+
+use crate::suite::fixtures::{self, a_machine_deployment};
+use crate::suite::process::Manager;
+use crate::suite::server::{Server, ok};
+use crate::suite::stage::{Stage, Tenant, WORKER, message};
+use crate::suite::wait;
+use crate::suite::world::{IN_WORKER, World};
+
+pub async fn a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_nobody(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "refused");
+    let [bad, good] = stage.tenants(["bad", "good"]).await;
+    let manager = Manager::start(&stage, &[]).await;
+    let kubeconfig = bad.worker.kubeconfig(IN_WORKER).await;
+    bad.register_as(WORKER, "not: [a kubeconfig").await;
+    for (refused, said) in refused_kubeconfigs(&kubeconfig) {
+        bad.set_kubeconfig(&refused).await;
+        is_refused(&bad, said).await;
+    }
+    good.register().await;
+    drop(good.serve(&a_machine_deployment("workers")).await);
+    bad.set_kubeconfig(&kubeconfig).await;
+    drop(bad.serve(&a_machine_deployment("workers")).await);
+    bad.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}
+
+/// Kubeconfigs, and a part of what is said about each.
+fn refused_kubeconfigs(kubeconfig: &str) -> [(String, &'static str); 7] {
+    let token = kubeconfig
+        .lines()
+        .find(|line| line.trim_start().starts_with("token: "))
+        .expect("it has a token");
+    let authority = kubeconfig
+        .lines()
+        .find(|line| line.contains("certificate-authority-data"))
+        .expect("it has an authority");
+    let exec = "    exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}";
+    [
+        ("{{{ garbage".to_owned(), "not YAML"),
+        (kubeconfig.replace(token, exec), "exec: no command is run"),
+        (
+            kubeconfig.replace(token, "    tokenFile: /etc/hostname"),
+            "tokenFile: files are not read",
+        ),
+        (
+            kubeconfig.replace(authority, "    certificate-authority: /etc/hosts"),
+            "certificate-authority: files are not read",
+        ),
+        (
+            kubeconfig.replace(authority, "    insecure-skip-tls-verify: true"),
+            "insecure-skip-tls-verify: certificates are always verified",
+        ),
+        (
+            kubeconfig.replace("https://", "http://"),
+            "must start with https://",
+        ),
+        // A Secret takes 1 MiB with everything in it.
+        (
+            format!("{kubeconfig}padding:\n{}", "- 0123456789\n".repeat(75_000)),
+            "bytes; at most",
+        ),
+    ]
+}
+
+/// The condition and an Event say so.
+async fn is_refused(tenant: &Tenant, said: &str) {
+    let what = format!("it says {said:?}");
+    wait::for_object(&tenant.worker_clusters(), WORKER, &what, |found| {
+        message(found, "Registered").contains(said)
+    })
+    .await;
+    tenant.says("Ready", "False", "KubeconfigRefused").await;
+    event_says(tenant, ("KubeconfigRefused", said)).await;
+}
+
+async fn event_says(tenant: &Tenant, (reason, said): (&str, &str)) {
+    let is_it = |event: &Event| {
+        event.reason.as_deref() == Some(reason)
+            && event
+                .note
+                .as_deref()
+                .is_some_and(|note| note.contains(said))
+    };
+    let holds = |seen: &BTreeMap<String, Event>| seen.values().any(is_it);
+    let what = format!("an Event {reason} says {said:?}");
+    drop(wait::for_objects(&tenant.events(), &what, holds).await);
+}
+
+pub async fn a_second_registration_in_a_namespace_waits_until_the_first_goes(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "second");
+    let [tenant, spare] = stage.tenants(["tenant", "spare"]).await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    tenant.says("Ready", "True", "Ready").await;
+    let first = ok(tenant.registrations().get(WORKER).await, "it is there");
+    let second = first.creation_timestamp().map(|time| time.0.as_second());
+    wait::until("another second has begun", async || {
+        let now = Some(jiff::Timestamp::now().as_second());
+        (now > second.map(|second| second + 1)).then_some(())
+    })
+    .await;
+    let kubeconfig = spare.worker.kubeconfig(IN_WORKER).await;
+    tenant.register_as("second", &kubeconfig).await;
+    tenant
+        .says_of("second", ("Registered", "False", "NamespaceTaken"))
+        .await;
+    event_says(&tenant, ("NamespaceTaken", "registers a worker cluster")).await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    assert_eq!(claim(&spare.worker).await, None, "nothing is written there");
+    tenant.unregister().await;
+    tenant.says_of("second", ("Ready", "True", "Ready")).await;
+    manager.stop().await;
+}
+
+pub async fn a_rotated_kubeconfig_is_taken(world: &'static World) {
+    let stage = Stage::open(world, "rotated");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    let old = token_secrets(&tenant).await;
+    let rotated = tenant.worker.kubeconfig(IN_WORKER).await;
+    tenant.set_kubeconfig(&rotated).await;
+    // The old token ends: from now on the new one is needed.
+    for name in old {
+        let deleted = tenant
+            .tokens()
+            .delete(&name, &DeleteParams::default())
+            .await;
+        ok(deleted, "a token ends").map_left(drop);
+    }
+    tenant.annotate("workers", (REVISION, "2")).await;
+    drop(tenant.made("workers", "2").await);
+    tenant.says("Connected", "True", "Healthy").await;
+    manager.stop().await;
+}
+
+async fn token_secrets(tenant: &Tenant) -> Vec<String> {
+    let all = ok(
+        tenant.tokens().list(&ListParams::default()).await,
+        "Secrets are listed",
+    );
+    let is_token =
+        |secret: &&Secret| secret.type_.as_deref() == Some("kubernetes.io/service-account-token");
+    let found = all.iter().filter(is_token);
+    found.map(ResourceExt::name_any).collect()
+}
+
+pub async fn a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirmed(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "changed");
+    let [tenant, other] = stage.tenants(["tenant", "other"]).await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    tenant.says("Ready", "True", "Ready").await;
+    tenant
+        .set_kubeconfig(&other.worker.kubeconfig(IN_WORKER).await)
+        .await;
+    tenant.says("Claimed", "False", "ClusterChanged").await;
+    assert_eq!(claim(&other.worker).await, None, "nothing is written there");
+    let uid = namespace(&other.worker, KUBE_SYSTEM).await.uid();
+    tenant
+        .configure(json!({ "confirmedClusterUid": uid }))
+        .await;
+    let ready = tenant.says("Ready", "True", "Ready").await;
+    assert_eq!(ready.status.and_then(|status| status.cluster_uid), uid);
+    let claimed = claim(&other.worker).await;
+    assert!(claimed.is_some_and(|claim| claim.ends_with(&tenant.namespace)));
+    manager.stop().await;
+}
+
+pub async fn a_worker_cluster_of_another_tenant_is_refused_until_it_is_released(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "claimed");
+    let [holder, late] = stage.tenants(["holder", "late"]).await;
+    let manager = Manager::start(&stage, &[]).await;
+    holder.configure(json!({ "onRemoval": "Release" })).await;
+    holder.register().await;
+    let made = holder.serve(&a_machine_deployment("workers")).await;
+    late.register_as(WORKER, &holder.worker.kubeconfig(IN_WORKER).await)
+        .await;
+    late.says("Claimed", "False", "ClaimedByOther").await;
+    holder.annotate("workers", (REVISION, "2")).await;
+    let after = holder.made("workers", "2").await;
+    assert_eq!(after.uids(), made.uids(), "the older does not suffer");
+    holder.unregister().await;
+    late.says("Claimed", "True", "Claimed").await;
+    manager.stop().await;
+}
+
+pub async fn a_server_in_a_denied_range_is_refused_without_a_request(world: &'static World) {
+    let stage = Stage::open(world, "loopback");
+    let tenant = stage.tenant().await;
+    let begun = jiff::Timestamp::now();
+    let manager = Manager::start(&stage, &["--denied-servers", "127.0.0.0/8"]).await;
+    tenant.register().await;
+    let said = tenant
+        .says("Registered", "False", "KubeconfigRefused")
+        .await;
+    assert!(message(&said, "Registered").contains("127.0.0.1"));
+    tenant.worker.settle_audit().await;
+    assert_eq!(tenant.worker.requests(IN_WORKER, begun).len(), 0);
+    manager.stop().await;
+}
+
+async fn namespace(server: &Server, name: &str) -> Namespace {
+    let namespaces: Api<Namespace> = Api::all(server.admin().await);
+    ok(namespaces.get(name).await, "the namespace is there")
+}
+
+async fn claim(server: &Server) -> Option<String> {
+    let namespace = namespace(server, CLOUD_INIT_SETTINGS).await;
+    namespace.annotations().get(CLAIM).cloned()
+}
+
+pub async fn an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "outage");
+    let [berlin, lisbon] = stage.tenants(["berlin", "lisbon"]).await;
+    let manager = Manager::start(&stage, &[]).await;
+    for tenant in [&berlin, &lisbon] {
+        tenant.register().await;
+        drop(tenant.serve(&a_machine_deployment("workers")).await);
+        tenant.says("Ready", "True", "Ready").await;
+    }
+    berlin.worker.stop().await;
+    berlin.says("Connected", "False", "Unreachable").await;
+    drop(lisbon.serve(&a_machine_deployment("others")).await);
+    lisbon.says("Ready", "True", "Ready").await;
+    berlin.worker.start_again().await;
+    berlin.says("Connected", "True", "Healthy").await;
+    drop(berlin.serve(&a_machine_deployment("others")).await);
+    manager.stop().await;
+}
+
+pub async fn a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "late-start");
+    let tenant = stage.tenant().await;
+    let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
+    drop(tenant.create(&a_machine_deployment("workers")).await);
+    tenant.worker.stop().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register_as(WORKER, &kubeconfig).await;
+    tenant.says("Connected", "False", "Unreachable").await;
+    tenant.worker.start_again().await;
+    drop(tenant.made("workers", "1").await);
+    tenant.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}
+
+pub async fn a_registration_may_use_the_key_of_cluster_api(world: &'static World) {
+    let stage = Stage::open(world, "value-key");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    // Cluster API's key, in a Secret without ours.
+    let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
+    tenant.register_as(WORKER, "").await;
+    let patch = json!({ "data": { "kubeconfig": null }, "stringData": { "value": kubeconfig } });
+    crate::suite::stage::merge(&tenant.registrations(), WORKER, patch).await;
+    tenant.says("Ready", "True", "Ready").await;
+    let registration = ok(tenant.registrations().get(WORKER).await, "it is there");
+    assert_eq!(fixtures::text(&registration, "value"), kubeconfig);
+    manager.stop().await;
+}

@@ -1,0 +1,140 @@
+//! What goes with a machine deployment, and what with a registration.
+
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams};
+use osm::api::names::{FINALIZER, REVISION};
+use serde_json::json;
+
+use crate::suite::fixtures::a_machine_deployment;
+use crate::suite::process::Manager;
+use crate::suite::server::ok;
+use crate::suite::stage::{Made, Stage, Tenant, message};
+use crate::suite::wait;
+use crate::suite::world::World;
+
+pub async fn a_removed_machine_deployment_takes_everything_along(world: &'static World) {
+    let stage = Stage::open(world, "removed");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    let made = tenant.serve(&a_machine_deployment("workers")).await;
+    let other = tenant.serve(&a_machine_deployment("others")).await;
+    delete(&tenant, "workers").await;
+    wait::for_absence(&tenant.machine_deployments(), "workers").await;
+    assert_eq!(remains(&tenant, &made).await, Vec::<String>::new());
+    assert_eq!(
+        remains(&tenant, &other).await.len(),
+        5,
+        "the other keeps its own"
+    );
+    manager.stop().await;
+}
+
+pub async fn what_was_made_for_one_that_vanished_unwatched_is_removed(world: &'static World) {
+    let stage = Stage::open(world, "vanished");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    let made = tenant.serve(&a_machine_deployment("workers")).await;
+    manager.stop().await;
+    tenant
+        .change("workers", json!({ "metadata": { "finalizers": null } }))
+        .await;
+    delete(&tenant, "workers").await;
+    wait::for_absence(&tenant.machine_deployments(), "workers").await;
+    let manager = Manager::start(&stage, &[]).await;
+    // The config goes last.
+    wait::for_absence(&tenant.configs(), &made.names.config).await;
+    assert_eq!(remains(&tenant, &made).await, Vec::<String>::new());
+    manager.stop().await;
+}
+
+pub async fn release_gives_machine_deployments_back_and_leaves_what_was_made(
+    world: &'static World,
+) {
+    let (tenant, made, manager) = off_boarded(world, ("release", "Release")).await;
+    let said = tenant
+        .says("Registered", "False", "RegistrationRemoved")
+        .await;
+    assert!(message(&said, "Registered").contains("1 machine deployments were released"));
+    assert_eq!(finalizers(&tenant).await, Vec::<String>::new());
+    delete(&tenant, "workers").await;
+    wait::for_absence(&tenant.machine_deployments(), "workers").await;
+    assert_eq!(remains(&tenant, &made).await.len(), 5);
+    manager.stop().await;
+}
+
+pub async fn purge_gives_machine_deployments_back_and_removes_what_was_made(world: &'static World) {
+    let (tenant, made, manager) = off_boarded(world, ("purge", "Purge")).await;
+    tenant
+        .says("Registered", "False", "RegistrationRemoved")
+        .await;
+    assert_eq!(finalizers(&tenant).await, Vec::<String>::new());
+    assert_eq!(remains(&tenant, &made).await, Vec::<String>::new());
+    manager.stop().await;
+}
+
+pub async fn keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on(
+    world: &'static World,
+) {
+    let (tenant, made, manager) = off_boarded(world, ("keep", "Keep")).await;
+    let said = tenant
+        .says("Registered", "False", "RegistrationRemoved")
+        .await;
+    assert!(message(&said, "Registered").contains("1 machine deployments still carry"));
+    assert_eq!(finalizers(&tenant).await, [FINALIZER]);
+    assert_eq!(remains(&tenant, &made).await.len(), 5);
+    tenant.register().await;
+    tenant.annotate("workers", (REVISION, "2")).await;
+    let after = tenant.made("workers", "2").await;
+    assert_eq!(after.uids(), made.uids());
+    manager.stop().await;
+}
+
+async fn off_boarded(
+    world: &'static World,
+    (name, policy): (&'static str, &str),
+) -> (Tenant, Made, Manager) {
+    let stage = Stage::open(world, name);
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.configure(json!({ "onRemoval": policy })).await;
+    tenant.register().await;
+    let made = tenant.serve(&a_machine_deployment("workers")).await;
+    tenant.says("Ready", "True", "Ready").await;
+    tenant.unregister().await;
+    (tenant, made, manager)
+}
+
+async fn finalizers(tenant: &Tenant) -> Vec<String> {
+    let found = ok(
+        tenant.machine_deployments().get("workers").await,
+        "it is there",
+    );
+    found.finalizers().to_vec()
+}
+
+/// Deletes a machine deployment of `kube-system`.
+pub async fn delete(tenant: &Tenant, name: &str) {
+    let deleted = tenant
+        .machine_deployments()
+        .delete(name, &DeleteParams::default())
+        .await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+}
+
+/// The names of what is there of everything that was made for a machine deployment.
+pub async fn remains(tenant: &Tenant, made: &Made) -> Vec<String> {
+    let all = ListParams::default();
+    let names = &made.names;
+    let secrets = ok(tenant.secrets().list(&all).await, "Secrets are listed");
+    let configs = ok(tenant.configs().list(&all).await, "configs are listed");
+    let tokens = tenant.tokens_of(names).await;
+    let secrets = secrets.iter().map(ResourceExt::name_any);
+    let there = secrets.filter(|name| names.has_secret(name));
+    let configs = configs.iter().map(ResourceExt::name_any);
+    let there = there.chain(configs.filter(|name| *name == names.config));
+    there
+        .chain(tokens.iter().map(ResourceExt::name_any))
+        .collect()
+}

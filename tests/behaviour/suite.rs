@@ -1,0 +1,146 @@
+//! The behaviour of the whole manager, against the API servers of either world: the scenarios are
+//! the same, and `tests/behaviour.rs` and `tests/real_behaviour.rs` run them.
+
+mod audit;
+pub mod collisions;
+pub mod definitions;
+mod fixtures;
+pub mod life;
+mod process;
+pub mod profiles;
+mod proxy;
+pub mod registration;
+pub mod removal;
+pub mod repair;
+pub mod rights;
+pub mod rotation;
+mod server;
+pub mod serving;
+mod stage;
+mod wait;
+mod world;
+
+use std::sync::LazyLock;
+
+use osm::telemetry::logs::{LogBuffer, LogFormat};
+use osm::telemetry::{self, TelemetrySettings};
+use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
+
+pub use self::server::Kind;
+use self::world::World;
+
+/// One runtime for all tests of a binary: clients and servers in memory live on it, and the
+/// clusters are shared.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    // A second provider may be linked: the choice is made before the first use.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("the machine has threads left")
+});
+/// What all managers of this process have logged; failed tests show their part of it.
+static LOG: LazyLock<LogBuffer> = LazyLock::new(|| {
+    let log = LogBuffer::default();
+    let settings = TelemetrySettings {
+        log_format: LogFormat::Text,
+        log_filter: "info,osm=debug".to_owned(),
+        ..TelemetrySettings::default()
+    };
+    let (dispatch, telemetry) =
+        telemetry::prepare(&settings, log.clone()).expect("the settings are right");
+    // Without an exporter there is nothing to shut down.
+    drop(telemetry);
+    tracing::dispatcher::set_global_default(dispatch).expect("nobody else logs here");
+    log
+});
+static WORLD: OnceCell<World> = OnceCell::const_new();
+
+/// Runs a scenario in the world of this binary.
+pub fn run<F: Future<Output = ()>>(kind: Kind, scenario: impl FnOnce(&'static World) -> F) {
+    assert!(
+        [Kind::Fake, Kind::Real].contains(&kind),
+        "each binary has one of the two"
+    );
+    LazyLock::force(&LOG);
+    RUNTIME.block_on(async {
+        let world = WORLD.get_or_init(|| World::start(kind)).await;
+        scenario(world).await;
+    });
+}
+
+/// What was logged about a tenant, and about none.
+fn logged(namespace: &str) -> String {
+    let log = LOG.text();
+    let lines = log.lines().filter(|line| {
+        line.contains(namespace) || !(line.contains("tenant=") || line.contains("registration="))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A test for each scenario: the one list of them.
+macro_rules! scenarios {
+    ($kind:expr) => {
+        suite::tests! { $kind =>
+            serving::tenants_that_register_at_run_time_are_served_each_in_its_own_clusters,
+            rotation::a_new_revision_with_equal_bytes_deletes_nothing,
+            rotation::a_changed_annotation_is_stamped_on_everything,
+            rotation::another_profile_version_with_equal_bytes_deletes_nothing,
+            rotation::another_profile_content_makes_new_secrets_but_keeps_the_kubelet_kubeconfig,
+            rotation::with_a_new_revision_and_other_bytes_bootstrap_goes_first_and_comes_last,
+            rotation::nodes_miss_the_provisioning_secret_for_one_round_trip_even_without_budget,
+            rotation::a_restart_with_everything_current_writes_nothing,
+            rotation::a_token_that_ends_soon_is_extended_and_keeps_its_secret,
+            repair::what_is_deleted_by_hand_is_back,
+            repair::what_is_replaced_by_hand_is_put_right,
+            repair::a_getter_token_that_is_deleted_is_back_and_serving_goes_on,
+            repair::the_getter_is_used_as_it_is_found,
+            removal::a_removed_machine_deployment_takes_everything_along,
+            removal::what_was_made_for_one_that_vanished_unwatched_is_removed,
+            removal::release_gives_machine_deployments_back_and_leaves_what_was_made,
+            removal::purge_gives_machine_deployments_back_and_removes_what_was_made,
+            removal::keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on,
+            collisions::of_two_with_the_same_derived_names_only_the_older_is_served,
+            collisions::once_the_older_is_gone_the_younger_is_served,
+            collisions::when_the_younger_goes_the_older_keeps_what_it_has,
+            registration::a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_nobody,
+            registration::a_second_registration_in_a_namespace_waits_until_the_first_goes,
+            registration::a_rotated_kubeconfig_is_taken,
+            registration::a_kubeconfig_that_leads_to_another_cluster_is_refused_until_confirmed,
+            registration::a_worker_cluster_of_another_tenant_is_refused_until_it_is_released,
+            registration::a_server_in_a_denied_range_is_refused_without_a_request,
+            registration::an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back,
+            registration::a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up,
+            registration::a_registration_may_use_the_key_of_cluster_api,
+            profiles::a_profile_outside_of_the_tenants_namespaces_is_refused,
+            profiles::a_profile_of_a_namespace_that_the_operator_allows_is_used,
+            profiles::a_missing_profile_is_told_and_its_machine_deployment_served_once_it_is_there,
+            profiles::a_template_that_fails_touches_nothing_that_is_there,
+            profiles::where_the_annotation_is_required_others_are_left_alone,
+            profiles::a_paused_worker_cluster_is_left_alone,
+            profiles::a_default_profile_that_is_deleted_or_downgraded_is_back,
+            definitions::a_configs_spec_never_changes_and_its_annotations_may,
+            definitions::a_profiles_spec_changes_with_its_version_only,
+            definitions::a_worker_clusters_status_is_written_apart_from_its_spec,
+            definitions::kubectl_shows_what_matters_of_each_kind,
+            rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
+            life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
+            life::a_second_signal_ends_the_process_at_once,
+            life::no_secret_is_told_in_logs_metrics_events_conditions_or_configs,
+        }
+    };
+}
+
+macro_rules! tests {
+    ($kind:expr => $($theme:ident::$name:ident,)+) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::suite::run($kind, $crate::suite::$theme::$name);
+            }
+        )+
+    };
+}
+
+pub(crate) use {scenarios, tests};

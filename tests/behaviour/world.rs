@@ -1,0 +1,196 @@
+//! The clusters of one test binary: a management cluster for all scenarios, and worker clusters
+//! that one scenario has at a time. The manager runs as its own ServiceAccount in each.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use osm::api::machine_deployment::MachineDeployment;
+use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN, KUBE_SYSTEM, TOKEN_LABEL};
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::suite::server::{Account, Kind, Server, ok};
+use crate::suite::wait;
+
+/// Who the manager is in the management cluster.
+pub const MANAGER: Account = Account {
+    namespace: "operating-system-manager",
+    name: "operating-system-manager",
+};
+/// Who the manager is in worker clusters.
+pub const IN_WORKER: Account = Account {
+    namespace: "kube-system",
+    name: "operating-system-manager",
+};
+
+/// Real clusters at once: each takes 345 MiB and, to start, five seconds of a core. No scenario
+/// needs more.
+const WORKERS_MAX: usize = 3;
+
+/// The clusters of one test binary.
+pub struct World {
+    /// Which world.
+    pub kind: Kind,
+    /// The management cluster.
+    pub management: Server,
+    /// The manager's way into it.
+    pub management_kubeconfig: String,
+    idle: Mutex<Vec<Server>>,
+    permits: Arc<Semaphore>,
+}
+
+/// A worker cluster, for one scenario alone.
+pub struct Lease {
+    world: &'static World,
+    server: Option<Server>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl World {
+    /// Starts the management cluster and installs what operators install.
+    pub async fn start(kind: Kind) -> Self {
+        let management = a_management_cluster(kind).await;
+        let version = management.version().await;
+        if kind == Kind::Fake {
+            let recorded = loadtest::tested_servers::record(&format!("fake-cluster {version}"));
+            ok(recorded, "the list of tested servers is writable");
+        }
+        tell(&format!(
+            "behaviour suite: {kind:?} world, server version {version}"
+        ));
+        Self {
+            kind,
+            management_kubeconfig: management.kubeconfig(MANAGER).await,
+            management,
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(WORKERS_MAX)),
+        }
+    }
+
+    /// So many worker clusters, as if they were new. All at once, or two scenarios could wait for
+    /// each other.
+    pub async fn workers<const N: usize>(&'static self) -> [Lease; N] {
+        let count = u32::try_from(N).expect("a few");
+        let permits = Arc::clone(&self.permits).acquire_many_owned(count).await;
+        let mut permits = permits.expect("the semaphore is never closed");
+        let mut leases = Vec::new();
+        for _ in 0..N {
+            let permit = permits.split(1).expect("that many were taken");
+            let idle = self.idle().pop();
+            let server = match idle {
+                Some(used) => {
+                    clean(&used.admin().await).await;
+                    used
+                }
+                None => a_worker_cluster(self.kind).await,
+            };
+            leases.push(Lease {
+                world: self,
+                server: Some(server),
+                _permit: permit,
+            });
+        }
+        leases.try_into().ok().expect("that many were made")
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Server>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Lease {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        self.server.as_ref().expect("it is taken by drop alone")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let server = self.server.take();
+        // One in memory costs nothing to make.
+        self.world
+            .idle()
+            .extend(server.filter(|it| it.real().is_some()));
+    }
+}
+
+/// A management cluster with definitions, roles and the manager's ServiceAccount.
+pub async fn a_management_cluster(kind: Kind) -> Server {
+    let management = Server::start(kind, "management").await;
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: operating-system-manager}\n";
+    management.apply(namespace).await;
+    let definitions = ok(osm::cli::crds::crds_yaml(), "the definitions are YAML");
+    management.apply(&definitions).await;
+    management
+        .apply_file("manifests/rbac/management.yaml")
+        .await;
+    management
+        .apply_file("manifests/rbac/management-all-namespaces.yaml")
+        .await;
+    management
+}
+
+/// A worker cluster with roles, and the definition of machine deployments.
+pub async fn a_worker_cluster(kind: Kind) -> Server {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name = format!("worker-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+    let worker = Server::start(kind, &name).await;
+    worker.apply_file("manifests/rbac/worker.yaml").await;
+    worker
+        .apply_file("tenants-example/worker-crds/machinedeployments.yaml")
+        .await;
+    worker
+}
+
+/// Takes away what an earlier scenario has left behind.
+async fn clean(admin: &Client) {
+    let all: Api<MachineDeployment> = Api::all(admin.clone());
+    for found in ok(all.list(&ListParams::default()).await, "they are listed") {
+        let namespace = found.namespace().unwrap_or_default();
+        let api: Api<MachineDeployment> = Api::namespaced(admin.clone(), &namespace);
+        let bare = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        let name = found.name_any();
+        // One that was going anyway goes with its finalizer.
+        let _ = api.patch(&name, &PatchParams::default(), &bare).await;
+        let _ = api.delete(&name, &DeleteParams::default()).await;
+    }
+    let delete = DeleteParams::default();
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
+    let roles: Api<Role> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
+    let bindings: Api<RoleBinding> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
+    // Those that are not there are as clean.
+    let _ = accounts.delete(GETTER, &delete).await;
+    let _ = roles.delete(GETTER, &delete).await;
+    let _ = bindings.delete(GETTER, &delete).await;
+    let all = ListParams::default();
+    let secrets: Api<Secret> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
+    // The token controller takes the token away once it knows that its account is gone. Before
+    // that it would fill a new one with a token of the old account.
+    wait::for_absence(&secrets, GETTER_TOKEN).await;
+    ok(secrets.delete_collection(&delete, &all).await, "Secrets go");
+    let tokens: Api<Secret> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
+    let ours = ListParams::default().labels(TOKEN_LABEL);
+    ok(tokens.delete_collection(&delete, &ours).await, "tokens go");
+    let namespaces: Api<Namespace> = Api::all(admin.clone());
+    let unclaimed = Patch::Merge(json!({ "metadata": { "annotations": { CLAIM: null } } }));
+    let patched = namespaces
+        .patch(CLOUD_INIT_SETTINGS, &PatchParams::default(), &unclaimed)
+        .await;
+    ok(patched, "the claim goes");
+    wait::for_objects(&secrets, "no Secrets", BTreeMap::is_empty).await;
+}
+
+/// Says it past the test harness, which keeps the output of tests that pass.
+pub fn tell(line: &str) {
+    use std::io::Write;
+    // Nobody reads it: that is no reason to fail.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

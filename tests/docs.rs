@@ -1,0 +1,345 @@
+//! Holds the pages under `docs/` against the code: what the code can say stands in the pages, and
+//! what the pages name exists.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::CommandFactory;
+use osm::{
+    api::profile::OperatingSystemProfile,
+    cli::Cli,
+    render::{
+        Limits,
+        input::{ClusterInput, MachineDeploymentInput, ProviderConfig, RenderInput},
+        render,
+        template::CompiledProfile,
+    },
+    tenant::{secret_text::SecretText, settings::TenantSettings},
+};
+
+/// Where reasons of conditions, entries and Events are made.
+const REASONS_IN: [&str; 4] = [
+    "src/fleet",
+    "src/controllers",
+    "src/plan",
+    "src/tenant/report.rs",
+];
+
+/// Words there that are no reasons: names for `Debug`, kinds, types, actions and states.
+const NOT_REASONS: &[&str] = &[
+    "Clock",
+    "Context",
+    "ERROR",
+    "False",
+    "Opaque",
+    "Reconcile",
+    "Register",
+    "Role",
+    "Secrets",
+    "ServiceAccount",
+    "Shared",
+    "True",
+    "WorkerCluster",
+    "WorkerClusters",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    let text = fs::read_to_string(path);
+    assert!(text.is_ok(), "{} cannot be read", path.display());
+    text.unwrap_or_default()
+}
+
+fn page(name: &str) -> String {
+    read(&root().join("docs").join(name))
+}
+
+/// The files below a path with this extension; the path itself where it is one.
+fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
+    if path.is_file() {
+        let fits = path.extension().is_some_and(|found| found == extension);
+        return fits.then(|| path.to_owned()).into_iter().collect();
+    }
+    let entries = fs::read_dir(path).into_iter().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .flat_map(|entry| files(&entry.expect("a folder is readable").path(), extension))
+        .collect();
+    found.sort();
+    found
+}
+
+/// The lines of a source file before its tests that are no comments.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .take_while(|line| line.trim() != "#[cfg(test)]")
+        .filter(|line| !line.trim_start().starts_with("//"))
+}
+
+/// What stands between two marks: every second piece.
+fn between(text: &str, mark: char) -> impl Iterator<Item = &str> {
+    text.split(mark).skip(1).step_by(2)
+}
+
+/// `ProfileNotFound`: a word for programs.
+fn is_word(text: &str) -> bool {
+    text.len() > 3
+        && text.starts_with(|first: char| first.is_ascii_uppercase())
+        && text.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+/// Every reason that the code can give.
+fn reasons() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let sources = REASONS_IN
+        .iter()
+        .flat_map(|place| files(&root().join(place), "rs"))
+        .filter(|file| {
+            !file
+                .iter()
+                .any(|part| part.to_string_lossy().starts_with("tests"))
+        });
+    for file in sources {
+        let text = read(&file);
+        let words = code(&text).flat_map(|line| between(line, '"'));
+        found.extend(words.filter(|word| is_word(word)).map(str::to_owned));
+    }
+    found.retain(|word| !NOT_REASONS.contains(&word.as_str()));
+    found
+}
+
+/// The rows of the tables under a heading, as cells.
+fn rows<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let section = page
+        .split("\n## ")
+        .find(|section| section.starts_with(heading))
+        .unwrap_or_default();
+    assert!(!section.is_empty(), "no section `{heading}`");
+    let rows = section.lines().filter(|line| line.starts_with('|'));
+    rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect()
+}
+
+#[test]
+fn every_reason_has_a_row_and_every_row_a_reason() {
+    let page = page("operations.md");
+    let code = reasons();
+    assert!(code.contains("KubeconfigRefused") && code.contains("ProfileNotFound"));
+    let cells = rows(&page, "Conditions of a WorkerCluster")
+        .into_iter()
+        .filter_map(|row| row.get(1).copied())
+        .chain(
+            rows(&page, "Entries of machine deployments")
+                .into_iter()
+                .filter_map(|row| row.first().copied()),
+        );
+    let rows: BTreeSet<String> = cells
+        .flat_map(|cell| between(cell, '`'))
+        .map(str::to_owned)
+        .collect();
+    // These stand in the prose above the tables.
+    let told = |word: &&String| rows.contains(*word) || page.contains(&format!("`{word}`"));
+    let missing: Vec<_> = code.iter().filter(|word| !told(word)).collect();
+    assert!(missing.is_empty(), "not in docs/operations.md: {missing:?}");
+    let stale: Vec<_> = rows.difference(&code).collect();
+    assert!(stale.is_empty(), "no code gives these reasons: {stale:?}");
+}
+
+#[test]
+fn every_flag_has_a_row_with_its_default() {
+    let page = page("operations.md");
+    let rows: BTreeMap<&str, &str> = rows(&page, "Flags of `osm run`")
+        .into_iter()
+        .filter_map(|row| {
+            let flag = between(row.first()?, '`').next()?;
+            Some((flag.split(' ').next()?, *row.get(1)?))
+        })
+        .collect();
+    let command = Cli::command();
+    let run = command.find_subcommand("run").expect("osm has run");
+    let mut flags = BTreeSet::new();
+    for argument in run.get_arguments() {
+        let flag = format!(
+            "--{}",
+            argument.get_long().expect("every argument is a flag")
+        );
+        let row = rows.get(flag.as_str());
+        let row = row.unwrap_or_else(|| panic!("{flag} is not in docs/operations.md"));
+        if argument.get_action().takes_values() {
+            for default in argument.get_default_values() {
+                let default = format!("`{}`", default.to_string_lossy());
+                assert_eq!(*row, default, "{flag}");
+            }
+        }
+        flags.insert(flag);
+    }
+    let stale: Vec<_> = rows
+        .keys()
+        .filter(|flag| flag.starts_with("--") && !flags.contains(**flag))
+        .collect();
+    assert!(stale.is_empty(), "these flags do not exist: {stale:?}");
+}
+
+#[test]
+fn every_metric_has_a_row_and_every_row_a_metric() {
+    let source = read(&root().join("src/telemetry/metrics/declared.rs"));
+    let declared: BTreeSet<&str> = code(&source)
+        .flat_map(|line| between(line, '"'))
+        .filter(|text| text.starts_with("osm_"))
+        .collect();
+    let page = page("operations.md");
+    let rows: BTreeSet<&str> = rows(&page, "Metrics")
+        .into_iter()
+        .filter_map(|row| between(row.first()?, '`').next())
+        .collect();
+    // The encoder appends `_total`, `_info` or the unit.
+    let of = |row: &str, name: &str| {
+        let rest = row.strip_prefix(name);
+        rest.is_some_and(|rest| ["", "_total", "_info", "_seconds", "_bytes"].contains(&rest))
+    };
+    for name in &declared {
+        let found = rows.iter().any(|row| of(row, name));
+        assert!(found, "{name} is not in docs/operations.md");
+    }
+    for row in &rows {
+        let found = declared.iter().any(|name| of(row, name));
+        assert!(found, "no metric is called {row}");
+    }
+}
+
+#[test]
+fn every_test_that_a_page_names_exists() {
+    let sources: String = ["src", "tests", "loadtest"]
+        .iter()
+        .flat_map(|folder| files(&root().join(folder), "rs"))
+        .map(|file| read(&file))
+        .collect();
+    let mut missing = Vec::new();
+    for file in files(&root().join("docs"), "md") {
+        let text = read(&file);
+        for name in between(&text, '`') {
+            let is_test = name.matches('_').count() > 2
+                && !name.starts_with("osm_")
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+            if is_test && !sources.contains(&format!("fn {name}(")) {
+                missing.push(format!("{}: {name}", file.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    for file in files(&root().join("docs"), "md") {
+        let text = read(&file);
+        for link in text.split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap_or_default();
+            let is_file = !target.is_empty() && !target.contains("://");
+            let leads = || file.with_file_name(target).exists();
+            assert!(!is_file || leads(), "{}: {target}", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_module_has_its_place_on_the_map() {
+    let page = page("architecture.md");
+    let src = root().join("src");
+    for file in files(&src, "rs") {
+        let inside = file.strip_prefix(&src).expect("the file is below src");
+        let depth = inside.components().count();
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let is_test = ["tests", "fixtures"].contains(&&*stem);
+        if depth <= 2 && !is_test {
+            let name = inside.with_extension("").display().to_string();
+            let has_place = between(&page, '`').any(|word| word == stem || word == name);
+            assert!(
+                has_place,
+                "`{stem}` ({name}) is not in docs/architecture.md"
+            );
+        }
+    }
+}
+
+/// What a page shows in a fence of this language.
+fn fence<'a>(page: &'a str, language: &str) -> &'a str {
+    let start = format!("```{language}\n");
+    let shown = page.rsplit_once(&start).map_or("", |(_, rest)| rest);
+    shown.split("```").next().unwrap_or_default()
+}
+
+#[test]
+fn the_example_of_a_profile_renders_as_the_page_shows() {
+    let page = page("write-a-profile.md");
+    let profile: OperatingSystemProfile =
+        serde_saphyr::from_str(fence(&page, "yaml")).expect("the example is a profile");
+    let compiled = CompiledProfile::compile(&profile.spec).expect("the example compiles");
+    let provider = serde_json::json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"});
+    let provider = ProviderConfig::decode(&provider).expect("the provider spec decodes");
+    let (settings, secret) = (TenantSettings::default(), SecretText::new("secret"));
+    let input = RenderInput {
+        machine_deployment: MachineDeploymentInput {
+            name: "workers",
+            namespace: "kube-system",
+            annotations: &BTreeMap::new(),
+            kubelet_version: "1.35.2",
+            provider: &provider,
+        },
+        profile: &compiled,
+        settings: &settings,
+        cluster: ClusterInput {
+            api_server: "https://10.0.0.1:6443",
+            kubernetes_ca_certificate: "",
+            fetch_token: &secret,
+            bootstrap_kubeconfig: &secret,
+        },
+        registry_credentials: &BTreeMap::new(),
+    };
+    let rendered = render(&input, &Limits::default()).expect("the example renders");
+    let files = &rendered.config.provisioning_config.files;
+    let inline = files.first().and_then(|file| file.content.inline.as_ref());
+    let data = inline.map(|inline| inline.data.as_str());
+    assert_eq!(data, Some(fence(&page, "text")));
+}
+
+#[test]
+fn every_variable_filter_and_function_stands_in_the_page() {
+    let page = page("write-a-profile.md");
+    let words: BTreeSet<&str> = between(&page, '`')
+        .flat_map(|code| code.split(['(', '.']))
+        .collect();
+    let functions = read(&root().join("src/render/functions.rs"));
+    let mut names = BTreeSet::new();
+    for mark in ["add_function(", "add_filter(", "add_test("] {
+        let calls = functions.split(mark).skip(1);
+        names.extend(calls.filter_map(|call| between(call, '"').next()));
+    }
+    // A variable is a pair's first half, or one of those that are always empty.
+    let data = read(&root().join("src/render/data.rs"));
+    for line in code(&data) {
+        let line = line.trim_start().trim_start_matches('(');
+        let word = line.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        if let Some((word, ",")) = word.map(|(word, rest)| (word, rest.get(..1).unwrap_or("")))
+            && is_word(word)
+        {
+            names.insert(word);
+        }
+    }
+    assert!(names.contains("b64encode") && names.contains("KubeVersion"));
+    let missing: Vec<_> = names
+        .iter()
+        .filter(|name| !words.contains(**name))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "not in docs/write-a-profile.md: {missing:?}"
+    );
+}

@@ -1,0 +1,28 @@
+//! The whole manager in one process with its clusters, under a clock that the test turns: crashes
+//! between any two calls, days of token renewals, lost events, exact delays.
+
+#[path = "sweep/fixtures.rs"]
+mod fixtures;
+#[path = "sweep/snapshot.rs"]
+mod snapshot;
+#[path = "sweep/wire.rs"]
+mod wire;
+#[path = "sweep/world.rs"]
+mod world;
+
+#[path = "sweep/budget.rs"]
+mod budget;
+#[path = "sweep/crash.rs"]
+mod crash;
+#[path = "sweep/order.rs"]
+mod order;
+#[path = "sweep/rest.rs"]
+mod rest;
+#[path = "sweep/scenarios.rs"]
+mod scenarios;
+#[path = "sweep/stale.rs"]
+mod stale;
+#[path = "sweep/tokens.rs"]
+mod tokens;
+#[path = "sweep/unreachable.rs"]
+mod unreachable;

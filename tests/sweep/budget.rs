@@ -1,0 +1,159 @@
+//! A tenant's requests never exceed its budget, a pair of writes is not torn by it, and another
+//! tenant does not feel it.
+
+use std::time::Duration;
+
+use fake_cluster::{Fault, Matcher, Verb, object};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    fixtures,
+    scenarios::{change, profile, set},
+    snapshot::boot_secret,
+    wire::{Life, Sent},
+    world::{World, put, settings},
+};
+
+/// Requests per second and at once.
+const RATE: u32 = 5;
+const BURST: u32 = 10;
+const FLAGS: [&str; 4] = [
+    "--worker-requests=5",
+    "--worker-burst=10",
+    "--management-requests=5",
+    "--management-burst=10",
+];
+/// So many machine deployments that the budget lasts for a fraction of what they need.
+const MACHINE_DEPLOYMENTS: usize = 12;
+
+fn name(index: usize) -> String {
+    format!("workers-{index}")
+}
+
+fn a_busy_world() -> World {
+    let mut world = World::new(&["berlin", "lisbon"]);
+    world.settings = settings(&FLAGS);
+    for name in ["berlin", "lisbon"] {
+        world.register(name);
+        put(
+            &world.management,
+            fixtures::a_profile(name, "v1.0.0", "text\n"),
+        );
+    }
+    for index in 0..MACHINE_DEPLOYMENTS {
+        put(
+            world.worker("berlin"),
+            fixtures::a_machine_deployment(&name(index)),
+        );
+    }
+    world
+}
+
+/// In no stretch of time more than a full bucket and what flowed in meanwhile.
+fn check_budget(sent: &[Sent], cluster: &str) {
+    let times: Vec<Instant> = sent
+        .iter()
+        .filter(|sent| sent.to == cluster)
+        .map(|sent| sent.at)
+        .collect();
+    assert!(times.len() > 50, "{cluster}: {} requests", times.len());
+    for (first, begun) in times.iter().enumerate() {
+        for (last, ended) in times.iter().enumerate().skip(first) {
+            let count = f64::from(u32::try_from(last - first + 1).unwrap_or(u32::MAX));
+            let flowed = f64::from(RATE) * (*ended - *begun).as_secs_f64();
+            // Timers have whole milliseconds, and a pair is paid for before it is sent.
+            let most = f64::from(BURST) + flowed + 1.1;
+            assert!(
+                count <= most,
+                "{cluster}: {count} requests from {first} to {last}, {most} allowed"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_never_exceeds_its_budget() {
+    let world = a_busy_world();
+    let life = Life::new();
+    let process = world.start_as(&life);
+    world.settle().await;
+    profile(&world, "another text\n");
+    world.settle().await;
+    process.stop().await;
+    check_budget(&life.sent(), "berlin");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exhausted_budget_does_not_tear_a_pair_of_writes() {
+    let world = a_busy_world();
+    let berlin = world.worker("berlin");
+    let process = world.start();
+    world.settle().await;
+    for trip in [Duration::ZERO, Duration::from_millis(40)] {
+        let writes = Matcher::on(&[Verb::Create, Verb::Delete, Verb::Update], "secrets");
+        let slow = berlin.inject(writes, Fault::Delay(trip));
+        let begun = Instant::now();
+        change(
+            &world.management,
+            ("operatingsystemprofiles", "berlin", "own"),
+            |own| {
+                let text = format!("after {trip:?}\n");
+                let file = "/spec/provisioningConfig/files/0/content/inline/data";
+                set(own, file, json!(text));
+                set(
+                    own,
+                    "/spec/version",
+                    json!(format!("v3.0.{}", trip.as_millis())),
+                );
+            },
+        );
+        world.settle().await;
+        berlin.clear_fault(slow);
+        let mut last = begun;
+        for index in 0..MACHINE_DEPLOYMENTS {
+            let secret = format!("{}-kube-system-provisioning-config", name(index));
+            let history = berlin.history(object("secrets", "cloud-init-settings", &secret));
+            let since: Vec<_> = history
+                .iter()
+                .filter(|moment| moment.at >= begun && moment.revision > 0)
+                .collect();
+            let [gone, back] = since.as_slice() else {
+                panic!("{secret} was not replaced once: {since:?}");
+            };
+            assert!(gone.object.is_none() && back.object.is_some());
+            assert_eq!(back.at - gone.at, trip, "{secret}");
+            last = last.max(back.at);
+        }
+        assert!(
+            last - begun > Duration::from_secs(3),
+            "the budget was exhausted"
+        );
+    }
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_tenant_does_not_delay_the_others() {
+    let world = a_busy_world();
+    let process = world.start();
+    let lisbon = world.worker("lisbon");
+    // Engaged, and its own bucket full again, while berlin is still at work.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let last = format!(
+        "{}-kube-system-bootstrap-config",
+        name(MACHINE_DEPLOYMENTS - 1)
+    );
+    let berlin_is_done = (0..MACHINE_DEPLOYMENTS).all(|index| {
+        let name = format!("{}-kube-system-bootstrap-config", name(index));
+        boot_secret(world.worker("berlin"), &name).is_some()
+    });
+    assert!(!berlin_is_done, "{last}");
+    put(lisbon, fixtures::a_machine_deployment("workers"));
+    let asked = Instant::now();
+    lisbon
+        .wait_until(|lisbon| boot_secret(lisbon, crate::scenarios::BOOTSTRAP).is_some())
+        .await;
+    assert_eq!(asked.elapsed(), Duration::ZERO);
+    process.stop().await;
+}

@@ -1,0 +1,228 @@
+//! What happens in a world: each a beginning that settles, and an event.
+
+use std::time::Duration;
+
+use fake_cluster::{Cluster, object};
+use kube::api::{Api, DeleteParams};
+use osm::api::machine_deployment::MachineDeployment;
+use serde_json::{Value, json};
+
+use crate::{
+    fixtures,
+    world::{World, put, settings},
+};
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// A tenant with a machine deployment is registered, and nothing has been made for it yet.
+    Create,
+    /// machine-controller raises the revision.
+    Revision,
+    /// The profile gets another version and prints the same.
+    ProfileVersion,
+    /// The profile prints another provisioning document.
+    Provisioning,
+    /// The revision is raised, and the profile prints another provisioning document.
+    RevisionAndProvisioning,
+    /// The tenant's settings change the bootstrap document and the kubelet's kubeconfig.
+    Settings,
+    /// The token must be renewed.
+    Renewal,
+    /// The kubeconfig gets another token, and the old one is worthless.
+    Kubeconfig,
+    /// The getter gets another token: every document, and the key of every digest.
+    FetchToken,
+    /// Somebody writes other bytes into the provisioning Secret.
+    Tampering,
+    /// Somebody deletes the bootstrap Secret and the kubelet's kubeconfig.
+    Loss,
+    /// The machine deployment is deleted.
+    Deletion,
+    /// The registration is removed; the machine deployments are given back.
+    Release,
+    /// The registration is removed, and with it what was made.
+    Purge,
+}
+
+/// The Secrets of the machine deployment `workers`.
+pub const PROVISIONING: &str = "workers-kube-system-provisioning-config";
+/// As above.
+pub const BOOTSTRAP: &str = "workers-kube-system-bootstrap-config";
+/// As above.
+pub const KUBELET_KUBECONFIG: &str = "kube-system-workers-kubelet-bootstrap-config";
+
+impl Scenario {
+    /// The world before the manager starts.
+    pub fn world(self) -> World {
+        let mut world = World::with_berlin();
+        if self != Self::Renewal {
+            world.settings = settings(&["--token-lifetime=24h"]);
+        }
+        put(
+            world.worker("berlin"),
+            fixtures::a_machine_deployment("workers"),
+        );
+        let removal = match self {
+            Self::Release => "Release",
+            Self::Purge => "Purge",
+            _ => return world,
+        };
+        let spec = json!({"onRemoval": removal});
+        put(
+            &world.management,
+            fixtures::a_worker_cluster("berlin", &spec),
+        );
+        world
+    }
+
+    /// Whether the world settles before the event.
+    pub fn begins_settled(self) -> bool {
+        self != Self::Create
+    }
+
+    /// Whether the kubeconfig goes with the event: a process that starts after it cannot reach the
+    /// worker cluster any more.
+    pub fn takes_kubeconfig(self) -> bool {
+        matches!(self, Self::Release | Self::Purge)
+    }
+
+    /// Whether the kubelet's kubeconfig goes with the event.
+    pub fn takes_kubelet_kubeconfig(self) -> bool {
+        matches!(self, Self::Loss | Self::Deletion | Self::Purge)
+    }
+
+    /// How long after the start the event comes.
+    pub fn lead(self) -> Duration {
+        match self {
+            // The token is renewed between the thirtieth minute and the thirty-sixth.
+            Self::Renewal => Duration::from_mins(27),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How long the event takes to come to pass.
+    pub fn takes(self) -> Duration {
+        match self {
+            Self::Renewal => Duration::from_mins(8),
+            // The facts are read again after eleven minutes at most.
+            Self::FetchToken => Duration::from_mins(12),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Lets it happen.
+    pub async fn happen(self, world: &World) {
+        let berlin = world.worker("berlin");
+        match self {
+            Self::Create | Self::Renewal => {}
+            Self::Revision => raise_revision(berlin),
+            Self::ProfileVersion => profile(world, "text\n"),
+            Self::Provisioning => profile(world, "another text\n"),
+            Self::RevisionAndProvisioning => {
+                profile(world, "another text\n");
+                raise_revision(berlin);
+            }
+            Self::Settings => change(
+                &world.management,
+                ("workerclusters", "berlin", "berlin"),
+                |own| {
+                    let other = json!("https://other.example:6443");
+                    set(own, "/spec/apiServerOverride", other);
+                    // As a server counts it.
+                    set(own, "/metadata/generation", json!(2));
+                },
+            ),
+            Self::Kubeconfig => rotate_kubeconfig(world),
+            Self::FetchToken => change(
+                berlin,
+                ("secrets", "cloud-init-settings", "cloud-init-getter-token"),
+                |secret| set(secret, "/data/token", json!("YW5vdGhlciB0b2tlbg==")),
+            ),
+            Self::Tampering => change(
+                berlin,
+                ("secrets", "cloud-init-settings", PROVISIONING),
+                |secret| set(secret, "/data/cloud-config", json!("Zm9yZWlnbg==")),
+            ),
+            Self::Loss => {
+                for name in [BOOTSTRAP, KUBELET_KUBECONFIG] {
+                    berlin.delete_raw(object("secrets", "cloud-init-settings", name));
+                }
+            }
+            Self::Deletion => delete_machine_deployment(berlin).await,
+            Self::Release | Self::Purge => unregister(world),
+        }
+    }
+}
+
+/// Removes the registration of `berlin`.
+pub fn unregister(world: &World) {
+    let gone = object("secrets", "berlin", "berlin");
+    assert!(world.management.delete_raw(gone), "it was registered");
+}
+
+/// Raises the revision as machine-controller does.
+pub fn raise_revision(worker: &Cluster) {
+    change(
+        worker,
+        ("machinedeployments", "kube-system", "workers"),
+        |found| {
+            if let Some(revision) = found
+                .pointer_mut("/metadata/annotations")
+                .and_then(|annotations| annotations.get_mut(fixtures::REVISION))
+            {
+                let before: u32 = revision
+                    .as_str()
+                    .and_then(|text| text.parse().ok())
+                    .expect("a revision is a number");
+                *revision = json!((before + 1).to_string());
+            }
+        },
+    );
+}
+
+/// Gives the profile another version, and this text.
+pub fn profile(world: &World, text: &str) {
+    put(
+        &world.management,
+        fixtures::a_profile("berlin", "v2.0.0", text),
+    );
+}
+
+fn rotate_kubeconfig(world: &World) {
+    let berlin = world.worker("berlin");
+    let before = berlin.token(&crate::world::account("kube-system"));
+    assert!(berlin.revoke_token(&before), "it was valid");
+    world.register("berlin");
+}
+
+/// Deletes the machine deployment `workers` as a user would.
+pub async fn delete_machine_deployment(worker: &Cluster) {
+    let api: Api<MachineDeployment> = Api::namespaced(worker.client(), "kube-system");
+    api.delete("workers", &DeleteParams::default())
+        .await
+        .expect("an administrator may delete it");
+}
+
+/// Changes an object of a cluster as somebody else would.
+pub fn change(
+    cluster: &Cluster,
+    (resource, namespace, name): (&str, &str, &str),
+    change: impl FnOnce(&mut Value),
+) {
+    let mut found = cluster
+        .get(object(resource, namespace, name))
+        .expect("what is changed is there");
+    change(&mut found);
+    put(cluster, found);
+}
+
+/// Sets a value in an object.
+pub fn set(object: &mut Value, pointer: &str, value: Value) {
+    let (parent, key) = pointer.rsplit_once('/').expect("a pointer has a slash");
+    let parent = object
+        .pointer_mut(parent)
+        .and_then(Value::as_object_mut)
+        .expect("the parent is there");
+    parent.insert(key.to_owned(), value);
+}

@@ -1,0 +1,269 @@
+//! Watches that lose events, break, expire or bring what cannot be read; lists that tell of the
+//! past. In the end everything stands as it should, and nothing swings back and forth.
+
+use std::{sync::Arc, time::Duration};
+
+use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+use serde_json::{Value, json};
+
+use crate::{
+    fixtures,
+    scenarios::{BOOTSTRAP, KUBELET_KUBECONFIG, PROVISIONING, Scenario, change, profile, set},
+    snapshot::{self, boot_secret, text},
+    wire::{Life, Sent},
+    world::{Process, World, put},
+};
+
+/// Settled, and quiet from here on.
+async fn a_settled_world() -> (World, Process, Arc<Life>) {
+    let world = Scenario::Provisioning.world();
+    let life = Life::new();
+    let process = world.start_as(&life);
+    world.settle().await;
+    life.forget();
+    (world, process, life)
+}
+
+fn lines(life: &Life) -> Vec<String> {
+    life.writes().iter().map(Sent::line).collect()
+}
+
+/// No watch of these resources brings anything.
+fn deafen(cluster: &Cluster, resource: &str) {
+    let lost = Fault::DropWatchEvents(Arc::new(|_| true));
+    cluster.inject(Matcher::on(&[Verb::Watch], resource), lost);
+}
+
+/// The watches break, and cannot go on from where they were: everything is listed again.
+fn expire(cluster: &Cluster) {
+    cluster.clear_faults();
+    cluster.skip_revisions(10);
+    cluster.compact();
+    cluster.close_watches();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lost_events_told_of_is_found_by_the_next_list() {
+    let (world, process, life) = a_settled_world().await;
+    let before = snapshot::take(&world);
+    let berlin = world.worker("berlin");
+    deafen(berlin, "secrets");
+    deafen(&world.management, "operatingsystemconfigs");
+    for name in [PROVISIONING, KUBELET_KUBECONFIG] {
+        assert!(berlin.delete_raw(object("secrets", "cloud-init-settings", name)));
+    }
+    change(
+        berlin,
+        ("secrets", "cloud-init-settings", BOOTSTRAP),
+        |secret| {
+            set(secret, "/data/cloud-config", json!("Zm9yZWlnbg=="));
+        },
+    );
+    let config = object(
+        "operatingsystemconfigs",
+        "berlin",
+        "workers-kube-system-config",
+    );
+    assert!(world.management.delete_raw(config));
+    world.settle().await;
+    assert_eq!(lines(&life), [""; 0], "nobody told of it");
+    expire(berlin);
+    expire(&world.management);
+    world.settle().await;
+    process.stop().await;
+    assert_eq!(snapshot::difference(&before, &snapshot::take(&world)), None);
+    assert!(lines(&life).len() <= 6, "{:?}", lines(&life));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_deployment_whose_event_was_lost_is_served_after_the_next_list() {
+    let (world, process, _) = a_settled_world().await;
+    let berlin = world.worker("berlin");
+    deafen(berlin, "machinedeployments");
+    put(berlin, fixtures::a_machine_deployment("more"));
+    world.settle().await;
+    let name = "more-kube-system-bootstrap-config";
+    assert!(boot_secret(berlin, name).is_none());
+    expire(berlin);
+    world.settle().await;
+    assert!(boot_secret(berlin, name).is_some());
+    process.stop().await;
+}
+
+/// A machine deployment that vanished while the watch was deaf, its finalizer taken by force.
+#[tokio::test(start_paused = true)]
+async fn what_a_vanished_machine_deployment_left_is_removed_by_the_next_process() {
+    let (world, process, _) = a_settled_world().await;
+    process.stop().await;
+    let berlin = world.worker("berlin");
+    assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "workers")));
+    let process = world.start();
+    world.settle().await;
+    for name in [BOOTSTRAP, PROVISIONING, KUBELET_KUBECONFIG] {
+        assert!(boot_secret(berlin, name).is_none(), "{name}");
+    }
+    assert_eq!(world.management.objects("operatingsystemconfigs").len(), 0);
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_or_broken_watch_writes_nothing() {
+    let (world, process, life) = a_settled_world().await;
+    for _ in 0..3 {
+        for (_, cluster) in world.clusters() {
+            expire(cluster);
+        }
+        world.settle().await;
+        for (_, cluster) in world.clusters() {
+            let broken = Fault::CloseMidWatch { events: 0 };
+            cluster.inject_times(Matcher::on(&[Verb::Watch], "secrets"), broken, 3);
+            cluster.close_watches();
+        }
+        world.settle().await;
+    }
+    assert_eq!(lines(&life), [""; 0]);
+    // And they still hear.
+    profile(&world, "another text\n");
+    world.settle().await;
+    let secret = boot_secret(world.worker("berlin"), PROVISIONING).unwrap();
+    assert!(snapshot::decoded(&secret, "cloud-config").contains("another text"));
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_breaks_in_the_middle_of_a_change_misses_nothing() {
+    let (world, process, _) = a_settled_world().await;
+    let berlin = world.worker("berlin");
+    for resource in ["secrets", "machinedeployments"] {
+        let broken = Fault::CloseMidWatch { events: 1 };
+        berlin.inject_times(Matcher::on(&[Verb::Watch], resource), broken, 4);
+    }
+    berlin.close_watches();
+    for index in 0..6 {
+        let name = format!("more-{index}");
+        put(berlin, fixtures::a_machine_deployment(&name));
+    }
+    world.settle().await;
+    for index in 0..6 {
+        let name = format!("more-{index}-kube-system-bootstrap-config");
+        assert!(boot_secret(berlin, &name).is_some(), "{name}");
+    }
+    process.stop().await;
+}
+
+/// The inventory tells of the past; watches tell of today.
+#[tokio::test(start_paused = true)]
+async fn a_stale_list_is_put_right_without_swinging() {
+    let (world, process, _) = a_settled_world().await;
+    profile(&world, "another text\n");
+    world.settle().await;
+    let before = snapshot::take(&world);
+    process.stop().await;
+    for (_, cluster) in world.clusters() {
+        for resource in ["secrets", "operatingsystemconfigs", "machinedeployments"] {
+            let stale = Fault::StaleList { revisions: 8 };
+            cluster.inject_times(Matcher::on(&[Verb::List], resource), stale, 2);
+        }
+    }
+    world.clear_audits();
+    let process = world.start();
+    world.settle().await;
+    process.stop().await;
+    assert_eq!(snapshot::difference(&before, &snapshot::take(&world)), None);
+    // What it takes for missing is refused as existing, and then seen.
+    let mut written = world.writes();
+    written.retain(|line| !line.contains("/status"));
+    assert_eq!(written, [""; 0], "nothing had to be written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_cannot_be_read_is_asked_for_with_care_and_in_the_end_read() {
+    let world = Scenario::Provisioning.world();
+    let berlin = world.worker("berlin");
+    let matcher = Matcher::on(&[Verb::List, Verb::Watch], "machinedeployments");
+    let bad = berlin.inject(matcher, Fault::BadObject);
+    let life = Life::new();
+    let process = world.start_as(&life);
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    let asked = life
+        .sent()
+        .iter()
+        .filter(|sent| sent.path.ends_with("/machinedeployments"))
+        .count();
+    assert!(asked < 90, "{asked} lists in ten minutes");
+    assert!(boot_secret(berlin, BOOTSTRAP).is_none());
+    berlin.clear_fault(bad);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(boot_secret(berlin, BOOTSTRAP).is_some());
+    process.stop().await;
+}
+
+fn entry(world: &World, name: &str) -> Value {
+    let own = object("workerclusters", "berlin", "berlin");
+    let own = world.management.get(own).expect("berlin is registered");
+    let entries = own.pointer("/status/machineDeployments");
+    let entries = entries.and_then(Value::as_array);
+    entries
+        .into_iter()
+        .flatten()
+        .find(|entry| text(entry, "/name") == name)
+        .cloned()
+        .unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_object_is_skipped_and_reported() {
+    let world = Scenario::Provisioning.world();
+    let berlin = world.worker("berlin");
+    let mut broken = fixtures::a_machine_deployment("broken");
+    set(&mut broken, "/spec/template", json!("nothing of the kind"));
+    put(berlin, broken);
+    let process = world.start();
+    world.settle().await;
+    assert!(
+        boot_secret(berlin, BOOTSTRAP).is_some(),
+        "the other is served"
+    );
+    let said = entry(&world, "kube-system/broken");
+    assert_eq!(text(&said, "/state"), "Refused", "{said}");
+    assert_eq!(text(&said, "/reason"), "Unreadable", "{said}");
+    // It becomes readable, is served, becomes unreadable again, and goes.
+    put(berlin, fixtures::a_machine_deployment("broken"));
+    world.settle().await;
+    assert!(boot_secret(berlin, "broken-kube-system-bootstrap-config").is_some());
+    change(
+        berlin,
+        ("machinedeployments", "kube-system", "broken"),
+        |it| {
+            set(
+                it,
+                "/spec/template",
+                json!({"spec": {"versions": {"kubelet": 5}}}),
+            );
+            set(
+                it,
+                "/metadata/deletionTimestamp",
+                json!("2026-01-01T00:05:00Z"),
+            );
+        },
+    );
+    world.settle().await;
+    assert!(boot_secret(berlin, "broken-kube-system-bootstrap-config").is_none());
+    assert_eq!(entry(&world, "kube-system/broken"), Value::Null);
+    assert!(boot_secret(berlin, BOOTSTRAP).is_some());
+    process.stop().await;
+}
+
+/// A profile from before the definition knew better must not hide those of other tenants.
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_profile_is_skipped() {
+    let world = Scenario::Provisioning.world();
+    let mut broken = fixtures::a_profile("berlin", "v1.0.0", "text\n");
+    set(&mut broken, "/metadata/name", json!("broken"));
+    set(&mut broken, "/spec/osName", json!("plan9"));
+    put(&world.management, broken);
+    let process = world.start();
+    world.settle().await;
+    assert!(boot_secret(world.worker("berlin"), BOOTSTRAP).is_some());
+    process.stop().await;
+}

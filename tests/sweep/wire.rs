@@ -1,0 +1,280 @@
+//! What carries the requests of one process to its clusters: counts them over all clusters, and
+//! strikes at one of them.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use fake_cluster::Front;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Method, Request, Response, header::AUTHORIZATION};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use kube::client::Body;
+use osm::fleet::connect::Transport;
+use serde_json::Value;
+use tokio::{sync::watch, time::Instant};
+use tower::{BoxError, Service, util::BoxCloneSyncService};
+
+/// What happens to the call that is struck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// The process dies before the call is executed.
+    DieBefore,
+    /// The process dies after the call is executed, before it is answered.
+    DieAfter,
+    /// The call is executed, and the connection breaks before its answer.
+    BreakAfter,
+    /// The call is not executed, and the server says that something is wrong with it.
+    Refuse,
+    /// The call is executed, and never answered.
+    HangAfter,
+}
+
+/// Which calls count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// All of them, watches too.
+    Calls,
+    /// Those that may change something.
+    Writes,
+}
+
+/// One blow, at the call of this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// Counted from 1.
+    pub at: u64,
+    /// Which calls count.
+    pub counted: Counted,
+    /// What happens.
+    pub blow: Blow,
+}
+
+/// A request that was sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// When.
+    pub at: Instant,
+    /// To which cluster: the name that the wire was given.
+    pub to: String,
+    /// Its method.
+    pub method: Method,
+    /// Its path, without the query.
+    pub path: String,
+    /// Its body; nothing where it has none.
+    pub body: Value,
+}
+
+impl Sent {
+    /// What it writes, in short: `POST secrets name`.
+    pub fn line(&self) -> String {
+        let mut parts: Vec<&str> = self.path.split('/').skip(1).collect();
+        let name = if self.method == Method::POST {
+            self.body
+                .pointer("/metadata/name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        } else {
+            parts.pop().unwrap_or_default()
+        };
+        let resource = parts.pop().unwrap_or_default();
+        format!("{} {resource} {name}", self.method)
+    }
+}
+
+/// The life of one process, as its clusters see it.
+#[derive(Debug)]
+pub struct Life {
+    sent: Mutex<Vec<Sent>>,
+    plan: Mutex<(Option<Strike>, u64)>,
+    /// Set when the blow has fallen.
+    struck: watch::Sender<bool>,
+    dead: watch::Sender<bool>,
+}
+
+impl Life {
+    /// A process that nothing happens to.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            sent: Mutex::default(),
+            plan: Mutex::new((None, 0)),
+            struck: watch::Sender::new(false),
+            dead: watch::Sender::new(false),
+        })
+    }
+
+    /// Everything that was sent, in order, to all clusters.
+    pub fn sent(&self) -> Vec<Sent> {
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.clone()
+    }
+
+    /// What was sent to change something, Events and status excepted.
+    pub fn writes(&self) -> Vec<Sent> {
+        let mut sent = self.sent();
+        sent.retain(|sent| {
+            sent.method != Method::GET
+                && !sent.path.contains("/events")
+                && !sent.path.ends_with("/status")
+        });
+        sent
+    }
+
+    /// Forgets what was sent.
+    pub fn forget(&self) {
+        self.sent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+
+    /// Calls count from here on.
+    pub fn arm(&self, strike: Strike) {
+        *self.lock() = (Some(strike), 0);
+    }
+
+    /// No blow falls any more.
+    pub fn disarm(&self) {
+        *self.lock() = (None, 0);
+    }
+
+    /// Whether the blow has fallen.
+    pub fn is_struck(&self) -> bool {
+        *self.struck.borrow()
+    }
+
+    /// Waits for death.
+    pub async fn died(&self) {
+        // The sender lives as long as this, so the wait cannot fail.
+        let _ = self.dead.subscribe().wait_for(|dead| *dead).await;
+    }
+
+    fn meet(&self, request: &Request<Body>) -> Option<Blow> {
+        let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
+        let mut plan = self.lock();
+        let (strike, count) = &mut *plan;
+        let strike = (*strike)?;
+        if strike.counted == Counted::Writes && !is_write {
+            return None;
+        }
+        *count += 1;
+        if *count != strike.at {
+            return None;
+        }
+        drop(plan);
+        self.struck.send_replace(true);
+        Some(strike.blow)
+    }
+
+    fn die(&self) {
+        self.dead.send_replace(true);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Option<Strike>, u64)> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The way of one process to one cluster.
+#[derive(Clone)]
+struct Wire {
+    name: String,
+    front: Front,
+    bearer: Option<HeaderValue>,
+    life: Arc<Life>,
+}
+
+/// A transport to the cluster of this name, for one process.
+pub fn transport(name: &str, front: Front, token: Option<&str>, life: &Arc<Life>) -> Transport {
+    let bearer = token.map(|token| {
+        HeaderValue::try_from(format!("Bearer {token}")).expect("tokens of tests are plain text")
+    });
+    BoxCloneSyncService::new(Wire {
+        name: name.to_owned(),
+        front,
+        bearer,
+        life: Arc::clone(life),
+    })
+}
+
+type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+
+impl Service<Request<Body>> for Wire {
+    type Response = Answer;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let wire = self.clone();
+        Box::pin(async move { wire.send(request).await })
+    }
+}
+
+impl Wire {
+    async fn note(&self, request: Request<Body>) -> Result<Request<Body>, BoxError> {
+        let (head, body) = request.into_parts();
+        let body = body.collect_bytes().await?;
+        let sent = Sent {
+            at: Instant::now(),
+            to: self.name.clone(),
+            method: head.method.clone(),
+            path: head.uri.path().to_owned(),
+            body: serde_json::from_slice(&body).unwrap_or_default(),
+        };
+        self.life
+            .sent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(sent);
+        Ok(Request::from_parts(head, Body::from(body)))
+    }
+
+    async fn send(mut self, mut request: Request<Body>) -> Result<Answer, BoxError> {
+        if let Some(bearer) = &self.bearer {
+            request.headers_mut().insert(AUTHORIZATION, bearer.clone());
+        }
+        if *self.life.dead.borrow() {
+            return std::future::pending().await;
+        }
+        let request = self.note(request).await?;
+        let blow = self.life.meet(&request);
+        match blow {
+            Some(Blow::DieBefore) => {
+                self.life.die();
+                return std::future::pending().await;
+            }
+            Some(Blow::Refuse) => return Ok(refusal()),
+            Some(Blow::DieAfter | Blow::BreakAfter | Blow::HangAfter) | None => {}
+        }
+        let answer = self.front.call(request).await?;
+        match blow {
+            Some(Blow::DieAfter) => self.life.die(),
+            Some(Blow::BreakAfter) => return Err(broken()),
+            Some(Blow::HangAfter) => return std::future::pending().await,
+            _ => {}
+        }
+        if *self.life.dead.borrow() {
+            return std::future::pending().await;
+        }
+        Ok(answer.map(|body| body.map_err(io::Error::other).boxed_unsync()))
+    }
+}
+
+fn broken() -> BoxError {
+    io::Error::from(io::ErrorKind::ConnectionReset).into()
+}
+
+fn refusal() -> Answer {
+    let body = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"struck","reason":"InternalError","code":500}"#;
+    let body = Full::new(Bytes::from_static(body.as_bytes())).map_err(|never| match never {});
+    let mut answer = Response::new(body.boxed_unsync());
+    *answer.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+    answer
+}

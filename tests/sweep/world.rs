@@ -1,0 +1,267 @@
+//! A world: a management cluster, worker clusters, and at most one manager at a time.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use clap::Parser;
+use fake_cluster::{AuditEntry, Cluster, Front, Options, User, Verb};
+use osm::{
+    app::{self, Outside},
+    fleet::{clock::Clock, connect::Connector},
+    settings::{RunFlags, Settings},
+    telemetry::metrics::Metrics,
+    tenant::secret_text::SecretText,
+};
+use serde_json::Value;
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
+
+use crate::{
+    fixtures,
+    wire::{Life, transport},
+};
+
+/// Longer than any delay between two attempts of the manager: when nothing was asked for this
+/// long, nothing will be but what a clock makes due.
+pub const QUIET: Duration = Duration::from_secs(65);
+
+/// What the manager runs as, in every cluster.
+const ACCOUNT: &str = "operating-system-manager";
+
+#[derive(Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    flags: RunFlags,
+}
+
+/// The settings of a command line.
+pub fn settings(flags: &[&str]) -> Settings {
+    let line = CommandLine::try_parse_from(std::iter::once(&"osm").chain(flags));
+    let flags = line.map(|line| line.flags);
+    flags
+        .expect("the flags exist")
+        .check()
+        .expect("the flags are right")
+}
+
+/// A management cluster and its worker clusters.
+pub struct World {
+    /// The management cluster.
+    pub management: Cluster,
+    /// The worker clusters, by name; each is a tenant of the same name.
+    pub workers: BTreeMap<&'static str, Cluster>,
+    /// The settings of the next manager.
+    pub settings: Settings,
+    begun: Instant,
+}
+
+/// One manager.
+pub struct Process {
+    cancel: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+impl World {
+    /// Clusters with definitions and roles; nothing is registered.
+    pub fn new(workers: &[&'static str]) -> Self {
+        let management = a_cluster("management");
+        put(&management, fixtures::a_namespace(ACCOUNT));
+        for object in fixtures::management() {
+            put(&management, object.clone());
+        }
+        let workers = workers.iter().map(|name| {
+            put(&management, fixtures::a_namespace(name));
+            let worker = a_cluster(name);
+            for object in fixtures::worker() {
+                put(&worker, object.clone());
+            }
+            (*name, worker)
+        });
+        Self {
+            workers: workers.collect(),
+            management,
+            settings: settings(&[]),
+            begun: Instant::now(),
+        }
+    }
+
+    /// A world with one tenant, `berlin`, registered, and its own profile.
+    pub fn with_berlin() -> Self {
+        let world = Self::new(&["berlin"]);
+        world.register("berlin");
+        put(
+            &world.management,
+            fixtures::a_profile("berlin", "v1.0.0", "text\n"),
+        );
+        world
+    }
+
+    /// A worker cluster.
+    pub fn worker(&self, name: &str) -> &Cluster {
+        self.workers.get(name).expect("the world has this cluster")
+    }
+
+    /// Registers a worker cluster, or registers it again.
+    pub fn register(&self, name: &str) {
+        let token = self.worker(name).token(&account("kube-system"));
+        put(&self.management, fixtures::a_registration(name, &token));
+    }
+
+    /// All clusters, by name.
+    pub fn clusters(&self) -> impl Iterator<Item = (&str, &Cluster)> {
+        std::iter::once(("management", &self.management))
+            .chain(self.workers.iter().map(|(name, worker)| (*name, worker)))
+    }
+
+    /// Starts a manager.
+    pub fn start(&self) -> Process {
+        self.start_as(&Life::new())
+    }
+
+    /// Starts a manager with this life.
+    pub fn start_as(&self, life: &Arc<Life>) -> Process {
+        let manager = account(ACCOUNT);
+        let outside = Outside {
+            management: transport("management", self.management.front_as(&manager), None, life),
+            connector: self.connector(life),
+            clock: self.clock(),
+            admin: None,
+            metrics: Metrics::new(),
+        };
+        let cancel = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let run = app::run_with(self.settings.clone(), outside, cancel.clone());
+        tasks.spawn(async move { run.await.expect("the manager ends in order") });
+        Process { cancel, tasks }
+    }
+
+    /// A kubeconfig leads to the cluster that has its server's name.
+    fn connector(&self, life: &Arc<Life>) -> Connector {
+        let fronts: BTreeMap<String, (&'static str, Front)> = self
+            .workers
+            .iter()
+            .map(|(name, worker)| {
+                let anonymous = worker.front_as(&User::anonymous());
+                (fixtures::server(name), (*name, anonymous))
+            })
+            .collect();
+        let life = Arc::clone(life);
+        Arc::new(move |access, _| {
+            let front = fronts.get(&access.server.url());
+            let (name, front) = front.ok_or_else(|| BoxError::from("no such server"))?;
+            let token = access.credential.token().map(SecretText::expose);
+            Ok(transport(name, front.clone(), token, &life))
+        })
+    }
+
+    /// The time of day, the same as the clusters'.
+    pub fn clock(&self) -> Clock {
+        let now = Options::default().started_at + self.begun.elapsed();
+        Clock::tokio(now)
+    }
+
+    /// Waits until nobody asks for anything any more.
+    pub async fn settle(&self) {
+        let mut attempts_left = 40;
+        loop {
+            let before = self.asked();
+            tokio::time::sleep(QUIET).await;
+            if self.asked() == before {
+                return;
+            }
+            attempts_left -= 1;
+            let last = || self.last_requests(20);
+            assert!(attempts_left > 0, "it does not settle: {:#?}", last());
+        }
+    }
+
+    fn asked(&self) -> usize {
+        self.clusters()
+            .map(|(_, cluster)| {
+                let audit = cluster.audit();
+                audit.iter().filter(|e| e.verb != Verb::Watch).count()
+            })
+            .sum()
+    }
+
+    /// Every write of every cluster so far, in order.
+    pub fn writes(&self) -> Vec<String> {
+        let mut writes: Vec<AuditEntry> = self
+            .clusters()
+            .flat_map(|(_, cluster)| cluster.writes())
+            .collect();
+        writes.sort_by_key(|entry| entry.at);
+        writes.iter().map(line).collect()
+    }
+
+    /// The last requests of all clusters, for people.
+    pub fn last_requests(&self, count: usize) -> Vec<String> {
+        let mut all: Vec<AuditEntry> = self
+            .clusters()
+            .flat_map(|(_, cluster)| cluster.audit())
+            .collect();
+        all.sort_by_key(|entry| entry.at);
+        let first = all.len().saturating_sub(count);
+        all.iter()
+            .skip(first)
+            .map(|entry| {
+                let at = entry.at.duration_since(self.begun);
+                format!("{at:?} {} -> {}", line(entry), entry.code)
+            })
+            .collect()
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_audits(&self) {
+        for (_, cluster) in self.clusters() {
+            cluster.clear_audit();
+        }
+    }
+}
+
+impl Process {
+    /// Ends at once, as by `kill -9`.
+    pub async fn kill(mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    /// Ends in order, as by SIGTERM.
+    pub async fn stop(mut self) {
+        self.cancel.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.expect("the manager does not panic");
+        }
+    }
+}
+
+/// One request in short.
+pub fn line(entry: &AuditEntry) -> String {
+    let subresource = match entry.target.subresource.as_str() {
+        "" => String::new(),
+        subresource => format!("/{subresource}"),
+    };
+    format!(
+        "{} {}{subresource} {}/{}",
+        entry.verb.as_str(),
+        entry.target.resource,
+        entry.target.namespace,
+        entry.target.name,
+    )
+}
+
+/// Who the manager is in a cluster: its roles are those of `manifests/rbac`.
+pub fn account(namespace: &str) -> User {
+    User::service_account(namespace, ACCOUNT)
+}
+
+fn a_cluster(name: &str) -> Cluster {
+    Cluster::new(Options {
+        name: name.to_owned(),
+        ..Options::default()
+    })
+}
+
+/// Puts an object into a cluster as it is.
+pub fn put(cluster: &Cluster, object: Value) -> Value {
+    cluster.put_raw(object).expect("the kind is served")
+}
