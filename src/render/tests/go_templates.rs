@@ -203,3 +203,89 @@ fn the_stored_config_has_markers_in_place_of_secrets_in_go_templates_too() {
     assert_eq!(data(&inline[0]), "\nfetch-secret");
     assert_eq!(data(&inline[3]), "fetch-secret");
 }
+
+#[test]
+fn a_network_is_a_struct_behind_a_pointer() {
+    let mut world = a_go_world();
+    world.provider_spec = serde_json::json!({
+        "operatingSystem": "ubuntu",
+        "cloudProvider": "aws",
+        "network": {"ipFamily": "IPv4+IPv6"},
+    });
+    let mut check = |template: &str, expected: &str| {
+        let rendered = text(&mut world, template);
+        assert_eq!(rendered, Ok(expected.to_owned()), "{template}");
+    };
+    check("{{ if .NetworkConfig }}a{{ end }}", "a");
+    check("{{ .NetworkConfig.IPFamily }}", "IPv4+IPv6");
+    check("{{ .NetworkConfig.GetIPFamily }}", "IPv4+IPv6");
+    check("{{ .NetworkConfig.IsStaticIPConfig }}", "false");
+    check("{{ .NetworkConfig.DNS }}", "{[]}");
+    check(
+        "{{ range .NetworkConfig.DNS.Servers }}x{{ else }}none{{ end }}",
+        "none",
+    );
+    check(
+        "{{ with .NetworkConfig }}{{ .CIDR }}|{{ .Gateway }}{{ end }}",
+        "|",
+    );
+    check("{{ .NetworkConfig }}", "{  {[]} IPv4+IPv6}");
+    check(
+        "{{ toJson .NetworkConfig }}",
+        r#"{"cidr":"","gateway":"","dns":{"servers":[]},"ipFamily":"IPv4+IPv6"}"#,
+    );
+    assert!(text(&mut world, "{{ .NetworkConfig.Nope }}").is_err());
+}
+
+#[test]
+fn a_go_template_can_read_every_variable() {
+    let mut world = a_go_world();
+    for name in [
+        "AmazonLinuxConfig.DistUpgradeOnBoot",
+        "BootstrapKubeconfig",
+        "BootstrapKubeconfigSecretName",
+        "CNIVersion",
+        "CloudConfig",
+        "ContainerRuntime",
+        "ContainerRuntimeAuthConfig",
+        "ContainerRuntimeConfig",
+        "FlatcarConfig.DisableAutoUpdate",
+        "FlatcarConfig.DisableLocksmithD",
+        "FlatcarConfig.DisableUpdateEngine",
+        "FlatcarConfig.ProvisioningUtility",
+        "HostCACert",
+        "ImageGCHighThresholdPercent",
+        "ImageGCLowThresholdPercent",
+        "ImageMaximumGCAge",
+        "InTreeCCMAvailable",
+        "InitialTaints",
+        "KubeletConfiguration",
+        "KubeletSystemdUnit",
+        "KubernetesCACert",
+        "NetworkIPFamily",
+        "PauseImage",
+        "RHSubscription",
+        "RhelConfig.AttachSubscription",
+        "RhelConfig.DistUpgradeOnBoot",
+        "RhelConfig.RHELActivationKey",
+        "RhelConfig.RHELOrganizationName",
+        "RhelConfig.RHELSatelliteServer",
+        "RhelConfig.RHELSubscriptionManagerPassword",
+        "RhelConfig.RHELSubscriptionManagerUser",
+        "RhelConfig.RHELUseSatelliteServer",
+        "RhelConfig.RHSMOfflineToken",
+        "RockyLinuxConfig.DistUpgradeOnBoot",
+        "SecretName",
+        "ServerAddress",
+        "ServerURL",
+        "Token",
+        "variables",
+    ] {
+        let direct = text(&mut world, &format!("{{{{ .{name} }}}}"));
+        assert!(direct.is_ok(), "{name}: {direct:?}");
+        let through_dot = format!(
+            "{{{{ define \"x\" }}}}{{{{ .{name} }}}}{{{{ end }}}}{{{{ template \"x\" . }}}}"
+        );
+        assert_eq!(direct, text(&mut world, &through_dot), "{name}");
+    }
+}
