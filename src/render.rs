@@ -38,11 +38,12 @@ pub use input::RenderInput;
 pub use limits::Limits;
 pub use user_data::UserData;
 
-use crate::api::{config::OperatingSystemConfigSpec, profile::File};
+use crate::api::{config::OperatingSystemConfigSpec, profile::TemplateLanguage};
 use compose::{Form, RenderedFiles, compose, files_of, half_of, inline_of};
 use data::Facts;
 use encode::{MachineFacts, encode};
-use engine::{Fuel, Job};
+use engine::{Fuel, Job, Label};
+use template::{CompiledHalf, JinjaHalf};
 
 /// What a machine deployment needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,12 +66,12 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
     let marked_names: Vec<&'static str> = data.marked.keys().copied().collect();
     let mut with_markers = data.inline.clone();
     with_markers.extend(data.marked);
+    let language = template::language(input.profile.spec());
     let pass = Pass {
         input,
         limits,
         fuel: engine::start(limits),
-        inline: context(data.inline),
-        marked: context(with_markers),
+        variables: Variables::new(&data.inline, &with_markers, language),
         marked_names,
     };
     let (bootstrap, bootstrap_marked) = pass.render_half(Half::Bootstrap)?;
@@ -100,8 +101,27 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
     })
 }
 
-fn context(variables: BTreeMap<&'static str, Value>) -> Value {
-    Value::from_pairs(variables)
+/// What templates can read, as they are and with markers in place of secrets.
+enum Variables {
+    Jinja { inline: Value, marked: Value },
+    Go { inline: Data, marked: Data },
+}
+
+type Data = BTreeMap<&'static str, Value>;
+
+impl Variables {
+    fn new(inline: &Data, marked: &Data, language: TemplateLanguage) -> Self {
+        match language {
+            TemplateLanguage::Jinja => Self::Jinja {
+                inline: Value::from_pairs(inline.clone()),
+                marked: Value::from_pairs(marked.clone()),
+            },
+            TemplateLanguage::GoTemplate => Self::Go {
+                inline: go_template::variables(inline),
+                marked: go_template::variables(marked),
+            },
+        }
+    }
 }
 
 /// One pass over a profile's files, for both forms of the config.
@@ -109,8 +129,7 @@ struct Pass<'a> {
     input: &'a RenderInput<'a>,
     limits: &'a Limits,
     fuel: Fuel,
-    inline: Value,
-    marked: Value,
+    variables: Variables,
     /// The variables that differ between the two.
     marked_names: Vec<&'static str>,
 }
@@ -119,7 +138,30 @@ impl Pass<'_> {
     /// The texts of a half's files: as they are, and with markers. A file that reads no secret is
     /// rendered once.
     fn render_half(&self, half: Half) -> Result<(Vec<String>, Vec<String>), RenderError> {
-        let compiled = self.input.profile.half(half);
+        match (self.input.profile.half(half), &self.variables) {
+            (CompiledHalf::Jinja(compiled), Variables::Jinja { inline, marked }) => {
+                self.render_jinja((half, compiled), inline, marked)
+            }
+            (CompiledHalf::Go(compiled), Variables::Go { inline, marked }) => {
+                compiled.render(&go_template::Pass {
+                    limits: self.limits,
+                    fuel: &self.fuel,
+                    inline,
+                    marked,
+                    marked_names: &self.marked_names,
+                })
+            }
+            // The language of the variables is that of the profile.
+            _ => Ok((Vec::new(), Vec::new())),
+        }
+    }
+
+    fn render_jinja(
+        &self,
+        (half, compiled): (Half, &JinjaHalf),
+        inline: &Value,
+        marked_variables: &Value,
+    ) -> Result<(Vec<String>, Vec<String>), RenderError> {
         let config = half_of(self.input.profile.spec(), half);
         let mut texts = Vec::with_capacity(compiled.files.len());
         let mut marked = Vec::with_capacity(compiled.files.len());
@@ -134,17 +176,17 @@ impl Pass<'_> {
                 half,
                 environment: &compiled.environment,
                 template,
-                path: path(file),
+                label: Label::File(&file.path),
                 limits: self.limits,
                 fuel: &self.fuel,
             };
-            let text = engine::render(&job, &self.inline)?;
+            let text = engine::render(&job, inline)?;
             let reads_secret = self
                 .marked_names
                 .iter()
                 .any(|name| plan.reads.contains(*name));
             marked.push(if reads_secret {
-                engine::render(&job, &self.marked)?
+                engine::render(&job, marked_variables)?
             } else {
                 text.clone()
             });
@@ -152,10 +194,6 @@ impl Pass<'_> {
         }
         Ok((texts, marked))
     }
-}
-
-fn path(file: &File) -> &str {
-    &file.path
 }
 
 #[cfg(test)]

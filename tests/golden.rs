@@ -11,11 +11,12 @@ use std::{
 
 use osm::{
     api::{
-        config::OperatingSystemConfig, machine_deployment::MachineDeployment,
-        profile::OperatingSystemProfileSpec,
+        config::OperatingSystemConfig,
+        machine_deployment::MachineDeployment,
+        profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     },
     render::{
-        Limits,
+        Limits, Rendered,
         encode::{MachineFacts, encode},
         error::Half,
         input::{
@@ -191,4 +192,103 @@ fn containerd_files(case: &ContainerdCase) -> String {
         })
         .collect::<Vec<_>>()
         .join("---\n")
+}
+
+/// The part of a vector's inputs that is the tenant's and the worker cluster's.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Inputs {
+    namespace: String,
+    external_cloud_provider: bool,
+    #[serde(rename = "clusterDNS")]
+    cluster_dns: Vec<std::net::IpAddr>,
+    kubelet_feature_gates: BTreeMap<String, bool>,
+    http_proxy: String,
+    no_proxy: String,
+    initial_taints: String,
+    pause_image: String,
+    insecure_registries: Vec<String>,
+    registry_mirrors: BTreeMap<String, Vec<String>>,
+    #[serde(rename = "kubernetesCACertificate")]
+    kubernetes_ca_certificate: String,
+    #[serde(rename = "hostCACertificate")]
+    host_ca_certificate: String,
+    observed: Observed,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Observed {
+    api_server: String,
+    fetch_token: String,
+}
+
+/// The whole way: a profile in Go's language, rendered with a machine deployment.
+#[test]
+fn profiles_that_users_have_today_render_to_the_byte() {
+    let Some(vectors) = vectors() else { return };
+    for case in CASES {
+        let folder = vectors.join("reconcile").join(case);
+        let inputs: Inputs = serde_saphyr::from_str(&read(&folder.join("inputs.yaml"))).unwrap();
+        let rendered = render_vector(&folder, &inputs);
+        let expected: OperatingSystemConfig =
+            serde_saphyr::from_str(&read(&folder.join("expected-config.yaml"))).unwrap();
+        assert_eq!(
+            serde_json::to_value(&rendered.config).unwrap(),
+            serde_json::to_value(&expected.spec).unwrap(),
+            "{case}"
+        );
+        for (document, file) in [
+            (&rendered.bootstrap, "expected-bootstrap"),
+            (&rendered.provisioning, "expected-provisioning"),
+        ] {
+            let document = String::from_utf8_lossy(document.as_bytes()).into_owned();
+            assert_eq!(document, read(&folder.join(file)), "{case}, {file}");
+        }
+    }
+}
+
+fn render_vector(folder: &Path, inputs: &Inputs) -> Rendered {
+    let profile: OperatingSystemProfile =
+        serde_saphyr::from_str(&read(&folder.join("profile.yaml"))).expect("a profile");
+    let machine_deployment: MachineDeployment =
+        serde_saphyr::from_str(&read(&folder.join("machine-deployment.yaml")))
+            .expect("a machine deployment");
+    let spec = &machine_deployment.spec.template.spec;
+    let value = spec.provider_spec.value.as_ref().expect("a provider spec");
+    let provider = ProviderConfig::decode(value).expect("a valid provider spec");
+    let present = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let settings = TenantSettings {
+        cluster_dns: inputs.cluster_dns.clone(),
+        external_cloud_provider: inputs.external_cloud_provider,
+        http_proxy: present(&inputs.http_proxy),
+        no_proxy: present(&inputs.no_proxy),
+        host_ca_bundle: inputs.host_ca_certificate.clone(),
+        initial_taints: inputs.initial_taints.clone(),
+        pause_image: inputs.pause_image.clone(),
+        kubelet_feature_gates: inputs.kubelet_feature_gates.clone(),
+        insecure_registries: inputs.insecure_registries.clone(),
+        registry_mirrors: inputs.registry_mirrors.clone(),
+        mirror_order: MirrorOrder::ByUrl,
+        ..TenantSettings::default()
+    };
+    let input = RenderInput {
+        machine_deployment: MachineDeploymentInput {
+            name: machine_deployment.metadata.name.as_deref().expect("a name"),
+            namespace: &inputs.namespace,
+            annotations: &BTreeMap::new(),
+            kubelet_version: spec.versions.kubelet.as_str(),
+            provider: &provider,
+        },
+        profile: &CompiledProfile::compile(&profile.spec).expect("the profile compiles"),
+        settings: &settings,
+        cluster: ClusterInput {
+            api_server: &inputs.observed.api_server,
+            kubernetes_ca_certificate: &inputs.kubernetes_ca_certificate,
+            fetch_token: &SecretText::new(&inputs.observed.fetch_token),
+            bootstrap_kubeconfig: &SecretText::default(),
+        },
+        registry_credentials: &BTreeMap::new(),
+    };
+    render(&input, &Limits::default()).expect("the profile renders")
 }

@@ -31,7 +31,7 @@ pub(super) struct Refusal {
 }
 
 /// The character that every delimiter of the printed form holds.
-const MARK: char = '\u{1}';
+pub(super) const MARK: char = '\u{1}';
 /// The prefix of the counting functions' names.
 const RESERVED: &str = "osm_";
 

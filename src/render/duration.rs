@@ -18,6 +18,16 @@ const UNITS: [(&str, u64); 8] = [
 pub(super) struct GoDuration(i64);
 
 impl GoDuration {
+    /// A duration of so many nanoseconds.
+    pub(super) const fn new(nanoseconds: i64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// How many nanoseconds it has.
+    pub(super) const fn nanoseconds(self) -> i64 {
+        self.0
+    }
+
     /// Reads a duration such as `1h30m` or `1.5s`; the error is Go's own text.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (is_negative, rest) = match text.as_bytes().first() {

@@ -4,6 +4,7 @@
 use std::{
     cell::Cell,
     collections::BTreeSet,
+    fmt,
     io::{self, Write},
 };
 
@@ -14,7 +15,7 @@ use minijinja::{
 use super::{
     bounded, budget,
     error::{Half, RenderError, TemplatePlace},
-    functions,
+    functions, go_template,
     limits::{FUEL, Limits, RECURSION_MAX, SOURCE_BYTES_MAX},
 };
 
@@ -35,9 +36,27 @@ pub(super) struct Job<'a> {
     pub(super) half: Half,
     pub(super) environment: &'a Environment<'static>,
     pub(super) template: &'a str,
-    pub(super) path: &'a str,
+    pub(super) label: Label<'a>,
     pub(super) limits: &'a Limits,
     pub(super) fuel: &'a Fuel,
+}
+
+/// The name that people know a template by.
+#[derive(Clone, Copy)]
+pub(super) enum Label<'a> {
+    /// A file, by its path.
+    File(&'a str),
+    /// A named template.
+    Template(&'a str),
+}
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(formatter, "file `{path}`"),
+            Self::Template(name) => write!(formatter, "template `{name}`"),
+        }
+    }
 }
 
 /// The name of a file's template, which no named template can have: a profile's keys are read
@@ -64,7 +83,18 @@ pub(super) fn add(
     environment: &mut Environment<'static>,
     source: &Source<'_>,
 ) -> Result<BTreeSet<String>, RenderError> {
-    let syntax_error = |line, problem| RenderError::TemplateSyntax {
+    let syntax_error = |line, problem| syntax_error(source, line, problem);
+    if source.text.len() > SOURCE_BYTES_MAX {
+        let problem = format!("the template has more than {SOURCE_BYTES_MAX} bytes");
+        return Err(syntax_error(None, problem));
+    }
+    let text = bounded::rewrite(source.text, source.included_bytes)
+        .map_err(|refusal| syntax_error(refusal.line, refusal.problem))?;
+    add_printed(environment, source, text)
+}
+
+fn syntax_error(source: &Source<'_>, line: Option<usize>, problem: String) -> RenderError {
+    RenderError::TemplateSyntax {
         place: TemplatePlace {
             half: source.half,
             name: source.label.clone(),
@@ -72,17 +102,20 @@ pub(super) fn add(
             line,
         },
         problem,
-    };
-    if source.text.len() > SOURCE_BYTES_MAX {
-        let problem = format!("the template has more than {SOURCE_BYTES_MAX} bytes");
-        return Err(syntax_error(None, problem));
     }
-    let text = bounded::rewrite(source.text, source.included_bytes)
-        .map_err(|refusal| syntax_error(refusal.line, refusal.problem))?;
+}
+
+/// Compiles a template that was written anew already.
+pub(super) fn add_printed(
+    environment: &mut Environment<'static>,
+    source: &Source<'_>,
+    text: String,
+) -> Result<BTreeSet<String>, RenderError> {
     // What is wrong with a template's syntax is said in words of the template's own source, which
     // holds no value of a tenant.
     let explain = |error: &Error| {
         syntax_error(
+            source,
             error.line(),
             error.detail().unwrap_or("syntax error").to_owned(),
         )
@@ -201,7 +234,7 @@ fn place(job: &Job<'_>, error: Option<&Error>) -> TemplatePlace {
         .map(str::to_owned);
     TemplatePlace {
         half: job.half,
-        name: format!("file `{}`", job.path),
+        name: job.label.to_string(),
         included,
         line: error.and_then(Error::line),
     }
@@ -245,7 +278,14 @@ fn problem(error: &Error) -> String {
         | ErrorKind::UnknownFilter
         | ErrorKind::UnknownTest
         | ErrorKind::UnknownFunction => detail.to_owned(),
-        ErrorKind::InvalidOperation if functions::is_own_text(detail) => detail.to_owned(),
+        ErrorKind::InvalidOperation
+            if functions::is_own_text(detail) || go_template::quotes_no_value(error) =>
+        {
+            detail.to_owned()
+        }
+        ErrorKind::InvalidOperation if detail == "recursion limit exceeded" => {
+            "templates or macros call one another too deep".to_owned()
+        }
         ErrorKind::InvalidOperation => "an operation that its values do not allow".to_owned(),
         ErrorKind::TemplateNotFound => "no template with this name".to_owned(),
         ErrorKind::TooManyArguments => "too many arguments".to_owned(),

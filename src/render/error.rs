@@ -57,12 +57,6 @@ impl fmt::Display for TemplatePlace {
 /// Why a configuration cannot be rendered.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RenderError {
-    /// The profile's templates are in a language that is not served.
-    #[error("profile, spec.templateLanguage: {language} is not supported")]
-    UnsupportedLanguage {
-        /// The language.
-        language: &'static str,
-    },
     /// A file has no inline content.
     #[error("profile, spec.{half}, file `{path}`: content.inline is missing")]
     MissingInline {
@@ -207,7 +201,6 @@ impl RenderError {
     /// The error in one word, for metrics and events.
     pub const fn category(&self) -> &'static str {
         match self {
-            Self::UnsupportedLanguage { .. } => "template-language",
             Self::MissingInline { .. } => "missing-inline",
             Self::TemplateSyntax { .. } => "template-syntax",
             Self::Template { .. } => "template",

@@ -1,12 +1,329 @@
-//! The boundary behind which profiles in Go's template language will be served.
+//! Profiles in Go's template language, on the same engine as all others.
 //!
-//! Until then such a profile is refused with the field that names its language.
+//! A template is read by a parser of our own and written anew in the engine's language, with one
+//! function per operation of Go's; so the limits on what a template may take hold here as well.
+//!
+//! ```text
+//! source ─► lexer ─► parser ─► tree ─► translate ─► the engine, with functions and values of Go's
+//! ```
+//!
+//! A profile's named `templates` are interpreted twice, as profiles have come to rely on: each is
+//! rendered alone, with the data, and its text becomes the body of a template of that name, which a
+//! file calls. Where no such text holds `{{` the second time has nothing to do, and the text is put
+//! in place; else it is read again with every file.
 
-use super::error::RenderError;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Refuses a profile in Go's template language.
-pub(super) fn refuse() -> RenderError {
-    RenderError::UnsupportedLanguage {
-        language: "GoTemplate",
+use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value};
+
+use super::{
+    bounded, budget,
+    compose::{files_of, half_of, inline_of, templates_of},
+    engine::{self, Fuel, Job, Label, Source},
+    error::{Half, RenderError, TemplatePlace},
+    limits::{FUEL, Limits, RECURSION_MAX, SOURCE_BYTES_MAX},
+};
+use crate::api::profile::OperatingSystemProfileSpec;
+
+mod data;
+mod functions;
+mod json;
+mod lexer;
+mod parser;
+mod print;
+mod problem;
+mod second_pass;
+mod toml;
+mod translate;
+mod tree;
+mod value;
+mod yaml;
+
+pub(super) use data::variables;
+pub(super) use problem::quotes_no_value;
+
+use parser::parse;
+use second_pass::is_plain;
+use translate::{ROOT, Set, TEXTS, translate};
+use tree::Refusal;
+
+/// What begins an action.
+const ACTION: &str = "{{";
+
+/// The Go templates of one half, compiled.
+pub(super) struct GoHalf {
+    half: Half,
+    environment: Environment<'static>,
+    texts: Vec<Text>,
+    files: Vec<File>,
+}
+
+/// A named template of the profile.
+struct Text {
+    name: String,
+    reads: BTreeSet<String>,
+}
+
+/// A file.
+struct File {
+    path: String,
+    source: String,
+    /// Its template's name in the environment; `None` where its data is no template at all.
+    template: Option<String>,
+    reads: BTreeSet<String>,
+    /// Whether a named template can replace something in it, so that it is read anew each time.
+    is_replaced: bool,
+}
+
+/// What a render of a half is made from.
+pub(super) struct Pass<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) fuel: &'a Fuel,
+    /// The variables as they are, and those with markers in place of secrets.
+    pub(super) inline: &'a BTreeMap<&'static str, Value>,
+    pub(super) marked: &'a BTreeMap<&'static str, Value>,
+    /// The names of the variables that differ between the two.
+    pub(super) marked_names: &'a [&'static str],
+}
+
+impl Pass<'_> {
+    fn has_secret(&self, reads: &BTreeSet<String>) -> bool {
+        let is_read = |name: &&str| reads.contains(*name);
+        reads.contains(ROOT) || self.marked_names.iter().any(is_read)
     }
+}
+
+impl GoHalf {
+    /// Compiles the templates of a half.
+    pub(super) fn compile(
+        spec: &OperatingSystemProfileSpec,
+        half: Half,
+    ) -> Result<Self, RenderError> {
+        let config = half_of(spec, half);
+        let templates = templates_of(config);
+        let names: BTreeSet<String> = templates.keys().map(|name| (*name).to_owned()).collect();
+        let mut compiled = Self {
+            half,
+            environment: environment(),
+            texts: Vec::new(),
+            files: Vec::new(),
+        };
+        for (index, (name, source)) in templates.into_iter().enumerate() {
+            let label = format!("template `{name}`");
+            let set = compiled.read(&label, source)?;
+            let key = text_key(index);
+            let reads = compiled.add((&key, &label), &set, &BTreeSet::new())?;
+            compiled.texts.push(Text {
+                name: name.to_owned(),
+                reads,
+            });
+        }
+        for (index, file) in files_of(config).enumerate() {
+            let data = inline_of(half, file)?.data.as_str();
+            let mut entry = File {
+                path: file.path.clone(),
+                source: data.to_owned(),
+                template: None,
+                reads: BTreeSet::new(),
+                is_replaced: names.contains(&file.path),
+            };
+            if data.contains(ACTION) {
+                let label = format!("file `{}`", file.path);
+                let set = compiled.read(&label, data)?;
+                let key = engine::file_name(index);
+                entry.reads = compiled.add((&key, &label), &set, &names)?;
+                entry.is_replaced |= set.definitions.keys().any(|name| names.contains(name));
+                entry.template = Some(key);
+            }
+            compiled.files.push(entry);
+        }
+        Ok(compiled)
+    }
+
+    /// Whether a file may read a variable, itself or in a template that it calls.
+    pub(super) fn reads(&self, name: &str) -> bool {
+        let is_in = |reads: &BTreeSet<String>| reads.contains(name) || reads.contains(ROOT);
+        self.files.iter().any(|file| is_in(&file.reads))
+            || self.texts.iter().any(|text| is_in(&text.reads))
+    }
+
+    fn read(&self, label: &str, source: &str) -> Result<Set, RenderError> {
+        if source.len() > SOURCE_BYTES_MAX {
+            return Err(self.syntax_error(
+                label,
+                Refusal {
+                    line: 1,
+                    problem: format!("the template has more than {SOURCE_BYTES_MAX} bytes"),
+                },
+            ));
+        }
+        parse(source)
+            .map(Set::from)
+            .map_err(|refusal| self.syntax_error(label, refusal))
+    }
+
+    fn add(
+        &mut self,
+        (key, label): (&str, &str),
+        set: &Set,
+        texts: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, RenderError> {
+        let text = translate(set, texts).map_err(|refusal| self.syntax_error(label, refusal))?;
+        let source = Source {
+            half: self.half,
+            name: key.to_owned(),
+            label: label.to_owned(),
+            text: "",
+            included_bytes: 0,
+        };
+        engine::add_printed(&mut self.environment, &source, text)
+    }
+
+    fn syntax_error(&self, label: &str, refusal: Refusal) -> RenderError {
+        RenderError::TemplateSyntax {
+            place: TemplatePlace {
+                half: self.half,
+                name: label.to_owned(),
+                included: None,
+                line: Some(refusal.line),
+            },
+            problem: refusal.problem,
+        }
+    }
+
+    /// The texts of the half's files, as they are and with markers.
+    pub(super) fn render(
+        &self,
+        pass: &Pass<'_>,
+    ) -> Result<(Vec<String>, Vec<String>), RenderError> {
+        let inline = self.texts_in(pass, pass.inline, None)?;
+        let is_secret = self.texts.iter().any(|text| pass.has_secret(&text.reads));
+        let marked = if is_secret {
+            Some(self.texts_in(pass, pass.marked, Some(&inline))?)
+        } else {
+            None
+        };
+        let inline = View::new(pass.inline, inline);
+        let marked = match marked {
+            Some(texts) => View::new(pass.marked, texts),
+            None => View::new(pass.marked, inline.texts.clone()),
+        };
+        let mut texts = Vec::with_capacity(self.files.len());
+        let mut marked_texts = Vec::with_capacity(self.files.len());
+        for file in &self.files {
+            let text = self.file(pass, file, &inline)?;
+            let has_secret = pass.has_secret(&file.reads)
+                || is_secret && file.reads.contains(TEXTS)
+                || !file.is_fast(&inline)
+                || !file.is_fast(&marked);
+            marked_texts.push(if has_secret {
+                self.file(pass, file, &marked)?
+            } else {
+                text.clone()
+            });
+            texts.push(text);
+        }
+        Ok((texts, marked_texts))
+    }
+
+    /// The texts of the named templates; those without a secret are taken from `known`.
+    fn texts_in(
+        &self,
+        pass: &Pass<'_>,
+        variables: &BTreeMap<&'static str, Value>,
+        known: Option<&BTreeMap<String, String>>,
+    ) -> Result<BTreeMap<String, String>, RenderError> {
+        let context = Value::from_pairs(variables.clone());
+        let mut texts = BTreeMap::new();
+        for (index, text) in self.texts.iter().enumerate() {
+            let known = known.filter(|_| !pass.has_secret(&text.reads));
+            let rendered = if let Some(rendered) = known.and_then(|known| known.get(&text.name)) {
+                rendered.clone()
+            } else {
+                let key = text_key(index);
+                let job = self.job(pass, &key, Label::Template(&text.name));
+                engine::render(&job, &context)?
+            };
+            texts.insert(text.name.clone(), rendered);
+        }
+        Ok(texts)
+    }
+
+    fn job<'a>(&'a self, pass: &Pass<'a>, template: &'a str, label: Label<'a>) -> Job<'a> {
+        Job {
+            half: self.half,
+            environment: &self.environment,
+            template,
+            label,
+            limits: pass.limits,
+            fuel: pass.fuel,
+        }
+    }
+
+    fn file(&self, pass: &Pass<'_>, file: &File, view: &View) -> Result<String, RenderError> {
+        if !file.is_fast(view) {
+            return self.interpret_again(pass, file, view);
+        }
+        let Some(template) = &file.template else {
+            return Ok(file.source.clone());
+        };
+        let job = self.job(pass, template, Label::File(&file.path));
+        engine::render(&job, &view.context)
+    }
+}
+
+impl File {
+    /// Whether the file's own template, which puts texts in place, says all.
+    fn is_fast(&self, view: &View) -> bool {
+        view.is_plain && !self.is_replaced
+    }
+}
+
+/// The variables of one view, with the texts that were rendered in it.
+struct View {
+    context: Value,
+    texts: BTreeMap<String, String>,
+    /// Whether no text has to be interpreted a second time.
+    is_plain: bool,
+}
+
+impl View {
+    fn new(variables: &BTreeMap<&'static str, Value>, texts: BTreeMap<String, String>) -> Self {
+        let mut variables = variables.clone();
+        let bodies = texts
+            .iter()
+            .map(|(name, text)| (name.as_str(), Value::from(second_pass::body_of(text))));
+        variables.insert(TEXTS, Value::from_pairs(bodies));
+        Self {
+            context: Value::from_pairs(variables),
+            is_plain: texts.iter().all(|(name, text)| is_plain(name, text)),
+            texts,
+        }
+    }
+}
+
+/// The name of a named template's own text in the environment.
+fn text_key(index: usize) -> String {
+    format!("\ntemplates[{index}]")
+}
+
+/// An engine without templates, with Go's functions and Go's way of printing.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::empty();
+    environment.set_syntax(bounded::syntax());
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+    environment.set_formatter(format_value);
+    environment.set_recursion_limit(RECURSION_MAX);
+    environment.set_fuel(Some(FUEL));
+    budget::add_to(&mut environment);
+    environment.add_function("namespace", minijinja::functions::namespace);
+    functions::add_to(&mut environment);
+    environment
+}
+
+fn format_value(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
+    let text = print::printed(value)?;
+    budget::spend(text.len())?;
+    Ok(out.write_str(&text)?)
 }

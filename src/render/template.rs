@@ -1,10 +1,10 @@
 //! A profile's templates, compiled once and shared by every tenant that has the same profile.
 //!
-//! Templates are Jinja. A file's data is one template; the profile's named `templates` are further
-//! ones, which files and one another reach by name: `{% include "name" %}` puts the named
-//! template's text in place, with the variables of the place; `{% from "name" import macro %}`
-//! takes macros out of it. Names are those of the same half, containerd's own overlaid by the
-//! half's. A name that is not there is an error, at render time.
+//! Templates are Jinja, or Go's, of which `go_template` tells. In Jinja a file's data is one
+//! template; the profile's named `templates` are further ones, which files and one another reach by
+//! name: `{% include "name" %}` puts the named template's text in place, with the variables of the
+//! place; `{% from "name" import macro %}` takes macros out of it. Names are those of the same half,
+//! containerd's own overlaid by the half's. A name that is not there is an error, at render time.
 //!
 //! Whitespace is Jinja's: a line break stays unless a tag says `-%}` or `{%-`; nothing is trimmed
 //! by itself, and the last line break of a file is kept.
@@ -22,7 +22,7 @@ use super::{
     data::BOOTSTRAP_KUBECONFIG,
     engine::{self, Source},
     error::{Half, RenderError},
-    go_template,
+    go_template::GoHalf,
 };
 use crate::api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
 
@@ -38,8 +38,14 @@ pub struct CompiledProfile {
     provisioning: CompiledHalf,
 }
 
-/// The templates of one half.
-pub(super) struct CompiledHalf {
+/// The templates of one half, by their language.
+pub(super) enum CompiledHalf {
+    Jinja(JinjaHalf),
+    Go(GoHalf),
+}
+
+/// The Jinja templates of one half.
+pub(super) struct JinjaHalf {
     pub(super) environment: Environment<'static>,
     pub(super) files: Vec<CompiledFile>,
 }
@@ -55,10 +61,6 @@ pub(super) struct CompiledFile {
 impl CompiledProfile {
     /// Compiles a profile's templates.
     pub fn compile(spec: &OperatingSystemProfileSpec) -> Result<Self, RenderError> {
-        match language(spec) {
-            TemplateLanguage::Jinja => {}
-            TemplateLanguage::GoTemplate => return Err(go_template::refuse()),
-        }
         Ok(Self {
             bootstrap: compile_half(spec, Half::Bootstrap)?,
             provisioning: compile_half(spec, Half::Provisioning)?,
@@ -81,8 +83,7 @@ impl CompiledProfile {
     pub fn reads_bootstrap_kubeconfig(&self) -> bool {
         [&self.bootstrap, &self.provisioning]
             .into_iter()
-            .flat_map(|half| &half.files)
-            .any(|file| file.reads.contains(BOOTSTRAP_KUBECONFIG))
+            .any(|half| half.reads(BOOTSTRAP_KUBECONFIG))
     }
 
     pub(super) fn half(&self, half: Half) -> &CompiledHalf {
@@ -121,10 +122,27 @@ fn digest(spec: &OperatingSystemProfileSpec) -> String {
     hex(&Sha256::digest(json.to_string().as_bytes()))
 }
 
+impl CompiledHalf {
+    /// Whether a file may read a variable, itself or in what it includes.
+    fn reads(&self, name: &str) -> bool {
+        match self {
+            Self::Jinja(half) => half.files.iter().any(|file| file.reads.contains(name)),
+            Self::Go(half) => half.reads(name),
+        }
+    }
+}
+
 fn compile_half(
     spec: &OperatingSystemProfileSpec,
     half: Half,
 ) -> Result<CompiledHalf, RenderError> {
+    match language(spec) {
+        TemplateLanguage::Jinja => compile_jinja(spec, half).map(CompiledHalf::Jinja),
+        TemplateLanguage::GoTemplate => GoHalf::compile(spec, half).map(CompiledHalf::Go),
+    }
+}
+
+fn compile_jinja(spec: &OperatingSystemProfileSpec, half: Half) -> Result<JinjaHalf, RenderError> {
     let config = half_of(spec, half);
     let mut environment = engine::environment();
     let mut shared = BTreeSet::new();
@@ -164,5 +182,5 @@ fn compile_half(
             reads,
         });
     }
-    Ok(CompiledHalf { environment, files })
+    Ok(JinjaHalf { environment, files })
 }

@@ -14,7 +14,9 @@ use crate::tenant::secret_text::SecretText;
 
 mod documents;
 mod errors;
+mod go_templates;
 mod hostile;
+mod hostile_go;
 mod inputs;
 mod templates;
 

@@ -24,9 +24,12 @@ fn with_modules(modules: CloudInitModules) -> impl Fn(&mut World) {
 #[test]
 fn what_is_wrong_with_a_profile_is_said() {
     check(
-        |world| world.profile.template_language = None,
-        "template-language",
-        "profile, spec.templateLanguage: GoTemplate is not supported",
+        |world| {
+            world.profile.template_language = None;
+            world.profile.bootstrap_config.files = vec![a_file("/f", "a\n{{ if }}")];
+        },
+        "template-syntax",
+        "profile, spec.bootstrapConfig, file `/f`, line 2: missing value for if",
     );
     check(
         |world| {
@@ -263,6 +266,8 @@ fn a_key_is_decoded_whatever_its_case() {
 fn a_profile_whose_version_says_jinja_is_jinja() {
     let mut profile = a_profile();
     profile.template_language = None;
+    // A filter with an argument in brackets is none in Go's language.
+    profile.bootstrap_config.files = vec![a_file("/f", "{{ Token|default('x') }}")];
     assert!(CompiledProfile::compile(&profile).is_err());
     "v1.0.0+jinja".clone_into(&mut profile.version);
     assert!(CompiledProfile::compile(&profile).is_ok());

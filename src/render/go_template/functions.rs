@@ -1,0 +1,244 @@
+//! The functions of Go's templates, of sprig, and of the program that profiles were written for.
+//!
+//! Each is a function of its arguments alone. What it scans and makes is taken off the render's
+//! bytes, most of it here: a function's `factor` says how often it walks its arguments; one with
+//! the factor 0 looks at no more than one entry, or counts for itself. Functions that read a clock,
+//! a network, an environment or randomness, or that make keys, are known and refused.
+
+use minijinja::{Environment, Error, Value, value::Rest};
+
+use super::{
+    super::budget::{spend, weigh},
+    problem::{quotes_no_value, refuse},
+    value::{Kind, Map, kind, pointee},
+};
+
+mod builtin;
+mod casing;
+mod compare;
+mod decimals;
+mod dicts;
+mod documents;
+mod encodings;
+mod lists;
+mod numbers;
+mod paths;
+mod patterns;
+mod printf;
+mod reflection;
+mod structure;
+mod texts;
+mod urls;
+
+use reflection::is_empty;
+
+use std::sync::Arc;
+
+/// A function.
+#[derive(Clone, Copy)]
+struct Function {
+    name: &'static str,
+    /// How many arguments it takes, at least and at most.
+    arguments: (usize, usize),
+    /// How often it walks its arguments.
+    factor: usize,
+    run: Run,
+}
+
+/// What a function does with its arguments.
+type Run = fn(&[Value]) -> Result<Value, Error>;
+
+const fn function(
+    name: &'static str,
+    arguments: (usize, usize),
+    factor: usize,
+    run: Run,
+) -> Function {
+    Function {
+        name,
+        arguments,
+        factor,
+        run,
+    }
+}
+
+/// As many arguments as there are.
+const ANY: usize = usize::MAX;
+/// What a call weighs by itself.
+const CALL_BYTES: usize = 8;
+
+const TABLES: [&[Function]; 15] = [
+    builtin::TABLE,
+    casing::TABLE,
+    compare::TABLE,
+    decimals::TABLE,
+    dicts::TABLE,
+    documents::TABLE,
+    encodings::TABLE,
+    lists::TABLE,
+    numbers::TABLE,
+    paths::TABLE,
+    patterns::TABLE,
+    printf::TABLE,
+    reflection::TABLE,
+    texts::TABLE,
+    urls::TABLE,
+];
+
+/// Functions that the engine has itself.
+const OPERATORS: [&str; 3] = ["and", "or", "not"];
+
+/// Functions whose result depends on more than their arguments, or that make keys.
+const REFUSED: [&str; 38] = [
+    "ago",
+    "bcrypt",
+    "buildCustomCert",
+    "date",
+    "dateInZone",
+    "dateModify",
+    "date_in_zone",
+    "date_modify",
+    "decryptAES",
+    "derivePassword",
+    "encryptAES",
+    "env",
+    "expandenv",
+    "genCA",
+    "genCAWithKey",
+    "genPrivateKey",
+    "genSelfSignedCert",
+    "genSelfSignedCertWithKey",
+    "genSignedCert",
+    "genSignedCertWithKey",
+    "getHostByName",
+    "htmlDate",
+    "htmlDateInZone",
+    "htpasswd",
+    "mustDateModify",
+    "mustToDate",
+    "must_date_modify",
+    "now",
+    "randAlpha",
+    "randAlphaNum",
+    "randAscii",
+    "randBytes",
+    "randInt",
+    "randNumeric",
+    "shuffle",
+    "toDate",
+    "unixEpoch",
+    "uuidv4",
+];
+
+/// What is known of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Yes,
+    Refused,
+    No,
+}
+
+/// Whether a name is a function's.
+pub(super) fn known(name: &str) -> Known {
+    let mut functions = TABLES.iter().copied().flatten();
+    if OPERATORS.contains(&name) || functions.any(|function| function.name == name) {
+        Known::Yes
+    } else if REFUSED.contains(&name) {
+        Known::Refused
+    } else {
+        Known::No
+    }
+}
+
+/// Adds everything that translated templates call.
+pub(super) fn add_to(environment: &mut Environment<'static>) {
+    for function in TABLES.iter().copied().flatten() {
+        let name = format!("go_{}", function.name);
+        environment.add_function(name, move |arguments: Rest<Value>| {
+            call(function, &arguments)
+        });
+    }
+    structure::add_to(environment);
+}
+
+fn call(function: &Function, arguments: &[Value]) -> Result<Value, Error> {
+    let outcome = run(function, arguments);
+    outcome.map_err(|error| {
+        if quotes_no_value(&error) {
+            let detail = error.detail().unwrap_or_default();
+            refuse(format!("{}: {detail}", function.name))
+        } else {
+            error
+        }
+    })
+}
+
+fn run(function: &Function, arguments: &[Value]) -> Result<Value, Error> {
+    let (min, max) = function.arguments;
+    let count = arguments.len();
+    if count < min || count > max {
+        return Err(refuse(format!("wrong number of args: {count}")));
+    }
+    spend(CALL_BYTES)?;
+    for _ in 0..function.factor {
+        arguments.iter().try_for_each(weigh_pointee)?;
+    }
+    let made = (function.run)(arguments)?;
+    if function.factor > 0 {
+        weigh(&made)?;
+    }
+    Ok(made)
+}
+
+fn weigh_pointee(value: &Value) -> Result<(), Error> {
+    weigh(&pointee(value))
+}
+
+fn wrong_type(wanted: &str, found: &Value) -> Error {
+    refuse(format!(
+        "wrong type for value; expected {wanted}; got {}",
+        kind(found).name()
+    ))
+}
+
+/// An argument that must be a text.
+fn text(value: &Value) -> Result<String, Error> {
+    let value = pointee(value);
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| wrong_type("string", &value))
+}
+
+/// An argument that must be an integer.
+fn int(value: &Value) -> Result<i64, Error> {
+    match kind(&pointee(value)) {
+        Kind::Int(number) => Ok(number),
+        _ => Err(wrong_type("int", value)),
+    }
+}
+
+/// An argument that must be an integer that counts something.
+fn count(value: &Value) -> Result<usize, Error> {
+    usize::try_from(int(value)?).map_err(|_| refuse("a negative count"))
+}
+
+/// An argument that must be a truth value.
+fn boolean(value: &Value) -> Result<bool, Error> {
+    match kind(&pointee(value)) {
+        Kind::Bool(value) => Ok(value),
+        _ => Err(wrong_type("bool", value)),
+    }
+}
+
+/// An argument that must be a map.
+fn map(value: &Value) -> Result<Arc<Map>, Error> {
+    match kind(&pointee(value)) {
+        Kind::Map(map) => Ok(map),
+        _ => Err(wrong_type("map", value)),
+    }
+}
+
+fn missing() -> Error {
+    refuse("wrong number of args")
+}

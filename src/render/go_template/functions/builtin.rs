@@ -1,0 +1,235 @@
+//! What Go's templates have by themselves.
+
+use std::fmt::Write;
+
+use minijinja::{Error, Value};
+
+use super::{
+    super::{
+        super::version::{Constraints, Version},
+        print::{sprint, sprintln, text_of},
+        problem::refuse,
+        value::{Kind, List, kind, pointee},
+    },
+    ANY, Function, missing,
+    structure::zero,
+    text,
+};
+
+pub(super) const TABLE: &[Function] = &[
+    Function {
+        name: "index",
+        arguments: (1, ANY),
+        factor: 0,
+        run: index,
+    },
+    Function {
+        name: "slice",
+        arguments: (1, 4),
+        factor: 1,
+        run: slice,
+    },
+    Function {
+        name: "len",
+        arguments: (1, 1),
+        factor: 0,
+        run: len,
+    },
+    Function {
+        name: "print",
+        arguments: (0, ANY),
+        factor: 0,
+        run: |arguments| sprint(arguments).map(Value::from),
+    },
+    Function {
+        name: "println",
+        arguments: (0, ANY),
+        factor: 0,
+        run: |arguments| sprintln(arguments).map(Value::from),
+    },
+    Function {
+        name: "html",
+        arguments: (0, ANY),
+        factor: 6,
+        run: |arguments| escaped(arguments, html),
+    },
+    Function {
+        name: "js",
+        arguments: (0, ANY),
+        factor: 6,
+        run: |arguments| escaped(arguments, js),
+    },
+    Function {
+        name: "urlquery",
+        arguments: (0, ANY),
+        factor: 3,
+        run: |arguments| escaped(arguments, urlquery),
+    },
+    Function {
+        name: "call",
+        arguments: (1, ANY),
+        factor: 0,
+        run: |_| Err(refuse("the value is not a function")),
+    },
+    Function {
+        name: "semverCompare",
+        arguments: (2, 2),
+        factor: 1,
+        run: semver_compare,
+    },
+];
+
+fn index(arguments: &[Value]) -> Result<Value, Error> {
+    let (item, indexes) = arguments.split_first().ok_or_else(missing)?;
+    if matches!(kind(item), Kind::Invalid) {
+        return Err(refuse("index of untyped nil"));
+    }
+    let mut item = item.clone();
+    for index in indexes {
+        item = pointee(&item);
+        item = match (kind(&item), kind(index)) {
+            (Kind::List(list), Kind::Int(at)) => usize::try_from(at)
+                .ok()
+                .and_then(|at| list.0.get(at).cloned())
+                .ok_or_else(|| refuse("index out of range"))?,
+            (Kind::Text(text), Kind::Int(at)) => usize::try_from(at)
+                .ok()
+                .and_then(|at| text.as_bytes().get(at).copied())
+                .map(Value::from)
+                .ok_or_else(|| refuse("index out of range"))?,
+            (Kind::Map(map), Kind::Text(key)) => map.get(key).unwrap_or_else(|| zero(map.element)),
+            (Kind::Map(_), _) => return Err(refuse("value has wrong type; should be string")),
+            (Kind::List(_) | Kind::Text(_), other) => {
+                let kind = other.name();
+                return Err(refuse(format!("cannot index slice/array with type {kind}")));
+            }
+            (Kind::Pointer(_) | Kind::Invalid, _) => return Err(refuse("index of nil pointer")),
+            (other, _) => {
+                return Err(refuse(format!("can't index item of type {}", other.name())));
+            }
+        };
+    }
+    Ok(item)
+}
+
+fn slice(arguments: &[Value]) -> Result<Value, Error> {
+    let (item, indexes) = arguments.split_first().ok_or_else(missing)?;
+    let item = pointee(item);
+    let length = match kind(&item) {
+        Kind::Text(_) if indexes.len() > 2 => return Err(refuse("cannot 3-index slice a string")),
+        Kind::Text(text) => text.len(),
+        Kind::List(list) => list.0.len(),
+        Kind::Invalid => return Err(refuse("slice of untyped nil")),
+        Kind::Pointer(_) => return Err(refuse("slice of nil pointer")),
+        other => return Err(refuse(format!("can't slice item of type {}", other.name()))),
+    };
+    let mut bounds = [0, length, length];
+    for (bound, index) in bounds.iter_mut().zip(indexes) {
+        let Kind::Int(at) = kind(index) else {
+            let found = kind(index).name();
+            return Err(refuse(format!(
+                "cannot index slice/array with type {found}"
+            )));
+        };
+        *bound = usize::try_from(at)
+            .ok()
+            .filter(|at| *at <= length)
+            .ok_or_else(|| refuse("index out of range"))?;
+    }
+    let [from, to, _] = bounds;
+    if from > to {
+        return Err(refuse("invalid slice index"));
+    }
+    if let Kind::List(list) = kind(&item) {
+        let items = list.0.get(from..to).unwrap_or_default();
+        return Ok(List::value(items.to_vec()));
+    }
+    let text = item.as_str().unwrap_or_default();
+    text.get(from..to)
+        .map(Value::from)
+        .ok_or_else(|| refuse("the slice cuts a character"))
+}
+
+fn len(arguments: &[Value]) -> Result<Value, Error> {
+    let [item] = arguments else {
+        return Err(missing());
+    };
+    match kind(&pointee(item)) {
+        Kind::Text(text) => Ok(Value::from(text.len())),
+        Kind::List(list) => Ok(Value::from(list.0.len())),
+        Kind::Map(map) => Ok(Value::from(map.entries().len())),
+        Kind::Invalid | Kind::Pointer(_) => Err(refuse("len of nil pointer")),
+        other => Err(refuse(format!("len of type {}", other.name()))),
+    }
+}
+
+/// One text is taken as it is, anything else as it is printed.
+fn escaped(arguments: &[Value], escape: fn(&str, &mut String)) -> Result<Value, Error> {
+    let whole = match arguments {
+        [only] => match kind(only) {
+            Kind::Invalid => super::super::print::NO_VALUE.to_owned(),
+            _ => text_of(only)?,
+        },
+        many => sprint(many)?,
+    };
+    let mut out = String::with_capacity(whole.len());
+    escape(&whole, &mut out);
+    Ok(Value::from(out))
+}
+
+fn html(text: &str, out: &mut String) {
+    for character in text.chars() {
+        match character {
+            '\0' => out.push('\u{fffd}'),
+            '"' => out.push_str("&#34;"),
+            '\'' => out.push_str("&#39;"),
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            other => out.push(other),
+        }
+    }
+}
+
+fn js(text: &str, out: &mut String) {
+    for character in text.chars() {
+        match character {
+            '\\' => out.push_str(r"\\"),
+            '\'' => out.push_str(r"\'"),
+            '"' => out.push_str("\\\""),
+            '<' => out.push_str(r"\u003C"),
+            '>' => out.push_str(r"\u003E"),
+            '&' => out.push_str(r"\u0026"),
+            '=' => out.push_str(r"\u003D"),
+            control if control < ' ' => {
+                let _ = write!(out, "\\u{:04X}", u32::from(control));
+            }
+            other => out.push(other),
+        }
+    }
+}
+
+fn urlquery(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(byte));
+            }
+            b' ' => out.push('+'),
+            other => {
+                let _ = write!(out, "%{other:02X}");
+            }
+        }
+    }
+}
+
+fn semver_compare(arguments: &[Value]) -> Result<Value, Error> {
+    let [constraint, version] = arguments else {
+        return Err(missing());
+    };
+    let constraints =
+        Constraints::parse(&text(constraint)?).ok_or_else(|| refuse("improper constraint"))?;
+    let version =
+        Version::parse(&text(version)?).ok_or_else(|| refuse("invalid semantic version"))?;
+    Ok(Value::from(constraints.is_satisfied_by(&version)))
+}

@@ -1,0 +1,96 @@
+//! JSON, YAML and TOML, read and written.
+
+use std::collections::BTreeMap;
+
+use minijinja::{Error, Value};
+
+use super::{
+    super::{
+        json::{self, Style},
+        toml,
+        value::{Kind, List, Map, kind, pointee},
+        yaml,
+    },
+    Function, function, refuse,
+    texts::{first, texts},
+};
+
+/// Work for each byte that is read: a byte of JSON can become an entry of a list.
+const READING: usize = 32;
+/// Work for each byte that is written: a control character takes six bytes.
+const WRITING: usize = 8;
+
+pub(super) const TABLE: &[Function] = &[
+    function("toJson", (1, 1), WRITING, |a| written(a, Style::Compact)),
+    function("mustToJson", (1, 1), WRITING, |a| {
+        written(a, Style::Compact)
+    }),
+    function("toRawJson", (1, 1), WRITING, |a| written(a, Style::Raw)),
+    function("mustToRawJson", (1, 1), WRITING, |a| written(a, Style::Raw)),
+    function("toPrettyJson", (1, 1), WRITING * 2, |a| {
+        written(a, Style::Pretty)
+    }),
+    function("mustToPrettyJson", (1, 1), WRITING * 2, |a| {
+        written(a, Style::Pretty)
+    }),
+    function("toYaml", (1, 1), WRITING * 2, |a| {
+        Ok(Value::from(yaml::write(first(a)?).unwrap_or_default()))
+    }),
+    function("toToml", (1, 1), WRITING * 2, |a| {
+        toml::write(&pointee(first(a)?)).map(Value::from)
+    }),
+    function("fromJson", (1, 1), READING, |a| {
+        Ok(as_map(json::read(&texts::<1>(a)?.concat())))
+    }),
+    function("fromJsonArray", (1, 1), READING, |a| {
+        Ok(as_list(json::read(&texts::<1>(a)?.concat())))
+    }),
+    function("mustFromJson", (1, 1), READING, |a| {
+        json::read(&texts::<1>(a)?.concat()).map_err(refuse)
+    }),
+    function("fromYaml", (1, 1), READING, |a| {
+        Ok(as_map(yaml::read(&texts::<1>(a)?.concat())))
+    }),
+    function("fromYamlArray", (1, 1), READING, |a| {
+        Ok(as_list(yaml::read(&texts::<1>(a)?.concat())))
+    }),
+    function("fromToml", (1, 1), READING, |a| {
+        Ok(as_map(toml::read(&texts::<1>(a)?.concat())))
+    }),
+];
+
+fn written(arguments: &[Value], style: Style) -> Result<Value, Error> {
+    let mut out = String::new();
+    // A number that JSON does not have gives an empty text.
+    if json::write(&mut out, first(arguments)?, style).is_err() {
+        out.clear();
+    }
+    Ok(Value::from(out))
+}
+
+/// A document that must be a map; what is wrong with it is the map's only entry.
+fn as_map(read: Result<Value, String>) -> Value {
+    let problem = match read {
+        Ok(value) => match kind(&value) {
+            Kind::Map(_) => return value,
+            Kind::Invalid => return Map::value(BTreeMap::new()),
+            other => format!("cannot unmarshal {} into a map", other.name()),
+        },
+        Err(problem) => problem,
+    };
+    let error = ("Error".to_owned(), Value::from(problem));
+    Map::value(BTreeMap::from([error]))
+}
+
+/// A document that must be a list.
+fn as_list(read: Result<Value, String>) -> Value {
+    let problem = match read {
+        Ok(value) => match kind(&value) {
+            Kind::List(_) => return value,
+            Kind::Invalid => return List::value(Vec::new()),
+            other => format!("cannot unmarshal {} into a list", other.name()),
+        },
+        Err(problem) => problem,
+    };
+    List::texts([problem])
+}

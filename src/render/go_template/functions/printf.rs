@@ -1,0 +1,320 @@
+//! `printf`.
+
+use std::fmt::Write;
+
+use minijinja::{Error, Value};
+
+use super::{
+    super::{
+        super::budget::spend,
+        print::{float, formatted},
+        problem::refuse,
+        value::{Kind, kind},
+    },
+    ANY, Function, function, missing,
+    reflection::type_of,
+    text,
+    texts::quote,
+};
+
+pub(super) const TABLE: &[Function] = &[function("printf", (1, ANY), 8, |arguments| {
+    let (format, values) = arguments.split_first().ok_or_else(missing)?;
+    let text = Formatter {
+        format: &text(format)?,
+        values,
+        next: 0,
+        out: String::new(),
+    };
+    text.run().map(Value::from)
+})];
+
+/// Digits of a float: the smallest has its last one 1,074 places behind the point.
+const FLOAT_DIGITS_MAX: usize = 1_100;
+
+/// How a value is to be formatted.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    padding: Padding,
+    /// What stands before a number that has no sign.
+    sign: &'static str,
+    is_sharp: bool,
+    width: usize,
+    precision: Option<usize>,
+}
+
+/// Where a value that is too short is filled up.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Padding {
+    #[default]
+    Before,
+    BeforeWithZeros,
+    Behind,
+}
+
+struct Formatter<'f> {
+    format: &'f str,
+    values: &'f [Value],
+    next: usize,
+    out: String,
+}
+
+impl Formatter<'_> {
+    fn run(mut self) -> Result<String, Error> {
+        let mut rest = self.format;
+        while let Some((plain, after)) = rest.split_once('%') {
+            self.out.push_str(plain);
+            rest = self.verb(after)?;
+        }
+        self.out.push_str(rest);
+        self.extra()?;
+        Ok(self.out)
+    }
+
+    /// Values that no verb asked for.
+    fn extra(&mut self) -> Result<(), Error> {
+        let left = self.values.get(self.next..).unwrap_or_default();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let mut parts = Vec::with_capacity(left.len());
+        for value in left {
+            parts.push(match kind(value) {
+                Kind::Invalid => "<nil>".to_owned(),
+                _ => format!("{}={}", type_of(value), formatted(value)?),
+            });
+        }
+        let _ = write!(self.out, "%!(EXTRA {})", parts.join(", "));
+        Ok(())
+    }
+
+    /// One verb; tells what follows it.
+    fn verb<'r>(&mut self, rest: &'r str) -> Result<&'r str, Error> {
+        let mut flags = Flags::default();
+        let mut characters = rest.chars();
+        let verb = loop {
+            let Some(character) = characters.next() else {
+                self.out.push_str("%!(NOVERB)");
+                return Ok("");
+            };
+            match character {
+                '-' => flags.padding = Padding::Behind,
+                '+' => flags.sign = "+",
+                ' ' if flags.sign.is_empty() => flags.sign = " ",
+                ' ' => {}
+                '#' => flags.is_sharp = true,
+                '0' if flags.padding == Padding::Behind => {}
+                '0' => flags.padding = Padding::BeforeWithZeros,
+                '1'..='9' => {
+                    let digits = character.to_digit(10).unwrap_or_default();
+                    flags.width = number(&mut characters, digits)?;
+                }
+                '*' => flags.width = self.star()?,
+                '.' => {
+                    let is_star = characters.as_str().starts_with('*');
+                    flags.precision = Some(if is_star {
+                        characters.next();
+                        self.star()?
+                    } else {
+                        number(&mut characters, 0)?
+                    });
+                }
+                verb => break verb,
+            }
+        };
+        spend(
+            flags
+                .width
+                .saturating_add(flags.precision.unwrap_or_default()),
+        )?;
+        if verb == '%' {
+            self.out.push('%');
+        } else if let Some(value) = self.values.get(self.next) {
+            self.next += 1;
+            let made = made(verb, value, flags)?;
+            self.out.push_str(&made);
+        } else {
+            let _ = write!(self.out, "%!{verb}(MISSING)");
+        }
+        Ok(characters.as_str())
+    }
+
+    fn star(&mut self) -> Result<usize, Error> {
+        let value = self.values.get(self.next).ok_or_else(missing)?;
+        self.next += 1;
+        super::count(value)
+    }
+}
+
+fn number(characters: &mut std::str::Chars<'_>, first: u32) -> Result<usize, Error> {
+    let mut number = first;
+    while let Some(digit) = characters.clone().next().and_then(|next| next.to_digit(10)) {
+        characters.next();
+        number = number.saturating_mul(10).saturating_add(digit);
+    }
+    // Go itself refuses more than a million.
+    usize::try_from(number)
+        .ok()
+        .filter(|number| *number <= 1_000_000)
+        .ok_or_else(|| refuse("a width or precision of more than a million"))
+}
+
+fn made(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
+    if verb == 'T' {
+        return Ok(padded(&type_of(value), flags));
+    }
+    if let Kind::List(list) = kind(value)
+        && verb != 'v'
+    {
+        let items: Vec<String> = list
+            .0
+            .iter()
+            .map(|item| made(verb, item, flags))
+            .collect::<Result<_, _>>()?;
+        return Ok(format!("[{}]", items.join(" ")));
+    }
+    let text = match (verb, kind(value)) {
+        ('v', Kind::Text(text)) if flags.is_sharp => quote(text),
+        ('v' | 'd', Kind::Int(number)) => return Ok(signed(&number.to_string(), flags)),
+        ('v', Kind::Float(number)) => return float_text('g', number, flags),
+        ('v', _) | ('s' | 'd', Kind::Map(_) | Kind::Struct(_) | Kind::Pointer(_)) => {
+            formatted(value)?
+        }
+        ('s', Kind::Text(text)) => cut(text, flags),
+        ('q', Kind::Text(text)) => quote(&cut(text, flags)),
+        ('x', Kind::Text(text)) => hex(text),
+        ('X', Kind::Text(text)) => hex(text).to_uppercase(),
+        ('t', Kind::Bool(is)) => is.to_string(),
+        ('b', Kind::Int(number)) => return Ok(signed(&radix(number, 2), flags)),
+        ('o', Kind::Int(number)) => return Ok(signed(&radix(number, 8), flags)),
+        ('x', Kind::Int(number)) => return Ok(signed(&prefixed(number, flags), flags)),
+        ('X', Kind::Int(number)) => {
+            return Ok(signed(&prefixed(number, flags).to_uppercase(), flags));
+        }
+        ('c' | 'q' | 'U', Kind::Int(number)) => character(verb, number),
+        ('e' | 'E' | 'f' | 'F' | 'g' | 'G', Kind::Float(number)) => {
+            return float_text(verb, number, flags);
+        }
+        (_, Kind::Invalid) => format!("%!{verb}(<nil>)"),
+        _ => format!("%!{verb}({}={})", type_of(value), formatted(value)?),
+    };
+    Ok(padded(&text, flags))
+}
+
+fn cut(text: &str, flags: Flags) -> String {
+    match flags.precision {
+        Some(count) => text.chars().take(count).collect(),
+        None => text.to_owned(),
+    }
+}
+
+fn hex(text: &str) -> String {
+    let mut digits = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
+fn character(verb: char, number: i64) -> String {
+    let found = u32::try_from(number).ok().and_then(char::from_u32);
+    let found = found.unwrap_or('\u{fffd}');
+    match verb {
+        'c' => found.to_string(),
+        'U' => format!("U+{:04X}", u32::from(found)),
+        _ => format!("'{found}'"),
+    }
+}
+
+fn radix(number: i64, radix: u32) -> String {
+    let digits = match radix {
+        2 => format!("{:b}", number.unsigned_abs()),
+        8 => format!("{:o}", number.unsigned_abs()),
+        _ => format!("{:x}", number.unsigned_abs()),
+    };
+    if number < 0 {
+        format!("-{digits}")
+    } else {
+        digits
+    }
+}
+
+fn prefixed(number: i64, flags: Flags) -> String {
+    let digits = radix(number, 16);
+    match (flags.is_sharp, digits.strip_prefix('-')) {
+        (false, _) => digits,
+        (true, Some(digits)) => format!("-0x{digits}"),
+        (true, None) => format!("0x{digits}"),
+    }
+}
+
+fn float_text(verb: char, number: f64, flags: Flags) -> Result<String, Error> {
+    if flags
+        .precision
+        .is_some_and(|digits| digits > FLOAT_DIGITS_MAX)
+    {
+        return Err(refuse("a precision that no float has"));
+    }
+    let text = match (verb, flags.precision) {
+        _ if !number.is_finite() => float(number),
+        ('f' | 'F', precision) => format!("{number:.*}", precision.unwrap_or(6)),
+        ('e' | 'E', precision) => {
+            let text = format!("{number:.*e}", precision.unwrap_or(6));
+            with_exponent(&text, verb)
+        }
+        ('G', None) => float(number).to_uppercase(),
+        (_, None) => float(number),
+        (_, Some(precision)) => general(number, precision.max(1)),
+    };
+    Ok(signed(&text, flags))
+}
+
+/// An exponent of at least two digits, with its sign.
+fn with_exponent(text: &str, verb: char) -> String {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}{verb}{sign}{:02}", exponent.unsigned_abs())
+}
+
+/// So many digits, without zeros at the end.
+fn general(number: f64, digits: usize) -> String {
+    let scientific = format!("{number:.*e}", digits - 1);
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let trim = |text: &str| {
+        if text.contains('.') {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let limit = i32::try_from(digits).unwrap_or(i32::MAX);
+    if exponent < -4 || exponent >= limit {
+        return with_exponent(&format!("{}e{exponent}", trim(mantissa)), 'e');
+    }
+    let decimals = usize::try_from(limit - 1 - exponent).unwrap_or_default();
+    trim(&format!("{number:.decimals$}"))
+}
+
+/// A number with its sign, padded.
+fn signed(text: &str, flags: Flags) -> String {
+    let (sign, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) => (text.get(..1).unwrap_or_default(), digits),
+        None => (flags.sign, text),
+    };
+    let length = sign.len() + digits.len();
+    if flags.padding == Padding::BeforeWithZeros && flags.width > length {
+        return format!("{sign}{}{digits}", "0".repeat(flags.width - length));
+    }
+    padded(&format!("{sign}{digits}"), flags)
+}
+
+fn padded(text: &str, flags: Flags) -> String {
+    let length = text.chars().count();
+    let padding = " ".repeat(flags.width.saturating_sub(length));
+    if flags.padding == Padding::Behind {
+        format!("{text}{padding}")
+    } else {
+        format!("{padding}{text}")
+    }
+}

@@ -1,0 +1,120 @@
+//! What templates are held together by: fields, loops, and what is not there.
+
+use minijinja::{Environment, Error, Value};
+
+use super::super::{
+    super::budget::spend,
+    problem::refuse,
+    value::{Element, Kind, List, kind, pointee},
+};
+
+/// What a pass of a loop weighs besides the text that it writes.
+const PASS_BYTES: usize = 32;
+
+pub(super) fn add_to(environment: &mut Environment<'static>) {
+    environment.add_function("go_field", field);
+    environment.add_function("go_no_field", no_field);
+    environment.add_function("go_no_template", no_template);
+    environment.add_function("go_items", items);
+    environment.add_function("go_pairs", pairs);
+}
+
+/// A field of a struct, or an entry of a map.
+fn field(base: &Value, name: &str) -> Result<Value, Error> {
+    match kind(base) {
+        Kind::Invalid => Ok(Value::UNDEFINED),
+        Kind::Map(map) => Ok(map.get(name).unwrap_or_default()),
+        Kind::Struct(fields) => fields.field(name).cloned().ok_or_else(|| cannot(name)),
+        Kind::Pointer(pointer) => match &pointer.target {
+            Some(target) if matches!(kind(target), Kind::Map(_) | Kind::Struct(_)) => {
+                field(target, name)
+            }
+            Some(_) => Err(cannot(name)),
+            None => match pointer.methods.iter().find(|(known, _)| *known == name) {
+                Some((_, method)) => Ok(method()),
+                None => Err(refuse(format!("nil pointer evaluating field {name}"))),
+            },
+        },
+        _ => Err(cannot(name)),
+    }
+}
+
+fn cannot(name: &str) -> Error {
+    refuse(format!("can't evaluate field {name}"))
+}
+
+fn no_field(name: &str) -> Result<Value, Error> {
+    Err(cannot(name))
+}
+
+fn no_template(name: &str) -> Result<Value, Error> {
+    Err(refuse(format!("template \"{name}\" not defined")))
+}
+
+/// A loop takes the text of all its passes before the first one.
+fn charge(passes: usize, body_bytes: usize) -> Result<(), Error> {
+    spend(passes.saturating_mul(body_bytes.saturating_add(PASS_BYTES)))
+}
+
+/// What a loop with one variable, or none, runs over.
+fn items(value: &Value, body_bytes: usize) -> Result<Value, Error> {
+    let value = pointee(value);
+    match kind(&value) {
+        Kind::Invalid => Ok(List::value(Vec::new())),
+        Kind::List(list) => {
+            charge(list.0.len(), body_bytes)?;
+            Ok(value)
+        }
+        Kind::Map(map) => {
+            let entries: Vec<Value> = map.entries().values().cloned().collect();
+            charge(entries.len(), body_bytes)?;
+            Ok(List::value(entries))
+        }
+        Kind::Int(count) => {
+            let passes = usize::try_from(count).unwrap_or_default();
+            charge(passes, body_bytes)?;
+            Ok(List::value((0..count).map(Value::from).collect()))
+        }
+        _ => Err(refuse("range can't iterate over this value")),
+    }
+}
+
+/// What a loop with two variables runs over.
+fn pairs(value: &Value, body_bytes: usize) -> Result<Value, Error> {
+    let value = pointee(value);
+    let pair = |key: Value, value: Value| List::value(vec![key, value]);
+    let entries: Vec<Value> = match kind(&value) {
+        Kind::Invalid => Vec::new(),
+        Kind::List(list) => {
+            charge(list.0.len(), body_bytes)?;
+            let items = list.0.iter().enumerate();
+            items
+                .map(|(index, item)| pair(Value::from(index), item.clone()))
+                .collect()
+        }
+        Kind::Map(map) => {
+            let entries = map.entries();
+            charge(entries.len(), body_bytes)?;
+            entries
+                .iter()
+                .map(|(key, value)| pair(Value::from(key), value.clone()))
+                .collect()
+        }
+        Kind::Int(_) => {
+            return Err(refuse(
+                "can't use a number to iterate over more than one variable",
+            ));
+        }
+        _ => return Err(refuse("range can't iterate over this value")),
+    };
+    Ok(List::value(entries))
+}
+
+/// What a typed map gives for a key that it does not have, to those who ask by `index`.
+pub(super) fn zero(element: Element) -> Value {
+    match element {
+        Element::Any => Value::UNDEFINED,
+        Element::Text => Value::from(""),
+        Element::Bool => Value::from(false),
+    }
+}

@@ -1,0 +1,173 @@
+//! sprig's functions on URLs, and on versions as values.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use minijinja::{Error, Value};
+
+use super::{
+    super::{
+        super::version::Version,
+        problem::refuse,
+        value::{Field, Kind, Map, Pointer, Struct, kind},
+    },
+    Function, function, map,
+    texts::{first, texts},
+};
+
+pub(super) const TABLE: &[Function] = &[
+    function("urlParse", (1, 1), 8, parse),
+    function("urlJoin", (1, 1), 4, join),
+    function("semver", (1, 1), 1, semver),
+];
+
+fn parse(arguments: &[Value]) -> Result<Value, Error> {
+    let [url] = texts(arguments)?;
+    let invalid = || refuse("unable to parse url");
+    if url.chars().any(|character| character.is_ascii_control()) {
+        return Err(invalid());
+    }
+    let (rest, fragment) = url.split_once('#').unwrap_or((&url, ""));
+    let (scheme, rest) = match rest.split_once(':') {
+        Some((scheme, after)) if is_scheme(scheme) => (scheme.to_ascii_lowercase(), after),
+        _ => (String::new(), rest),
+    };
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut parts = BTreeMap::from(
+        ["host", "hostname", "path", "opaque", "userinfo"].map(|name| (name, String::new())),
+    );
+    if !scheme.is_empty() && !rest.starts_with('/') {
+        parts.insert("opaque", rest.to_owned());
+    } else if let Some(after) = rest.strip_prefix("//") {
+        let end = after.find('/').unwrap_or(after.len());
+        let (authority, path) = after.split_at_checked(end).unwrap_or((after, ""));
+        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        parts.insert("userinfo", user.to_owned());
+        parts.insert("host", host.to_owned());
+        parts.insert("hostname", hostname(host).to_owned());
+        parts.insert("path", unescaped(path).ok_or_else(invalid)?);
+    } else {
+        parts.insert("path", unescaped(rest).ok_or_else(invalid)?);
+    }
+    parts.insert("scheme", scheme);
+    parts.insert("query", query.to_owned());
+    parts.insert("fragment", unescaped(fragment).ok_or_else(invalid)?);
+    let entries = parts.into_iter();
+    Ok(Map::value(
+        entries
+            .map(|(name, part)| (name.to_owned(), Value::from(part)))
+            .collect(),
+    ))
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+fn hostname(host: &str) -> &str {
+    if let Some(inside) = host.strip_prefix('[') {
+        return inside.split(']').next().unwrap_or_default();
+    }
+    host.split(':').next().unwrap_or_default()
+}
+
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = [rest.next()?, rest.next()?];
+        let digits = std::str::from_utf8(&digits).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn escaped(text: &str, kept: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let character = char::from(byte);
+        if character.is_ascii_alphanumeric() || kept.contains(character) {
+            out.push(character);
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+/// What stands in a path and in a fragment as it is.
+const PATH: &str = "-_.~$&+,/:;=@";
+const FRAGMENT: &str = "-_.~$&+,/:;=?@!()*";
+
+fn join(arguments: &[Value]) -> Result<Value, Error> {
+    let parts = map(first(arguments)?)?;
+    let part = |name: &str| match parts.get(name) {
+        None => Ok(String::new()),
+        Some(value) => match kind(&value) {
+            Kind::Text(text) => Ok(text.to_owned()),
+            _ => Err(refuse(format!(
+                "unable to parse {name} key, must be of type string"
+            ))),
+        },
+    };
+    let (scheme, host, path) = (part("scheme")?, part("host")?, part("path")?);
+    let (opaque, userinfo) = (part("opaque")?, part("userinfo")?);
+    let mut out = String::new();
+    if !scheme.is_empty() {
+        let _ = write!(out, "{scheme}:");
+    }
+    if opaque.is_empty() {
+        if !scheme.is_empty() || !host.is_empty() || !userinfo.is_empty() {
+            if !host.is_empty() || !path.is_empty() || !userinfo.is_empty() {
+                out.push_str("//");
+            }
+            if !userinfo.is_empty() {
+                let _ = write!(out, "{userinfo}@");
+            }
+            out.push_str(&host);
+        }
+        if !path.is_empty() && !path.starts_with('/') && !host.is_empty() {
+            out.push('/');
+        }
+        out.push_str(&escaped(&path, PATH));
+    } else {
+        out.push_str(&opaque);
+    }
+    let (query, fragment) = (part("query")?, part("fragment")?);
+    if !query.is_empty() {
+        let _ = write!(out, "?{query}");
+    }
+    if !fragment.is_empty() {
+        let _ = write!(out, "#{}", escaped(&fragment, FRAGMENT));
+    }
+    Ok(Value::from(out))
+}
+
+fn semver(arguments: &[Value]) -> Result<Value, Error> {
+    let [source] = texts(arguments)?;
+    let version = Version::parse(&source).ok_or_else(|| refuse("invalid semantic version"))?;
+    let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+    let printed = version.to_string();
+    let fields = [
+        ("Major", number(version.major)),
+        ("Minor", number(version.minor)),
+        ("Patch", number(version.patch)),
+        ("Prerelease", Value::from(version.prerelease)),
+        ("Metadata", Value::from(version.build)),
+        ("Original", Value::from(source)),
+        ("String", Value::from(printed)),
+    ];
+    let fields = fields.map(|(name, value)| Field {
+        name,
+        json: "",
+        value,
+        is_method: true,
+    });
+    Ok(Pointer::to(Value::from_object(Struct(fields.into()))))
+}

@@ -1,0 +1,177 @@
+//! JSON as Go reads and writes it.
+
+use std::fmt::Write;
+
+use minijinja::Value;
+use serde_json::Value as Json;
+
+use super::{
+    super::go_json::push_string,
+    print::shortest,
+    value::{Kind, List, Map, kind},
+};
+
+/// How JSON is laid out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// On one line, with `<`, `>` and `&` escaped.
+    Compact,
+    /// On one line, without that.
+    Raw,
+    /// Indented by two spaces, with `<`, `>` and `&` escaped.
+    Pretty,
+}
+
+/// The value that a text of JSON says; every number is a float.
+pub(super) fn read(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text)
+        .map(|json: Json| from_json(&json))
+        .map_err(|error| format!("invalid JSON in line {}", error.line()))
+}
+
+fn from_json(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::UNDEFINED,
+        Json::Bool(is) => Value::from(*is),
+        Json::Number(number) => Value::from(number.as_f64().unwrap_or_default()),
+        Json::String(text) => Value::from(text.as_str()),
+        Json::Array(items) => List::value(items.iter().map(from_json).collect()),
+        Json::Object(entries) => Map::value(
+            entries
+                .iter()
+                .map(|(key, value)| (key.clone(), from_json(value)))
+                .collect(),
+        ),
+    }
+}
+
+/// What JSON cannot say.
+pub(super) struct NoJson;
+
+/// Writes a value.
+pub(super) fn write(out: &mut String, value: &Value, style: Style) -> Result<(), NoJson> {
+    push(out, value, (style, 0))
+}
+
+fn push(out: &mut String, value: &Value, at: (Style, usize)) -> Result<(), NoJson> {
+    match kind(value) {
+        Kind::Invalid => out.push_str("null"),
+        Kind::Bool(is) => out.push_str(if is { "true" } else { "false" }),
+        Kind::Int(number) => {
+            let _ = write!(out, "{number}");
+        }
+        Kind::Float(number) if number.is_finite() => out.push_str(&float(number)),
+        Kind::Float(_) => return Err(NoJson),
+        Kind::Text(text) => push_text(out, text, at.0),
+        Kind::List(list) => {
+            let mut parts = Parts::new(out, at, ('[', ']'));
+            for item in &list.0 {
+                let inner = parts.next();
+                push(parts.out, item, inner)?;
+            }
+            parts.end();
+        }
+        Kind::Map(map) => {
+            let mut parts = Parts::new(out, at, ('{', '}'));
+            for (key, value) in map.entries().iter() {
+                parts.entry(key, value)?;
+            }
+            parts.end();
+        }
+        Kind::Struct(fields) => {
+            let mut parts = Parts::new(out, at, ('{', '}'));
+            for field in fields.data() {
+                parts.entry(field.json, &field.value)?;
+            }
+            parts.end();
+        }
+        Kind::Pointer(pointer) => match &pointer.target {
+            Some(target) => push(out, target, at)?,
+            None => out.push_str("null"),
+        },
+    }
+    Ok(())
+}
+
+/// A list or map that is being written.
+struct Parts<'o> {
+    out: &'o mut String,
+    style: Style,
+    depth: usize,
+    close: char,
+    is_empty: bool,
+}
+
+impl<'o> Parts<'o> {
+    fn new(out: &'o mut String, (style, depth): (Style, usize), marks: (char, char)) -> Self {
+        out.push(marks.0);
+        Self {
+            out,
+            style,
+            depth,
+            close: marks.1,
+            is_empty: true,
+        }
+    }
+
+    /// Begins the next part, and tells where it stands.
+    fn next(&mut self) -> (Style, usize) {
+        if !self.is_empty {
+            self.out.push(',');
+        }
+        self.is_empty = false;
+        self.line(self.depth + 1);
+        (self.style, self.depth + 1)
+    }
+
+    fn entry(&mut self, key: &str, value: &Value) -> Result<(), NoJson> {
+        let inner = self.next();
+        push_text(self.out, key, self.style);
+        self.out.push(':');
+        if self.style == Style::Pretty {
+            self.out.push(' ');
+        }
+        push(self.out, value, inner)
+    }
+
+    fn end(&mut self) {
+        if !self.is_empty {
+            self.line(self.depth);
+        }
+        self.out.push(self.close);
+    }
+
+    fn line(&mut self, depth: usize) {
+        if self.style == Style::Pretty {
+            self.out.push('\n');
+            self.out.push_str(&"  ".repeat(depth));
+        }
+    }
+}
+
+fn push_text(out: &mut String, text: &str, style: Style) {
+    if style != Style::Raw {
+        return push_string(out, text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 2);
+    push_string(&mut escaped, text);
+    let raw = escaped
+        .replace("\\u003c", "<")
+        .replace("\\u003e", ">")
+        .replace("\\u0026", "&");
+    // An escaped backslash before such a word was no escape of ours.
+    out.push_str(if text.contains("\\u00") {
+        &escaped
+    } else {
+        &raw
+    });
+}
+
+/// A float as Go's encoder writes it.
+fn float(number: f64) -> String {
+    let size = number.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        return shortest(number, i32::MIN).replace("e-0", "e-");
+    }
+    format!("{number}")
+}

@@ -1,0 +1,161 @@
+//! How Go prints values.
+
+use std::{borrow::Cow, fmt::Write};
+
+use minijinja::{Error, Value};
+
+use super::{
+    super::budget::{spend, weigh},
+    problem::refuse,
+    value::{Kind, kind, pointee},
+};
+
+/// What prints where there is no value.
+pub(super) const NO_VALUE: &str = "<no value>";
+const NIL: &str = "<nil>";
+
+/// A value as an action prints it.
+pub(super) fn printed(value: &Value) -> Result<Cow<'_, str>, Error> {
+    match kind(value) {
+        Kind::Text(text) => Ok(Cow::Borrowed(text)),
+        Kind::Invalid => Ok(Cow::Borrowed(NO_VALUE)),
+        Kind::Pointer(pointer) => match &pointer.target {
+            Some(target) => Ok(Cow::Owned(printed(target)?.into_owned())),
+            None => Ok(Cow::Borrowed(NIL)),
+        },
+        _ => Ok(Cow::Owned(formatted(value)?)),
+    }
+}
+
+/// A value as `%v` formats it.
+pub(super) fn formatted(value: &Value) -> Result<String, Error> {
+    weigh(value)?;
+    let mut out = String::new();
+    push(&mut out, value)?;
+    Ok(out)
+}
+
+/// A value as sprig makes a text of it.
+pub(super) fn text_of(value: &Value) -> Result<String, Error> {
+    formatted(&pointee(value))
+}
+
+fn push(out: &mut String, value: &Value) -> Result<(), Error> {
+    match kind(value) {
+        Kind::Invalid => out.push_str(NIL),
+        Kind::Text(text) => out.push_str(text),
+        Kind::Bool(value) => out.push_str(if value { "true" } else { "false" }),
+        Kind::Int(number) => {
+            let _ = write!(out, "{number}");
+        }
+        Kind::Float(number) => out.push_str(&float(number)),
+        Kind::List(list) => {
+            out.push('[');
+            for (index, item) in list.0.iter().enumerate() {
+                if index > 0 {
+                    out.push(' ');
+                }
+                push(out, item)?;
+            }
+            out.push(']');
+        }
+        Kind::Map(map) => {
+            out.push_str("map[");
+            for (index, (key, value)) in map.entries().iter().enumerate() {
+                if index > 0 {
+                    out.push(' ');
+                }
+                out.push_str(key);
+                out.push(':');
+                push(out, value)?;
+            }
+            out.push(']');
+        }
+        Kind::Struct(fields) => {
+            // What knows how to print itself does so.
+            if let Some(text) = fields.field("String") {
+                return push(out, text);
+            }
+            if fields.data().next().is_none() {
+                return Err(refuse("the data as a whole cannot be printed"));
+            }
+            out.push('{');
+            for (index, field) in fields.data().enumerate() {
+                if index > 0 {
+                    out.push(' ');
+                }
+                push(out, &field.value)?;
+            }
+            out.push('}');
+        }
+        Kind::Pointer(pointer) => match &pointer.target {
+            Some(target) => {
+                if matches!(kind(target), Kind::Map(_) | Kind::Struct(_) | Kind::List(_)) {
+                    out.push('&');
+                }
+                push(out, target)?;
+            }
+            None => out.push_str(NIL),
+        },
+    }
+    Ok(())
+}
+
+/// A float as `%v` and `%g` format it: the shortest digits that give it back.
+pub(super) fn float(number: f64) -> String {
+    shortest(number, 6)
+}
+
+/// The shortest digits; with an exponent from `exponent_min` on.
+pub(super) fn shortest(number: f64, exponent_min: i32) -> String {
+    if !number.is_finite() {
+        return if number.is_nan() {
+            "NaN".to_owned()
+        } else if number > 0.0 {
+            "+Inf".to_owned()
+        } else {
+            "-Inf".to_owned()
+        };
+    }
+    let scientific = format!("{number:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if exponent < -4 || exponent >= exponent_min {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
+    } else {
+        format!("{number}")
+    }
+}
+
+/// The values one after the other, with a space between two of which none is a text.
+pub(super) fn sprint(values: &[Value]) -> Result<String, Error> {
+    let mut out = String::new();
+    let mut is_after_text = true;
+    for (index, value) in values.iter().enumerate() {
+        let is_text = matches!(kind(value), Kind::Text(_));
+        if index > 0 && !is_text && !is_after_text {
+            out.push(' ');
+        }
+        let text = formatted(value)?;
+        spend(text.len())?;
+        out.push_str(&text);
+        is_after_text = is_text;
+    }
+    Ok(out)
+}
+
+/// The values with spaces between them, and a line break.
+pub(super) fn sprintln(values: &[Value]) -> Result<String, Error> {
+    let mut out = String::new();
+    for (index, value) in values.iter().enumerate() {
+        if index > 0 {
+            out.push(' ');
+        }
+        let text = formatted(value)?;
+        spend(text.len())?;
+        out.push_str(&text);
+    }
+    out.push('\n');
+    Ok(out)
+}

@@ -1,0 +1,95 @@
+//! What a Go template is made of, once it is read.
+
+/// A part of a template.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Node {
+    /// Text as it stands, trimmed where the tags beside it say so.
+    Text(String),
+    /// A pipeline that is printed, or that declares variables.
+    Action(Pipe),
+    /// `if`, with or without `else`.
+    If(Branch),
+    /// `with`, with or without `else`.
+    With(Branch),
+    /// `range`, with or without `else`.
+    Range(Branch),
+    /// `template "name" argument`; `block` is one as well.
+    Template {
+        line: usize,
+        name: String,
+        argument: Option<Pipe>,
+    },
+    /// `break`
+    Break,
+    /// `continue`
+    Continue,
+}
+
+/// A pipeline with what depends on it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Branch {
+    pub(super) pipe: Pipe,
+    pub(super) body: Vec<Node>,
+    pub(super) otherwise: Vec<Node>,
+}
+
+/// `$a, $b := command | command`
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pipe {
+    pub(super) line: usize,
+    pub(super) variables: Vec<String>,
+    pub(super) store: Store,
+    pub(super) commands: Vec<Vec<Word>>,
+}
+
+/// What a pipeline does with its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Store {
+    /// Nothing: it is printed or asked.
+    None,
+    /// `:=`
+    Declare,
+    /// `=`
+    Assign,
+}
+
+/// One word of a command.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Word {
+    Function(String),
+    Dot,
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    /// `.A.B`
+    Field(Vec<String>),
+    /// `$a.B`, with the name behind the `$`.
+    Variable(String, Vec<String>),
+    /// `(…).A`, `function.A`
+    Chain(Box<Word>, Vec<String>),
+    /// `(…)`
+    Pipe(Box<Pipe>),
+}
+
+/// A template with a name.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Definition {
+    pub(super) name: String,
+    pub(super) body: Vec<Node>,
+}
+
+/// Why a text is no template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) line: usize,
+    pub(super) problem: String,
+}
+
+/// Whether a template holds nothing but white space.
+pub(super) fn is_empty(nodes: &[Node]) -> bool {
+    nodes
+        .iter()
+        .all(|node| matches!(node, Node::Text(text) if text.trim().is_empty()))
+}

@@ -1,0 +1,332 @@
+//! Values as Go's templates know them, where the engine's own do not say enough: pointers, which
+//! are true whatever they point to; structs, whose missing fields are errors; and maps, which
+//! `set` changes in place.
+//!
+//! | Go | here |
+//! |---|---|
+//! | no value, a nil interface | undefined |
+//! | a nil pointer | `Pointer` to nothing |
+//! | a slice | a list |
+//! | a map with texts as keys | `Map` |
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use minijinja::{
+    Error, Value,
+    value::{Enumerator, Object, ObjectRepr, ValueKind},
+};
+
+use super::{
+    super::budget::{spend, weigh},
+    problem::refuse,
+};
+
+/// What an entry of a map weighs besides its content.
+const ENTRY_BYTES: usize = 64;
+
+/// Methods by name, which need nothing to be called on.
+pub(super) type Methods = &'static [(&'static str, fn() -> Value)];
+
+/// A pointer.
+pub(super) struct Pointer {
+    /// What it points to; nothing for a nil pointer.
+    pub(super) target: Option<Value>,
+    /// What a nil pointer to this type answers all the same, by the name of the method.
+    pub(super) methods: Methods,
+}
+
+impl Pointer {
+    pub(super) fn to(target: Value) -> Value {
+        Value::from_object(Self {
+            target: Some(target),
+            methods: &[],
+        })
+    }
+
+    pub(super) fn nil() -> Value {
+        Value::from_object(Self {
+            target: None,
+            methods: &[],
+        })
+    }
+}
+
+impl fmt::Debug for Pointer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Pointer")
+    }
+}
+
+impl Object for Pointer {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn is_true(self: &Arc<Self>) -> bool {
+        self.target.is_some()
+    }
+}
+
+/// A struct: its fields in order, by the names that templates, JSON and YAML know.
+pub(super) struct Struct(pub(super) Vec<Field>);
+
+/// A field of a struct.
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) json: &'static str,
+    pub(super) value: Value,
+    /// Whether it is a method, which is neither printed nor written.
+    pub(super) is_method: bool,
+}
+
+impl Struct {
+    pub(super) fn field(&self, name: &str) -> Option<&Value> {
+        let field = self.0.iter().find(|field| field.name == name)?;
+        Some(&field.value)
+    }
+
+    /// The fields that hold data.
+    pub(super) fn data(&self) -> impl Iterator<Item = &Field> {
+        self.0.iter().filter(|field| !field.is_method)
+    }
+}
+
+impl fmt::Debug for Struct {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Struct")
+    }
+}
+
+impl Object for Struct {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn is_true(self: &Arc<Self>) -> bool {
+        true
+    }
+}
+
+/// What the values of a map are, which decides what a missing one reads as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Element {
+    Any,
+    Text,
+    Bool,
+}
+
+/// A map.
+pub(super) struct Map {
+    entries: Mutex<BTreeMap<String, Value>>,
+    pub(super) element: Element,
+}
+
+impl Map {
+    pub(super) fn new(entries: BTreeMap<String, Value>) -> Self {
+        Self {
+            entries: Mutex::new(entries),
+            element: Element::Any,
+        }
+    }
+
+    pub(super) fn value(entries: BTreeMap<String, Value>) -> Value {
+        Value::from_object(Self::new(entries))
+    }
+
+    pub(super) fn typed(entries: BTreeMap<String, Value>, element: Element) -> Value {
+        Value::from_object(Self {
+            entries: Mutex::new(entries),
+            element,
+        })
+    }
+
+    pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Value>> {
+        // A map stays whole whatever a thread did with it.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value under a key, or none.
+    pub(super) fn get(&self, key: &str) -> Option<Value> {
+        self.entries().get(key).cloned()
+    }
+
+    /// Puts a value under a key. A map that held itself would never be freed, and has no end.
+    pub(super) fn put(self: &Arc<Self>, key: &str, value: Value) -> Result<(), Error> {
+        spend(ENTRY_BYTES + key.len())?;
+        weigh(&value)?;
+        if holds(&value, self) {
+            return Err(refuse("a map cannot hold itself"));
+        }
+        self.entries().insert(key.to_owned(), value);
+        Ok(())
+    }
+}
+
+/// Whether a value, which was weighed and so is not deep, holds a map.
+fn holds(value: &Value, wanted: &Arc<Map>) -> bool {
+    if let Some(map) = value.downcast_object::<Map>() {
+        if Arc::ptr_eq(&map, wanted) {
+            return true;
+        }
+        let entries: Vec<Value> = map.entries().values().cloned().collect();
+        return entries.iter().any(|entry| holds(entry, wanted));
+    }
+    let is_list = value.kind() == ValueKind::Seq;
+    is_list
+        && value
+            .try_iter()
+            .is_ok_and(|mut items| items.any(|item| holds(&item, wanted)))
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Map")
+    }
+}
+
+impl Object for Map {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get(key.as_str()?)
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Values(self.entries().keys().map(Value::from).collect())
+    }
+
+    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
+        Some(self.entries().len())
+    }
+}
+
+/// `set` can hang maps under one another deeper than the stack, so they are freed one by one.
+impl Drop for Map {
+    fn drop(&mut self) {
+        let entries = std::mem::take(&mut *self.entries());
+        let mut pending: Vec<Value> = entries.into_values().filter(is_container).collect();
+        while let Some(value) = pending.pop() {
+            if let Some(map) = value.downcast_object::<Self>() {
+                drop(value);
+                if Arc::strong_count(&map) == 1 {
+                    let entries = std::mem::take(&mut *map.entries());
+                    pending.extend(entries.into_values().filter(is_container));
+                }
+            } else if let Some(list) = value.downcast_object::<List>() {
+                drop(value);
+                if Arc::strong_count(&list) == 1 {
+                    pending.extend(list.0.iter().filter(|item| is_container(item)).cloned());
+                }
+            }
+        }
+    }
+}
+
+fn is_container(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Seq | ValueKind::Map)
+}
+
+/// A list.
+pub(super) struct List(pub(super) Vec<Value>);
+
+impl List {
+    pub(super) fn value(items: Vec<Value>) -> Value {
+        Value::from_object(Self(items))
+    }
+
+    pub(super) fn texts<T: Into<String>>(items: impl IntoIterator<Item = T>) -> Value {
+        Self::value(
+            items
+                .into_iter()
+                .map(|item| Value::from(item.into()))
+                .collect(),
+        )
+    }
+}
+
+impl fmt::Debug for List {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("List")
+    }
+}
+
+impl Object for List {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.0.get(key.as_usize()?).cloned()
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(self.0.len())
+    }
+}
+
+/// A value by its kind in Go.
+#[derive(Clone, Debug)]
+pub(super) enum Kind<'v> {
+    /// No value, or a nil interface.
+    Invalid,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(&'v str),
+    List(Arc<List>),
+    Map(Arc<Map>),
+    Struct(Arc<Struct>),
+    Pointer(Arc<Pointer>),
+}
+
+impl Kind<'_> {
+    /// The kind's name in messages and for `kindOf`.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Float(_) => "float64",
+            Self::Text(_) => "string",
+            Self::List(_) => "slice",
+            Self::Map(_) => "map",
+            Self::Struct(_) => "struct",
+            Self::Pointer(_) => "ptr",
+        }
+    }
+}
+
+/// What a value is.
+pub(super) fn kind(value: &Value) -> Kind<'_> {
+    match value.kind() {
+        ValueKind::Bool => Kind::Bool(value.is_true()),
+        ValueKind::Number => match value.is_integer().then(|| value.as_i64()).flatten() {
+            Some(number) => Kind::Int(number),
+            None => Kind::Float(f64::try_from(value.clone()).unwrap_or_default()),
+        },
+        ValueKind::String => Kind::Text(value.as_str().unwrap_or_default()),
+        _ => {
+            if let Some(list) = value.downcast_object::<List>() {
+                Kind::List(list)
+            } else if let Some(map) = value.downcast_object::<Map>() {
+                Kind::Map(map)
+            } else if let Some(pointer) = value.downcast_object::<Pointer>() {
+                Kind::Pointer(pointer)
+            } else if let Some(fields) = value.downcast_object::<Struct>() {
+                Kind::Struct(fields)
+            } else {
+                Kind::Invalid
+            }
+        }
+    }
+}
+
+/// What a pointer leads to; a nil pointer leads to itself.
+pub(super) fn pointee(value: &Value) -> Value {
+    match value.downcast_object::<Pointer>() {
+        Some(pointer) => pointer.target.clone().unwrap_or_else(|| value.clone()),
+        None => value.clone(),
+    }
+}

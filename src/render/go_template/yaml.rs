@@ -1,0 +1,9 @@
+//! YAML as existing profiles know it from Go: an indentation of four spaces, sorted keys, and a
+//! reader for which `yes` is a text and `0644` a number.
+
+mod reader;
+mod scalars;
+mod writer;
+
+pub(super) use reader::read;
+pub(super) use writer::write;
