@@ -14,11 +14,11 @@ use super::{
     backoff::Backoff, profile::DefaultProfile, profile_store::ProfileStore, seen::SeenObjects,
     tokens::Tokens, triggers::Triggers,
 };
-use crate::api::machine_deployment::MachineDeployment;
+use crate::api::{machine_deployment::MachineDeployment, worker_cluster::DefaultProfiles};
 use crate::fleet::engagement::Engagement;
 use crate::plan::digest::DigestKey;
 use crate::render::{Limits, input::RegistryCredential};
-use crate::tenant::{facts::ClusterFacts, report::ConditionType};
+use crate::tenant::facts::ClusterFacts;
 
 /// Credentials of registries, by registry.
 pub type RegistryCredentials = Arc<BTreeMap<String, RegistryCredential>>;
@@ -63,16 +63,17 @@ pub struct Context {
 }
 
 impl Context {
-    /// Whether a profile is about to be installed in the tenant's namespace.
+    /// Whether a profile that is not there is about to be installed: a default one of the tenant's
+    /// own namespace, unless its policy forgoes them. Where the installation fails the tenant's
+    /// condition says so.
     pub fn awaits_default(&self, namespace: &str, name: &str) -> bool {
-        let is_default = namespace == self.engagement.tenant().namespace()
-            && self.defaults.iter().any(|default| default.name == name);
-        is_default
-            && self.engagement.board.read(|report| {
-                !report
-                    .findings
-                    .contains_key(&ConditionType::ProfilesInstalled)
-            })
+        let own = self.engagement.worker_cluster.borrow();
+        let forgoes = own
+            .as_ref()
+            .is_some_and(|own| own.spec.default_profiles == DefaultProfiles::Disabled);
+        !forgoes
+            && namespace == self.engagement.tenant().namespace()
+            && self.defaults.iter().any(|default| default.name == name)
     }
 
     /// The facts of the worker cluster, as they were read last.
