@@ -1,0 +1,131 @@
+//! What the default profiles render to, for the machines that are booted.
+
+use std::collections::BTreeMap;
+
+use osm::{
+    api::profile::{CloudProvider, OperatingSystemProfile, ProvisioningUtility},
+    render::{
+        Limits, RenderInput,
+        default_profiles::{DefaultProfile, default_profiles},
+        input::{ClusterInput, MachineDeploymentInput, ProviderConfig},
+        render,
+        template::CompiledProfile,
+    },
+    tenant::{secret_text::SecretText, settings::TenantSettings},
+};
+use serde_json::json;
+
+/// The machine deployment that everything is rendered for.
+pub const NAMESPACE: &str = "kube-system";
+pub const NAME: &str = "workers";
+
+/// The key that users log in with.
+pub const SSH_KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxGPcZzwmWfQzWQfzJzkq1oYUNVBZqTRBWV6cvcgHcS user@host";
+
+/// The name that machine-controller gives a machine, in place of the documents' marker.
+pub const MACHINE_NAME: &str = "workers-7d9f8-x2v4q";
+
+/// How a machine reaches its cluster.
+#[derive(Clone)]
+pub struct Access {
+    pub server: String,
+    pub authority: String,
+    pub token: String,
+}
+
+impl Access {
+    /// To a cluster that nobody asks.
+    pub fn unused() -> Self {
+        Self {
+            server: "https://cluster.example.com:6443".to_owned(),
+            authority: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
+            token: "t0ken".to_owned(),
+        }
+    }
+}
+
+/// One machine deployment's documents.
+pub struct Documents {
+    pub name: String,
+    pub bootstrap: Vec<u8>,
+    pub provisioning: Vec<u8>,
+}
+
+/// A default profile, ready to be rendered.
+pub struct Profile {
+    pub name: &'static str,
+    compiled: CompiledProfile,
+}
+
+impl Profile {
+    /// Every default profile whose documents this tool reads.
+    pub fn all(utility: ProvisioningUtility) -> Vec<Self> {
+        let compile = |profile: &DefaultProfile| {
+            let object: OperatingSystemProfile =
+                serde_saphyr::from_str(profile.yaml).expect("a default profile is a profile");
+            Self {
+                name: profile.name,
+                compiled: CompiledProfile::compile(&object.spec)
+                    .expect("a default profile compiles"),
+            }
+        };
+        let reads = |profile: &Self| {
+            let default = ProvisioningUtility::CloudInit;
+            let spec = profile.compiled.spec();
+            spec.provisioning_utility.unwrap_or(default) == utility
+        };
+        let profiles = default_profiles().iter().map(compile);
+        profiles.filter(reads).collect()
+    }
+
+    /// The providers that it works on.
+    pub fn providers(&self) -> Vec<CloudProvider> {
+        let providers = &self.compiled.spec().supported_cloud_providers;
+        providers.iter().map(|provider| provider.name).collect()
+    }
+
+    /// The documents, as a machine gets them: with its own name.
+    pub fn render(&self, provider: CloudProvider, access: &Access) -> Documents {
+        let spec = self.compiled.spec();
+        let value = json!({
+            "cloudProvider": provider.as_str(),
+            "cloudProviderSpec": {},
+            "operatingSystem": spec.os_name.as_str(),
+            "operatingSystemSpec": {},
+            "sshPublicKeys": [SSH_KEY],
+        });
+        let config = ProviderConfig::decode(&value).expect("the provider spec is one");
+        let input = RenderInput {
+            machine_deployment: MachineDeploymentInput {
+                name: NAME,
+                namespace: NAMESPACE,
+                annotations: &BTreeMap::new(),
+                kubelet_version: "1.34.1",
+                provider: &config,
+            },
+            profile: &self.compiled,
+            settings: &TenantSettings::default(),
+            cluster: ClusterInput {
+                api_server: &access.server,
+                kubernetes_ca_certificate: &access.authority,
+                fetch_token: &SecretText::new(access.token.clone()),
+                bootstrap_kubeconfig: &SecretText::new("clusters: []"),
+            },
+            registry_credentials: &BTreeMap::new(),
+        };
+        let name = format!("{} on {}", self.name, provider.as_str());
+        let rendered = render(&input, &Limits::default())
+            .unwrap_or_else(|error| panic!("{name} does not render: {error}"));
+        Documents {
+            bootstrap: with_name(&rendered.bootstrap.into_bytes()),
+            provisioning: with_name(&rendered.provisioning.into_bytes()),
+            name,
+        }
+    }
+}
+
+fn with_name(document: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(document).expect("a document is text");
+    text.replace("<MACHINE_NAME>", MACHINE_NAME).into_bytes()
+}
