@@ -15,10 +15,16 @@ use crate::{
     machine::{BOOT, Machine, Network, Release, Stopped},
 };
 
+#[path = "real_boot/bootstrap.rs"]
+mod bootstrap;
 #[path = "real_boot/cloud_config.rs"]
 mod cloud_config;
+#[path = "real_boot/cluster.rs"]
+mod cluster;
 #[path = "real_boot/documents.rs"]
 mod documents;
+#[path = "real_boot/fetch.rs"]
+mod fetch;
 #[path = "real_boot/machine.rs"]
 mod machine;
 
@@ -38,15 +44,25 @@ fn a_release_with_the_new_command_line_applies_every_form_of_document() {
 #[test]
 fn a_file_a_command_and_an_error_that_are_missing_are_seen() {
     let documents = representatives();
-    let (name, document) = documents.first().expect("there is a profile");
+    let (name, document) = documents
+        .iter()
+        .find(|(name, _)| name.starts_with("bootstrap"))
+        .expect("there is a profile");
     let expected = CloudConfig::parse(document);
+    let last = expected.write_files.last().expect("there are files");
     let changed = String::from_utf8(document.clone())
         .expect("a document is text")
         .replacen("permissions: '0755'", "permissions: '0750'", 1)
-        .replacen("- systemctl daemon-reload\n", "- exit 1\n", 1);
+        .replacen("- systemctl daemon-reload\n", "- exit 1\n", 1)
+        .replacen(&last.path, "/elsewhere", 1);
     let machine = boot(Release::Trixie, changed.as_bytes());
     let missing = expected.missing_on(&machine);
-    for what in ["mode of /opt/bin/", "commands: []", "Failures"] {
+    for what in [
+        "content of ",
+        "mode of /opt/bin/",
+        "commands: []",
+        "1 failures",
+    ] {
         assert!(
             missing.iter().any(|line| line.contains(what)),
             "{name} without {what}: {missing:?}"

@@ -40,7 +40,8 @@ impl CloudConfig {
             .iter()
             .map(|file| (&file.path, &file.permissions, &file.encoding))
             .collect();
-        format!("{:?} {files:?} {:?}", self.hostname, self.runcmd)
+        let is_named = self.hostname.is_some();
+        format!("{is_named} {files:?} {:?}", self.runcmd)
     }
 
     /// What a machine that booted from this document lacks, or has otherwise.
@@ -62,7 +63,10 @@ impl CloudConfig {
             .is_some_and(|text| String::from_utf8_lossy(&text).contains(SSH_KEY));
         demand(has_key, "the user's key");
         let mode = machine.mode(keys).unwrap_or_default();
-        demand(mode.starts_with("600 ") && !mode.contains(" 0"), "keys of the user's own");
+        demand(
+            mode.starts_with("600 ") && !mode.contains(" 0"),
+            "keys of the user's own",
+        );
         demand(
             machine
                 .file("/etc/sudoers.d/90-cloud-init-users")
@@ -73,7 +77,8 @@ impl CloudConfig {
         missing
     }
 
-    fn missing_files(&self, machine: &Stopped) -> Vec<String> {
+    /// What a machine has not, or otherwise, of the document's files.
+    pub fn missing_files(&self, machine: &Stopped) -> Vec<String> {
         let mut missing = Vec::new();
         for file in &self.write_files {
             let content = machine.file(&file.path);
@@ -130,7 +135,7 @@ fn errors(machine: &Stopped) -> Vec<String> {
         datasource: Option<String>,
         errors: Vec<String>,
     }
-    let text = machine.file("/run/cloud-init/result.json");
+    let text = machine.file("/var/lib/cloud/data/result.json");
     let text = String::from_utf8(text.unwrap_or_default()).expect("a result is text");
     let Ok(Outcome { v1 }) = serde_json::from_str(&text) else {
         return vec![format!("result.json: {text}")];

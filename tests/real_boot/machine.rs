@@ -45,6 +45,7 @@ const IMAGE: &str = "\
 datasource_list: [ NoCloud, None ]
 network: {config: disabled}
 locale: false
+resize_rootfs: false
 ssh_genkeytypes: [ed25519]
 ";
 
@@ -287,9 +288,7 @@ pub fn is_recorded(program: &str) -> bool {
 )]
 fn as_root(program: &str) -> Command {
     use std::os::unix::fs::MetadataExt as _;
-    let user = fs::metadata("/proc/self")
-        .expect("/proc is mounted")
-        .uid();
+    let user = fs::metadata("/proc/self").expect("/proc is mounted").uid();
     if user == 0 {
         return Command::new(program);
     }
