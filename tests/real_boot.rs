@@ -27,6 +27,8 @@ mod documents;
 mod fetch;
 #[path = "real_boot/machine.rs"]
 mod machine;
+#[path = "real_boot/units.rs"]
+mod units;
 
 /// More boots than this take too long: then choose which documents are alike.
 const BOOTS_MAX: usize = 40;

@@ -112,6 +112,10 @@ impl CloudConfig {
 }
 
 impl Entry {
+    pub fn mode(&self) -> u32 {
+        u32::from_str_radix(&self.permissions, 8).expect("a mode is octal")
+    }
+
     pub fn bytes(&self) -> Vec<u8> {
         match self.encoding.as_deref() {
             None => self.content.clone().into_bytes(),

@@ -59,7 +59,8 @@ fn a_script_that_leaves_a_file_or_does_not_fail_is_seen() {
         - path: /etc/systemd/system/bootstrap.service\n  content: |\n    \
           ExecStart=/opt/bin/bootstrap\n\
         - path: /opt/bin/bootstrap\n  permissions: '0755'\n  content: |\n    \
-          #!/bin/bash\n    echo too early > /etc/left-behind\n    sleep 2\n";
+          #!/bin/bash\n    echo too early > /etc/left-behind\n    sleep 2\n    \
+          echo too late > /etc/left-behind\n";
     let machine = Machine::new(Release::Trixie, document.as_bytes());
     let mut machine = Bootstrap::start(machine);
     let attempt = machine.next_failure();

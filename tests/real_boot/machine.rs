@@ -164,11 +164,6 @@ pub struct Running {
 }
 
 impl Running {
-    /// The release it was started from.
-    pub fn release(&self) -> Release {
-        self.release
-    }
-
     /// Puts a file at once and as a whole into the folder that both sides see.
     pub fn share(&self, name: &str, content: &[u8]) {
         let shared = self.folder.path().join("mnt");
@@ -251,13 +246,6 @@ impl Stopped {
         self.modes
             .lines()
             .find_map(|line| line.strip_suffix(path)?.strip_suffix(' '))
-    }
-
-    /// The paths of all files that the machine wrote.
-    pub fn paths(&self) -> impl Iterator<Item = &str> {
-        self.modes
-            .lines()
-            .filter_map(|line| Some(line.split_at(line.find('/')?).1))
     }
 
     /// A file of the folder that both sides saw.
