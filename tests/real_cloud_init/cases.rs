@@ -148,6 +148,10 @@ fn machines(profile: &OperatingSystemProfileSpec) -> Vec<Machine> {
             machine
         };
         machines.push(with("proxy", set_proxy));
+        machines.push(with("large", |machine| {
+            set_proxy(machine);
+            machine.settings.host_ca_bundle = certificate().repeat(3);
+        }));
         if !["aws", "openstack"].contains(&provider) {
             continue;
         }
