@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use osm::api::profile::ProvisioningUtility;
-
 use crate::{
     cloud_config::CloudConfig,
     documents::{Access, Profile},
-    machine::{BOOT, Machine, Network, Release, Stopped},
+    files::files_of,
+    machine::{EARLY_BOOT, LATE_BOOT, Machine, Network, Release, Stopped},
 };
 
 #[path = "real_boot/bootstrap.rs"]
@@ -25,6 +24,8 @@ mod cluster;
 mod documents;
 #[path = "real_boot/fetch.rs"]
 mod fetch;
+#[path = "real_boot/files.rs"]
+mod files;
 #[path = "real_boot/machine.rs"]
 mod machine;
 #[path = "real_boot/units.rs"]
@@ -51,7 +52,8 @@ fn a_file_a_command_and_an_error_that_are_missing_are_seen() {
         .find(|(name, _)| name.starts_with("bootstrap"))
         .expect("there is a profile");
     let expected = CloudConfig::parse(document);
-    let last = expected.write_files.last().expect("there are files");
+    let files = files_of(document);
+    let last = files.last().expect("there are files");
     let changed = String::from_utf8(document.clone())
         .expect("a document is text")
         .replacen("permissions: '0755'", "permissions: '0750'", 1)
@@ -82,14 +84,16 @@ fn every_form_is_applied_on(release: Release) {
 
 fn boot(release: Release, document: &[u8]) -> Stopped {
     Machine::new(release, document)
-        .start(Network::Own, BOOT)
+        .start(Network::Own, &format!("{EARLY_BOOT}{LATE_BOOT}"))
         .stop()
 }
 
 /// One document of each form: the first, in the order of profiles and of their providers.
 fn representatives() -> Vec<(String, Vec<u8>)> {
     let mut forms = BTreeMap::new();
-    for profile in Profile::all(ProvisioningUtility::CloudInit) {
+    let mut profiles = Profile::all();
+    profiles.retain(Profile::is_cloud_init);
+    for profile in profiles {
         for provider in profile.providers() {
             let documents = profile.render(provider, &Access::unused());
             for (half, document) in [

@@ -1,7 +1,7 @@
 //! The bootstrap script of a machine, attempt by attempt: its `sleep` is a program that notes the
 //! delay and what the attempt has written, and waits until the test has taken a fault away.
 
-use crate::machine::{BOOT, Machine, Network, Running, Stopped};
+use crate::machine::{Machine, Network, Running, Stopped};
 
 /// In place of waiting for the seconds that it is told.
 const SLEEP: &str = r#"#!/bin/bash
@@ -32,6 +32,7 @@ start="$(sed -n 's/^ExecStart=//p' /etc/systemd/system/bootstrap.service)"
 /mnt/begin
 $start > /mnt/output 2>&1 || exit 1
 cp /mnt/calls /mnt/calls-first
+RESTART
 /mnt/begin
 $start > /mnt/output-second 2>&1 || exit 1
 /mnt/changed > /mnt/changed-second
@@ -52,11 +53,13 @@ pub struct Attempt {
 }
 
 impl Bootstrap {
-    /// Starts the machine.
-    pub fn start(machine: Machine) -> Self {
+    /// Starts the machine. Two scripts stand for what comes before its bootstrap unit, and for
+    /// what happens on it before the unit starts again.
+    pub fn start(machine: Machine, before: &str, restart: &str) -> Self {
         machine.put_program("/usr/local/bin/sleep", SLEEP);
+        let script = BOOTSTRAP.replace("RESTART", restart);
         Self {
-            running: machine.start(Network::Shared, &format!("{BOOT}{BOOTSTRAP}")),
+            running: machine.start(Network::Shared, &format!("{before}{script}")),
             attempts: 0,
             told: 0,
         }

@@ -1,10 +1,10 @@
 //! A `#cloud-config` document as its reader understands it, and what a machine must have of it.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
 use crate::{
     documents::SSH_KEY,
+    files::{Entry, File},
     machine::{Stopped, is_recorded},
 };
 
@@ -12,18 +12,9 @@ use crate::{
 #[derive(Deserialize)]
 pub struct CloudConfig {
     hostname: Option<String>,
-    pub write_files: Vec<Entry>,
+    write_files: Vec<Entry>,
     #[serde(default)]
     runcmd: Vec<String>,
-}
-
-/// A file of a document.
-#[derive(Deserialize)]
-pub struct Entry {
-    pub path: String,
-    permissions: String,
-    encoding: Option<String>,
-    content: String,
 }
 
 impl CloudConfig {
@@ -46,7 +37,8 @@ impl CloudConfig {
 
     /// What a machine that booted from this document lacks, or has otherwise.
     pub fn missing_on(&self, machine: &Stopped) -> Vec<String> {
-        let mut missing = self.missing_files(machine);
+        let files = self.write_files.iter().map(File::from);
+        let mut missing: Vec<_> = files.flat_map(|file| file.missing_on(machine)).collect();
         missing.extend(self.missing_commands(machine));
         let mut demand = |holds: bool, what: &str| {
             if !holds {
@@ -77,23 +69,6 @@ impl CloudConfig {
         missing
     }
 
-    /// What a machine has not, or otherwise, of the document's files.
-    pub fn missing_files(&self, machine: &Stopped) -> Vec<String> {
-        let mut missing = Vec::new();
-        for file in &self.write_files {
-            let content = machine.file(&file.path);
-            if content != Some(file.bytes()) {
-                missing.push(format!("content of {}: {content:?}", file.path));
-            }
-            let expected = format!("{} 0 0", file.permissions.trim_start_matches('0'));
-            let mode = machine.mode(&file.path);
-            if mode != Some(&expected) {
-                missing.push(format!("mode of {}: {mode:?}, not {expected}", file.path));
-            }
-        }
-        missing
-    }
-
     fn missing_commands(&self, machine: &Stopped) -> Vec<String> {
         let script = "/var/lib/cloud/instance/scripts/runcmd";
         let recorded: Vec<_> = self
@@ -107,23 +82,6 @@ impl CloudConfig {
             Vec::new()
         } else {
             vec![format!("commands: {calls:?}, not {recorded:?}")]
-        }
-    }
-}
-
-impl Entry {
-    pub fn mode(&self) -> u32 {
-        u32::from_str_radix(&self.permissions, 8).expect("a mode is octal")
-    }
-
-    pub fn bytes(&self) -> Vec<u8> {
-        match self.encoding.as_deref() {
-            None => self.content.clone().into_bytes(),
-            Some(encoding) => {
-                assert_eq!(encoding, "b64", "{}", self.path);
-                let decoded = STANDARD.decode(&self.content);
-                decoded.expect("the content is base64")
-            }
         }
     }
 }

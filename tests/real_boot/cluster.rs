@@ -9,12 +9,12 @@ use kube::{
 };
 use loadtest::control_plane::{ControlPlane, Params};
 use osm::{
-    api::names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, DerivedNames, GETTER, GETTER_TOKEN},
+    api::names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN},
     fleet::prerequisites::{ensure_getter, ensure_namespace},
 };
 use serde_json::json;
 
-use crate::documents::{Access, NAME, NAMESPACE};
+use crate::documents::Access;
 
 /// For the token controller, which needs a moment; generous for a busy computer.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -76,11 +76,11 @@ impl Cluster {
         ensured.expect("a role binding is made");
     }
 
-    /// Stores the document under the machine deployment's name.
-    pub async fn publish(&self, document: &[u8]) {
+    /// Stores the document as a Secret.
+    pub async fn publish(&self, name: &str, document: &[u8]) {
         let document = std::str::from_utf8(document).expect("a document is text");
         let secret = json!({
-            "metadata": { "name": secret_name() },
+            "metadata": { "name": name },
             "stringData": { CLOUD_CONFIG_KEY: document },
         });
         let secret: Secret = serde_json::from_value(secret).expect("it is a Secret");
@@ -89,23 +89,10 @@ impl Cluster {
         created.expect("a Secret can be created");
     }
 
-    pub async fn withdraw(&self) {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), CLOUD_INIT_SETTINGS);
-        let deleted = secrets
-            .delete(&secret_name(), &DeleteParams::default())
-            .await;
-        deleted.expect("a Secret can be deleted");
-    }
-
     pub async fn end(self) {
         let ended = self.plane.shutdown().await;
         ended.expect("a control plane ends");
     }
-}
-
-/// The Secret that the machine deployment's nodes fetch.
-pub fn secret_name() -> String {
-    DerivedNames::new(NAMESPACE, NAME).provisioning
 }
 
 async fn token(client: &Client) -> String {

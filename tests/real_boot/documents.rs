@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use osm::{
+    api::names::DerivedNames,
     api::profile::{CloudProvider, OperatingSystemProfile, ProvisioningUtility},
     render::{
         Limits, RenderInput,
@@ -15,9 +16,8 @@ use osm::{
 };
 use serde_json::json;
 
-/// The machine deployment that everything is rendered for.
-pub const NAMESPACE: &str = "kube-system";
-pub const NAME: &str = "workers";
+/// Where the machine deployments are, which have the names of their profiles.
+const NAMESPACE: &str = "kube-system";
 
 /// The key that users log in with.
 pub const SSH_KEY: &str =
@@ -47,7 +47,10 @@ impl Access {
 
 /// One machine deployment's documents.
 pub struct Documents {
+    /// What to call them in a message.
     pub name: String,
+    /// The Secret that the provisioning document is fetched from.
+    pub secret: String,
     pub bootstrap: Vec<u8>,
     pub provisioning: Vec<u8>,
 }
@@ -59,8 +62,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Every default profile whose documents this tool reads.
-    pub fn all(utility: ProvisioningUtility) -> Vec<Self> {
+    /// Every default profile.
+    pub fn all() -> Vec<Self> {
         let compile = |profile: &DefaultProfile| {
             let object: OperatingSystemProfile =
                 serde_saphyr::from_str(profile.yaml).expect("a default profile is a profile");
@@ -70,13 +73,20 @@ impl Profile {
                     .expect("a default profile compiles"),
             }
         };
-        let reads = |profile: &Self| {
-            let default = ProvisioningUtility::CloudInit;
-            let spec = profile.compiled.spec();
-            spec.provisioning_utility.unwrap_or(default) == utility
-        };
-        let profiles = default_profiles().iter().map(compile);
-        profiles.filter(reads).collect()
+        default_profiles().iter().map(compile).collect()
+    }
+
+    /// Whether cloud-init reads its documents; otherwise Ignition does.
+    pub fn is_cloud_init(&self) -> bool {
+        self.compiled.spec().provisioning_utility != Some(ProvisioningUtility::Ignition)
+    }
+
+    /// A provider whose machines do not name themselves, if there is one.
+    pub fn provider(&self) -> CloudProvider {
+        let providers = self.providers();
+        let names_others = |provider: &&CloudProvider| **provider != CloudProvider::Aws;
+        let provider = providers.iter().find(names_others).or(providers.first());
+        *provider.expect("a profile supports a provider")
     }
 
     /// The providers that it works on.
@@ -98,7 +108,7 @@ impl Profile {
         let config = ProviderConfig::decode(&value).expect("the provider spec is one");
         let input = RenderInput {
             machine_deployment: MachineDeploymentInput {
-                name: NAME,
+                name: self.name,
                 namespace: NAMESPACE,
                 annotations: &BTreeMap::new(),
                 kubelet_version: "1.34.1",
@@ -120,8 +130,16 @@ impl Profile {
         Documents {
             bootstrap: with_name(&rendered.bootstrap.into_bytes()),
             provisioning: with_name(&rendered.provisioning.into_bytes()),
+            secret: DerivedNames::new(NAMESPACE, self.name).provisioning,
             name,
         }
+    }
+}
+
+impl Documents {
+    /// Whether Ignition reads them.
+    pub fn is_ignition(&self) -> bool {
+        self.bootstrap.starts_with(b"{")
     }
 }
 

@@ -49,13 +49,11 @@ resize_rootfs: false
 ssh_genkeytypes: [ed25519]
 ";
 
-/// The four stages of a boot, as the image's units start them.
-pub const BOOT: &str = "\
-cloud-init init --local
-cloud-init init
-cloud-init modules --mode=config
-cloud-init modules --mode=final
-";
+/// The stages of a boot that write files, as the image's units start them.
+pub const EARLY_BOOT: &str = "cloud-init init --local\ncloud-init init\n";
+
+/// The stages of a boot that run commands.
+pub const LATE_BOOT: &str = "cloud-init modules --mode=config\ncloud-init modules --mode=final\n";
 
 /// For what a machine does within seconds; generous for a busy computer.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -71,6 +69,14 @@ pub enum Release {
 
 impl Release {
     pub const ALL: [Self; 2] = [Self::Bookworm, Self::Trixie];
+
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Bookworm => Self::Trixie,
+            Self::Trixie => Self::Bookworm,
+        }
+    }
 
     fn root(self) -> PathBuf {
         let roots = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/roots");
@@ -239,6 +245,17 @@ impl Stopped {
     pub fn file(&self, path: &str) -> Option<Vec<u8>> {
         let written = self.folder.path().join("written");
         fs::read(written.join(path.trim_start_matches('/'))).ok()
+    }
+
+    /// Whether the machine wrote a file of this content.
+    pub fn has_content(&self, content: &[u8]) -> bool {
+        let paths = self
+            .modes
+            .lines()
+            .filter_map(|line| line.find('/').map(|at| line.split_at(at).1));
+        paths
+            .filter_map(|path| self.file(path))
+            .any(|written| written == content)
     }
 
     /// Mode, user and group of a file that the machine wrote, as in `644 0 0`.

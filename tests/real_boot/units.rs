@@ -1,11 +1,9 @@
 //! systemd reads the units of both documents on the machine itself: with the scripts that they
 //! start, and after the units of the release.
 
-use osm::api::profile::{CloudProvider, ProvisioningUtility};
-
 use crate::{
-    cloud_config::CloudConfig,
     documents::{Access, Profile},
+    files::files_of,
     machine::{Machine, Network, Release, Stopped},
 };
 
@@ -27,7 +25,7 @@ const VERIFY: &str = "systemd-analyze verify --man=no --recursive-errors=no \
 
 #[test]
 fn systemd_accepts_the_units_of_every_profile_on_the_machine() {
-    for profile in Profile::all(ProvisioningUtility::CloudInit) {
+    for profile in Profile::all() {
         for release in Release::ALL {
             let machine = verified(release, &profile, |text| text);
             let name = profile.name;
@@ -39,7 +37,7 @@ fn systemd_accepts_the_units_of_every_profile_on_the_machine() {
 
 #[test]
 fn a_script_that_no_document_writes_and_a_wrong_value_are_seen() {
-    let profiles = Profile::all(ProvisioningUtility::CloudInit);
+    let profiles = Profile::all();
     let profile = profiles.first().expect("there is a profile");
     for (from, to, complaint) in [
         (
@@ -61,12 +59,11 @@ fn a_script_that_no_document_writes_and_a_wrong_value_are_seen() {
 
 /// A machine with the files of both documents, changed, and with what it would download.
 fn verified(release: Release, profile: &Profile, change: impl Fn(String) -> String) -> Stopped {
-    let documents = profile.render(CloudProvider::OpenStack, &Access::unused());
+    let documents = profile.render(profile.provider(), &Access::unused());
     let machine = Machine::new(release, b"#cloud-config\n");
     for document in [&documents.bootstrap, &documents.provisioning] {
-        for file in CloudConfig::parse(document).write_files {
-            let content = String::from_utf8(file.bytes()).expect("a file is text");
-            machine.put(&file.path, change(content).as_bytes(), file.mode());
+        for file in files_of(document) {
+            machine.put(&file.path, change(file.content).as_bytes(), file.mode);
         }
     }
     for (path, content, mode) in DOWNLOADED {
