@@ -98,11 +98,14 @@ impl Profile {
     /// The documents, as a machine gets them: with its own name.
     pub fn render(&self, provider: CloudProvider, access: &Access) -> Documents {
         let spec = self.compiled.spec();
+        let utility = spec.provisioning_utility;
         let value = json!({
             "cloudProvider": provider.as_str(),
             "cloudProviderSpec": {},
             "operatingSystem": spec.os_name.as_str(),
-            "operatingSystemSpec": {},
+            "operatingSystemSpec": {
+                "provisioningUtility": utility.map(ProvisioningUtility::as_str),
+            },
             "sshPublicKeys": [SSH_KEY],
         });
         let config = ProviderConfig::decode(&value).expect("the provider spec is one");
