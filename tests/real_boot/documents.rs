@@ -128,8 +128,9 @@ impl Profile {
             registry_credentials: &BTreeMap::new(),
         };
         let name = format!("{} on {}", self.name, provider.as_str());
-        let rendered = render(&input, &Limits::default())
-            .unwrap_or_else(|error| panic!("{name} does not render: {error}"));
+        let rendered =
+            render(&input, &Limits::default()).map_err(|error| format!("{name}: {error}"));
+        let rendered = rendered.expect("a default profile renders");
         Documents {
             bootstrap: with_name(&rendered.bootstrap.into_bytes()),
             provisioning: with_name(&rendered.provisioning.into_bytes()),

@@ -23,13 +23,13 @@ pub struct Entry {
 
 /// The files of a document, in its order.
 pub fn files_of(document: &[u8]) -> Vec<File> {
-    let text = std::str::from_utf8(document).expect("a document is text");
-    if text.starts_with('{') {
-        return ignition_files(text);
-    }
     #[derive(Deserialize)]
     struct Document {
         write_files: Vec<Entry>,
+    }
+    let text = std::str::from_utf8(document).expect("a document is text");
+    if text.starts_with('{') {
+        return ignition_files(text);
     }
     let document: Document = serde_saphyr::from_str(text).expect("a document is YAML");
     document.write_files.iter().map(File::from).collect()
