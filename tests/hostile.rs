@@ -13,7 +13,10 @@ use std::{
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use osm::{api::profile::TemplateLanguage, render::RenderError};
+use osm::{
+    api::profile::TemplateLanguage,
+    render::{RenderError, template::CompiledProfile},
+};
 
 use subject::Subject;
 
@@ -21,6 +24,8 @@ use subject::Subject;
 mod go;
 #[path = "hostile/jinja.rs"]
 mod jinja;
+#[path = "rendering/one_file.rs"]
+mod one_file;
 #[path = "rendering/subject.rs"]
 mod subject;
 
@@ -65,6 +70,9 @@ struct Cost {
     time: Duration,
 }
 
+/// What the renders came to, by the names of their cases.
+type Costs = Arc<Mutex<Vec<(String, Cost)>>>;
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
     if let [_, option, name] = words.as_slice()
@@ -78,7 +86,7 @@ fn main() -> ExitCode {
     arguments.test_threads = arguments.test_threads.or(Some(2));
     let trials = every_case()
         .into_iter()
-        .map(|(language, case)| trial(language, case, Arc::clone(&costs)))
+        .map(|(language, case)| trial(full_name(language, &case), &case, Arc::clone(&costs)))
         .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     let costs = costs
@@ -115,10 +123,11 @@ fn render_one(name: &str) -> ExitCode {
         eprintln!("there is no case `{name}`");
         return ExitCode::FAILURE;
     };
-    let subject = Subject::of_template(language, &case.template);
+    let subject = Subject::new();
+    let profile = one_file::a_profile_of(language, &case.template);
     let before = memory("VmRSS:");
     let begun = Instant::now();
-    let outcome = subject.render();
+    let outcome = CompiledProfile::compile(&profile).and_then(|profile| subject.render(&profile));
     let time = begun.elapsed();
     let category = outcome
         .as_ref()
@@ -139,16 +148,16 @@ fn memory(field: &str) -> u64 {
         * 1024
 }
 
-fn trial(language: TemplateLanguage, case: Case, costs: Arc<Mutex<Vec<(String, Cost)>>>) -> Trial {
-    let name = full_name(language, &case);
+fn trial(name: String, case: &Case, costs: Costs) -> Trial {
+    let refused_as = case.refused_as;
     Trial::test(name.clone(), move || {
         let cost = measure(&name)?;
         costs
             .lock()
             .map_err(|_| "another test panicked")?
             .push((name.clone(), cost.clone()));
-        if !case.refused_as.contains(&cost.category.as_str()) {
-            return Err(format!("`{}` is not among {:?}", cost.category, case.refused_as).into());
+        if !refused_as.contains(&cost.category.as_str()) {
+            return Err(format!("`{}` is not among {:?}", cost.category, refused_as).into());
         }
         if cost.peak_bytes > PEAK_BYTES_MAX {
             return Err(format!("{} bytes of memory are too many", cost.peak_bytes).into());

@@ -4,7 +4,15 @@ use crate::{Case, case, named};
 
 /// Every case.
 pub fn cases() -> Vec<Case> {
-    let parts = [texts(), lists(), values(), endless(), nested(), chained()];
+    let parts = [
+        texts(),
+        products(),
+        lists(),
+        values(),
+        endless(),
+        nested(),
+        chained(),
+    ];
     parts.into_iter().flatten().collect()
 }
 
@@ -75,14 +83,18 @@ fn texts() -> Vec<Case> {
             &["template-work"],
         ),
     ]);
-    cases.extend(named(
+    cases
+}
+
+/// What Python's Jinja does with `*` and `%`.
+fn products() -> Vec<Case> {
+    named(
         &["template"],
         &[
             ("a_text_times_a_number", "{{ 'a' * 100000000 }}"),
             ("a_text_modulo_a_text", "{{ '%s' % 'a' }}"),
         ],
-    ));
-    cases
+    )
 }
 
 /// Lists that grow, and walks over them.

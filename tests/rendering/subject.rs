@@ -1,9 +1,8 @@
-//! One machine deployment with everything that a render borrows, to be changed by field.
+//! One machine deployment, and everything else that a render borrows, to be changed by field.
 
 use std::collections::BTreeMap;
 
 use osm::{
-    api::profile::{OperatingSystemProfileSpec, TemplateLanguage},
     render::{
         Limits, RenderError, RenderInput, Rendered,
         input::{ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential},
@@ -16,7 +15,6 @@ use serde_json::{Value, json};
 
 /// What is rendered. Every secret in it begins with `hidden-`.
 pub struct Subject {
-    pub profile: OperatingSystemProfileSpec,
     pub annotations: BTreeMap<String, String>,
     pub kubelet_version: String,
     pub provider_spec: Value,
@@ -26,9 +24,8 @@ pub struct Subject {
 
 impl Subject {
     /// A machine deployment on Ubuntu and OpenStack.
-    pub fn new(profile: OperatingSystemProfileSpec) -> Self {
+    pub fn new() -> Self {
         Self {
-            profile,
             annotations: BTreeMap::new(),
             kubelet_version: "1.34.1".to_owned(),
             provider_spec: json!({
@@ -41,29 +38,8 @@ impl Subject {
         }
     }
 
-    /// A profile with one provisioning file.
-    pub fn of_template(language: TemplateLanguage, template: &str) -> Self {
-        let profile = json!({
-            "osName": "ubuntu",
-            "osVersion": "24.04",
-            "version": "v1.0.0",
-            "templateLanguage": language,
-            "supportedCloudProviders": [],
-            "bootstrapConfig": {},
-            "provisioningConfig": {"files": [
-                {"path": "/f", "content": {"inline": {"data": template}}},
-            ]},
-        });
-        Self::new(serde_json::from_value(profile).expect("the profile is written above"))
-    }
-
-    /// Compiles the profile, and renders it.
-    pub fn render(&self) -> Result<Rendered, RenderError> {
-        self.render_compiled(&CompiledProfile::compile(&self.profile)?)
-    }
-
-    /// Renders a profile that was compiled before.
-    pub fn render_compiled(&self, profile: &CompiledProfile) -> Result<Rendered, RenderError> {
+    /// Renders a profile.
+    pub fn render(&self, profile: &CompiledProfile) -> Result<Rendered, RenderError> {
         let provider = ProviderConfig::decode(&self.provider_spec)?;
         let input = RenderInput {
             machine_deployment: MachineDeploymentInput {
