@@ -1,3 +1,7 @@
+// Pins what Go builds to read what we render: containerd of the line that our profiles install,
+// Ignition's validator, and two small programs of our own. `.ci/consumers` builds them.
+//
+// k8s.io/kubelet follows loadtest/control-plane. After a change of a version: `go mod tidy`.
 module consumers
 
 go 1.26.0
@@ -9,7 +13,9 @@ tool (
 )
 
 require (
+	google.golang.org/grpc v1.79.3
 	k8s.io/apimachinery v0.36.3
+	k8s.io/cri-api v0.34.10
 	k8s.io/kubelet v0.36.3
 )
 
@@ -157,14 +163,12 @@ require (
 	golang.org/x/time v0.14.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260128011058-8636f8732409 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260128011058-8636f8732409 // indirect
-	google.golang.org/grpc v1.79.3 // indirect
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
 	k8s.io/api v0.36.3 // indirect
 	k8s.io/client-go v0.36.3 // indirect
 	k8s.io/component-base v0.36.3 // indirect
-	k8s.io/cri-api v0.34.10 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260317180543-43fb72c5454a // indirect
 	k8s.io/streaming v0.36.3 // indirect
