@@ -14,6 +14,12 @@ use std::{
 
 #[path = "real_consumers/containerd.rs"]
 mod containerd;
+#[path = "real_consumers/ignition.rs"]
+mod ignition;
+#[path = "real_consumers/ignition_2.rs"]
+mod ignition_2;
+#[path = "real_consumers/ignition_root.rs"]
+mod ignition_root;
 #[path = "real_consumers/kubelet.rs"]
 mod kubelet;
 #[path = "real_consumers/machines.rs"]

@@ -1,6 +1,6 @@
 //! The kubelet's configuration, decoded by Kubernetes' own types.
 
-use std::{fs, process::Output};
+use std::{collections::BTreeSet, fs, path::Path, process::Output};
 
 use crate::{
     consumer,
@@ -56,6 +56,48 @@ fn the_kubelet_refuses_what_it_would_ignore_or_not_understand() {
         assert!(
             !output.status.success() && said.contains(told),
             "{wrong}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_pins_are_those_of_our_control_plane_and_of_our_profiles() {
+    let pinned = |module: &str| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = fs::read_to_string(root.join(module).join("go.mod"));
+        text.expect("a module's pins are readable")
+    };
+    let (consumers, control_plane) = (pinned("tests/consumers"), pinned("loadtest/control-plane"));
+    let version = |text: &str, module: &str| {
+        let mut pins = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(module));
+        let version = pins
+            .next()
+            .unwrap_or_else(|| panic!("{module} is not pinned"));
+        version.replace(" // indirect", "").trim().to_owned()
+    };
+    assert_eq!(
+        version(&consumers, "k8s.io/kubelet "),
+        version(&control_plane, "k8s.io/kubelet "),
+        "tests/consumers follows loadtest/control-plane"
+    );
+    let containerd = version(&consumers, "github.com/containerd/containerd/v2 ");
+    let installed: BTreeSet<_> = every_rendering()
+        .iter()
+        .flat_map(|rendering| rendering.files_below("/opt/bin/").into_values())
+        .filter_map(|script| script.split_once("\ncontainerd_version='"))
+        .filter_map(|(_, rest)| rest.split(['*', '\'']).next())
+        .filter(|version| version.starts_with("2."))
+        .collect();
+    assert!(
+        !installed.is_empty(),
+        "a script says which containerd it installs"
+    );
+    for line in installed {
+        assert!(
+            containerd.starts_with(&format!("v{line}.")),
+            "{containerd} is not of {line}"
         );
     }
 }
