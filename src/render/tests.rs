@@ -13,6 +13,7 @@ use crate::api::profile::{CloudInitModules, FileContent, OperatingSystem, Provis
 use crate::tenant::secret_text::SecretText;
 
 mod documents;
+mod encodings;
 mod errors;
 mod go_templates;
 mod hostile;

@@ -9,11 +9,11 @@ use std::fmt::Write;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    MACHINE_NAME, MachineFacts, data_of, distinct_keys, half_of, names_machine,
+    MACHINE_NAME, MachineFacts, data_of, distinct_keys, gzip::gzip_base64, half_of, names_machine,
     permissions::Permissions,
 };
 use crate::api::config::OperatingSystemConfigSpec;
-use crate::api::profile::{CloudInitModules, CloudProvider, File, Unit};
+use crate::api::profile::{CloudInitModules, CloudProvider, ENCODING_GZIP, File, Unit};
 use crate::render::error::{Half, RenderError};
 use crate::render::user_data::UserData;
 
@@ -101,15 +101,27 @@ impl Document {
         }
         if let Some(encoding) = encoding {
             self.check(scalar::single_quoted(encoding), || place("encoding"))?;
+            let encoding = match encoding {
+                ENCODING_GZIP => "gz+b64",
+                other => other,
+            };
             let _ = write!(self.out, "\n  encoding: '{encoding}'");
         }
         self.out.push_str("\n  content: |-\n");
-        if encoding == Some("b64") {
-            self.out.push_str("    ");
-            STANDARD.encode_string(data, &mut self.out);
-        } else {
-            self.check(scalar::block(data), || place("content"))?;
-            push_indented(&mut self.out, 4, data);
+        match encoding {
+            Some("b64") => {
+                self.out.push_str("    ");
+                STANDARD.encode_string(data, &mut self.out);
+            }
+            Some(ENCODING_GZIP) => {
+                let encoded = gzip_base64(self.half, data);
+                let encoded = encoded.map_err(|reason| self.refuse(place("content"), reason))?;
+                let _ = write!(self.out, "    {encoded}");
+            }
+            _ => {
+                self.check(scalar::block(data), || place("content"))?;
+                push_indented(&mut self.out, 4, data);
+            }
         }
         self.out.push('\n');
         Ok(())
@@ -232,11 +244,15 @@ impl Document {
         outcome: Result<(), &'static str>,
         place: impl Fn() -> String,
     ) -> Result<(), RenderError> {
-        outcome.map_err(|reason| RenderError::Unsafe {
+        outcome.map_err(|reason| self.refuse(place(), reason))
+    }
+
+    fn refuse(&self, place: String, reason: &'static str) -> RenderError {
+        RenderError::Unsafe {
             half: self.half,
-            place: place(),
+            place,
             reason,
-        })
+        }
     }
 }
 

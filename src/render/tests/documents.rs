@@ -5,12 +5,12 @@ use crate::api::config::ConfigHalf;
 use crate::api::profile::{CloudProvider, CloudProviderSpec, DropIn, Unit};
 use crate::render::encode::{cloud_init, ignition};
 
-const MACHINE: MachineFacts<'_> = MachineFacts {
+pub(super) const MACHINE: MachineFacts<'_> = MachineFacts {
     name: "workers",
     dist_upgrade_on_boot: false,
 };
 
-fn a_config(provider: CloudProvider, half: ConfigHalf) -> OperatingSystemConfigSpec {
+pub(super) fn a_config(provider: CloudProvider, half: ConfigHalf) -> OperatingSystemConfigSpec {
     OperatingSystemConfigSpec {
         os_name: OperatingSystem::Ubuntu,
         os_version: String::new(),
@@ -21,10 +21,11 @@ fn a_config(provider: CloudProvider, half: ConfigHalf) -> OperatingSystemConfigS
         bootstrap_config: half.clone(),
         provisioning_config: half,
         provisioning_utility: None,
+        ignition_version: None,
     }
 }
 
-fn a_unit(content: &str) -> Unit {
+pub(super) fn a_unit(content: &str) -> Unit {
     Unit {
         name: "a.service".to_owned(),
         enable: Some(true),
