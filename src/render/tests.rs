@@ -18,6 +18,7 @@ mod errors;
 mod go_templates;
 mod hostile;
 mod hostile_go;
+mod injection;
 mod inputs;
 mod templates;
 

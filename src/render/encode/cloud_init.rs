@@ -17,6 +17,7 @@ use crate::api::profile::{CloudInitModules, CloudProvider, ENCODING_GZIP, File, 
 use crate::render::error::{Half, RenderError};
 use crate::render::user_data::UserData;
 
+mod implicit;
 mod scalar;
 
 /// Makes the document.
@@ -131,6 +132,10 @@ impl Document {
         if units.is_empty() {
             return Ok(());
         }
+        // After a list of no files the line is still open.
+        if !self.out.ends_with('\n') {
+            self.out.push('\n');
+        }
         self.out.push_str("coreos:\n  units:");
         for unit in units {
             self.push_unit(unit)?;
@@ -186,7 +191,13 @@ impl Document {
         if !modules.rh_subscription.is_empty() {
             self.out.push_str("\nrh_subscription:");
             for (key, value) in &modules.rh_subscription {
-                self.push_pair("\n    ", (key, value), "modules.rh_subscription")?;
+                let judge = match key.as_str() {
+                    "auto-attach" => scalar::value,
+                    _ => scalar::text_value,
+                };
+                let place = "modules.rh_subscription";
+                self.push_pair("\n    ", (key, value), place)?;
+                self.check(judge(value), || format!("{place}.{key}"))?;
             }
             self.out.push('\n');
         }
@@ -206,7 +217,9 @@ impl Document {
             .as_deref()
             .filter(|dir| !dir.is_empty())
         {
-            self.check(scalar::value(folder), || "modules.yum_repo_dir".to_owned())?;
+            self.check(scalar::text_value(folder), || {
+                "modules.yum_repo_dir".to_owned()
+            })?;
             let _ = write!(self.out, "\nyum_repo_dir: {folder}");
         }
         Ok(())

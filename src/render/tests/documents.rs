@@ -152,7 +152,7 @@ fn units_and_modules_of_a_cloud_config_have_their_grammar() {
     let document = cloud_config(CloudProvider::Aws, Half::Provisioning, half);
     assert_eq!(
         document.split_once("write_files:").unwrap().1,
-        "coreos:\n  units:\
+        "\ncoreos:\n  units:\
          \n  - name: \"a.service\"\n    enable: true\n    command: start\n    mask: false\n\
          \n    content: |\n      [Install]\n      \n\
          \n    drop_ins:\n      - name: \"10-a.conf\"\n        content: |\n          [Unit]\n          After=b\n          \
