@@ -13,10 +13,12 @@ use crate::api::profile::{CloudInitModules, FileContent, OperatingSystem, Provis
 use crate::tenant::secret_text::SecretText;
 
 mod documents;
+mod encodings;
 mod errors;
 mod go_templates;
 mod hostile;
 mod hostile_go;
+mod injection;
 mod inputs;
 mod templates;
 
