@@ -1,5 +1,5 @@
-//! Ignition's documents: those of the small profile beside this file, of every default profile that
-//! Ignition reads, and of the vectors where they are.
+//! Ignition's documents, in both versions that we write: those of the small profile beside this
+//! file, of every default profile that Ignition reads, and of the vectors where they are.
 
 use std::{
     fs,
@@ -8,46 +8,64 @@ use std::{
     sync::LazyLock,
 };
 
-use osm::api::profile::ProvisioningUtility;
+use osm::api::profile::IgnitionVersion;
 use serde_json::{Value, json};
 
 use crate::{
     consumer,
     ignition_2::{kernel_files, list, problems, to_3_3},
     ignition_root::IgnitionRoot,
-    machines::{Profile, Rendering, distinct, every_rendering},
+    machines::{Machine, Profile, distinct, every_profile},
     run, text,
 };
 
-/// The documents in 2.3.0, each once.
-static DOCUMENTS: LazyLock<Vec<(String, Value)>> = LazyLock::new(|| {
+/// A document in both versions.
+struct Document {
+    name: String,
+    version_2: Value,
+    version_3: Value,
+}
+
+/// The documents of all profiles and the vectors, each once.
+static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     let small = Profile::parse(include_str!("flatcar.yaml"));
-    let of_small: Vec<Rendering> = small
-        .machines()
+    let of_ignition = every_profile()
         .iter()
-        .map(|(name, machine)| small.render(name, machine))
-        .collect();
-    let of_ignition = every_rendering()
-        .iter()
-        .filter(|rendering| rendering.utility == ProvisioningUtility::Ignition);
-    let documents = distinct(
-        of_small
-            .iter()
-            .chain(of_ignition)
-            .flat_map(Rendering::documents),
-    );
-    let parse = |(name, document): (String, &[u8])| {
-        let document = serde_json::from_slice(document);
-        (name, document.expect("a document is JSON"))
+        .filter(|profile| profile.spec.provisioning_utility == small.spec.provisioning_utility);
+    let rendered = of_ignition.chain([&small]).flat_map(in_both_versions);
+    let parse = |(name, [version_2, version_3]): (String, [Vec<u8>; 2])| Document {
+        name,
+        version_2: serde_json::from_slice(&version_2).expect("a document is JSON"),
+        version_3: serde_json::from_slice(&version_3).expect("a document is JSON"),
     };
-    documents.into_iter().map(parse).chain(vectors()).collect()
+    let documents = distinct(rendered).into_iter().map(parse);
+    documents.chain(vectors()).collect()
 });
+
+/// A profile's documents for all machines.
+fn in_both_versions(profile: &Profile) -> Vec<(String, [Vec<u8>; 2])> {
+    let [version_2, version_3] =
+        [IgnitionVersion::V2, IgnitionVersion::V3].map(|version| profile.with(version));
+    let of_machine = |(name, machine): (String, Machine)| {
+        let two = version_2.render(&name, &machine).documents();
+        let three = version_3.render(&name, &machine).documents();
+        two.into_iter()
+            .zip(three)
+            .map(|((name, two), (_, three))| (name, [two, three]))
+            .collect::<Vec<_>>()
+    };
+    profile
+        .machines()
+        .into_iter()
+        .flat_map(of_machine)
+        .collect()
+}
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the vectors lie outside of the project, and only their finder knows where"
 )]
-fn vectors() -> Vec<(String, Value)> {
+fn vectors() -> Vec<Document> {
     let folder = std::env::var("OSM_CONFORMANCE").map_or_else(
         |_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/conformance"),
         PathBuf::from,
@@ -59,8 +77,13 @@ fn vectors() -> Vec<(String, Value)> {
     let read = |half: &str| {
         let path = folder.join("reconcile/flatcar-aws").join(half);
         let text = fs::read(path).expect("a vector is readable");
-        let document = serde_json::from_slice(&text).expect("a vector is JSON");
-        (format!("vector-{half}"), document)
+        let version_2: Value = serde_json::from_slice(&text).expect("a vector is JSON");
+        let version_2 = without_kernel_files(&version_2);
+        Document {
+            name: format!("vector-{half}"),
+            version_3: to_3_3(&version_2),
+            version_2,
+        }
     };
     ["expected-bootstrap", "expected-provisioning"]
         .map(read)
@@ -70,26 +93,27 @@ fn vectors() -> Vec<(String, Value)> {
 #[test]
 fn every_document_keeps_the_rules_of_2_3_0() {
     assert!(DOCUMENTS.len() > 6, "the machines differ");
-    for (name, document) in DOCUMENTS.iter() {
-        assert_eq!(problems(document), [""; 0], "{name}");
-        if !name.starts_with("vector-") {
-            assert_eq!(kernel_files(document), [""; 0], "{name}");
-        }
+    for document in DOCUMENTS.iter() {
+        let name = &document.name;
+        assert_eq!(problems(&document.version_2), [""; 0], "{name}");
     }
 }
 
 #[test]
 fn ignition_accepts_every_document_without_a_word() {
-    for (name, document) in DOCUMENTS.iter() {
-        let output = validate(&to_3_3(document));
-        assert!(output.status.success(), "{name}: {}", text(&output));
-        assert_eq!(text(&output), "", "{name}");
+    for document in DOCUMENTS.iter() {
+        for version_3 in [&document.version_3, &to_3_3(&document.version_2)] {
+            let output = validate(version_3);
+            let said = text(&output);
+            assert!(output.status.success(), "{}: {said}", document.name);
+            assert_eq!(said, "", "{}", document.name);
+        }
     }
 }
 
 #[test]
 fn ignition_refuses_or_reports_a_fault() {
-    let (_, document) = DOCUMENTS.first().expect("there is a document");
+    let document = DOCUMENTS.first().expect("there is a document");
     for (place, value, told) in [
         (
             "/ignition/version",
@@ -102,7 +126,7 @@ fn ignition_refuses_or_reports_a_fault() {
         ("/systemd/units/0/contents", json!("Unit]\n"), "unit"),
         ("/storage", json!({ "file": [] }), "unused key file"),
     ] {
-        let mut document = to_3_3(document);
+        let mut document = document.version_3.clone();
         *document.pointer_mut(place).expect("the place is there") = value;
         let said = text(&validate(&document));
         assert!(said.contains(told), "{place}: {said}");
@@ -110,22 +134,23 @@ fn ignition_refuses_or_reports_a_fault() {
 }
 
 #[test]
-fn ignition_writes_what_every_document_says() {
-    for (name, document) in DOCUMENTS.iter() {
-        let document = without_kernel_files(document);
-        let root = IgnitionRoot::provision(&to_3_3(&document));
-        assert_eq!(root.differences(&document), [""; 0], "{name}");
+fn ignition_writes_what_every_document_says_in_either_version() {
+    for document in DOCUMENTS.iter() {
+        for version_3 in [&document.version_3, &to_3_3(&document.version_2)] {
+            let root = IgnitionRoot::provision(version_3);
+            let differences = root.differences(&document.version_2);
+            assert_eq!(differences, [""; 0], "{}", document.name);
+        }
     }
 }
 
 #[test]
 fn what_ignition_wrote_in_another_way_is_reported() {
-    let find = |(name, _): &&(String, Value)| name.ends_with("provisioning");
-    let (_, document) = DOCUMENTS
+    let document = DOCUMENTS
         .iter()
-        .find(find)
+        .find(|document| document.name == "flatcar-small-aws-provisioning")
         .expect("there is such a document");
-    let root = IgnitionRoot::provision(&to_3_3(document));
+    let root = IgnitionRoot::provision(&document.version_3);
     for (place, value, told) in [
         (
             "/storage/files/0/path",
@@ -168,7 +193,7 @@ fn what_ignition_wrote_in_another_way_is_reported() {
             "in place of {\"ssh-rsa B\"}",
         ),
     ] {
-        let mut other = document.clone();
+        let mut other = document.version_2.clone();
         *other.pointer_mut(place).expect("the place is there") = value;
         let differences = root.differences(&other).join("\n");
         assert!(differences.contains(told), "{place}: {differences}");

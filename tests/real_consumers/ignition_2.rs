@@ -2,9 +2,10 @@
 //! rules stand here, and a way to the same document in 3.3.0, which programs do know. Only what our
 //! encoder writes is known here; anything else is reported.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io::Read as _};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
 /// The largest mode: set-user-id and its kin, and nine permissions.
@@ -167,9 +168,19 @@ fn is_unit_text(text: &str) -> bool {
 pub fn contents(file: &Value) -> Option<Vec<u8>> {
     let url = file.pointer("/contents/source")?.as_str()?;
     let (media, data) = url.strip_prefix("data:")?.split_once(',')?;
-    match media.strip_suffix(";base64") {
-        Some(_) => STANDARD.decode(data).ok(),
-        None => unescape(data),
+    let bytes = match media.strip_suffix(";base64") {
+        Some(_) => STANDARD.decode(data).ok()?,
+        None => unescape(data)?,
+    };
+    match file["contents"]["compression"].as_str() {
+        None => Some(bytes),
+        Some("gzip") => {
+            let mut text = Vec::new();
+            let mut decoder = GzDecoder::new(bytes.as_slice());
+            decoder.read_to_end(&mut text).ok()?;
+            Some(text)
+        }
+        Some(_) => None,
     }
 }
 
@@ -195,7 +206,10 @@ pub fn to_3_3(document: &Value) -> Value {
             "path": file["path"],
             "overwrite": true,
             "mode": file["mode"],
-            "contents": { "source": file["contents"]["source"] },
+            "contents": {
+                "source": file["contents"]["source"],
+                "compression": file["contents"]["compression"],
+            },
         })
     });
     json!({

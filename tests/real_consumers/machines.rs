@@ -10,7 +10,7 @@ use osm::{
     api::{
         config::{ConfigHalf, OperatingSystemConfigSpec},
         profile::{
-            OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec,
+            IgnitionVersion, OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec,
             ProvisioningUtility,
         },
     },
@@ -49,7 +49,6 @@ pub struct Machine {
 /// What a profile gave for a machine.
 pub struct Rendering {
     pub name: String,
-    pub utility: ProvisioningUtility,
     pub rendered: Rendered,
 }
 
@@ -80,11 +79,23 @@ impl Profile {
     pub fn parse(yaml: &str) -> Self {
         let profile: OperatingSystemProfile =
             serde_saphyr::from_str(yaml).expect("a profile is one");
+        let name = profile.metadata.name.expect("a profile has a name");
+        Self::new(&name, profile.spec)
+    }
+
+    fn new(name: &str, spec: OperatingSystemProfileSpec) -> Self {
         Self {
-            compiled: CompiledProfile::compile(&profile.spec).expect("a profile compiles"),
-            name: profile.metadata.name.expect("a profile has a name"),
-            spec: profile.spec,
+            name: name.to_owned(),
+            compiled: CompiledProfile::compile(&spec).expect("a profile compiles"),
+            spec,
         }
+    }
+
+    /// The profile, with documents in another version of Ignition.
+    pub fn with(&self, version: IgnitionVersion) -> Self {
+        let mut spec = self.spec.clone();
+        spec.ignition_version = Some(version);
+        Self::new(&self.name, spec)
     }
 
     /// A machine of the first provider that the profile supports.
@@ -188,7 +199,6 @@ impl Profile {
             rendered: render(&input, &Limits::default())
                 .unwrap_or_else(|error| panic!("{name}: {error}")),
             name,
-            utility,
         }
     }
 }
@@ -214,12 +224,17 @@ fn annotations() -> BTreeMap<String, String> {
 
 impl Rendering {
     /// Both documents, with their names.
-    pub fn documents(&self) -> [(String, &[u8]); 2] {
+    pub fn documents(&self) -> [(String, Vec<u8>); 2] {
         [
             ("bootstrap", &self.rendered.bootstrap),
             ("provisioning", &self.rendered.provisioning),
         ]
-        .map(|(half, document)| (format!("{}-{half}", self.name), document.as_bytes()))
+        .map(|(half, document)| {
+            (
+                format!("{}-{half}", self.name),
+                document.as_bytes().to_vec(),
+            )
+        })
     }
 
     /// The text of a file, if the profile writes it.
