@@ -303,8 +303,12 @@ impl Started {
     /// What containerd says will not work with later versions, for all that concerns us: on this
     /// machine's control groups we have no influence.
     fn deprecations(&self) -> Vec<String> {
-        let list: Vec<BTreeMap<String, String>> =
-            serde_json::from_str(&self.file("deprecations.json")).expect("a list of deprecations");
+        let list = self.file("deprecations.json");
+        // The old one writes nothing where there is nothing to list.
+        let list: Vec<BTreeMap<String, String>> = match list.as_str() {
+            "" => Vec::new(),
+            list => serde_json::from_str(list).expect("a list of deprecations is JSON"),
+        };
         let names = list.into_iter().filter_map(|mut entry| entry.remove("id"));
         names
             .map(|name| name.replace("io.containerd.deprecation/", ""))

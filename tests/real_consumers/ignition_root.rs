@@ -37,14 +37,22 @@ impl IgnitionRoot {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         fs::write(folder.path().join("document.ign"), document.to_string())
             .expect("a document can be written");
+        let root = Self { folder };
+        // An image brings files of its own, which must give way.
+        for file in list(document, "/storage/files") {
+            let path = root.path(file["path"].as_str().unwrap_or_default());
+            fs::create_dir_all(path.parent().expect("a file is in a folder"))
+                .expect("a folder can be made");
+            fs::write(path, "of the image").expect("a file can be written");
+        }
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real_consumers/ignition.sh");
         let ignition = consumer("ignition/usr/lib/dracut/modules.d/30ignition/ignition");
         let output = run(in_namespaces("bash")
             .arg(script)
-            .arg(folder.path())
+            .arg(root.folder.path())
             .arg(ignition));
         assert!(output.status.success(), "{}", text(&output));
-        Self { folder }
+        root
     }
 
     /// A path below the folder.
