@@ -106,7 +106,12 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "sandbox image",
-        change: |machine| machine.settings.pause_image = "registry.test/pause:3.10".to_owned(),
+        change: |machine| {
+            machine
+                .settings
+                .pause_image
+                .push_str("registry.test/pause:3.10")
+        },
         facts: &[("sandbox image", "registry.test/pause:3.10")],
         image: "registry.test/pause:3.10",
         requests: &["https://registry.test/v2/pause/manifests/3.10"],

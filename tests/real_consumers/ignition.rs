@@ -208,7 +208,9 @@ fn without_kernel_files(document: &Value) -> Value {
         .filter(|file| !kernel.iter().any(|path| file["path"] == *path))
         .collect();
     let mut other = document.clone();
-    other["storage"]["files"] = json!(files);
+    if let Some(list) = other.pointer_mut("/storage/files") {
+        *list = json!(files);
+    }
     other
 }
 

@@ -105,7 +105,7 @@ impl Found {
         if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
             self.add(path, "is no absolute path");
         }
-        if !file["mode"].as_u64().is_some_and(|mode| mode <= MODE_MAX) {
+        if file["mode"].as_u64().is_none_or(|mode| mode > MODE_MAX) {
             self.add(path, "has no mode from 0 to 07777");
         }
         if contents(file).is_none() {
@@ -135,9 +135,9 @@ impl Found {
         for drop_in in list(unit, "/dropins") {
             self.keys(name, drop_in, &["contents", "name"]);
             let drop_in_name = drop_in["name"].as_str().unwrap_or_default();
-            if !drop_in_name
+            if drop_in_name
                 .strip_suffix(".conf")
-                .is_some_and(|name| !name.contains('/'))
+                .is_none_or(|name| name.contains('/'))
             {
                 self.add(name, "has a drop-in whose name does not end with .conf");
             }
@@ -172,7 +172,10 @@ pub fn contents(file: &Value) -> Option<Vec<u8>> {
         Some(_) => STANDARD.decode(data).ok()?,
         None => unescape(data)?,
     };
-    match file["contents"]["compression"].as_str() {
+    match file
+        .pointer("/contents/compression")
+        .and_then(Value::as_str)
+    {
         None => Some(bytes),
         Some("gzip") => {
             let mut text = Vec::new();
@@ -207,8 +210,8 @@ pub fn to_3_3(document: &Value) -> Value {
             "overwrite": true,
             "mode": file["mode"],
             "contents": {
-                "source": file["contents"]["source"],
-                "compression": file["contents"]["compression"],
+                "source": file.pointer("/contents/source"),
+                "compression": file.pointer("/contents/compression"),
             },
         })
     });
@@ -256,10 +259,56 @@ fn sound() -> Value {
     })
 }
 
-#[test]
-fn a_fault_of_a_document_is_reported() {
+/// Puts values into the sound document, and expects what is reported to begin like this.
+fn reports(cases: &[(&str, Value, &str)]) {
     assert_eq!(problems(&sound()), [""; 0]);
-    for (place, value, expected) in [
+    for (place, value, expected) in cases {
+        let mut document = sound();
+        *document.pointer_mut(place).expect("the place is there") = value.clone();
+        let found = problems(&document).join(", ");
+        assert!(found.starts_with(expected), "{place}: {found}");
+    }
+}
+
+#[test]
+fn a_fault_of_a_file_is_reported() {
+    let file = "/storage/files/0";
+    let at = |field: &str| format!("{file}/{field}");
+    let unread = "/etc/a has no content that can be read";
+    let mode = "/etc/a has no mode from 0 to 07777";
+    reports(&[
+        (&at("filesystem"), json!(null), "/etc/a names no filesystem"),
+        (&at("path"), json!("a"), "a is no absolute path"),
+        (&at("path"), json!("/../a"), "/../a is no absolute path"),
+        (&at("mode"), json!(0o10000), mode),
+        (&at("mode"), json!("0644"), mode),
+        (&at("contents"), json!({ "source": "data:a" }), unread),
+        (&at("contents"), json!({ "source": "data:,%2" }), unread),
+        (
+            &at("contents"),
+            json!({ "sauce": "" }),
+            "/etc/a has the unknown key sauce",
+        ),
+        (
+            file,
+            json!({ "path": "/b", "overwrite": true }),
+            "/b has the unknown key overwrite",
+        ),
+    ]);
+    let mut document = sound();
+    let files = document
+        .pointer_mut("/storage/files")
+        .and_then(Value::as_array_mut);
+    let files = files.expect("there are files");
+    files.extend(files.clone());
+    assert_eq!(problems(&document), ["/etc/a is written twice"]);
+}
+
+#[test]
+fn a_fault_of_a_unit_or_of_the_document_is_reported() {
+    let at = |field: &str| format!("/systemd/units/0/{field}");
+    let drop_in = |field: &str| format!("/systemd/units/0/dropins/0/{field}");
+    reports(&[
         (
             "/ignition/version",
             json!("3.3.0"),
@@ -267,80 +316,30 @@ fn a_fault_of_a_document_is_reported() {
         ),
         ("/networkd", json!({ "units": [] }), "networkd is not empty"),
         (
-            "/storage/files/0/filesystem",
-            json!(null),
-            "/etc/a names no filesystem",
-        ),
-        (
-            "/storage/files/0/path",
-            json!("etc/a"),
-            "etc/a is no absolute path",
-        ),
-        (
-            "/storage/files/0/path",
-            json!("/etc/../a"),
-            "/etc/../a is no absolute path",
-        ),
-        (
-            "/storage/files/0/mode",
-            json!(0o10000),
-            "/etc/a has no mode from 0 to 07777",
-        ),
-        (
-            "/storage/files/0/mode",
-            json!("0644"),
-            "/etc/a has no mode from 0 to 07777",
-        ),
-        (
-            "/storage/files/0/contents",
-            json!({ "source": "data:a" }),
-            "/etc/a has no content",
-        ),
-        (
-            "/storage/files/0/contents",
-            json!({ "source": "data:,%2" }),
-            "/etc/a has no content",
-        ),
-        ("/storage/files/0/contents/verification", json!(null), ""),
-        (
             "/storage",
             json!({ "file": [] }),
             "storage has the unknown key file",
         ),
-        ("/systemd/units/0/name", json!("a"), "a has no type"),
+        (&at("name"), json!("a"), "a has no type that systemd knows"),
         (
-            "/systemd/units/0/contents",
+            &at("contents"),
             json!("[Service]\n"),
             "a.service is enabled without",
         ),
         (
-            "/systemd/units/0/contents",
+            &at("contents"),
             json!("A=b\n[Install]\n"),
             "a.service is no unit",
         ),
         (
-            "/systemd/units/0/dropins/0/name",
+            &drop_in("name"),
             json!("a.cnf"),
             "a.service has a drop-in whose name",
         ),
         (
-            "/systemd/units/0/dropins/0/contents",
+            &drop_in("contents"),
             json!("User\n"),
-            "a.service has a drop-in that is",
+            "a.service has a drop-in that is no unit",
         ),
-    ] {
-        let mut document = sound();
-        *document.pointer_mut(place).expect("the place is there") = value;
-        let found = problems(&document).join(", ");
-        assert!(
-            found.starts_with(expected) && found.is_empty() == expected.is_empty(),
-            "{place}: {found}"
-        );
-    }
-    let mut document = sound();
-    let files = document["storage"]["files"]
-        .as_array_mut()
-        .expect("there are files");
-    files.push(files[0].clone());
-    assert_eq!(problems(&document), ["/etc/a is written twice"]);
+    ]);
 }

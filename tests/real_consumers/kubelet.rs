@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fs, path::Path, process::Output};
 
 use crate::{
     consumer,
-    machines::{distinct, every_profile, every_rendering},
+    machines::{distinct, every_rendering},
     run, text,
 };
 
@@ -29,7 +29,7 @@ fn the_kubelet_reads_every_configuration_of_every_profile() {
         (rendering.name.clone(), text.to_owned())
     });
     let configurations = distinct(configurations);
-    assert!(configurations.len() >= 4 * every_profile().len().min(2));
+    assert!(configurations.len() > 4, "the machines differ");
     let output = check(&configurations);
     assert!(output.status.success(), "{}", text(&output));
     let accepted = String::from_utf8_lossy(&output.stdout).lines().count();
