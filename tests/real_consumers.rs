@@ -82,13 +82,15 @@ fn in_namespaces(program: impl AsRef<OsStr>) -> Command {
 
 /// Runs a program to its end.
 fn run(command: &mut Command) -> Output {
-    command.output().unwrap_or_else(|error| {
-        panic!(
-            "{}: {error}: unshare is in Debian's util-linux, the rest comes from .ci/consumers; \
-             who is not root needs sudo",
-            command.get_program().display()
-        )
-    })
+    let output = command.output();
+    assert!(
+        output.is_ok(),
+        "{}: {:?}: unshare is in Debian's util-linux, the rest comes from .ci/consumers; who is \
+         not root needs sudo",
+        command.get_program().display(),
+        output.err()
+    );
+    output.expect("the line above")
 }
 
 /// Both streams of a program.

@@ -18,7 +18,7 @@ use toml::{Table, Value};
 
 use crate::{
     consumer, in_namespaces,
-    machines::{Machine, every_profile},
+    machines::{Change, Machine, Profile, every_profile},
     run, text,
 };
 
@@ -29,7 +29,7 @@ type Files = BTreeMap<String, String>;
 /// an image, the requests that it leads to, and what the registry of ours is told.
 struct Case {
     name: &'static str,
-    change: fn(&mut Machine),
+    change: Change,
     facts: &'static [(&'static str, &'static str)],
     image: &'static str,
     requests: &'static [&'static str],
@@ -107,10 +107,8 @@ const CASES: &[Case] = &[
     Case {
         name: "sandbox image",
         change: |machine| {
-            machine
-                .settings
-                .pause_image
-                .push_str("registry.test/pause:3.10")
+            let image = &mut machine.settings.pause_image;
+            image.push_str("registry.test/pause:3.10");
         },
         facts: &[("sandbox image", "registry.test/pause:3.10")],
         image: "registry.test/pause:3.10",
@@ -367,7 +365,7 @@ fn facts<'a>(
 
 /// The configurations of all default profiles, each once.
 fn distinct_files(case: &Case) -> BTreeSet<Files> {
-    let of_profile = |profile: &'static crate::machines::Profile| {
+    let of_profile = |profile: &'static Profile| {
         let mut machine = profile.machine();
         (case.change)(&mut machine);
         let rendering = profile.render(case.name, &machine);

@@ -46,6 +46,9 @@ pub struct Machine {
     pub credentials: BTreeMap<String, RegistryCredential>,
 }
 
+/// What makes a machine another one.
+pub type Change = fn(&mut Machine);
+
 /// What a profile gave for a machine.
 pub struct Rendering {
     pub name: String,
@@ -116,7 +119,7 @@ impl Profile {
         let mut machines = Vec::new();
         for provider in &self.spec.supported_cloud_providers {
             let mut machine = plain.clone();
-            machine.provider = provider.name.as_str().to_owned();
+            provider.name.as_str().clone_into(&mut machine.provider);
             machines.push((machine.provider.clone(), machine));
         }
         for kubelet in KUBELETS {
@@ -127,7 +130,7 @@ impl Profile {
                 machines.push((format!("{kubelet}-{name}"), machine));
             }
         }
-        let changes: [(&str, fn(&mut Machine)); 4] = [
+        let changes: [(&str, Change); 4] = [
             ("dual", |machine| {
                 machine.network = json!({ "ipFamily": "IPv4+IPv6" });
                 let second = "fd00::10".parse().expect("an address is one");
@@ -165,17 +168,19 @@ impl Profile {
     pub fn render(&self, name: &str, machine: &Machine) -> Rendering {
         let utility = self.spec.provisioning_utility;
         let utility = utility.unwrap_or(ProvisioningUtility::CloudInit);
-        let mut provider = json!({
+        // Only Flatcar's machines can choose.
+        let operating_system_spec = match self.spec.os_name {
+            OperatingSystem::Flatcar => json!({ "provisioningUtility": utility.as_str() }),
+            _ => json!({}),
+        };
+        let provider = json!({
             "cloudProvider": machine.provider,
             "cloudProviderSpec": {},
             "operatingSystem": self.spec.os_name,
-            "operatingSystemSpec": {},
+            "operatingSystemSpec": operating_system_spec,
             "network": machine.network,
             "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxGPcZzwmWfQzWQfzJz user@host"],
         });
-        if self.spec.os_name == OperatingSystem::Flatcar {
-            provider["operatingSystemSpec"] = json!({ "provisioningUtility": utility.as_str() });
-        }
         let name = format!("{}-{name}", self.name);
         let input = RenderInput {
             machine_deployment: MachineDeploymentInput {
@@ -195,9 +200,10 @@ impl Profile {
             },
             registry_credentials: &machine.credentials,
         };
+        let rendered = render(&input, &Limits::default());
+        assert!(rendered.is_ok(), "{name}: {:?}", rendered.err());
         Rendering {
-            rendered: render(&input, &Limits::default())
-                .unwrap_or_else(|error| panic!("{name}: {error}")),
+            rendered: rendered.expect("the line above"),
             name,
         }
     }
