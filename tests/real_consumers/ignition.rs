@@ -113,7 +113,7 @@ fn ignition_accepts_every_document_without_a_word() {
 
 #[test]
 fn ignition_refuses_or_reports_a_fault() {
-    let document = DOCUMENTS.first().expect("there is a document");
+    let document = document("flatcar-small-aws-bootstrap");
     for (place, value, told) in [
         (
             "/ignition/version",
@@ -146,10 +146,7 @@ fn ignition_writes_what_every_document_says_in_either_version() {
 
 #[test]
 fn what_ignition_wrote_in_another_way_is_reported() {
-    let document = DOCUMENTS
-        .iter()
-        .find(|document| document.name == "flatcar-small-aws-provisioning")
-        .expect("there is such a document");
+    let document = document("flatcar-small-aws-provisioning");
     let root = IgnitionRoot::provision(&document.version_3);
     for (place, value, told) in [
         (
@@ -198,6 +195,13 @@ fn what_ignition_wrote_in_another_way_is_reported() {
         let differences = root.differences(&other).join("\n");
         assert!(differences.contains(told), "{place}: {differences}");
     }
+}
+
+/// The document of this name.
+fn document(name: &str) -> &'static Document {
+    let mut documents = DOCUMENTS.iter();
+    let found = documents.find(|document| document.name == name);
+    found.expect("there is a document of this name")
 }
 
 /// The vectors set kernel parameters by writing them, and this machine has one kernel.
