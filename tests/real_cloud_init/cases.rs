@@ -79,6 +79,7 @@ struct Machine {
     provider: String,
     kubelet: &'static str,
     ip_family: &'static str,
+    network: Value,
     operating_system_spec: Value,
     annotations: BTreeMap<String, String>,
     settings: TenantSettings,
@@ -116,7 +117,7 @@ pub fn case(name: &str) -> &'static Case {
         .expect("there is a case of this name")
 }
 
-/// The committed profiles that cloud-init reads, by name.
+/// The committed profiles that the test is about, by name.
 fn profiles() -> BTreeMap<String, OperatingSystemProfileSpec> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/profiles");
     let entries = fs::read_dir(folder).expect("the profiles' folder is readable");
@@ -132,7 +133,7 @@ fn profiles() -> BTreeMap<String, OperatingSystemProfileSpec> {
                 serde_saphyr::from_str(&text).expect("a default profile is a profile");
             (profile.metadata.name.expect("it has a name"), profile.spec)
         })
-        .filter(|(_, spec)| spec.os_name != OperatingSystem::Flatcar)
+        .filter(|(_, spec)| crate::is_wanted(spec))
         .collect()
 }
 
@@ -150,6 +151,9 @@ fn machines(profile: &OperatingSystemProfileSpec) -> Vec<Machine> {
             machine
         };
         machines.push(with("proxy", set_proxy));
+        if profile.os_name == OperatingSystem::Flatcar {
+            machines.extend(flatcar_machines(provider));
+        }
         machines.push(with("large", |machine| {
             set_proxy(machine);
             machine.settings.host_ca_bundle = certificate().repeat(3);
@@ -182,6 +186,19 @@ fn machines(profile: &OperatingSystemProfileSpec) -> Vec<Machine> {
     machines
 }
 
+/// What only Flatcar has.
+fn flatcar_machines(provider: &str) -> Vec<Machine> {
+    let mut fixed = Machine::new(provider, "static", "1.34.1");
+    fixed.network = json!({
+        "cidr": "192.0.2.7/24",
+        "gateway": "192.0.2.1",
+        "dns": { "servers": ["192.0.2.2", "192.0.2.3"] },
+    });
+    let mut without_updates = Machine::new(provider, "without-updates", "1.34.1");
+    without_updates.operating_system_spec = json!({ "disableAutoUpdate": true });
+    vec![fixed, without_updates]
+}
+
 impl Machine {
     fn new(provider: &str, name: &str, kubelet: &'static str) -> Self {
         Self {
@@ -189,6 +206,7 @@ impl Machine {
             provider: provider.to_owned(),
             kubelet,
             ip_family: "",
+            network: json!({}),
             operating_system_spec: json!({ "distUpgradeOnBoot": false }),
             annotations: BTreeMap::new(),
             settings: TenantSettings::default(),
@@ -281,12 +299,18 @@ fn rendered(machine: &Machine, name: &str, profile: &Profile) -> Case {
 }
 
 fn render_for(machine: &Machine, profile: &CompiledProfile) -> Rendered {
+    let mut system = machine.operating_system_spec.clone();
+    if profile.spec().os_name == OperatingSystem::Flatcar {
+        system["provisioningUtility"] = json!(profile.spec().provisioning_utility);
+    }
+    let mut network = machine.network.clone();
+    network["ipFamily"] = json!(machine.ip_family);
     let provider = ProviderConfig::decode(&json!({
         "cloudProvider": machine.provider,
         "cloudProviderSpec": {},
         "operatingSystem": profile.spec().os_name.as_str(),
-        "operatingSystemSpec": machine.operating_system_spec,
-        "network": { "ipFamily": machine.ip_family },
+        "operatingSystemSpec": system,
+        "network": network,
         "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxGPcZzwmWfQzWQfzJz user@host"],
     }))
     .expect("the provider spec is one");
