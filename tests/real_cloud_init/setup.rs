@@ -115,6 +115,7 @@ impl Setup {
             "bin",
             "etc/apt/sources.list.d",
             "etc/dnf",
+            "etc/yum.repos.d",
             "opt/bin",
             "proc",
         ] {
@@ -305,6 +306,34 @@ fn a_mirror_replaces_the_archive_in_both_forms_of_apts_lists() {
             [setup.read("etc/apt/sources.list"), setup.read(&list)],
             expected
         );
+    }
+}
+
+#[test]
+fn a_mirror_replaces_the_repositories_that_an_rpm_image_names() {
+    for (profile, folder) in [
+        ("osp-rockylinux", "rockylinuxArchiveURL/9"),
+        ("osp-centos-stream", "centosStreamArchiveURL/10-stream"),
+    ] {
+        let setup = Setup::prepare(of_profile(profile), "x86_64");
+        let keys = setup.at("etc/pki/rpm-gpg");
+        fs::create_dir_all(&keys).expect("a folder can be made");
+        fs::write(keys.join("RPM-GPG-KEY-a"), "").expect("a key can be written");
+        setup.execute(case(&format!("{profile}/aws/mirrored")));
+        let list = setup.read("etc/yum.repos.d/archive.repo");
+        for part in ["BaseOS", "AppStream"] {
+            let expected = format!(
+                "[archive-{part}]\nname={part}\n\
+                 baseurl=https://mirror.example.com/{folder}/{part}/$basearch/os\n\
+                 gpgcheck=1\ngpgkey=file://{}/RPM-GPG-KEY-a \n",
+                keys.display()
+            );
+            assert!(list.contains(&expected), "{list}");
+        }
+        let calls = setup.read("calls");
+        let mut installs = calls.lines().filter(|call| call.contains(" install "));
+        let is_mirrored = |call: &str| call.contains("--disablerepo=* --enablerepo=archive-*");
+        assert!(installs.all(is_mirrored), "{calls}");
     }
 }
 
