@@ -9,7 +9,7 @@ use std::{
 
 use clap::CommandFactory;
 use osm::{
-    api::profile::OperatingSystemProfile,
+    api::{profile::OperatingSystemProfile, worker_cluster::WorkerCluster},
     cli::Cli,
     render::{
         Limits,
@@ -342,4 +342,17 @@ fn every_variable_filter_and_function_stands_in_the_page() {
         missing.is_empty(),
         "not in docs/write-a-profile.md: {missing:?}"
     );
+}
+
+#[test]
+fn the_example_of_an_air_gapped_site_is_a_worker_cluster() {
+    let page = page("air-gapped.md");
+    let example: WorkerCluster =
+        serde_saphyr::from_str(fence(&page, "yaml")).expect("the example is a WorkerCluster");
+    let settings = TenantSettings::default().with(&example.spec);
+    let settings = settings.expect("the example's settings are valid");
+    let readme = read(&root().join("manifests/profiles/README.md"));
+    for variable in settings.variables.keys() {
+        assert!(readme.contains(&format!("| `{variable}` |")), "{variable}");
+    }
 }

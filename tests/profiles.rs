@@ -3,7 +3,7 @@
 //! the committed files.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
@@ -177,6 +177,30 @@ fn a_profile_is_small() {
         let bytes = build(&name).len();
         assert!(bytes <= 60_000, "{name}: {bytes} bytes");
     }
+}
+
+#[test]
+fn every_variable_of_the_profiles_stands_in_their_readme() {
+    let readme = fs::read_to_string(folder().join("README.md")).expect("the page is readable");
+    let (_, section) = readme
+        .split_once("## What profiles read")
+        .expect("it is there");
+    let (section, _) = section.split_once("\n## ").expect("another follows");
+    let rows: BTreeSet<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` |"))
+        .map(|(name, _)| name)
+        .collect();
+    let mut read = BTreeSet::new();
+    for name in source_names() {
+        let built = build(&name);
+        read.extend(built.split("variables.").skip(1).map(|rest| {
+            let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric());
+            rest[..end.unwrap_or(rest.len())].to_owned()
+        }));
+    }
+    let read: BTreeSet<&str> = read.iter().map(String::as_str).collect();
+    assert_eq!(read, rows);
 }
 
 fn folder() -> PathBuf {

@@ -192,10 +192,31 @@ fn a_stored_config_holds_no_token() {
 
 #[test]
 fn containerd_gets_its_configuration_and_the_hosts_of_its_registries() {
-    let texts = &cases::case("osp-ubuntu/aws/1.34.1").provisioning.texts;
-    let text = |path: &str| texts.get(path).expect("the file is there");
-    assert!(text("/etc/containerd/config.toml").starts_with("version = 3\n"));
-    assert!(text("/etc/containerd/certs.d/docker.io/hosts.toml").contains("registry-1.docker.io"));
+    for name in cases::profile_names() {
+        let case = cases::case(&format!("{name}/aws/1.34.1"));
+        let text = |path: &str| &case.provisioning.texts[path];
+        // Amazon Linux 2 has containerd 1.7, which reads nothing newer.
+        let version = if name == "osp-amzn2" { 2 } else { 3 };
+        let start = format!("version = {version}\n");
+        let config = text("/etc/containerd/config.toml");
+        assert!(config.starts_with(&start), "{name}: {config}");
+        let hosts = text("/etc/containerd/certs.d/docker.io/hosts.toml");
+        assert!(hosts.contains("registry-1.docker.io"), "{name}: {hosts}");
+    }
+}
+
+#[test]
+fn red_hats_machines_register_with_a_subscription_if_there_is_one() {
+    for (special, expected) in [("1.34.1", false), ("registered", true)] {
+        let case = cases::case(&format!("osp-rhel/aws/{special}"));
+        for half in [&case.bootstrap, &case.provisioning] {
+            let document = String::from_utf8_lossy(&half.document);
+            let subscription = "\nrh_subscription:\n    auto-attach: true\n    \
+                                password: word\n    username: user\n";
+            assert_eq!(document.contains(subscription), expected, "{special}");
+            assert_eq!(document.contains("rh_subscription"), expected, "{special}");
+        }
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 pub const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9";
 
 /// The variables that say where a machine fetches from.
-const URL_VARIABLES: [&str; 7] = [
+const URL_VARIABLES: [&str; 9] = [
     "kubernetesDownloadURL",
     "cniPluginsDownloadURL",
     "criToolsDownloadURL",
@@ -37,6 +37,8 @@ const URL_VARIABLES: [&str; 7] = [
     "ubuntuArchiveURL",
     "debianArchiveURL",
     "debianSecurityArchiveURL",
+    "rockylinuxArchiveURL",
+    "centosStreamArchiveURL",
 ];
 
 /// A value that would be a command, were it not quoted.

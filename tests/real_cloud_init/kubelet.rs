@@ -135,6 +135,33 @@ fn every_supported_version_gets_the_tools_of_its_minor() {
 }
 
 #[test]
+fn the_configuration_fits_the_distribution() {
+    let resolved = json!("/run/systemd/resolve/resolv.conf");
+    for (profile, resolv_conf, fail_cgroup_v1) in [
+        ("osp-amzn2", None, Some(json!(false))),
+        ("osp-amzn2023", None, None),
+        ("osp-centos-stream", None, None),
+        (
+            "osp-debian",
+            Some(json!("/etc/kubernetes/resolv.conf")),
+            None,
+        ),
+        ("osp-rhel", None, None),
+        ("osp-rockylinux", None, None),
+        ("osp-ubuntu", Some(resolved), None),
+    ] {
+        let configuration = configuration(&format!("{profile}/aws/1.36.0"));
+        assert_eq!(
+            configuration.get("resolvConf"),
+            resolv_conf.as_ref(),
+            "{profile}"
+        );
+        let found = configuration.get("failCgroupV1");
+        assert_eq!(found, fail_cgroup_v1.as_ref(), "{profile}");
+    }
+}
+
+#[test]
 fn every_case_has_a_configuration_that_parses() {
     for case in every_case() {
         assert!(configuration(&case.name).is_object(), "{}", case.name);

@@ -11,6 +11,7 @@ pub const NOTE: &str = "#!/bin/bash\necho \"${0##*/} $*\" >> \"${0%/bin/*}/calls
 /// content.
 pub const DOWNLOAD: &str = "#!/bin/bash
 echo \"${!#}\" >> \"${0%/bin/*}/fetched\"
+echo curl >> \"${0%/bin/*}/calls\"
 case \"${!#}\" in
   *.sha256) printf content | sha256sum ;;
   *) printf content ;;

@@ -1,7 +1,11 @@
 //! The setup scripts run as far as a test can: in a folder that stands for the machine's root, with
 //! programs that note what they are asked for in place of those that would change a machine.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use tempfile::TempDir;
 
@@ -115,6 +119,7 @@ impl Setup {
             "bin",
             "etc/apt/sources.list.d",
             "etc/dnf",
+            "etc/yum.repos.d",
             "opt/bin",
             "proc",
         ] {
@@ -305,6 +310,116 @@ fn a_mirror_replaces_the_archive_in_both_forms_of_apts_lists() {
             [setup.read("etc/apt/sources.list"), setup.read(&list)],
             expected
         );
+    }
+}
+
+#[test]
+fn a_mirror_replaces_the_repositories_that_an_rpm_image_names() {
+    for (profile, folder) in [
+        ("osp-rockylinux", "rockylinuxArchiveURL/9"),
+        ("osp-centos-stream", "centosStreamArchiveURL/10-stream"),
+    ] {
+        let setup = Setup::prepare(of_profile(profile), "x86_64");
+        let keys = setup.at("etc/pki/rpm-gpg");
+        fs::create_dir_all(&keys).expect("a folder can be made");
+        fs::write(keys.join("RPM-GPG-KEY-a"), "").expect("a key can be written");
+        setup.execute(case(&format!("{profile}/aws/mirrored")));
+        let list = setup.read("etc/yum.repos.d/archive.repo");
+        for part in ["BaseOS", "AppStream"] {
+            let expected = format!(
+                "[archive-{part}]\nname={part}\n\
+                 baseurl=https://mirror.example.com/{folder}/{part}/$basearch/os\n\
+                 gpgcheck=1\ngpgkey=file://{}/RPM-GPG-KEY-a \n",
+                keys.display()
+            );
+            assert!(list.contains(&expected), "{list}");
+        }
+        let calls = setup.read("calls");
+        let mut installs = calls.lines().filter(|call| call.contains(" install "));
+        let is_mirrored = |call: &str| call.contains("--disablerepo=* --enablerepo=archive-*");
+        assert!(installs.all(is_mirrored), "{calls}");
+    }
+}
+
+#[test]
+fn a_machine_trusts_the_hosts_certificates_before_it_fetches_anything() {
+    for profile in profile_names() {
+        let case = case(&format!("{profile}/aws/proxy"));
+        let setup = Setup::run(case, of_profile(profile), "x86_64");
+        let folders = [
+            "usr/local/share/ca-certificates",
+            "etc/pki/ca-trust/source/anchors",
+        ];
+        let is_there = |folder: &&str| setup.at(folder).join("osm-1.crt").is_file();
+        assert_eq!(
+            folders.iter().filter(|folder| is_there(folder)).count(),
+            1,
+            "{profile}"
+        );
+        let calls = setup.read("calls");
+        let trusts = |call: &str| call.starts_with("update-ca-");
+        let fetches = |call: &str| {
+            ["apt-get", "curl", "dnf", "yum"]
+                .iter()
+                .any(|name| call.starts_with(name))
+        };
+        let first = calls.lines().find(|call| trusts(call) || fetches(call));
+        assert!(first.is_some_and(trusts), "{profile}: {calls}");
+    }
+}
+
+#[test]
+fn a_bootstrap_installs_only_the_tools_that_are_missing() {
+    for (profile, expected) in [
+        ("osp-amzn2", "yum --assumeyes --quiet install jq\n"),
+        ("osp-rhel", "dnf --assumeyes --quiet install jq\n"),
+        ("osp-ubuntu", "--no-install-recommends jq\n"),
+    ] {
+        for has_jq in [false, true] {
+            let setup = Setup::prepare(of_profile(profile), "x86_64");
+            for name in [
+                "awk", "bash", "cat", "grep", "mkdir", "mv", "rm", "stat", "touch",
+            ] {
+                let found = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(name));
+                let program = found.iter().find(|path| path.exists());
+                let program = program.expect("a usual program is on this machine");
+                std::os::unix::fs::symlink(program, setup.at("bin").join(name))
+                    .expect("a link can be made");
+            }
+            if has_jq {
+                write_program(&setup.at("bin/jq"), NOTE);
+            }
+            let case = case(&format!("{profile}/aws/1.34.1"));
+            let script = &case.bootstrap.texts["/opt/bin/bootstrap"];
+            let (start, _) = script.split_once("fetch_secret() {").expect("it fetches");
+            setup.write("bootstrap", &moved(start, setup.root.path()));
+            let output = run(command("/bin/bash")
+                .env("PATH", setup.at("bin"))
+                .arg(setup.at("bootstrap")));
+            assert!(output.status.success(), "{profile}: {}", text(&output));
+            let calls = setup.read("calls");
+            assert_eq!(calls.ends_with(expected), !has_jq, "{profile}: {calls}");
+            assert_eq!(calls.is_empty(), has_jq, "{profile}: {calls}");
+        }
+    }
+}
+
+#[test]
+fn a_virtual_machine_gets_what_its_host_wants() {
+    for (case_name, package) in [
+        ("osp-ubuntu/vsphere/1.34.1", "open-vm-tools"),
+        ("osp-debian/vmware-cloud-director/1.34.1", "open-vm-tools"),
+        ("osp-rockylinux/vsphere/1.34.1", "open-vm-tools"),
+        ("osp-ubuntu/nutanix/1.34.1", "open-iscsi"),
+    ] {
+        let case = case(case_name);
+        let (profile, _) = case_name.split_once('/').expect("a profile is named");
+        let setup = Setup::run(case, of_profile(profile), "x86_64");
+        assert!(setup.packages().contains(package), "{case_name}");
+        assert!(listed(case, "package").contains(package), "{case_name}");
+        let calls = setup.read("calls");
+        let starts_initiator = calls.contains("systemctl restart iscsid.service\n");
+        assert_eq!(starts_initiator, package == "open-iscsi", "{case_name}");
     }
 }
 
