@@ -1,5 +1,6 @@
 //! Our own Ubuntu profile, rendered and given to the programs that read the result: cloud-init's
 //! schema, bash, shellcheck and systemd. Each distinct document, script and unit is read once.
+//! Values and encodings that our profile does not use are in a module of their own.
 //!
 //! `.ci/consumers` installs those that a machine does not bring.
 
@@ -14,6 +15,8 @@ use crate::cases::{Case, RenderedFile, every_case, files_of};
 
 #[path = "real_cloud_init/cases.rs"]
 mod cases;
+#[path = "real_cloud_init/encodings.rs"]
+mod encodings;
 #[path = "real_cloud_init/kubelet.rs"]
 mod kubelet;
 
@@ -350,13 +353,18 @@ fn file_name(path: &str) -> String {
 
 /// What cloud-init says of documents.
 fn schema(documents: &[PathBuf]) -> Output {
+    consumer_python(SCHEMA, documents)
+}
+
+/// Runs a program of Python's that uses cloud-init's modules.
+fn consumer_python(program: &str, arguments: &[PathBuf]) -> Output {
     let consumers = consumers();
     let modules = consumers.join("cloud-init/usr/lib/python3/dist-packages");
     let mut check = command(consumers.join("venv/bin/python"));
     check
         .env("PYTHONPATH", modules)
-        .args(["-c", SCHEMA])
-        .args(documents);
+        .args(["-c", program])
+        .args(arguments);
     run(&mut check)
 }
 

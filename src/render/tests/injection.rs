@@ -237,6 +237,7 @@ fn a_bare_place_takes_what_yaml_reads_as_that_text() {
         " a",
         "a ",
         "\ta",
+        "a\tb",
         "a\t",
         "- a",
         "-",
