@@ -1,5 +1,6 @@
 //! Our own profiles for cloud-init, rendered and given to the programs that read the result: cloud-init's
 //! schema, bash, shellcheck and systemd. Each distinct document, script and unit is read once.
+//! Values and encodings that our profile does not use are in a module of their own.
 //!
 //! `.ci/consumers` installs those that a machine does not bring.
 
@@ -22,6 +23,8 @@ use crate::{
 
 #[path = "real_cloud_init/cases.rs"]
 mod cases;
+#[path = "real_cloud_init/encodings.rs"]
+mod encodings;
 #[path = "real_cloud_init/kubelet.rs"]
 mod kubelet;
 #[path = "real_cloud_init/programs.rs"]
@@ -282,13 +285,18 @@ fn supervise_waits_longer_each_time_and_keeps_a_bounded_log() {
 
 /// What cloud-init says of documents.
 fn schema(documents: &[PathBuf]) -> Output {
+    consumer_python(SCHEMA, documents)
+}
+
+/// Runs a program of Python's that uses cloud-init's modules.
+fn consumer_python(program: &str, arguments: &[PathBuf]) -> Output {
     let consumers = consumers();
     let modules = consumers.join("cloud-init/usr/lib/python3/dist-packages");
     let mut check = command(consumers.join("venv/bin/python"));
     check
         .env("PYTHONPATH", modules)
-        .args(["-c", SCHEMA])
-        .args(documents);
+        .args(["-c", program])
+        .args(arguments);
     run(&mut check)
 }
 

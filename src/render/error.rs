@@ -20,6 +20,14 @@ impl Half {
             Self::Provisioning => "provisioningConfig",
         }
     }
+
+    /// The document that is made from it.
+    pub const fn document(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "the bootstrap document",
+            Self::Provisioning => "the provisioning document",
+        }
+    }
 }
 
 impl fmt::Display for Half {

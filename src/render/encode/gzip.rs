@@ -14,7 +14,7 @@ use crate::render::error::Half;
 pub(super) const MACHINE_NAME_ESCAPED: &str = "%3CMACHINE_NAME%3E";
 
 /// The smallest result: a render happens once per change, a machine boots from it for ever.
-const LEVEL_SMALLEST: u32 = 9;
+pub(super) const LEVEL_SMALLEST: u32 = 9;
 
 /// The text, compressed and in standard base64 on one line.
 ///

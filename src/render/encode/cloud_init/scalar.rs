@@ -17,7 +17,9 @@ const QUOTE: &str = "it holds a quote or a backslash that would end it";
 const COLON: &str = "it holds `: ` or ends with `:`, which would make it a map";
 const COMMENT: &str = "it holds ` #`, which would cut it off";
 const INDICATOR: &str = "it starts with a character that has a meaning in YAML";
-const SPACE: &str = "it starts or ends with white space";
+const SPACE: &str = "it starts or ends with a space";
+const TAB: &str = "it holds a tab, which cloud-init's reader refuses; put it in quotes";
+const LIST: &str = "it is no list of texts; put each of them in quotes";
 const NO_TEXT: &str = "YAML reads it as a truth value, a number, a date or nothing; \
                        put it in quotes";
 const EMPTY: &str = "it is empty";
@@ -82,24 +84,20 @@ pub(super) fn command(text: &str) -> Verdict {
     if is_quoted(text) {
         return Ok(());
     }
-    if let Some(items) = list(text) {
-        let is_bare = |item: &&String| {
-            implicit(item) != Implicit::Text
-                && !text.contains(&format!("'{item}'"))
-                && !text.contains(&format!("\"{item}\""))
-        };
-        return first([(items.iter().any(|item| is_bare(&item)), NO_TEXT)]);
+    if text.starts_with('[') {
+        return first([(!is_list(text), LIST)]);
     }
     plain(text)?;
     first([(implicit(text) != Implicit::Text, NO_TEXT)])
 }
 
 fn plain(text: &str) -> Verdict {
-    let is_padded = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
-    let is_map = text.ends_with(':') || text.contains(": ") || text.contains(":\t");
+    let is_padded = text.starts_with(' ') || text.ends_with(' ');
+    let is_map = text.ends_with(':') || text.contains(": ");
     first([
         (breaks_line(text), LINE_BREAK),
         (is_padded, SPACE),
+        (text.contains('\t'), TAB),
         (starts_with_indicator(text), INDICATOR),
         (is_map, COLON),
         (is_commented(text), COMMENT),
@@ -135,42 +133,62 @@ fn starts_with_indicator(text: &str) -> bool {
     }
 }
 
-/// The items, if the text is one list of texts to its last character.
-fn list(text: &str) -> Option<Vec<String>> {
-    if !text.starts_with('[') || !text.ends_with(']') || is_commented(text) {
-        return None;
+/// Whether the text is one list of texts to its last character. Between brackets more characters
+/// have a meaning than outside of them.
+fn is_list(text: &str) -> bool {
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let Some(mut rest) = inner.map(|inner| inner.trim_matches(' ')) else {
+        return false;
+    };
+    loop {
+        let quoted = quoted_length(rest);
+        let length = quoted.or_else(|| rest.find(',')).unwrap_or(rest.len());
+        let (item, after) = rest.split_at(length);
+        if !is_item(item.trim_end_matches(' ')) {
+            return false;
+        }
+        match after.trim_start_matches(' ').strip_prefix(',') {
+            Some(next) => rest = next.trim_start_matches(' '),
+            None => return after.trim_matches(' ').is_empty(),
+        }
     }
-    serde_saphyr::from_str(text).ok()
+}
+
+fn is_item(item: &str) -> bool {
+    let is_bare = || {
+        !item.starts_with([':', '?'])
+            && !item.contains(['[', ']', '{', '}', '?'])
+            && plain(item).is_ok()
+            && implicit(item) == Implicit::Text
+    };
+    !item.is_empty() && (is_quoted(item) || is_bare())
 }
 
 /// Whether the text is one quoted scalar to its last character.
 fn is_quoted(text: &str) -> bool {
     let parsed = || serde_saphyr::from_str::<Json>(text);
-    closes_at_its_end(text) && matches!(parsed(), Ok(Json::String(_)))
+    quoted_length(text) == Some(text.len()) && matches!(parsed(), Ok(Json::String(_)))
 }
 
-/// Whether the text starts with a quote that its last character closes.
-fn closes_at_its_end(text: &str) -> bool {
-    let mut rest = text.chars();
-    match rest.next() {
-        Some('"') => loop {
-            match rest.next() {
-                Some('\\') => drop(rest.next()),
-                Some('"') => return rest.next().is_none(),
-                Some(_) => {}
-                None => return false,
-            }
-        },
-        Some('\'') => loop {
-            match rest.next() {
-                Some('\'') => match rest.next() {
-                    Some('\'') => {}
-                    after => return after.is_none(),
-                },
-                Some(_) => {}
-                None => return false,
-            }
-        },
-        _ => false,
+/// The length of the quoted scalar that the text starts with.
+fn quoted_length(text: &str) -> Option<usize> {
+    let mut rest = text.char_indices();
+    let (_, quote) = rest
+        .next()
+        .filter(|(_, first)| ['"', '\''].contains(first))?;
+    while let Some((index, character)) = rest.next() {
+        let is_doubled = || {
+            text.get(index + 1..)
+                .is_some_and(|text| text.starts_with('\''))
+        };
+        match character {
+            '\\' if quote == '"' => drop(rest.next()),
+            '\'' if quote == '\'' && is_doubled() => drop(rest.next()),
+            _ if character == quote => return Some(index + 1),
+            _ => {}
+        }
     }
+    None
 }
