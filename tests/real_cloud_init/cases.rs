@@ -23,7 +23,7 @@ use osm::{
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// A word that only the token has; the token itself is as long as a ServiceAccount's.
 pub const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9";
@@ -79,8 +79,8 @@ struct Machine {
     provider: String,
     kubelet: &'static str,
     ip_family: &'static str,
-    network: Value,
-    operating_system_spec: Value,
+    network: Map<String, Value>,
+    operating_system_spec: Map<String, Value>,
     annotations: BTreeMap<String, String>,
     settings: TenantSettings,
 }
@@ -175,27 +175,31 @@ fn machines(profile: &OperatingSystemProfileSpec) -> Vec<Machine> {
             with("mirrored", set_mirrors),
             with("hostile", make_hostile),
             with("registered", |machine| {
-                machine.operating_system_spec = json!({
+                machine.operating_system_spec = map(&json!({
                     "rhelSubscriptionManagerUser": "user",
                     "rhelSubscriptionManagerPassword": "word",
                     "attachSubscription": true,
-                });
+                }));
             }),
         ]);
     }
     machines
 }
 
+fn map(value: &Value) -> Map<String, Value> {
+    value.as_object().expect("it is a map").clone()
+}
+
 /// What only Flatcar has.
 fn flatcar_machines(provider: &str) -> Vec<Machine> {
     let mut fixed = Machine::new(provider, "static", "1.34.1");
-    fixed.network = json!({
+    fixed.network = map(&json!({
         "cidr": "192.0.2.7/24",
         "gateway": "192.0.2.1",
         "dns": { "servers": ["192.0.2.2", "192.0.2.3"] },
-    });
+    }));
     let mut without_updates = Machine::new(provider, "without-updates", "1.34.1");
-    without_updates.operating_system_spec = json!({ "disableAutoUpdate": true });
+    without_updates.operating_system_spec = map(&json!({ "disableAutoUpdate": true }));
     vec![fixed, without_updates]
 }
 
@@ -206,8 +210,8 @@ impl Machine {
             provider: provider.to_owned(),
             kubelet,
             ip_family: "",
-            network: json!({}),
-            operating_system_spec: json!({ "distUpgradeOnBoot": false }),
+            network: Map::new(),
+            operating_system_spec: Map::new(),
             annotations: BTreeMap::new(),
             settings: TenantSettings::default(),
         }
@@ -301,10 +305,11 @@ fn rendered(machine: &Machine, name: &str, profile: &Profile) -> Case {
 fn render_for(machine: &Machine, profile: &CompiledProfile) -> Rendered {
     let mut system = machine.operating_system_spec.clone();
     if profile.spec().os_name == OperatingSystem::Flatcar {
-        system["provisioningUtility"] = json!(profile.spec().provisioning_utility);
+        let utility = json!(profile.spec().provisioning_utility);
+        system.insert("provisioningUtility".to_owned(), utility);
     }
     let mut network = machine.network.clone();
-    network["ipFamily"] = json!(machine.ip_family);
+    network.insert("ipFamily".to_owned(), json!(machine.ip_family));
     let provider = ProviderConfig::decode(&json!({
         "cloudProvider": machine.provider,
         "cloudProviderSpec": {},

@@ -147,45 +147,52 @@ pub fn text_of<'a>(half: &'a Half, path: &str) -> &'a str {
     half.texts.get(path).expect("the file is there")
 }
 
+macro_rules! ensure {
+    ($holds:expr, $what:expr) => {
+        if !$holds {
+            return Err(format!("wrong: {}", $what));
+        }
+    };
+}
+
 /// The files of a document, if Ignition would take it.
 pub fn read(document: &Value) -> Result<Files, String> {
     let version = document.pointer("/ignition/version");
-    ensure(version == Some(&json!("2.3.0")), "the version")?;
+    ensure!(version == Some(&json!("2.3.0")), "the version");
     let mut files = Files::new();
     for file in list(document, "/storage/files") {
-        ensure(file.get("filesystem") == Some(&json!("root")), "filesystem")?;
+        ensure!(file.get("filesystem") == Some(&json!("root")), "filesystem");
         let path = word(file, "/path")?;
         let is_plain = path
             .split('/')
             .skip(1)
             .all(|part| !matches!(part, "" | "." | ".."));
-        ensure(path.starts_with('/') && is_plain, path)?;
+        ensure!(path.starts_with('/') && is_plain, path);
         let mode = file.get("mode").and_then(Value::as_u64);
-        ensure(mode.is_some_and(|mode| mode <= 0o7777), "mode")?;
+        ensure!(mode.is_some_and(|mode| mode <= 0o7777), "mode");
         let content = decode(word(file, "/contents/source")?)?;
-        ensure(files.insert(path.to_owned(), content).is_none(), path)?;
+        ensure!(files.insert(path.to_owned(), content).is_none(), path);
     }
     let mut names = BTreeSet::new();
     for unit in list(document, "/systemd/units") {
         let name = word(unit, "/name")?;
-        ensure(name.ends_with(".service") && names.insert(name), name)?;
+        ensure!(name.ends_with(".service") && names.insert(name), name);
         let path = format!("/etc/systemd/system/{name}");
         let contents = unit.get("contents").and_then(Value::as_str);
-        ensure(contents.is_none() || !files.contains_key(&path), name)?;
+        ensure!(contents.is_none() || !files.contains_key(&path), name);
         if unit.get("enabled") == Some(&json!(true)) {
             let text = contents.or(files.get(&path).map(String::as_str));
             let is_installed = |text: &str| text.lines().any(|line| line == "[Install]");
-            ensure(text.is_some_and(is_installed), "[Install]")?;
+            ensure!(text.is_some_and(is_installed), "[Install]");
         }
         for drop_in in list(unit, "/dropins") {
-            ensure(word(drop_in, "/name")?.ends_with(".conf"), "a drop-in")?;
+            ensure!(
+                word(drop_in, "/name")?.strip_suffix(".conf").is_some(),
+                "a drop-in"
+            );
         }
     }
     Ok(files)
-}
-
-fn ensure(holds: bool, what: &str) -> Result<(), String> {
-    holds.then_some(()).ok_or_else(|| format!("wrong: {what}"))
 }
 
 fn list<'a>(value: &'a Value, place: &str) -> &'a [Value] {
@@ -206,7 +213,7 @@ fn decode(source: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
     let mut rest = escaped.bytes();
     while let Some(byte) = rest.next() {
-        ensure(byte.is_ascii_graphic(), "a character that is not of a URL")?;
+        ensure!(byte.is_ascii_graphic(), "a character that is not of a URL");
         if byte == b'%' {
             let mut digit = || char::from(rest.next()?).to_digit(16);
             let high = digit().ok_or("an escape")?;
