@@ -20,6 +20,7 @@ mod containerd;
 mod data;
 pub mod default_profiles;
 mod duration;
+pub mod edge_script;
 pub mod encode;
 mod engine;
 pub mod error;

@@ -14,8 +14,13 @@ use crate::api::{
         CONTENT, DerivedNames, INPUTS, MADE_FOR, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
         MADE_FOR_REVISION,
     },
+    profile::CloudProvider,
 };
-use crate::render::{Rendered, user_data::UserData};
+use crate::render::{
+    Rendered,
+    edge_script::{EdgeScriptInput, edge_script},
+    user_data::UserData,
+};
 use crate::tenant::secret_text::SecretText;
 
 /// Raised on purpose, and only so, when a new release must render everything anew.
@@ -102,6 +107,8 @@ pub struct Desired {
     pub token: TokenPlan,
     /// The kubelet's bootstrap kubeconfig, and its digest.
     pub kubelet_kubeconfig: (SecretText, Digest),
+    /// The script for edge machines, and its digest; none on other clouds.
+    pub edge_script: Option<(SecretText, Digest)>,
     /// The config and the documents; none where those that exist are current.
     pub documents: Option<Documents>,
 }
@@ -127,6 +134,10 @@ pub fn desired(deployment: &Deployment, rendered: Option<Rendered>) -> Desired {
         stamp: deployment.stamp.clone(),
         token: deployment.token.clone(),
         kubelet_kubeconfig: (kubeconfig, kubeconfig_digest),
+        edge_script: script(deployment).map(|script| {
+            let digest = secret_digest(key, script.expose().as_bytes());
+            (script, digest)
+        }),
         documents: rendered.map(|rendered| Documents {
             config: {
                 let digest = config_digest(key, &rendered.stored_config);
@@ -136,6 +147,19 @@ pub fn desired(deployment: &Deployment, rendered: Option<Rendered>) -> Desired {
             bootstrap: with_digest(key, rendered.bootstrap),
         }),
     }
+}
+
+/// Edge machines get no user data: their owner runs a script that fetches it.
+fn script(deployment: &Deployment) -> Option<SecretText> {
+    let is_edge = deployment.provider.cloud_provider == CloudProvider::Edge.as_str();
+    is_edge.then(|| {
+        edge_script(&EdgeScriptInput {
+            api_server: &deployment.api_server,
+            certificate_authority: &deployment.kubernetes_ca,
+            fetch_token: &deployment.fetch_token,
+            secret: &deployment.names.bootstrap,
+        })
+    })
 }
 
 fn with_digest(key: &DigestKey, data: UserData) -> (UserData, Digest) {

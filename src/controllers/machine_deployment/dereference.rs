@@ -169,6 +169,7 @@ async fn observe(context: &Context, names: &DerivedNames) -> Result<Observed, Er
         provisioning: observe_secret(context, &names.provisioning).await?,
         bootstrap: observe_secret(context, &names.bootstrap).await?,
         kubelet_kubeconfig: observe_secret(context, &names.kubelet_kubeconfig).await?,
+        edge_script: observe_secret(context, &names.edge_script).await?,
     })
 }
 
