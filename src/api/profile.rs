@@ -378,7 +378,11 @@ pub struct CloudInitModules {
 fn without_defaults(schema: &mut schemars::Schema) {
     let properties = schema.get_mut("properties");
     let mut properties = properties.and_then(serde_json::Value::as_object_mut);
-    for field in ["supportedCloudProviders", "bootstrapConfig", "provisioningConfig"] {
+    for field in [
+        "supportedCloudProviders",
+        "bootstrapConfig",
+        "provisioningConfig",
+    ] {
         let field = properties.as_mut().and_then(|known| known.get_mut(field));
         if let Some(field) = field.and_then(serde_json::Value::as_object_mut) {
             field.remove("default");

@@ -140,9 +140,7 @@ fn a_file_takes_the_place_of_the_one_that_comes_with_containerd_and_the_reverse(
 
 #[test]
 fn container_runtimes_are_merged_by_name_their_files_by_path_and_their_templates_by_name() {
-    let runtime = |name: &str, files: Value, templates: Value| {
-        json!({ "name": name, "files": files, "templates": templates })
-    };
+    let runtime = |name: &str, files: Value, templates: Value| json!({ "name": name, "files": files, "templates": templates });
     let merged = half(
         json!({
             "files": [file("/d", "1")],
@@ -221,7 +219,10 @@ fn commands_come_after_those_of_the_base_and_maps_of_modules_are_merged_by_key()
         "yum_repo_dir": "/2",
     }});
     assert_eq!(merged, expected);
-    let kept = half(json!({ "modules": { "yum_repo_dir": "/1" } }), json!({ "modules": {} }));
+    let kept = half(
+        json!({ "modules": { "yum_repo_dir": "/1" } }),
+        json!({ "modules": {} }),
+    );
     assert_eq!(kept, json!({ "modules": { "yum_repo_dir": "/1" } }));
 }
 
