@@ -14,6 +14,8 @@ use crate::cases::{Case, RenderedFile, every_case, files_of};
 
 #[path = "real_cloud_init/cases.rs"]
 mod cases;
+#[path = "real_cloud_init/edge.rs"]
+mod edge;
 #[path = "real_cloud_init/kubelet.rs"]
 mod kubelet;
 

@@ -1,8 +1,8 @@
 //! What must be written, in the order that is safe.
 //!
-//! Create: token → kubelet kubeconfig → edge script → config → provisioning → bootstrap. The token comes first,
-//! so that a crash cannot leave documents with a token that never existed; bootstrap comes last,
-//! because machine-controller waits for it alone.
+//! Create: token → kubelet kubeconfig → edge script → config → provisioning → bootstrap. The token
+//! comes first, so that a crash cannot leave documents with a token that never existed; bootstrap
+//! comes last, because machine-controller waits for it alone.
 //!
 //! Rotate with other bytes: bootstrap is deleted first (missing, machine-controller polls; stale,
 //! it fails and backs off), then all is written in the order of a create. With the same bytes only
