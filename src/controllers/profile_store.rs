@@ -139,7 +139,9 @@ impl Inner {
         if let Some(base) = base {
             self.overlays.entry(base).or_default().insert(name.clone());
         }
-        before.into_iter().for_each(|before| self.release(before));
+        if let Some(before) = before {
+            self.release(before);
+        }
         let changed = self.on_top_of(key);
         for name in &changed {
             let key = (namespace.clone(), name.clone());

@@ -129,7 +129,7 @@ fn chain(
 ) -> Result<Vec<(String, Arc<OperatingSystemProfileSpec>)>, OverlayError> {
     let mut below: Vec<(String, Arc<OperatingSystemProfileSpec>)> = Vec::new();
     let mut next = spec.extends.clone();
-    while let Some(base) = next {
+    while let Some(base) = next.take() {
         let profile = below.last().map_or(name, |(name, _)| name).to_owned();
         if base == name || below.iter().any(|(known, _)| *known == base) {
             return Err(OverlayError::Cycle { profile, base });
@@ -141,7 +141,7 @@ fn chain(
         let Some(found) = find(&base) else {
             return Err(OverlayError::BaseMissing { profile, base });
         };
-        next = found.extends.clone();
+        next.clone_from(&found.extends);
         below.push((base, found));
     }
     Ok(below)

@@ -57,7 +57,7 @@ fn over(base: Value, overlay: Value) -> Spec {
 }
 
 /// The provisioning half of one over the other, as JSON.
-fn half(base: Value, overlay: Value) -> Value {
+fn half(base: &Value, overlay: &Value) -> Value {
     let merged = over(
         json!({ "provisioningConfig": base }),
         json!({ "provisioningConfig": overlay }),
@@ -110,8 +110,8 @@ fn an_empty_overlay_is_its_base_under_its_own_version() {
 #[test]
 fn a_file_takes_the_place_of_the_one_with_its_path_and_a_new_one_comes_last() {
     let merged = half(
-        json!({ "files": [file("/a", "1"), file("/b", "1")] }),
-        json!({ "files": [file("/c", "2"), file("/a", "2")] }),
+        &json!({ "files": [file("/a", "1"), file("/b", "1")] }),
+        &json!({ "files": [file("/c", "2"), file("/a", "2")] }),
     );
     let expected = [file("/a", "2"), file("/b", "1"), file("/c", "2")];
     assert_eq!(merged, json!({ "files": expected }));
@@ -121,15 +121,15 @@ fn a_file_takes_the_place_of_the_one_with_its_path_and_a_new_one_comes_last() {
 fn a_file_takes_the_place_of_the_one_that_comes_with_containerd_and_the_reverse() {
     let runtime = |files: Value| json!([{ "name": "containerd", "files": files }]);
     let merged = half(
-        json!({ "supportedContainerRuntimes": runtime(json!([file("/c", "1")])) }),
-        json!({ "files": [file("/c", "2")] }),
+        &json!({ "supportedContainerRuntimes": runtime(json!([file("/c", "1")])) }),
+        &json!({ "files": [file("/c", "2")] }),
     );
     let expected = json!({ "supportedContainerRuntimes": runtime(json!([file("/c", "2")])) });
     assert_eq!(merged, expected);
 
     let merged = half(
-        json!({ "files": [file("/c", "1")] }),
-        json!({ "supportedContainerRuntimes": runtime(json!([file("/c", "2"), file("/d", "2")])) }),
+        &json!({ "files": [file("/c", "1")] }),
+        &json!({ "supportedContainerRuntimes": runtime(json!([file("/c", "2"), file("/d", "2")])) }),
     );
     let expected = json!({
         "files": [file("/c", "2")],
@@ -142,14 +142,14 @@ fn a_file_takes_the_place_of_the_one_that_comes_with_containerd_and_the_reverse(
 fn container_runtimes_are_merged_by_name_their_files_by_path_and_their_templates_by_name() {
     let runtime = |name: &str, files: Value, templates: Value| json!({ "name": name, "files": files, "templates": templates });
     let merged = half(
-        json!({
+        &json!({
             "files": [file("/d", "1")],
             "supportedContainerRuntimes": [
                 runtime("containerd", json!([file("/a", "1"), file("/b", "1")]),
                         json!({ "s": "1", "t": "1" })),
             ],
         }),
-        json!({ "supportedContainerRuntimes": [
+        &json!({ "supportedContainerRuntimes": [
             runtime("docker", json!([file("/d", "2")]), json!({ "u": "2" })),
             runtime("containerd", json!([file("/b", "2")]), json!({ "t": "2" })),
         ]}),
@@ -168,8 +168,8 @@ fn container_runtimes_are_merged_by_name_their_files_by_path_and_their_templates
 #[test]
 fn templates_are_merged_by_name() {
     let merged = half(
-        json!({ "templates": { "before-packages": "", "t": "1" } }),
-        json!({ "templates": { "before-packages": "echo", "u": "2" } }),
+        &json!({ "templates": { "before-packages": "", "t": "1" } }),
+        &json!({ "templates": { "before-packages": "echo", "u": "2" } }),
     );
     let expected = json!({ "templates": { "before-packages": "echo", "t": "1", "u": "2" } });
     assert_eq!(merged, expected);
@@ -178,12 +178,12 @@ fn templates_are_merged_by_name() {
 #[test]
 fn of_a_unit_what_the_overlay_sets_replaces_and_drop_ins_are_merged_by_name() {
     let merged = half(
-        json!({ "units": [
+        &json!({ "units": [
             { "name": "a.service", "enable": true, "mask": false, "content": "1",
               "dropIns": [{ "name": "x", "content": "1" }, { "name": "y", "content": "1" }] },
             { "name": "b.service", "content": "1" },
         ]}),
-        json!({ "units": [
+        &json!({ "units": [
             { "name": "c.service", "content": "2" },
             { "name": "a.service", "enable": false,
               "dropIns": [{ "name": "z", "content": "2" }, { "name": "x", "content": "2" }] },
@@ -203,11 +203,11 @@ fn of_a_unit_what_the_overlay_sets_replaces_and_drop_ins_are_merged_by_name() {
 #[test]
 fn commands_come_after_those_of_the_base_and_maps_of_modules_are_merged_by_key() {
     let merged = half(
-        json!({ "modules": {
+        &json!({ "modules": {
             "bootcmd": ["a"], "runcmd": ["b"], "rh_subscription": { "k": "1", "l": "1" },
             "yum_repos": { "r": { "baseurl": "1", "gpgcheck": "1" } }, "yum_repo_dir": "/1",
         }}),
-        json!({ "modules": {
+        &json!({ "modules": {
             "bootcmd": ["c"], "runcmd": ["d"], "rh_subscription": { "l": "2" },
             "yum_repos": { "r": { "baseurl": "2" }, "s": { "baseurl": "2" } },
             "yum_repo_dir": "/2",
@@ -220,8 +220,8 @@ fn commands_come_after_those_of_the_base_and_maps_of_modules_are_merged_by_key()
     }});
     assert_eq!(merged, expected);
     let kept = half(
-        json!({ "modules": { "yum_repo_dir": "/1" } }),
-        json!({ "modules": {} }),
+        &json!({ "modules": { "yum_repo_dir": "/1" } }),
+        &json!({ "modules": {} }),
     );
     assert_eq!(kept, json!({ "modules": { "yum_repo_dir": "/1" } }));
 }
