@@ -20,6 +20,7 @@ mod containerd;
 mod data;
 pub mod default_profiles;
 mod duration;
+pub mod edge_script;
 pub mod encode;
 mod engine;
 pub mod error;
@@ -29,6 +30,7 @@ mod go_template;
 pub mod input;
 mod kubelet;
 pub mod limits;
+pub mod overlay;
 pub mod template;
 pub mod user_data;
 mod version;
@@ -66,7 +68,7 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
     let marked_names: Vec<&'static str> = data.marked.keys().copied().collect();
     let mut with_markers = data.inline.clone();
     with_markers.extend(data.marked);
-    let language = template::language(input.profile.spec());
+    let language = input.profile.spec().language();
     let pass = Pass {
         input,
         limits,

@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use clap::CommandFactory;
@@ -14,7 +15,7 @@ use osm::{
     render::{
         Limits,
         input::{ClusterInput, MachineDeploymentInput, ProviderConfig, RenderInput},
-        render,
+        overlay, render,
         template::CompiledProfile,
     },
     tenant::{secret_text::SecretText, settings::TenantSettings},
@@ -308,6 +309,22 @@ fn the_example_of_a_profile_renders_as_the_page_shows() {
     let inline = files.first().and_then(|file| file.content.inline.as_ref());
     let data = inline.map(|inline| inline.data.as_str());
     assert_eq!(data, Some(fence(&page, "text")));
+}
+
+#[test]
+fn the_example_of_an_overlay_can_be_laid_over_our_own_profile() {
+    let page = page("write-a-profile.md");
+    let (shown, _) = page.rsplit_once("```yaml\n").expect("there are two");
+    let overlay: OperatingSystemProfile =
+        serde_saphyr::from_str(fence(shown, "yaml")).expect("the example is a profile");
+    let base = overlay.spec.extends.clone().expect("it extends another");
+    let text = read(&root().join(format!("manifests/profiles/{base}.yaml")));
+    let base: OperatingSystemProfile = serde_saphyr::from_str(&text).expect("it is ours");
+    let resolved = overlay::resolve("example", &overlay.spec, |name| {
+        (Some(name) == overlay.spec.extends.as_deref()).then(|| Arc::new(base.spec.clone()))
+    });
+    let resolved = resolved.expect("the two fit");
+    CompiledProfile::compile(&resolved).expect("what comes of them compiles");
 }
 
 #[test]

@@ -23,6 +23,8 @@ use crate::{
 
 #[path = "real_cloud_init/cases.rs"]
 mod cases;
+#[path = "real_cloud_init/edge.rs"]
+mod edge;
 #[path = "real_cloud_init/encodings.rs"]
 mod encodings;
 #[path = "real_cloud_init/kubelet.rs"]

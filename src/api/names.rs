@@ -15,6 +15,9 @@ pub const CLOUD_CONFIG_KEY: &str = "cloud-config";
 /// The data key of the kubelet bootstrap kubeconfig's Secret.
 pub const KUBECONFIG_KEY: &str = "kubeconfig";
 
+/// The data key of the edge script's Secret.
+pub const EDGE_SCRIPT_KEY: &str = "fetch-bootstrap-script";
+
 /// Annotation of a machine deployment: the name of its profile.
 pub const PROFILE: &str = "k8c.io/operating-system-profile";
 /// Annotation of a machine deployment: the namespace of its profile.
@@ -60,6 +63,8 @@ pub struct DerivedNames {
     pub bootstrap: String,
     /// The Secret with the kubelet's bootstrap kubeconfig.
     pub kubelet_kubeconfig: String,
+    /// The Secret with the script for edge machines, which those of other clouds do not have.
+    pub edge_script: String,
     /// The value of the bootstrap token's label.
     pub key: String,
 }
@@ -73,6 +78,7 @@ impl DerivedNames {
             provisioning: format!("{name}-{namespace}-provisioning-config"),
             bootstrap: format!("{name}-{namespace}-bootstrap-config"),
             kubelet_kubeconfig: format!("{key}-kubelet-bootstrap-config"),
+            edge_script: format!("edge-provider-script-{name}-{namespace}"),
             key,
         }
     }
@@ -82,14 +88,20 @@ impl DerivedNames {
         self.config == other.config || self.key == other.key
     }
 
+    /// The Secrets in `cloud-init-settings`, in the order in which they are deleted: bootstrap
+    /// first, since machine-controller must not hand out a document whose Secrets are going.
+    pub fn secrets(&self) -> [&str; 4] {
+        [
+            &self.bootstrap,
+            &self.provisioning,
+            &self.kubelet_kubeconfig,
+            &self.edge_script,
+        ]
+    }
+
     /// Whether one of the Secrets in `cloud-init-settings` has this name.
     pub fn has_secret(&self, name: &str) -> bool {
-        [
-            &self.provisioning,
-            &self.bootstrap,
-            &self.kubelet_kubeconfig,
-        ]
-        .contains(&&name.to_owned())
+        self.secrets().contains(&name)
     }
 }
 

@@ -37,10 +37,19 @@ pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = Rule::new("self.spec == oldSelf.spec || self.spec.version != oldSelf.spec.version")
         .message("OperatingSystemProfile is immutable. For updates .spec.version needs to be updated")
-        .field_path(".spec.version")
+        .field_path(".spec.version"),
+    validation = Rule::new("has(self.spec.extends) || (has(self.spec.supportedCloudProviders) && has(self.spec.bootstrapConfig) && has(self.spec.provisioningConfig))")
+        .message("spec.supportedCloudProviders, spec.bootstrapConfig and spec.provisioningConfig are required where spec.extends is absent")
+        .field_path(".spec")
 )]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = without_defaults)]
 pub struct OperatingSystemProfileSpec {
+    /// The profile of the same namespace that this one is laid over. What this one leaves out is
+    /// the other's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub extends: Option<String>,
     /// The operating system that the profile configures.
     pub os_name: OperatingSystem,
     /// The version of the operating system, as free text.
@@ -49,14 +58,18 @@ pub struct OperatingSystemProfileSpec {
     /// another one.
     #[schemars(regex(pattern = VERSION_PATTERN))]
     pub version: String,
-    /// The language of the templates. Absent means `GoTemplate`.
+    /// The language of the templates. Absent means `GoTemplate`, and in a profile that extends
+    /// another the other's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_language: Option<TemplateLanguage>,
     /// The cloud providers that the profile works on.
+    #[serde(default)]
     pub supported_cloud_providers: Vec<CloudProviderSpec>,
     /// What a machine gets as user data: just enough to fetch the provisioning configuration.
+    #[serde(default)]
     pub bootstrap_config: ProfileConfig,
     /// What turns the machine into a node.
+    #[serde(default)]
     pub provisioning_config: ProfileConfig,
     /// The tool that reads the documents. Absent means `cloud-init`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,6 +147,16 @@ pub enum TemplateLanguage {
     Jinja,
     /// Go's text/template with sprig's functions: the language of every profile that names none.
     GoTemplate,
+}
+
+impl TemplateLanguage {
+    /// The name as it stands in objects.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Jinja => "Jinja",
+            Self::GoTemplate => "GoTemplate",
+        }
+    }
 }
 
 /// The tool on the machine that reads the documents.
@@ -366,6 +389,23 @@ pub struct CloudInitModules {
     /// The folder of yum's repository files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub yum_repo_dir: Option<String>,
+}
+
+/// A default in the schema would be filled in by the API server, and the rule that asks whether a
+/// field is there would always hold.
+fn without_defaults(schema: &mut schemars::Schema) {
+    let properties = schema.get_mut("properties");
+    let mut properties = properties.and_then(serde_json::Value::as_object_mut);
+    for field in [
+        "supportedCloudProviders",
+        "bootstrapConfig",
+        "provisioningConfig",
+    ] {
+        let field = properties.as_mut().and_then(|known| known.get_mut(field));
+        if let Some(field) = field.and_then(serde_json::Value::as_object_mut) {
+            field.remove("default");
+        }
+    }
 }
 
 /// The schema of a value that is kept as it is.

@@ -119,6 +119,10 @@ pub struct WorkerClusterSpec {
     /// The kubelet's feature gates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_feature_gates: Option<BTreeMap<String, bool>>,
+    /// Whether annotations of a machine deployment may set feature gates of its kubelets, over the
+    /// tenant's own. Absent means that they are not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_feature_gates_from_annotations: Option<bool>,
     /// Whether devices belong to the user of the container's security context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_ownership_from_security_context: Option<bool>,

@@ -7,7 +7,7 @@ use kube::{Api, api::ListParams};
 use super::context::Context;
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY},
+    names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBECONFIG_KEY},
 };
 use crate::plan::{
     desired::{config_digest, secret_digest},
@@ -89,8 +89,9 @@ pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Er
 fn digest_of(key: &DigestKey, secret: &Secret) -> Digest {
     let data = secret.data.as_ref();
     let ours = data.and_then(|data| {
-        data.get(CLOUD_CONFIG_KEY)
-            .or_else(|| data.get(KUBECONFIG_KEY))
+        [CLOUD_CONFIG_KEY, KUBECONFIG_KEY, EDGE_SCRIPT_KEY]
+            .iter()
+            .find_map(|key| data.get(*key))
     });
     secret_digest(key, ours.map_or(&[], |ByteString(bytes)| bytes))
 }

@@ -1,5 +1,6 @@
 //! The profiles of the whole fleet, each distinct content kept and compiled once, however many
-//! tenants have it.
+//! tenants have it. A profile that extends another is laid over it when somebody first asks, and
+//! what comes of it is a content like any other.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,7 +19,11 @@ use tokio::sync::watch;
 use super::subscriptions::Subscriptions;
 use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use crate::fleet::watch::{Scope, covers, interpret};
-use crate::render::{RenderError, template::CompiledProfile};
+use crate::render::{
+    RenderError,
+    overlay::{self, OverlayError},
+    template::CompiledProfile,
+};
 
 type ContentId = [u8; 32];
 type Key = (String, String);
@@ -27,7 +32,7 @@ type Key = (String, String);
 #[derive(Debug)]
 pub struct SharedProfile {
     id: ContentId,
-    spec: OperatingSystemProfileSpec,
+    spec: Arc<OperatingSystemProfileSpec>,
     compiled: OnceLock<Result<Arc<CompiledProfile>, Arc<RenderError>>>,
 }
 
@@ -49,9 +54,16 @@ impl SharedProfile {
     }
 }
 
+/// A profile laid over what it extends, or why it cannot be.
+pub type Resolved = Result<Arc<SharedProfile>, OverlayError>;
+
 #[derive(Debug, Default)]
 struct Inner {
     profiles: HashMap<Key, Arc<SharedProfile>>,
+    /// Which profiles of its namespace extend one; it need not exist.
+    overlays: HashMap<Key, BTreeSet<String>>,
+    /// What profiles that extend another come to, as far as somebody has asked.
+    resolved: HashMap<Key, Resolved>,
     contents: HashMap<ContentId, Weak<SharedProfile>>,
     bells: HashMap<String, watch::Sender<()>>,
 }
@@ -78,6 +90,92 @@ impl Inner {
             bell.send_replace(());
         }
     }
+
+    /// The one copy of a content.
+    fn intern(&mut self, id: ContentId, spec: OperatingSystemProfileSpec) -> Arc<SharedProfile> {
+        let known = self.contents.get(&id).and_then(Weak::upgrade);
+        let shared = known.unwrap_or_else(|| {
+            Arc::new(SharedProfile {
+                id,
+                spec: Arc::new(spec),
+                compiled: OnceLock::new(),
+            })
+        });
+        self.contents.insert(id, Arc::downgrade(&shared));
+        shared
+    }
+
+    /// Forgets a content that nobody has any more.
+    fn release(&mut self, shared: Arc<SharedProfile>) {
+        let id = shared.id;
+        drop(shared);
+        let content = self.contents.get(&id);
+        if content.is_some_and(|content| content.strong_count() == 0) {
+            self.contents.remove(&id);
+        }
+    }
+
+    /// Puts a profile in place of what was there, or takes that away. Gives the names of the
+    /// profiles that come to something else by it: its own, and those of all that lie on it.
+    fn put(&mut self, key: &Key, shared: Option<Arc<SharedProfile>>) -> BTreeSet<String> {
+        let (namespace, name) = key;
+        let base_of = |shared: &SharedProfile| {
+            let base = shared.spec.extends.clone();
+            base.map(|base| (namespace.clone(), base))
+        };
+        let base = shared.as_deref().and_then(base_of);
+        let before = match shared {
+            Some(shared) => self.profiles.insert(key.clone(), shared),
+            None => self.profiles.remove(key),
+        };
+        if let Some(base) = before.as_deref().and_then(base_of)
+            && let Some(overlays) = self.overlays.get_mut(&base)
+        {
+            overlays.remove(name);
+            if overlays.is_empty() {
+                self.overlays.remove(&base);
+            }
+        }
+        if let Some(base) = base {
+            self.overlays.entry(base).or_default().insert(name.clone());
+        }
+        if let Some(before) = before {
+            self.release(before);
+        }
+        let changed = self.on_top_of(key);
+        for name in &changed {
+            let key = (namespace.clone(), name.clone());
+            if let Some(Ok(resolved)) = self.resolved.remove(&key) {
+                self.release(resolved);
+            }
+        }
+        self.ring(key);
+        changed
+    }
+
+    /// A profile and every profile that extends it, directly or through others.
+    fn on_top_of(&self, (namespace, name): &Key) -> BTreeSet<String> {
+        let mut found = BTreeSet::from([name.clone()]);
+        let mut open = vec![name.clone()];
+        while let Some(name) = open.pop() {
+            let overlays = self.overlays.get(&(namespace.clone(), name));
+            for overlay in overlays.into_iter().flatten() {
+                if found.insert(overlay.clone()) {
+                    open.push(overlay.clone());
+                }
+            }
+        }
+        found
+    }
+
+    /// Lays a profile over what it extends.
+    fn resolve(&mut self, (namespace, name): &Key, spec: &OperatingSystemProfileSpec) -> Resolved {
+        let merged = overlay::resolve(name, spec, |base| {
+            let found = self.profiles.get(&(namespace.clone(), base.to_owned()));
+            found.map(|found| Arc::clone(&found.spec))
+        })?;
+        Ok(self.intern(content_id(&merged), merged))
+    }
 }
 
 /// The profiles of the whole fleet.
@@ -97,11 +195,31 @@ impl ProfileStore {
         }
     }
 
-    /// A profile, if there is one.
+    /// A profile as its author wrote it, if there is one.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<SharedProfile>> {
         let key = (namespace.to_owned(), name.to_owned());
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         inner.profiles.get(&key).cloned()
+    }
+
+    /// A profile laid over what it extends, if there is one.
+    pub fn resolved(&self, namespace: &str, name: &str) -> Option<Resolved> {
+        let key = (namespace.to_owned(), name.to_owned());
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let shared = inner.profiles.get(&key)?;
+        if shared.spec.extends.is_none() {
+            return Some(Ok(Arc::clone(shared)));
+        }
+        if let Some(resolved) = inner.resolved.get(&key) {
+            return Some(resolved.clone());
+        }
+        drop(inner);
+        // Under one lock: a change of the base must not come between asking and remembering.
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let spec = Arc::clone(&inner.profiles.get(&key)?.spec);
+        let resolved = inner.resolve(&key, &spec);
+        inner.resolved.insert(key, resolved.clone());
+        Some(resolved)
     }
 
     /// Follows the changes of one namespace's profiles.
@@ -120,40 +238,21 @@ impl ProfileStore {
         let _ = incomplete.wait_for(|count| *count == 0).await;
     }
 
-    fn insert(&self, key: Key, spec: OperatingSystemProfileSpec) -> bool {
+    /// Takes a profile. Gives the names of those that come to something else by it.
+    fn insert(&self, key: &Key, spec: OperatingSystemProfileSpec) -> BTreeSet<String> {
         let id = content_id(&spec);
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        if inner.profiles.get(&key).is_some_and(|known| known.id == id) {
-            return false;
+        if inner.profiles.get(key).is_some_and(|known| known.id == id) {
+            return BTreeSet::new();
         }
-        let known = inner.contents.get(&id).and_then(Weak::upgrade);
-        let shared = known.unwrap_or_else(|| {
-            Arc::new(SharedProfile {
-                id,
-                spec,
-                compiled: OnceLock::new(),
-            })
-        });
-        inner.contents.insert(id, Arc::downgrade(&shared));
-        inner.ring(&key);
-        inner.profiles.insert(key, shared);
-        true
+        let shared = inner.intern(id, spec);
+        inner.put(key, Some(shared))
     }
 
-    fn remove(&self, key: &Key) {
+    /// Takes a profile away. Gives the names of those that come to something else by it.
+    fn remove(&self, key: &Key) -> BTreeSet<String> {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        inner.ring(key);
-        let removed = inner.profiles.remove(key);
-        if let Some(id) = removed.as_ref().map(|profile| profile.id) {
-            drop(removed);
-            if inner
-                .contents
-                .get(&id)
-                .is_some_and(|content| content.strong_count() == 0)
-            {
-                inner.contents.remove(&id);
-            }
-        }
+        inner.put(key, None)
     }
 
     fn keys(&self) -> Vec<Key> {
@@ -239,17 +338,23 @@ impl Follower {
             tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
             return self.remove(&key);
         };
-        if self.store.insert(key.clone(), profile.spec) {
-            self.subscriptions.profile_changed(&key.0, &key.1);
-        }
+        self.tell(&key, &self.store.insert(&key, profile.spec));
     }
 
     fn remove(&self, key: &Key) {
-        self.store.remove(key);
-        self.subscriptions.profile_changed(&key.0, &key.1);
+        self.tell(key, &self.store.remove(key));
+    }
+
+    fn tell(&self, (namespace, _): &Key, changed: &BTreeSet<String>) {
+        for name in changed {
+            self.subscriptions.profile_changed(namespace, name);
+        }
     }
 }
 
 fn key(profile: &DeserializeGuard<OperatingSystemProfile>) -> Key {
     (profile.namespace().unwrap_or_default(), profile.name_any())
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,11 +88,7 @@ pub async fn purge(
         &machine_deployment.name_any(),
     );
     let secrets: Api<Secret> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
-    for name in [
-        &names.bootstrap,
-        &names.provisioning,
-        &names.kubelet_kubeconfig,
-    ] {
+    for name in names.secrets() {
         delete_named(&secrets, name).await?;
     }
     let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);

@@ -1,13 +1,14 @@
 //! What must be written, in the order that is safe.
 //!
-//! Create: token → kubelet kubeconfig → config → provisioning → bootstrap. The token comes first,
-//! so that a crash cannot leave documents with a token that never existed; bootstrap comes last,
-//! because machine-controller waits for it alone.
+//! Create: token → kubelet kubeconfig → edge script → config → provisioning → bootstrap. The token
+//! comes first, so that a crash cannot leave documents with a token that never existed; bootstrap
+//! comes last, because machine-controller waits for it alone.
 //!
 //! Rotate with other bytes: bootstrap is deleted first (missing, machine-controller polls; stale,
 //! it fails and backs off), then all is written in the order of a create. With the same bytes only
 //! annotations change, and nothing is ever absent. The kubelet kubeconfig is mutable: it is
-//! updated in place and never deleted, since nodes that fetch in a gap do not recover.
+//! updated in place and never deleted, since nodes that fetch in a gap do not recover. So is the
+//! edge script, which goes when the machine deployment moves to another cloud.
 
 use super::{
     bootstrap::{Token, TokenPlan},
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::api::{
     config::OperatingSystemConfigSpec,
-    names::{CLOUD_CONFIG_KEY, KUBECONFIG_KEY, MADE_FOR_REVISION},
+    names::{CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, MADE_FOR_REVISION},
 };
 
 /// Bytes for a Secret.
@@ -41,7 +42,7 @@ pub struct SecretWanted {
     pub data: SecretData,
     /// The digest of the value.
     pub content: Digest,
-    /// The annotations; none for the kubelet kubeconfig.
+    /// The annotations; none for what changes in place.
     pub stamp: Option<Stamp>,
 }
 
@@ -90,6 +91,7 @@ pub fn changes(desired: Desired, observed: &Observed) -> Vec<Change> {
         TokenPlan::Create(token) => changes.push(Change::CreateToken(token.clone())),
     }
     changes.extend(kubelet_kubeconfig(&desired, observed));
+    changes.extend(edge_script(&desired, observed));
     if let Some(documents) = desired.documents {
         let made = Made {
             names: &desired.names,
@@ -109,9 +111,29 @@ fn kubelet_kubeconfig(desired: &Desired, observed: &Observed) -> Option<Change> 
         content: content.clone(),
         stamp: None,
     };
-    match &observed.kubelet_kubeconfig {
+    change_in_place(wanted, observed.kubelet_kubeconfig.as_ref())
+}
+
+fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
+    let name = desired.names.edge_script.clone();
+    let seen = observed.edge_script.as_ref();
+    let Some((script, content)) = &desired.edge_script else {
+        return seen.map(|seen| Change::DeleteSecret(name, seen.clone()));
+    };
+    let wanted = SecretWanted {
+        name,
+        key: EDGE_SCRIPT_KEY,
+        data: SecretData(script.expose().as_bytes().to_vec()),
+        content: content.clone(),
+        stamp: None,
+    };
+    change_in_place(wanted, seen)
+}
+
+fn change_in_place(wanted: SecretWanted, seen: Option<&Seen>) -> Option<Change> {
+    match seen {
         None => Some(Change::CreateSecret(wanted)),
-        Some(seen) if seen.content == *content => None,
+        Some(seen) if seen.content == wanted.content => None,
         Some(seen) => Some(Change::ReplaceSecret(wanted, seen.clone())),
     }
 }

@@ -14,8 +14,12 @@ use crate::api::{
         CONTENT, DerivedNames, INPUTS, MADE_FOR, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
         MADE_FOR_REVISION, NEAR_LIMIT,
     },
+    profile::CloudProvider,
 };
-use crate::render::user_data::UserData;
+use crate::render::{
+    edge_script::{EdgeScriptInput, edge_script},
+    user_data::UserData,
+};
 use crate::rules::user_data::Fitting;
 use crate::tenant::secret_text::SecretText;
 
@@ -107,6 +111,8 @@ pub struct Desired {
     pub token: TokenPlan,
     /// The kubelet's bootstrap kubeconfig, and its digest.
     pub kubelet_kubeconfig: (SecretText, Digest),
+    /// The script for edge machines, and its digest; none on other clouds.
+    pub edge_script: Option<(SecretText, Digest)>,
     /// The config and the documents; none where those that exist are current.
     pub documents: Option<Documents>,
 }
@@ -142,6 +148,10 @@ pub fn desired(deployment: &Deployment, fitting: Option<Fitting>) -> Desired {
         stamp,
         token: deployment.token.clone(),
         kubelet_kubeconfig: (kubeconfig, kubeconfig_digest),
+        edge_script: script(deployment).map(|script| {
+            let digest = secret_digest(key, script.expose().as_bytes());
+            (script, digest)
+        }),
         documents: fitting.map(|Fitting { rendered, .. }| Documents {
             config: {
                 let digest = config_digest(key, &rendered.stored_config);
@@ -151,6 +161,19 @@ pub fn desired(deployment: &Deployment, fitting: Option<Fitting>) -> Desired {
             bootstrap: with_digest(key, rendered.bootstrap),
         }),
     }
+}
+
+/// Edge machines get no user data: their owner runs a script that fetches it.
+fn script(deployment: &Deployment) -> Option<SecretText> {
+    let is_edge = deployment.provider.cloud_provider == CloudProvider::Edge.as_str();
+    is_edge.then(|| {
+        edge_script(&EdgeScriptInput {
+            api_server: &deployment.api_server,
+            certificate_authority: &deployment.kubernetes_ca,
+            fetch_token: &deployment.fetch_token,
+            secret: &deployment.names.bootstrap,
+        })
+    })
 }
 
 fn with_digest(key: &DigestKey, data: UserData) -> (UserData, Digest) {

@@ -52,4 +52,6 @@ pub struct Observed {
     pub bootstrap: Option<Seen>,
     /// The Secret with the kubelet's bootstrap kubeconfig.
     pub kubelet_kubeconfig: Option<Seen>,
+    /// The Secret with the script for edge machines.
+    pub edge_script: Option<Seen>,
 }

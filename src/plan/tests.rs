@@ -39,7 +39,7 @@ fn a_profile_spec(text: &str) -> OperatingSystemProfileSpec {
         "osVersion": "24.04",
         "version": "v1.0.0",
         "templateLanguage": "Jinja",
-        "supportedCloudProviders": [{"name": "openstack"}],
+        "supportedCloudProviders": [{"name": "openstack"}, {"name": "edge"}],
         "bootstrapConfig": {"files": [file("/b", "{{ ServerURL }}")]},
         "provisioningConfig": {"files": [file("/p", text)]},
     }))
@@ -163,6 +163,8 @@ fn secret<'a>(observed: &'a mut Observed, name: &str) -> &'a mut Option<Seen> {
         &mut observed.provisioning
     } else if name.ends_with("-kubelet-bootstrap-config") {
         &mut observed.kubelet_kubeconfig
+    } else if name.starts_with("edge-provider-script-") {
+        &mut observed.edge_script
     } else {
         &mut observed.bootstrap
     }

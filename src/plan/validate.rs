@@ -21,6 +21,7 @@ use crate::render::{
     input::{
         ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential, RenderInput,
     },
+    overlay::OverlayError,
     template::CompiledProfile,
 };
 use crate::rules::profile::{Demand, Unsupported, check_demand, check_utility};
@@ -89,6 +90,11 @@ pub enum ProfileFound {
         /// Why not.
         error: Arc<RenderError>,
     },
+    /// It is there, and cannot be laid over what it extends.
+    Unresolved {
+        /// Why not.
+        error: OverlayError,
+    },
     /// It is not there.
     Missing {
         /// The profile's namespace.
@@ -137,6 +143,9 @@ pub enum Invalid {
         /// Why not.
         error: Arc<RenderError>,
     },
+    /// The profile cannot be laid over what it extends.
+    #[error("{0}")]
+    Overlay(OverlayError),
     /// The profile does not support the machine deployment.
     #[error("{0}")]
     Unsupported(#[from] Unsupported),
@@ -182,6 +191,12 @@ impl Invalid {
             Self::ProfileMissing { .. } => "ProfileNotFound",
             Self::ProfileForbidden { .. } => "ProfileForbidden",
             Self::ProfileUnusable { .. } => "ProfileUnusable",
+            Self::Overlay(OverlayError::BaseMissing { .. }) => "ProfileBaseNotFound",
+            Self::Overlay(OverlayError::Cycle { .. }) => "OverlayCycle",
+            Self::Overlay(OverlayError::TooDeep { .. }) => "OverlayTooDeep",
+            Self::Overlay(OverlayError::OperatingSystem { .. } | OverlayError::Language { .. }) => {
+                "OverlayMismatch"
+            }
             Self::Unsupported(_) => "OperatingSystemProfileError",
             Self::Settings(_) => "SettingsRefused",
             Self::ProviderSpec(_) => "ProviderSpecRefused",
@@ -199,6 +214,7 @@ impl Invalid {
             Self::ProfileMissing { .. } => "profile_missing",
             Self::ProfileForbidden { .. } => "profile_forbidden",
             Self::ProfileUnusable { error, .. } | Self::ProviderSpec(error) => error.category(),
+            Self::Overlay(error) => error.category(),
             Self::Unsupported(unsupported) => unsupported.category(),
             Self::Settings(_) => "settings_refused",
             Self::NameTaken { .. } => "name_taken",
@@ -350,6 +366,7 @@ fn usable(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid
             name: name.clone(),
             error: Arc::clone(error),
         }),
+        ProfileFound::Unresolved { error } => Err(Invalid::Overlay(error.clone())),
         ProfileFound::Missing { namespace, name } => Err(Invalid::ProfileMissing {
             namespace: namespace.clone(),
             name: name.clone(),

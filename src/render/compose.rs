@@ -9,7 +9,6 @@ use super::{
     data::{Facts, mark_rhel},
     error::{Half, RenderError},
     input::RhelSpec,
-    template::language,
 };
 use crate::api::{
     config::{ConfigHalf, OperatingSystemConfigSpec},
@@ -198,7 +197,7 @@ fn modules(
         Form::Inline => rh_subscription(rhel),
         Form::Stored => rh_subscription(&mark_rhel(rhel)),
     };
-    if language(facts.input.profile.spec()) == TemplateLanguage::Jinja {
+    if facts.input.profile.spec().language() == TemplateLanguage::Jinja {
         modules.rh_subscription.retain(|_, value| !value.is_empty());
         let names_account = |key| modules.rh_subscription.contains_key(key);
         if !names_account("username") && !names_account("org") {

@@ -19,7 +19,7 @@ use super::{
     containerd,
     error::RenderError,
     input::{Network, OperatingSystemSpec, RegistryCredential, RenderInput, RhelSpec},
-    kubelet::{KubeletSettings, kubelet_version},
+    kubelet::{KubeletSettings, feature_gates, kubelet_version},
 };
 use crate::api::names::DerivedNames;
 use crate::api::profile::{CloudProvider, OperatingSystem};
@@ -44,6 +44,7 @@ pub(super) struct Facts<'a> {
     pub(super) operating_system: OperatingSystem,
     pub(super) cloud_provider: CloudProvider,
     kubelet: KubeletSettings,
+    feature_gates: BTreeMap<String, bool>,
     kube_version: String,
     names: DerivedNames,
 }
@@ -62,6 +63,7 @@ impl<'a> Facts<'a> {
         let machine_deployment = input.machine_deployment;
         let provider = machine_deployment.provider;
         let kubelet = KubeletSettings::parse(machine_deployment.annotations)?;
+        let feature_gates = feature_gates(machine_deployment.annotations, input.settings)?;
         let kube_version = kubelet_version(machine_deployment.kubelet_version)?;
         let is_static = provider.network.as_ref().is_some_and(Network::is_static);
         if is_static && provider.operating_system != OperatingSystem::Flatcar.as_str() {
@@ -74,6 +76,7 @@ impl<'a> Facts<'a> {
             operating_system: provider.known_operating_system()?,
             cloud_provider: provider.known_cloud_provider()?,
             kubelet,
+            feature_gates,
             kube_version,
             names: DerivedNames::new(machine_deployment.namespace, machine_deployment.name),
         })
@@ -150,7 +153,7 @@ impl<'a> Facts<'a> {
 
     fn add_kubelet(&self, data: &mut BTreeMap<&'static str, Value>) {
         let kubelet = &self.kubelet;
-        let gates = &self.input.settings.kubelet_feature_gates;
+        let gates = &self.feature_gates;
         let optional_map = |map_: &Option<BTreeMap<String, String>>| match map_ {
             Some(pairs) => map(pairs),
             None => Value::from(()),

@@ -190,6 +190,14 @@ pub enum RenderError {
         /// Why.
         reason: String,
     },
+    /// An annotation with a feature gate cannot be read.
+    #[error("machine deployment, annotation {annotation}: {reason}")]
+    FeatureGate {
+        /// The annotation's name.
+        annotation: String,
+        /// Why, and what would do.
+        reason: String,
+    },
     /// The kubelet's version cannot be read.
     #[error(
         "machine deployment, spec.template.spec.versions.kubelet: \
@@ -228,6 +236,7 @@ impl RenderError {
             Self::UnknownUtility { .. } | Self::UtilityMismatch { .. } => "provisioning-utility",
             Self::IgnitionVersionUnused => "ignition-version",
             Self::KubeletAnnotation { .. } => "kubelet-annotation",
+            Self::FeatureGate { .. } => "feature-gate",
             Self::KubeletVersion { .. } => "kubelet-version",
             Self::Unsafe { .. } => "unsafe-value",
         }

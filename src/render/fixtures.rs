@@ -36,6 +36,7 @@ pub fn a_file(path: &str, data: &str) -> File {
 /// A Jinja profile for Ubuntu without files.
 pub fn a_profile() -> OperatingSystemProfileSpec {
     OperatingSystemProfileSpec {
+        extends: None,
         os_name: OperatingSystem::Ubuntu,
         os_version: "24.04".to_owned(),
         version: "v1.0.0".to_owned(),

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{duration::GoDuration, error::RenderError, version::Version};
+use crate::tenant::settings::TenantSettings;
 
 /// The prefix of the annotations. What stands between it and the slash is not looked at.
 const PREFIX: &str = "v1.kubelet-config.machine-controller.kubermatic.io";
+
+/// The prefix of annotations that set a feature gate, whose name follows.
+const FEATURE_GATES_PREFIX: &str = "v1.kubelet-featuregates.machine-controller.kubermatic.io/";
 
 /// What a machine deployment's annotations say about its kubelets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +73,37 @@ impl KubeletSettings {
         }
         Ok(())
     }
+}
+
+/// The tenant's feature gates, with those of the annotations laid over them where the tenant allows
+/// it.
+pub(super) fn feature_gates(
+    annotations: &BTreeMap<String, String>,
+    settings: &TenantSettings,
+) -> Result<BTreeMap<String, bool>, RenderError> {
+    let mut gates = settings.kubelet_feature_gates.clone();
+    if !settings.kubelet_feature_gates_from_annotations {
+        return Ok(gates);
+    }
+    let ours = annotations.range(FEATURE_GATES_PREFIX.to_owned()..);
+    for (annotation, value) in ours {
+        let Some(name) = annotation.strip_prefix(FEATURE_GATES_PREFIX) else {
+            break;
+        };
+        let refused = |reason: String| RenderError::FeatureGate {
+            annotation: annotation.clone(),
+            reason,
+        };
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            let reason = format!("`{name}` must be a feature gate: letters and digits");
+            return Err(refused(reason));
+        }
+        let is_on = value
+            .parse()
+            .map_err(|_| refused(format!("{value:?} must be \"true\" or \"false\"")))?;
+        gates.insert(name.to_owned(), is_on);
+    }
+    Ok(gates)
 }
 
 /// The kubelet's version as templates see it: with a `v`, and with all three numbers.

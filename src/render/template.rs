@@ -26,10 +26,6 @@ use super::{
 };
 use crate::api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
 
-/// Build metadata of a profile's version that says its templates are Jinja, for clusters whose
-/// schema drops the field with the language.
-const JINJA: &str = "jinja";
-
 /// A profile with its templates compiled.
 pub struct CompiledProfile {
     spec: OperatingSystemProfileSpec,
@@ -103,17 +99,6 @@ impl fmt::Debug for CompiledProfile {
     }
 }
 
-/// The language of a profile's templates: its field, else its version, else Go's.
-pub fn language(spec: &OperatingSystemProfileSpec) -> TemplateLanguage {
-    let build = spec.version.split_once('+').map_or("", |(_, build)| build);
-    let says_jinja = build.split('.').any(|part| part == JINJA);
-    match spec.template_language {
-        Some(language) => language,
-        None if says_jinja => TemplateLanguage::Jinja,
-        None => TemplateLanguage::GoTemplate,
-    }
-}
-
 /// A digest of the content alone: two equal profiles have the same, wherever they stand.
 fn digest(spec: &OperatingSystemProfileSpec) -> String {
     // A profile is made of texts, numbers and JSON already, so writing it as JSON cannot fail.
@@ -136,7 +121,7 @@ fn compile_half(
     spec: &OperatingSystemProfileSpec,
     half: Half,
 ) -> Result<CompiledHalf, RenderError> {
-    match language(spec) {
+    match spec.language() {
         TemplateLanguage::Jinja => compile_jinja(spec, half).map(CompiledHalf::Jinja),
         TemplateLanguage::GoTemplate => GoHalf::compile(spec, half).map(CompiledHalf::Go),
     }

@@ -131,6 +131,11 @@ pub enum Warning {
         /// What stands before.
         prefix: String,
     },
+    /// Nothing includes a template that an overlay sets: its name is not one of the base's hooks.
+    UnusedTemplate {
+        /// The field.
+        field: String,
+    },
     /// The language gets lost where the API server does not know the field.
     LanguageNotInVersion,
 }
@@ -159,6 +164,10 @@ impl fmt::Display for Warning {
                     "spec.version: `{prefix}` stands before the version"
                 )
             }
+            Self::UnusedTemplate { field } => write!(
+                formatter,
+                "{field}: no file and no other template includes it; is it one of the base's?"
+            ),
             Self::LanguageNotInVersion => write!(
                 formatter,
                 "spec.version: it lacks `+{VERSION_METADATA_JINJA}`; where an older schema drops \
@@ -242,7 +251,7 @@ pub fn check_utility(spec: &OperatingSystemProfileSpec, utility: &str) -> Result
 /// What probably is a mistake in a profile.
 pub fn warnings(spec: &OperatingSystemProfileSpec) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    if spec.supported_cloud_providers.is_empty() {
+    if spec.supported_cloud_providers.is_empty() && spec.extends.is_none() {
         warnings.push(Warning::NoCloudProvider);
     }
     if let Some(prefix) = version_start(&spec.version)
@@ -260,6 +269,55 @@ pub fn warnings(spec: &OperatingSystemProfileSpec) -> Vec<Warning> {
         warnings.extend(file_warnings(half, config));
     }
     warnings
+}
+
+/// What probably is a mistake in an overlay, given what it comes to with its base.
+pub fn overlay_warnings(
+    overlay: &OperatingSystemProfileSpec,
+    resolved: &OperatingSystemProfileSpec,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for ((half, own), (_, whole)) in halves(overlay).into_iter().zip(halves(resolved)) {
+        for (field, name) in templates(half, own) {
+            if !is_included(name, whole) {
+                warnings.push(Warning::UnusedTemplate { field });
+            }
+        }
+    }
+    warnings
+}
+
+/// The names of a half's templates with their fields; Docker's never reach a document.
+fn templates<'a>(half: &str, config: &'a ProfileConfig) -> Vec<(String, &'a str)> {
+    let own = config.templates.keys();
+    let mut templates: Vec<_> = own
+        .map(|name| (format!("{half}.templates.{name}"), name.as_str()))
+        .collect();
+    for (index, runtime) in config.supported_container_runtimes.iter().enumerate() {
+        if runtime.name == ContainerRuntime::Containerd {
+            templates.extend(runtime.templates.keys().map(|name| {
+                let field = format!("{half}.supportedContainerRuntimes[{index}].templates.{name}");
+                (field, name.as_str())
+            }));
+        }
+    }
+    templates
+}
+
+/// Whether a file or another template of the half has the name in quotes, as includes do.
+fn is_included(name: &str, half: &ProfileConfig) -> bool {
+    let quoted = ['"', '\'', '`'].map(|quote| format!("{quote}{name}{quote}"));
+    let of_runtimes = half.supported_container_runtimes.iter();
+    let others = of_runtimes
+        .flat_map(|runtime| &runtime.templates)
+        .chain(&half.templates)
+        .filter(|(other, _)| *other != name)
+        .map(|(_, text)| text.as_str());
+    let files = files("", half).into_iter();
+    let mut texts = files
+        .filter_map(|(_, file)| Some(file.content.inline.as_ref()?.data.as_str()))
+        .chain(others);
+    texts.any(|text| quoted.iter().any(|quoted| text.contains(quoted)))
 }
 
 fn file_warnings(half: &str, config: &ProfileConfig) -> Vec<Warning> {

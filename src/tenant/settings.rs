@@ -31,6 +31,8 @@ pub struct TenantSettings {
     pub initial_taints: String,
     /// The kubelet's feature gates.
     pub kubelet_feature_gates: BTreeMap<String, bool>,
+    /// Whether annotations of a machine deployment are laid over the feature gates.
+    pub kubelet_feature_gates_from_annotations: bool,
     /// Whether devices belong to the user of the container's security context.
     pub device_ownership_from_security_context: bool,
     /// Registries that are reached without a verified certificate.
@@ -57,6 +59,7 @@ impl Default for TenantSettings {
             pause_image: String::new(),
             initial_taints: String::new(),
             kubelet_feature_gates: BTreeMap::from([(ROTATE_SERVER_CERTIFICATE.to_owned(), true)]),
+            kubelet_feature_gates_from_annotations: false,
             device_ownership_from_security_context: false,
             insecure_registries: Vec::new(),
             registry_mirrors: BTreeMap::new(),
@@ -119,6 +122,9 @@ impl TenantSettings {
                 Some(gates) => with_server_certificates(gates),
                 None => defaults.kubelet_feature_gates,
             },
+            kubelet_feature_gates_from_annotations: spec
+                .kubelet_feature_gates_from_annotations
+                .unwrap_or(defaults.kubelet_feature_gates_from_annotations),
             device_ownership_from_security_context: spec
                 .device_ownership_from_security_context
                 .unwrap_or(defaults.device_ownership_from_security_context),

@@ -78,6 +78,36 @@ pub async fn a_profiles_spec_changes_with_its_version_only(world: &'static World
     assert!(message.contains("spec.osName"), "{message}");
 }
 
+pub async fn only_a_profile_that_extends_another_may_leave_out_what_it_shares(
+    world: &'static World,
+) {
+    let client = in_namespace(world, "overlay-profile").await;
+    let profiles: Api<OperatingSystemProfile> = Api::default_namespaced(client);
+    let profile = a_profile("v1.0.0", "first");
+    ok(
+        profiles.create(&PostParams::default(), &profile).await,
+        "it is made",
+    );
+    let shared = [
+        "supportedCloudProviders",
+        "bootstrapConfig",
+        "provisioningConfig",
+    ];
+    for field in shared {
+        let without = json!({ "spec": { field: null, "version": "v1.1.0" } });
+        let message = refused(&profiles, PROFILE_NAME, without).await;
+        assert!(
+            message.contains("are required where spec.extends is absent"),
+            "{message}"
+        );
+    }
+    let overlay = json!({ "spec": {
+        "extends": "another", "version": "v1.1.0", "supportedCloudProviders": null,
+        "bootstrapConfig": null, "provisioningConfig": null,
+    }});
+    merge(&profiles, PROFILE_NAME, overlay).await;
+}
+
 pub async fn a_worker_clusters_status_is_written_apart_from_its_spec(world: &'static World) {
     let client = in_namespace(world, "status").await;
     let worker_clusters: Api<WorkerCluster> = Api::default_namespaced(client);

@@ -4,8 +4,10 @@
 mod audit;
 pub mod collisions;
 pub mod definitions;
+pub mod edge;
 mod fixtures;
 pub mod life;
+pub mod overlays;
 mod process;
 pub mod profiles;
 mod proxy;
@@ -123,8 +125,14 @@ macro_rules! scenarios {
             profiles::a_default_profile_that_is_deleted_or_downgraded_is_back,
             sizes::a_document_that_the_provider_does_not_take_is_refused_and_the_old_one_stays,
             sizes::a_document_close_to_its_limit_is_served_with_a_warning_until_it_shrinks,
+            overlays::an_overlay_of_a_default_profile_brings_its_hook_and_its_file,
+            overlays::a_changed_base_renders_what_lies_on_it_anew_and_nothing_else,
+            overlays::a_missing_base_is_told_touches_nothing_and_heals_when_it_comes,
+            overlays::overlays_that_extend_each_other_are_refused_until_one_does_not,
+            edge::an_edge_script_is_there_as_long_as_its_machine_deployment,
             definitions::a_configs_spec_never_changes_and_its_annotations_may,
             definitions::a_profiles_spec_changes_with_its_version_only,
+            definitions::only_a_profile_that_extends_another_may_leave_out_what_it_shares,
             definitions::a_worker_clusters_status_is_written_apart_from_its_spec,
             definitions::kubectl_shows_what_matters_of_each_kind,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,

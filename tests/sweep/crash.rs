@@ -184,6 +184,9 @@ sweeps! {
     tampering: Tampering;
     loss: Loss;
     deletion: Deletion;
+    edge_create: EdgeCreate;
+    edge_settings: EdgeSettings;
+    edge_deletion: EdgeDeletion;
     release: Release;
     purge: Purge;
 }

@@ -143,7 +143,7 @@ pub fn a_profile(namespace: &str, version: &str, text: &str) -> Value {
             "osVersion": "24.04",
             "version": version,
             "templateLanguage": "Jinja",
-            "supportedCloudProviders": [{"name": "openstack"}],
+            "supportedCloudProviders": [{"name": "openstack"}, {"name": "edge"}],
             "bootstrapConfig": {"files": [file("/bootstrap", bootstrap)]},
             "provisioningConfig": {"files": [file("/provision", text)]},
         },

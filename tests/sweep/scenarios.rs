@@ -39,6 +39,12 @@ pub enum Scenario {
     Loss,
     /// The machine deployment is deleted.
     Deletion,
+    /// As the first, on the provider `edge`.
+    EdgeCreate,
+    /// On the provider `edge`, the tenant's settings change the script, too.
+    EdgeSettings,
+    /// A machine deployment on the provider `edge` is deleted.
+    EdgeDeletion,
     /// The registration is removed; the machine deployments are given back.
     Release,
     /// The registration is removed, and with it what was made.
@@ -59,10 +65,15 @@ impl Scenario {
         if self != Self::Renewal {
             world.settings = settings(&["--token-lifetime=24h"]);
         }
-        put(
-            world.worker("berlin"),
-            fixtures::a_machine_deployment("workers"),
-        );
+        let mut machine_deployment = fixtures::a_machine_deployment("workers");
+        if matches!(
+            self,
+            Self::EdgeCreate | Self::EdgeSettings | Self::EdgeDeletion
+        ) {
+            let cloud = "/spec/template/spec/providerSpec/value/cloudProvider";
+            set(&mut machine_deployment, cloud, json!("edge"));
+        }
+        put(world.worker("berlin"), machine_deployment);
         let removal = match self {
             Self::Release => "Release",
             Self::Purge => "Purge",
@@ -78,7 +89,7 @@ impl Scenario {
 
     /// Whether the world settles before the event.
     pub fn begins_settled(self) -> bool {
-        self != Self::Create
+        !matches!(self, Self::Create | Self::EdgeCreate)
     }
 
     /// Whether the kubeconfig goes with the event: a process that starts after it cannot reach the
@@ -89,7 +100,10 @@ impl Scenario {
 
     /// Whether the kubelet's kubeconfig goes with the event.
     pub fn takes_kubelet_kubeconfig(self) -> bool {
-        matches!(self, Self::Loss | Self::Deletion | Self::Purge)
+        matches!(
+            self,
+            Self::Loss | Self::Deletion | Self::EdgeDeletion | Self::Purge
+        )
     }
 
     /// How long after the start the event comes.
@@ -115,7 +129,7 @@ impl Scenario {
     pub async fn happen(self, world: &World) {
         let berlin = world.worker("berlin");
         match self {
-            Self::Create | Self::Renewal => {}
+            Self::Create | Self::EdgeCreate | Self::Renewal => {}
             Self::Revision => raise_revision(berlin),
             Self::ProfileVersion => profile(world, "text\n"),
             Self::Provisioning => profile(world, "another text\n"),
@@ -123,7 +137,7 @@ impl Scenario {
                 profile(world, "another text\n");
                 raise_revision(berlin);
             }
-            Self::Settings => change(
+            Self::Settings | Self::EdgeSettings => change(
                 &world.management,
                 ("workerclusters", "berlin", "berlin"),
                 |own| {
@@ -149,7 +163,7 @@ impl Scenario {
                     berlin.delete_raw(object("secrets", "cloud-init-settings", name));
                 }
             }
-            Self::Deletion => delete_machine_deployment(berlin).await,
+            Self::Deletion | Self::EdgeDeletion => delete_machine_deployment(berlin).await,
             Self::Release | Self::Purge => unregister(world),
         }
     }

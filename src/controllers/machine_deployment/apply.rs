@@ -329,6 +329,8 @@ impl Apply<'_> {
             SecretKind::Bootstrap
         } else if wanted.name == names.provisioning {
             SecretKind::Provisioning
+        } else if wanted.name == names.edge_script {
+            SecretKind::EdgeScript
         } else {
             SecretKind::BootstrapKubeconfig
         }
@@ -401,7 +403,7 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
             wanted.key.to_owned(),
             ByteString(wanted.data.0.clone()),
         )])),
-        // The documents never change in place; the kubelet kubeconfig does.
+        // The documents never change in place; the kubelet kubeconfig and the edge script do.
         immutable: wanted.stamp.is_some().then_some(true),
         type_: Some("Opaque".to_owned()),
         ..Secret::default()

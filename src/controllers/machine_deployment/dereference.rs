@@ -24,6 +24,7 @@ use crate::plan::{
     observed::{Observed, Seen},
     validate::{Found, ProfileFound, Rival, created},
 };
+use crate::render::overlay::OverlayError;
 use crate::tenant::settings::{SettingsError, TenantSettings};
 
 /// Ids of tokens that others may hold before one gives up: a second is one in 387 million.
@@ -126,14 +127,22 @@ async fn profile(
     {
         return Ok(ProfileFound::Forbidden { namespace });
     }
-    let Some(shared) = context.profiles.get(&namespace, &name) else {
-        if context.awaits_default(&namespace, &name) {
-            return Err(Error::Waiting {
-                reason: "AwaitingProfile",
-                until: PROFILE_WAIT,
-            });
-        }
-        return Ok(ProfileFound::Missing { namespace, name });
+    let resolved = context.profiles.resolved(&namespace, &name);
+    let missing = match &resolved {
+        None => Some(&name),
+        Some(Err(OverlayError::BaseMissing { base, .. })) => Some(base),
+        Some(_) => None,
+    };
+    if missing.is_some_and(|missing| context.awaits_default(&namespace, missing)) {
+        return Err(Error::Waiting {
+            reason: "AwaitingProfile",
+            until: PROFILE_WAIT,
+        });
+    }
+    let shared = match resolved {
+        None => return Ok(ProfileFound::Missing { namespace, name }),
+        Some(Err(error)) => return Ok(ProfileFound::Unresolved { error }),
+        Some(Ok(shared)) => shared,
     };
     Ok(match compile(shared).await? {
         Ok(profile) => ProfileFound::Usable { name, profile },
@@ -169,6 +178,7 @@ async fn observe(context: &Context, names: &DerivedNames) -> Result<Observed, Er
         provisioning: observe_secret(context, &names.provisioning).await?,
         bootstrap: observe_secret(context, &names.bootstrap).await?,
         kubelet_kubeconfig: observe_secret(context, &names.kubelet_kubeconfig).await?,
+        edge_script: observe_secret(context, &names.edge_script).await?,
     })
 }
 

@@ -52,15 +52,11 @@ fn owns(context: &Context, machine_deployment: &MachineDeployment, names: &Deriv
         .all(|rival| (rival.created, rival.uid) > own)
 }
 
-/// Bootstrap first: machine-controller must not hand out a document whose Secrets are going.
+/// Removes all that was made under the names.
 pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), Error> {
     let secrets: Api<Secret> =
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
-    for name in [
-        &names.bootstrap,
-        &names.provisioning,
-        &names.kubelet_kubeconfig,
-    ] {
+    for name in names.secrets() {
         let seen = context.secrets.get(name);
         let deleted = delete(&secrets, name, uid(seen.as_ref())).await;
         if matches!(deleted, Err(Error::Conflict { .. })) {

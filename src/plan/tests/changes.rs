@@ -17,6 +17,7 @@ fn line(change: &Change) -> String {
     let short = |name: &str| {
         let short = match name {
             KUBELET => "kubeconfig",
+            "edge-provider-script-workers-kube-system" => "script",
             name if name.ends_with("-provisioning-config") => "provisioning",
             _ => "bootstrap",
         };
@@ -289,4 +290,58 @@ fn what_is_close_to_its_limit_is_annotated_and_known_without_a_render() {
     assert_eq!(known_near_limit(&Observed::default()), None);
     let plain = wanted(&found).stamp.annotations(content);
     assert!(!plain.contains_key(NEAR_LIMIT));
+}
+
+fn on_edge(found: &mut Found) {
+    let edge = json!({"operatingSystem": "ubuntu", "cloudProvider": "edge"});
+    set_provider(found, edge);
+    set_annotation(found, REVISION, "2");
+}
+
+/// As [`a_served_found`], on the provider `edge`.
+fn a_served_edge() -> Found {
+    let mut found = a_found();
+    on_edge(&mut found);
+    let changes = super::super::changes::changes(wanted(&found), &found.observed);
+    written(changes, found)
+}
+
+#[test]
+fn an_edge_script_is_made_before_the_documents() {
+    let mut found = a_found();
+    on_edge(&mut found);
+    assert_eq!(
+        lines(&found),
+        [
+            "create token",
+            "create kubeconfig",
+            "create script",
+            "create config",
+            "create provisioning",
+            "create bootstrap"
+        ]
+    );
+    assert_eq!(lines(&a_served_edge()), [""; 0]);
+}
+
+#[test]
+fn an_edge_script_is_made_again_updated_in_place_and_gone_with_its_provider() {
+    let mut found = a_served_edge();
+    found.observed.edge_script = None;
+    assert_eq!(lines(&found), ["create script"]);
+
+    let mut found = a_served_edge();
+    let tampered = found.observed.edge_script.as_mut().unwrap();
+    tampered.content = Digest::from_annotation("foreign");
+    assert_eq!(lines(&found), ["replace script"]);
+
+    let mut found = a_served_edge();
+    Arc::make_mut(&mut found.facts).api_server = "https://10.0.0.2:6443".to_owned();
+    assert_eq!(lines(&found)[..2], ["replace kubeconfig", "replace script"]);
+
+    let mut found = a_served_edge();
+    let elsewhere = json!({"operatingSystem": "ubuntu", "cloudProvider": "openstack"});
+    set_provider(&mut found, elsewhere);
+    set_annotation(&mut found, REVISION, "3");
+    assert_eq!(lines(&found)[0], "delete script");
 }

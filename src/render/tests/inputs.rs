@@ -124,6 +124,51 @@ fn variables_have_the_values_that_existing_profiles_expect() {
     check("{{ NoProxy }}", ".svc,.cluster.local,localhost,127.0.0.1");
 }
 
+const GATES: &str = "v1.kubelet-featuregates.machine-controller.kubermatic.io";
+const PRINT_GATES: &str =
+    "{% for k, v in KubeletFeatureGates|items %}{{ k }}={{ 'on' if v else 'off' }};{% endfor %}";
+
+#[test]
+fn annotations_are_laid_over_the_feature_gates_where_the_tenant_allows_it() {
+    let mut world = a_world();
+    world.settings.kubelet_feature_gates =
+        BTreeMap::from([("Kept".to_owned(), true), ("Turned".to_owned(), true)]);
+    for (name, value) in [("Turned", "false"), ("Added", "true")] {
+        let annotation = format!("{GATES}/{name}");
+        world.annotations.insert(annotation, value.to_owned());
+    }
+    let beside = format!("{GATES}.example/Other");
+    world.annotations.insert(beside, "true".to_owned());
+    assert_eq!(world.text(PRINT_GATES).unwrap(), "Kept=on;Turned=on;");
+    world.settings.kubelet_feature_gates_from_annotations = true;
+    let laid_over = "Added=on;Kept=on;Turned=off;";
+    assert_eq!(world.text(PRINT_GATES).unwrap(), laid_over);
+}
+
+#[test]
+fn a_feature_gate_that_cannot_be_read_matters_only_where_it_is_read() {
+    for (name, value, problem) in [
+        ("Gate", "yes", "\"yes\" must be \"true\" or \"false\""),
+        ("Gate", "", "\"\" must be \"true\" or \"false\""),
+        (
+            "a-b",
+            "true",
+            "`a-b` must be a feature gate: letters and digits",
+        ),
+        ("", "true", "`` must be a feature gate: letters and digits"),
+    ] {
+        let mut world = a_world();
+        let annotation = format!("{GATES}/{name}");
+        world.annotations.insert(annotation, value.to_owned());
+        assert!(world.text("").is_ok(), "it is not even read");
+        world.settings.kubelet_feature_gates_from_annotations = true;
+        let error = world.text("").unwrap_err();
+        assert_eq!(error.category(), "feature-gate");
+        let expected = format!("machine deployment, annotation {GATES}/{name}: {problem}");
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
 #[test]
 fn what_lies_between_the_annotations_prefix_and_the_slash_does_not_count() {
     let annotations = BTreeMap::from([(

@@ -1,0 +1,60 @@
+//! The script for machines of the provider `edge`.
+
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use osm::api::names::{DerivedNames, EDGE_SCRIPT_KEY, KUBE_SYSTEM};
+use serde_json::json;
+
+use crate::suite::fixtures::{self, a_machine_deployment, on_cloud};
+use crate::suite::process::Manager;
+use crate::suite::removal::{delete, remains};
+use crate::suite::server::ok;
+use crate::suite::stage::Stage;
+use crate::suite::wait;
+use crate::suite::world::World;
+
+pub async fn an_edge_script_is_there_as_long_as_its_machine_deployment(world: &'static World) {
+    let stage = Stage::open(world, "edge");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    let made = tenant
+        .serve(&on_cloud(a_machine_deployment("workers"), "edge"))
+        .await;
+    let name = "edge-provider-script-workers-kube-system";
+    let secrets = tenant.secrets();
+    let first = ok(secrets.get(name).await, "it is made before the documents");
+    assert_eq!(first.immutable, None, "it changes in place");
+    let script = fixtures::text(&first, EDGE_SCRIPT_KEY);
+    assert!(script.starts_with("#!/bin/bash\n"), "{script}");
+    assert!(script.contains(&made.names.bootstrap), "{script}");
+    assert!(script.contains("-----BEGIN CERTIFICATE-----"), "{script}");
+
+    let other = "https://other.example:6443";
+    tenant
+        .configure(json!({ "apiServerOverride": other }))
+        .await;
+    let changed = wait::for_object(&secrets, name, "it follows the server", |found| {
+        fixtures::text(found, EDGE_SCRIPT_KEY).contains(other)
+    })
+    .await;
+    assert_eq!(changed.uid(), first.uid(), "it was never absent");
+
+    let deleted = secrets.delete(name, &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    let back = wait::for_object(&secrets, name, "it is back", |found| {
+        found.uid() != changed.uid()
+    })
+    .await;
+    assert_eq!(back.data, changed.data);
+
+    delete(&tenant, "workers").await;
+    wait::for_absence(&tenant.machine_deployments(), "workers").await;
+    assert_eq!(remains(&tenant, &made).await, Vec::<String>::new());
+
+    drop(tenant.serve(&a_machine_deployment("cloudy")).await);
+    let none = DerivedNames::new(KUBE_SYSTEM, "cloudy").edge_script;
+    let none = ok(secrets.get_opt(&none).await, "Secrets are read");
+    assert_eq!(none, None, "other clouds hand out user data");
+    manager.stop().await;
+}

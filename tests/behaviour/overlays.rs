@@ -1,0 +1,165 @@
+//! Profiles that extend others.
+
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use osm::api::names::{MADE_FOR_PROFILE_VERSION, PROFILE};
+use osm::api::profile::OperatingSystemProfile;
+use serde_json::{Value, json};
+
+use crate::suite::fixtures::{
+    self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile,
+    with_annotation,
+};
+use crate::suite::process::Manager;
+use crate::suite::rotation::{change_profile, install};
+use crate::suite::server::ok;
+use crate::suite::stage::{Made, Stage, Tenant, merge};
+use crate::suite::wait;
+use crate::suite::world::World;
+
+pub async fn an_overlay_of_a_default_profile_brings_its_hook_and_its_file(world: &'static World) {
+    let stage = Stage::open(world, "overlay");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    let provisioning = json!({
+        "templates": { "before-packages": "echo of-the-hook" },
+        "files": [a_file("/etc/site", "{% include 'before-packages' %} in {{ KubeVersion }}")],
+    });
+    install(&tenant, &an_overlay("site", ("osp-ubuntu", provisioning))).await;
+    let made = tenant.serve(&of("workers", "site")).await;
+    let text = fixtures::config_text(&made.config);
+    assert!(text.contains("echo of-the-hook in v1.35.2"), "{text}");
+    assert!(
+        text.contains("/opt/bin/setup"),
+        "the base's files are there"
+    );
+    for secret in [&made.provisioning, &made.bootstrap] {
+        assert_eq!(secret.annotations()[MADE_FOR_PROFILE_VERSION], "v7.0.0");
+    }
+    tenant.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}
+
+pub async fn a_changed_base_renders_what_lies_on_it_anew_and_nothing_else(world: &'static World) {
+    let stage = Stage::open(world, "base");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile("v1.0.0", "first")).await;
+    install(&tenant, &an_overlay("site", (PROFILE_NAME, json!({})))).await;
+    let files = json!({ "files": [a_file("/etc/team", "of the team")] });
+    install(&tenant, &an_overlay("team", ("site", files))).await;
+    let before = tenant.serve(&of("workers", "team")).await;
+    let other = tenant.serve(&a_machine_deployment("others")).await;
+    change_profile(&tenant, "v1.0.1", "second").await;
+    let after = tenant
+        .made_when("workers", |bootstrap| {
+            bootstrap.resource_version() != before.bootstrap.resource_version()
+        })
+        .await;
+    let text = fixtures::config_text(&after.config);
+    assert!(
+        text.contains("second") && text.contains("of the team"),
+        "{text}"
+    );
+    assert_eq!(
+        after.bootstrap.annotations()[MADE_FOR_PROFILE_VERSION],
+        "v7.0.0",
+        "the version is the overlay's own"
+    );
+    assert_eq!(versions(&tenant, &other).await, of_made(&other));
+    manager.stop().await;
+}
+
+pub async fn a_missing_base_is_told_touches_nothing_and_heals_when_it_comes(world: &'static World) {
+    let stage = Stage::open(world, "missing-base");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &an_overlay("site", (PROFILE_NAME, json!({})))).await;
+    drop(tenant.create(&of("workers", "site")).await);
+    let refused = ("Refused", "ProfileBaseNotFound");
+    let entry = tenant.entry("kube-system/workers", refused).await;
+    let message = entry.message.unwrap_or_default();
+    assert!(
+        message.contains("\"site\"") && message.contains(PROFILE_NAME),
+        "{message}"
+    );
+    install(&tenant, &a_profile("v1.0.0", "here now")).await;
+    let made = tenant.made("workers", "1").await;
+    assert!(fixtures::config_text(&made.config).contains("here now"));
+    let profiles = tenant.profiles();
+    let deleted = profiles
+        .delete(PROFILE_NAME, &DeleteParams::default())
+        .await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    drop(tenant.entry("kube-system/workers", refused).await);
+    assert_eq!(versions(&tenant, &made).await, of_made(&made));
+    manager.stop().await;
+}
+
+pub async fn overlays_that_extend_each_other_are_refused_until_one_does_not(world: &'static World) {
+    let stage = Stage::open(world, "cycle");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &an_overlay("site", ("team", json!({})))).await;
+    install(&tenant, &an_overlay("team", ("site", json!({})))).await;
+    drop(tenant.create(&of("workers", "site")).await);
+    let entry = tenant
+        .entry("kube-system/workers", ("Refused", "OverlayCycle"))
+        .await;
+    let message = entry.message.unwrap_or_default();
+    assert!(message.contains("take spec.extends out"), "{message}");
+    let whose = format!("{} is told of the circle", tenant.namespace);
+    wait::for_objects(&tenant.worker_events(), &whose, |events| {
+        events
+            .values()
+            .any(|event| event.reason.as_deref() == Some("OverlayCycle"))
+    })
+    .await;
+    let healed = json!({ "spec": { "extends": "osp-ubuntu", "version": "v7.0.1" } });
+    merge(&tenant.profiles(), "team", healed).await;
+    drop(tenant.made("workers", "1").await);
+    manager.stop().await;
+}
+
+/// A machine deployment that names a profile.
+fn of(name: &str, profile: &str) -> osm::api::machine_deployment::MachineDeployment {
+    with_annotation(a_little_machine_deployment(name), (PROFILE, profile))
+}
+
+fn a_file(path: &str, data: &str) -> Value {
+    json!({ "path": path, "content": { "inline": { "data": data } } })
+}
+
+/// A profile that sets nothing but this in its provisioning half.
+fn an_overlay(name: &str, (base, provisioning): (&str, Value)) -> OperatingSystemProfile {
+    let profile = json!({
+        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
+        "metadata": { "name": name },
+        "spec": {
+            "extends": base, "osName": "ubuntu", "osVersion": "24.04", "version": "v7.0.0",
+            "provisioningConfig": provisioning,
+        },
+    });
+    serde_json::from_value(profile).expect("the fixture is well formed")
+}
+
+/// The versions of what was made, as it stands now.
+async fn versions(tenant: &Tenant, made: &Made) -> [Option<String>; 4] {
+    let now = tenant
+        .made_when(&made.names.key.replace("kube-system-", ""), |_| true)
+        .await;
+    of_made(&now)
+}
+
+fn of_made(made: &Made) -> [Option<String>; 4] {
+    [
+        made.config.resource_version(),
+        made.provisioning.resource_version(),
+        made.bootstrap.resource_version(),
+        made.kubelet_kubeconfig.resource_version(),
+    ]
+}
