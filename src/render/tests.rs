@@ -12,6 +12,7 @@ use super::{
 use crate::api::profile::{CloudInitModules, FileContent, OperatingSystem, ProvisioningUtility};
 use crate::tenant::secret_text::SecretText;
 
+mod convert;
 mod documents;
 mod errors;
 mod go_templates;
