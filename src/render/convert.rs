@@ -4,6 +4,11 @@
 
 use std::fmt;
 
+mod compare;
+mod samples;
+
+pub use compare::{Comparison, compare};
+
 use super::{
     compose::{half_of, templates_of},
     error::{Half, RenderError},
