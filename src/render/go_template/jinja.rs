@@ -35,7 +35,6 @@ mod variables;
 use code::{Code, Condition};
 use kinds::Kind;
 use layout::Page;
-use named::Shape;
 pub(super) use names::Names;
 
 /// The filter that makes a named template's text what Go makes of it.
@@ -55,19 +54,16 @@ pub(super) fn named(set: &Set, names: &mut Names) -> Outcome<String> {
     for body in std::iter::once(&set.body).chain(set.definitions.values()) {
         named::refuse_second_reading(body)?;
     }
-    let shape = named::shape(&set.body);
-    let (text, taken) = settled(set, &BTreeSet::new(), names, |writer| match &shape {
-        Shape::Blank => writer.nodes(&set.body),
-        Shape::Fixed(nodes) => {
-            writer.page.text("\n");
-            writer.nodes(nodes)
+    let printed = named::printed(&set.body);
+    let (text, taken) = settled(set, &BTreeSet::new(), names, |writer| {
+        writer.place = Place::Template;
+        if let Some(nodes) = &printed {
+            return writer.nodes(nodes);
         }
-        Shape::Open => {
-            writer.page.statement(&format!("filter {NAMED}"));
-            writer.nodes(&set.body)?;
-            writer.page.statement("endfilter");
-            Ok(())
-        }
+        writer.page.statement(&format!("filter {NAMED}"));
+        writer.nodes(&set.body)?;
+        writer.page.statement("endfilter");
+        Ok(())
     })?;
     *names = taken;
     Ok(text)
@@ -88,6 +84,7 @@ fn settled(
     let mut macros = BTreeMap::new();
     loop {
         let mut writer = Writer {
+            place: Place::File,
             definitions: set,
             texts,
             macro_names: &macro_names,
@@ -110,6 +107,14 @@ fn settled(
     }
 }
 
+/// Where a text stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    File,
+    /// A named template of the profile, which Go renders whether or not a file calls it.
+    Template,
+}
+
 /// A definition that is called, as a macro.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Dot {
@@ -128,6 +133,7 @@ struct Variable {
 }
 
 struct Writer<'a> {
+    place: Place,
     definitions: &'a Set,
     texts: &'a BTreeSet<String>,
     macro_names: &'a BTreeMap<&'a str, String>,
@@ -329,7 +335,7 @@ impl Writer<'_> {
         }
         self.scopes.push(Vec::new());
         let values = match variables {
-            [first, second] => vec![(first, loop_.key), (second, Some(loop_.item.clone()))],
+            [first, second] => vec![(first, loop_.key.clone()), (second, Some(loop_.item.clone()))],
             [only] => vec![(only, Some(loop_.item.clone()))],
             _ => Vec::new(),
         };
@@ -341,7 +347,7 @@ impl Writer<'_> {
                 self.assign(name, &code)?;
             }
         }
-        let outer = std::mem::replace(&mut self.dot, loop_.item);
+        let outer = std::mem::replace(&mut self.dot, loop_.item.clone());
         let outer_set = self.set.clone();
         self.nodes(&branch.body)?;
         self.dot = outer;
@@ -352,6 +358,7 @@ impl Writer<'_> {
             self.in_scope(&branch.otherwise)?;
         }
         self.page.statement("endfor");
+        self.names.release(&loop_.names);
         Ok(())
     }
 

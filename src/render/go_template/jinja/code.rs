@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     super::data::is_root_field,
-    Outcome, Writer,
+    Outcome, Place, Writer,
     kinds::{self, Entry, Kind, Record, Target},
 };
 
@@ -182,6 +182,11 @@ impl Writer<'_> {
     fn field(&self, base: &Code, name: &str) -> Outcome<Code> {
         let found = match base.kind {
             Kind::Root if is_root_field(name) => return Ok(root_field(name)),
+            Kind::Root if self.place == Place::Template => {
+                return Err(self.refuse(&format!(
+                    "there is no variable `{name}`, so Go fails wherever the profile is used"
+                )));
+            }
             Kind::Root => return Ok(Code::go(format!("go_no_field({})", quoted(name)))),
             Kind::Nothing => return Ok(Code::go("none".to_owned())),
             Kind::Struct(record) => kinds::field(record, name).map(|kind| (kind, base.nature)),

@@ -75,7 +75,10 @@ impl Writer<'_> {
     fn asked(&mut self, command: &[Word]) -> Outcome<Condition> {
         match command {
             [Word::Function(name), operands @ ..] if !operands.is_empty() => match name.as_str() {
-                "not" if operands.len() == 1 => Ok(self.asked(operands)?.not()),
+                "not" if operands.len() == 1 => match contrary(operands) {
+                    Some(command) => self.asked(&command),
+                    None => Ok(self.asked(operands)?.not()),
+                },
                 "and" => self.linked(operands, Level::And),
                 "or" => self.linked(operands, Level::Or),
                 _ => {
@@ -191,4 +194,23 @@ impl Writer<'_> {
             ..Code::go(format!("go_{name}({})", texts.join(", ")))
         })
     }
+}
+
+/// The comparison that says the contrary of one.
+fn contrary(operands: &[Word]) -> Option<Vec<Word>> {
+    let [Word::Pipe(pipe)] = operands else {
+        return None;
+    };
+    let [command] = pipe.commands.as_slice() else {
+        return None;
+    };
+    let [Word::Function(name), left, right] = command.as_slice() else {
+        return None;
+    };
+    let name = match name.as_str() {
+        "eq" => "ne",
+        "ne" => "eq",
+        _ => return None,
+    };
+    Some(vec![Word::Function(name.to_owned()), left.clone(), right.clone()])
 }

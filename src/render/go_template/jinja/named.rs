@@ -10,24 +10,43 @@ use super::super::{
     tree::{Branch, Node, Pipe, Refusal, Store, Word},
 };
 
-/// How a named template's text is written.
-pub(super) enum Shape {
-    /// It prints nothing.
-    Blank,
-    /// It always prints something: a line break, and these nodes.
-    Fixed(Vec<Node>),
-    /// Only a run tells how it ends.
-    Open,
+/// The nodes that print a named template as its callers do, if that is known before a run.
+pub(super) fn printed(nodes: &[Node]) -> Option<Vec<Node>> {
+    if let Some(nodes) = trimmed(nodes) {
+        return Some([line_break()].into_iter().chain(nodes).collect());
+    }
+    // Where all stands in a branch, the line break goes in there, and a branch not taken is blank.
+    let mut visible = None;
+    let mut indent = Vec::new();
+    let mut kept = Vec::new();
+    for node in nodes {
+        match node {
+            Node::Text(text) if text.trim_matches(SPACES).is_empty() => match visible {
+                None => indent.push(node.clone()),
+                Some(_) => {}
+            },
+            Node::If(_) | Node::With(_) if visible.is_none() => {
+                visible = Some(kept.len());
+                kept.push(node.clone());
+            }
+            node if is_silent(node) => kept.push(node.clone()),
+            _ => return None,
+        }
+    }
+    let Some(node) = visible.and_then(|at| kept.get_mut(at)) else {
+        return Some(kept);
+    };
+    if let Node::If(branch) | Node::With(branch) = node {
+        for body in [&mut branch.body, &mut branch.otherwise] {
+            let whole: Vec<Node> = indent.iter().chain(body.iter()).cloned().collect();
+            *body = printed(&whole)?;
+        }
+    }
+    Some(kept)
 }
 
-pub(super) fn shape(nodes: &[Node]) -> Shape {
-    if nodes.iter().all(is_silent) {
-        return Shape::Blank;
-    }
-    match trimmed(nodes) {
-        Some(nodes) => Shape::Fixed(nodes),
-        None => Shape::Open,
-    }
+fn line_break() -> Node {
+    Node::Text("\n".to_owned())
 }
 
 /// Whether a node never prints anything.

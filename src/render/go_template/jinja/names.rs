@@ -33,6 +33,13 @@ impl Names {
         }
         free
     }
+
+    /// Gives names back whose scope has ended.
+    pub(super) fn release(&mut self, names: &[String]) {
+        for name in names {
+            self.0.remove(name);
+        }
+    }
 }
 
 fn is_reserved(name: &str) -> bool {

@@ -15,6 +15,8 @@ pub(super) struct Loop {
     pub(super) key: Option<Code>,
     pub(super) first: Option<String>,
     pub(super) item: Code,
+    /// The names that end with the loop.
+    pub(super) names: Vec<String>,
 }
 
 impl Writer<'_> {
@@ -142,44 +144,42 @@ impl Writer<'_> {
             Kind::Pointer(Target::Map) => Some(Entry::Text),
             _ => None,
         };
-        if let Some(entry) = entry {
-            let key = key.unwrap_or_else(|| self.names.take("key"));
-            let kind = match entry {
-                Entry::Text => Kind::Text,
-                Entry::Truth => Kind::Truth,
-            };
-            return Ok(Loop {
-                head: format!("{key}, {item} in {}|items", value.at(Level::Filter)),
-                key: Some(Code::stable(key, Kind::Text)),
-                first: None,
-                item: Code::stable(item, kind),
-            });
-        }
-        Ok(match (value.kind, key) {
-            (Kind::List, key) => Loop {
-                head: format!("{item} in {}", value.text),
-                first: key.as_ref().map(|key| format!("set {key} = loop.index0")),
-                key: key.map(|key| Code::stable(key, Kind::Number)),
-                item: Code::stable(item, Kind::Text),
-            },
-            (Kind::Number, None) => Loop {
-                head: format!("{item} in range({})", value.text),
-                key: None,
-                first: None,
-                item: Code::stable(item, Kind::Number),
-            },
-            (_, None) => Loop {
-                head: format!("{item} in go_items({})", self.go_of(value)?),
-                key: None,
-                first: None,
-                item: Code::stable(item, Kind::Go),
-            },
-            (_, Some(key)) => Loop {
-                head: format!("{key}, {item} in go_pairs({})", self.go_of(value)?),
-                key: Some(Code::stable(key, Kind::Go)),
-                first: None,
-                item: Code::stable(item, Kind::Go),
-            },
+        let key = match entry {
+            Some(_) => Some(key.unwrap_or_else(|| self.names.take("key"))),
+            None => key,
+        };
+        let names: Vec<String> = key.iter().chain([&item]).cloned().collect();
+        let brought = names.join(", ");
+        let (head, first, kinds) = match (value.kind, entry) {
+            (_, Some(entry)) => {
+                let kind = match entry {
+                    Entry::Text => Kind::Text,
+                    Entry::Truth => Kind::Truth,
+                };
+                let head = format!("{brought} in {}|items", value.at(Level::Filter));
+                (head, None, (Kind::Text, kind))
+            }
+            (Kind::List, _) => {
+                let first = key.as_ref().map(|key| format!("set {key} = loop.index0"));
+                let head = format!("{item} in {}", value.text);
+                (head, first, (Kind::Number, Kind::Text))
+            }
+            (Kind::Number, _) if key.is_none() => {
+                let head = format!("{item} in range({})", value.text);
+                (head, None, (Kind::Number, Kind::Number))
+            }
+            _ => {
+                let function = if key.is_some() { "go_pairs" } else { "go_items" };
+                let head = format!("{brought} in {function}({})", self.go_of(value)?);
+                (head, None, (Kind::Go, Kind::Go))
+            }
+        };
+        Ok(Loop {
+            head,
+            first,
+            key: key.map(|key| Code::stable(key, kinds.0)),
+            item: Code::stable(item, kinds.1),
+            names,
         })
     }
 }
