@@ -17,6 +17,7 @@ use osm::{
     },
     render::{
         Limits, Rendered,
+        convert::{compare, convert},
         encode::{MachineFacts, encode},
         error::Half,
         input::{
@@ -291,4 +292,17 @@ fn render_vector(folder: &Path, inputs: &Inputs) -> Rendered {
         registry_credentials: &BTreeMap::new(),
     };
     render(&input, &Limits::default()).expect("the profile renders")
+}
+
+#[test]
+fn known_profiles_render_the_same_bytes_when_they_are_converted() {
+    let Some(vectors) = vectors() else { return };
+    for case in CASES {
+        let path = vectors.join("reconcile").join(case).join("profile.yaml");
+        let profile: OperatingSystemProfile = serde_saphyr::from_str(&read(&path)).unwrap();
+        let converted = convert(&profile.spec).unwrap();
+        let comparison = compare(&profile.spec, &converted, 300).unwrap();
+        assert_eq!(comparison.different, [], "{case}");
+        assert!(comparison.equal > 200, "{case}: {comparison:?}");
+    }
 }

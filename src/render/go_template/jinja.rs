@@ -165,7 +165,10 @@ impl Writer<'_> {
         if self.macros.is_empty() {
             return Ok(own);
         }
-        for (name, dot) in self.macros.clone() {
+        for (index, (name, dot)) in self.macros.clone().into_iter().enumerate() {
+            if index > 0 {
+                self.page.trimmed("\n");
+            }
             self.definition(&name, dot)?;
         }
         let mut text = std::mem::take(&mut self.page).finish();
@@ -194,7 +197,6 @@ impl Writer<'_> {
             }
         };
         self.enter_unit(body, dot);
-        self.page.trimmed("\n");
         self.page.statement(&format!("macro {macro_name}({parameter})"));
         self.nodes(body)?;
         self.page.statement("endmacro");
