@@ -47,9 +47,7 @@ pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<()> {
     }
     let yaml = written(object, &converted)?;
     match &flags.output {
-        Some(path) => {
-            fs::write(path, yaml).with_context(|| format!("writing {}", path.display()))
-        }
+        Some(path) => fs::write(path, yaml).with_context(|| format!("writing {}", path.display())),
         None => std::io::stdout()
             .write_all(yaml.as_bytes())
             .context("writing to standard output"),
@@ -106,7 +104,13 @@ fn written(mut object: Value, converted: &OperatingSystemProfileSpec) -> anyhow:
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     let yaml = serde_saphyr::to_string_with_options(&object, options)?;
     // Spaces on an empty line are indentation, unless a text has more of them.
-    let lines = yaml.lines().map(|line| if line.trim_matches(' ').is_empty() { "" } else { line });
+    let lines = yaml.lines().map(|line| {
+        if line.trim_matches(' ').is_empty() {
+            ""
+        } else {
+            line
+        }
+    });
     let plain: String = lines.flat_map(|line| [line, "\n"]).collect();
     for yaml in [plain, yaml] {
         if serde_saphyr::from_str::<Value>(&yaml).is_ok_and(|reread| reread == object) {
@@ -133,5 +137,46 @@ fn replace_texts(object: &mut Value, converted: &Value) {
         }
         (Value::String(text), Value::String(converted)) => text.clone_from(converted),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_keeps_its_order_and_texts_of_many_lines_are_blocks() {
+        let yaml = "apiVersion: operatingsystemmanager.k8c.io/v1alpha1
+kind: OperatingSystemProfile
+metadata:
+  name: osp-example
+  labels:
+    b: \"1\"
+    a: x
+spec:
+  version: v1.0.0
+  osVersion: \"24.04\"
+  osName: ubuntu
+  supportedCloudProviders:
+  - name: aws
+  provisioningConfig:
+    files:
+    - path: /f
+      permissions: 644
+      content:
+        inline:
+          data: |
+            a {{ .KubeVersion }} of a line that is longer than eighty characters, and so not folded
+
+              b
+  bootstrapConfig: {}
+";
+        let object: Value = serde_saphyr::from_str(yaml).unwrap();
+        let profile: OperatingSystemProfile = serde_json::from_value(object.clone()).unwrap();
+        let converted = convert(&profile.spec).unwrap();
+        let expected = yaml
+            .replace("v1.0.0\n", "v1.0.0+jinja\n  templateLanguage: Jinja\n")
+            .replace("{{ .KubeVersion }}", "{{ KubeVersion }}");
+        assert_eq!(written(object, &converted).unwrap(), expected);
     }
 }

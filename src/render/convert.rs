@@ -15,9 +15,7 @@ use super::{
     go_template::HalfConverter,
     template::{CompiledProfile, JINJA, language},
 };
-use crate::api::profile::{
-    File, OperatingSystemProfileSpec, ProfileConfig, TemplateLanguage,
-};
+use crate::api::profile::{File, OperatingSystemProfileSpec, ProfileConfig, TemplateLanguage};
 
 /// A place in a profile that has no equal form in Jinja.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +46,9 @@ impl fmt::Display for Refusal {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ConvertError {
     /// Its templates are Jinja.
-    #[error("spec.templateLanguage, or the metadata of spec.version: the profile is in Jinja already")]
+    #[error(
+        "spec.templateLanguage, or the metadata of spec.version: the profile is in Jinja already"
+    )]
     IsJinja,
     /// It does not compile as it stands.
     #[error("the profile as it stands does not compile")]
@@ -111,7 +111,7 @@ fn convert_half(
     for (name, text) in templates.chain([&mut config.templates]).flatten() {
         let place = format!("template `{name}`");
         match converter.named(name, text) {
-            Ok(converted) => *text = converted,
+            Ok(jinja) => *text = jinja,
             Err((line, problem)) => refusals.push(Refusal {
                 half,
                 place,
@@ -127,7 +127,7 @@ fn convert_half(
             continue;
         };
         match converter.file(path, &inline.data) {
-            Ok(converted) => inline.data = converted,
+            Ok(jinja) => inline.data = jinja,
             Err((line, problem)) => refusals.push(Refusal {
                 half,
                 place: format!("file `{path}`"),

@@ -149,7 +149,9 @@ fn compile_jinja(spec: &OperatingSystemProfileSpec, half: Half) -> Result<JinjaH
     let templates = templates_of(config);
     let included_bytes = templates.values().map(|text| text.len()).sum();
     let data = files_of(config).filter_map(|file| file.content.inline.as_ref());
-    let mut sources = data.map(|inline| inline.data.as_str()).chain(templates.values().copied());
+    let mut sources = data
+        .map(|inline| inline.data.as_str())
+        .chain(templates.values().copied());
     if sources.any(|source| source.contains(go_template::PREFIX)) {
         go_template::offer(&mut environment);
     }

@@ -25,11 +25,27 @@ const SYSTEMS: [OperatingSystem; 5] = [
     OperatingSystem::RockyLinux,
 ];
 const PROVIDERS: [&str; 10] = [
-    "aws", "azure", "digitalocean", "gce", "hetzner", "kubevirt", "nutanix", "openstack", "vsphere",
+    "aws",
+    "azure",
+    "digitalocean",
+    "gce",
+    "hetzner",
+    "kubevirt",
+    "nutanix",
+    "openstack",
+    "vsphere",
     "edge",
 ];
 const VERSIONS: [&str; 10] = [
-    "1.28.15", "1.29.3", "1.30", "v1.31.0", "1.32.5", "1.33.0", "1.33.0-rc.1", "1.34.1", "1.35.2",
+    "1.28.15",
+    "1.29.3",
+    "1.30",
+    "v1.31.0",
+    "1.32.5",
+    "1.33.0",
+    "1.33.0-rc.1",
+    "1.34.1",
+    "1.35.2",
     "1.36.0+build.1",
 ];
 const TEXTS: [&str; 8] = [
@@ -42,13 +58,18 @@ const TEXTS: [&str; 8] = [
     "ä\u{a0}",
     "http://proxy.example.com:3128",
 ];
+/// What the documents of Red Hat's subscription take: it stands there outside of any template.
+const PLAIN_TEXTS: [&str; 3] = ["", "plain", "a-b.c"];
 const FAMILIES: [&str; 5] = ["", "IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"];
 const ADDRESSES: [&str; 3] = ["10.10.10.10", "fd00::a", "192.168.0.1"];
 const GATES: [&str; 4] = ["RotateKubeletServerCertificate", "a", "B", "Zeta"];
 /// Annotations of the kubelet, with values of which some are odd.
 const ANNOTATIONS: [(&str, &[&str]); 10] = [
     ("KubeReserved", &["cpu=200m,memory=1Gi", "garbage", ""]),
-    ("SystemReserved", &["memory=1Gi,cpu=100m,ephemeral-storage=1Gi", ""]),
+    (
+        "SystemReserved",
+        &["memory=1Gi,cpu=100m,ephemeral-storage=1Gi", ""],
+    ),
     ("EvictionHard", &["memory.available<100Mi", "a=b", ""]),
     ("MaxPods", &["110", "0"]),
     ("ContainerLogMaxSize", &["100Mi", ""]),
@@ -130,11 +151,17 @@ impl Dice {
     }
 
     fn pick<T: Copy + Default>(&mut self, from: &[T]) -> T {
-        from.get(self.throw(from.len())).copied().unwrap_or_default()
+        from.get(self.throw(from.len()))
+            .copied()
+            .unwrap_or_default()
     }
 
     fn text(&mut self) -> String {
         self.pick(&TEXTS).to_owned()
+    }
+
+    fn plain_secret(&mut self) -> SecretText {
+        SecretText::new(self.pick(&PLAIN_TEXTS))
     }
 
     fn secret(&mut self) -> SecretText {
@@ -185,14 +212,14 @@ fn provider(dice: &mut Dice, profile: &OperatingSystemProfileSpec) -> ProviderCo
                 provisioning_utility: provisioning_utility.to_owned(),
             },
             rhel: RhelSpec {
-                subscription_manager_user: dice.secret(),
-                subscription_manager_password: dice.secret(),
-                rhsm_offline_token: dice.secret(),
+                subscription_manager_user: dice.plain_secret(),
+                subscription_manager_password: dice.plain_secret(),
+                rhsm_offline_token: dice.plain_secret(),
                 attach_subscription: dice.once_in(2),
                 use_satellite_server: dice.once_in(2),
-                satellite_server: dice.text(),
-                organization_name: dice.secret(),
-                activation_key: dice.secret(),
+                satellite_server: dice.pick(&PLAIN_TEXTS).to_owned(),
+                organization_name: dice.plain_secret(),
+                activation_key: dice.plain_secret(),
             },
         },
         overwrite_cloud_config: dice.once_in(2).then(|| dice.secret()),
@@ -204,16 +231,24 @@ fn network(dice: &mut Dice, system: OperatingSystem) -> Option<Network> {
     if dice.once_in(2) {
         return None;
     }
-    let mut network = Network {
-        ip_family: dice.pick(&FAMILIES).to_owned(),
-        ..Network::default()
-    };
-    if system == OperatingSystem::Flatcar && dice.once_in(2) {
-        network.cidr = dice.pick(&["192.168.0.10/24", ""]).to_owned();
-        network.gateway = dice.pick(&["192.168.0.1", ""]).to_owned();
+    let is_static = system == OperatingSystem::Flatcar && dice.once_in(2);
+    let ip_family = dice.pick(&FAMILIES).to_owned();
+    let network = if is_static {
         let count = dice.throw(3);
-        network.dns_servers = (0..count).map(|_| dice.pick(&ADDRESSES).to_owned()).collect();
-    }
+        Network {
+            cidr: dice.pick(&["192.168.0.10/24", ""]).to_owned(),
+            gateway: dice.pick(&["192.168.0.1", ""]).to_owned(),
+            dns_servers: (0..count)
+                .map(|_| dice.pick(&ADDRESSES).to_owned())
+                .collect(),
+            ip_family,
+        }
+    } else {
+        Network {
+            ip_family,
+            ..Network::default()
+        }
+    };
     Some(network)
 }
 
@@ -239,7 +274,12 @@ fn settings(dice: &mut Dice) -> TenantSettings {
         registry_mirrors: ["docker.io", "quay.io"]
             .into_iter()
             .take(mirrors)
-            .map(|registry| (registry.to_owned(), vec!["https://mirror.example.com".to_owned()]))
+            .map(|registry| {
+                (
+                    registry.to_owned(),
+                    vec!["https://mirror.example.com".to_owned()],
+                )
+            })
             .collect(),
         variables: ["site", "a.b", "items"]
             .into_iter()

@@ -197,7 +197,8 @@ impl Writer<'_> {
             }
         };
         self.enter_unit(body, dot);
-        self.page.statement(&format!("macro {macro_name}({parameter})"));
+        self.page
+            .statement(&format!("macro {macro_name}({parameter})"));
         self.nodes(body)?;
         self.page.statement("endmacro");
         Ok(())
@@ -324,10 +325,14 @@ impl Writer<'_> {
         let is_declared = branch.pipe.store == Store::Declare;
         let wish = |at: usize, default: &str| {
             let name = variables.get(at).filter(|_| is_declared);
-            name.map_or(default, |name| name.trim_start_matches('$')).to_owned()
+            name.map_or(default, |name| name.trim_start_matches('$'))
+                .to_owned()
         };
         let (key, item) = match variables.len() {
-            2 => (Some(self.names.take(&wish(0, "key"))), self.names.take(&wish(1, "item"))),
+            2 => (
+                Some(self.names.take(&wish(0, "key"))),
+                self.names.take(&wish(1, "item")),
+            ),
             _ => (None, self.names.take(&wish(0, "item"))),
         };
         let loop_ = self.loop_over(&value, key, item)?;
@@ -337,7 +342,10 @@ impl Writer<'_> {
         }
         self.scopes.push(Vec::new());
         let values = match variables {
-            [first, second] => vec![(first, loop_.key.clone()), (second, Some(loop_.item.clone()))],
+            [first, second] => vec![
+                (first, loop_.key.clone()),
+                (second, Some(loop_.item.clone())),
+            ],
             [only] => vec![(only, Some(loop_.item.clone()))],
             _ => Vec::new(),
         };

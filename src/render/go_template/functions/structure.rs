@@ -57,7 +57,10 @@ fn charge(passes: usize, body_bytes: usize) -> Result<(), Error> {
 }
 
 /// What a loop with one variable, or none, runs over.
-pub(in crate::render::go_template) fn items(value: &Value, body_bytes: usize) -> Result<Value, Error> {
+pub(in crate::render::go_template) fn items(
+    value: &Value,
+    body_bytes: usize,
+) -> Result<Value, Error> {
     let value = pointee(value);
     match kind(&value) {
         Kind::Invalid => Ok(List::value(Vec::new())),
@@ -80,7 +83,10 @@ pub(in crate::render::go_template) fn items(value: &Value, body_bytes: usize) ->
 }
 
 /// What a loop with two variables runs over.
-pub(in crate::render::go_template) fn pairs(value: &Value, body_bytes: usize) -> Result<Value, Error> {
+pub(in crate::render::go_template) fn pairs(
+    value: &Value,
+    body_bytes: usize,
+) -> Result<Value, Error> {
     let value = pointee(value);
     let pair = |key: Value, value: Value| List::value(vec![key, value]);
     let entries: Vec<Value> = match kind(&value) {

@@ -1,7 +1,10 @@
 //! Templates that call one another: the profile's by `include`, a file's own as macros.
 
 use super::{
-    super::{data::is_root_field, tree::{Pipe, Store, Word}},
+    super::{
+        data::is_root_field,
+        tree::{Pipe, Store, Word},
+    },
     Dot, Outcome, Writer,
     code::{Code, quoted},
     kinds::Kind,

@@ -63,13 +63,11 @@ impl Writer<'_> {
     /// A pipeline whose value is asked.
     pub(super) fn condition(&mut self, pipe: &Pipe) -> Outcome<Condition> {
         self.line = pipe.line;
-        match pipe.commands.as_slice() {
-            [command] => self.asked(command),
-            _ => {
-                let value = self.value(pipe)?;
-                self.truth(&value)
-            }
+        if let [command] = pipe.commands.as_slice() {
+            return self.asked(command);
         }
+        let value = self.value(pipe)?;
+        self.truth(&value)
     }
 
     fn asked(&mut self, command: &[Word]) -> Outcome<Condition> {
@@ -158,8 +156,10 @@ impl Writer<'_> {
 
     /// `and` and `or` as values: one of the operands.
     fn chosen(&self, operands: &[Code], level: Level) -> Outcome<Code> {
-        let (Some(first), word) = (operands.first(), if level == Level::And { " and " } else { " or " })
-        else {
+        let (Some(first), word) = (
+            operands.first(),
+            if level == Level::And { " and " } else { " or " },
+        ) else {
             return Err(self.refuse("no operand"));
         };
         let are_alike = operands
@@ -212,5 +212,9 @@ fn contrary(operands: &[Word]) -> Option<Vec<Word>> {
         "ne" => "eq",
         _ => return None,
     };
-    Some(vec![Word::Function(name.to_owned()), left.clone(), right.clone()])
+    Some(vec![
+        Word::Function(name.to_owned()),
+        left.clone(),
+        right.clone(),
+    ])
 }

@@ -29,9 +29,9 @@ impl Writer<'_> {
                 _ => None,
             },
             "join" => match arguments {
-                [separator, list] if list.kind == Kind::List && is_there(list) => separator
-                    .is_text()
-                    .then(|| joined(list, &separator.text)),
+                [separator, list] if list.kind == Kind::List && is_there(list) => {
+                    separator.is_text().then(|| joined(list, &separator.text))
+                }
                 _ => None,
             },
             "ternary" => match arguments {
@@ -166,9 +166,7 @@ fn concatenation(name: &str, arguments: &[Code]) -> Option<Code> {
     };
     match parts.as_slice() {
         [] => Some(Code::literal("")),
-        [only] if arguments.len() == 1 => {
-            Some(Code::made(only.clone(), Level::Filter, Kind::Text))
-        }
+        [only] if arguments.len() == 1 => Some(Code::made(only.clone(), Level::Filter, Kind::Text)),
         [_] => Some(Code::made(
             format!("\"\" ~ {}", parts.join(" ~ ")),
             Level::Concatenation,

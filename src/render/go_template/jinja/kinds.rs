@@ -82,9 +82,7 @@ pub(super) fn variable(name: &str) -> Kind {
         }
         "KubeReserved" | "SystemReserved" | "EvictionHard" => Kind::Pointer(Target::Map),
         "NetworkConfig" => Kind::Pointer(Target::Network),
-        "AmazonLinuxConfig" | "UbuntuConfig" | "RockyLinuxConfig" => {
-            Kind::Struct(Record::Upgrade)
-        }
+        "AmazonLinuxConfig" | "UbuntuConfig" | "RockyLinuxConfig" => Kind::Struct(Record::Upgrade),
         "FlatcarConfig" => Kind::Struct(Record::Flatcar),
         "RhelConfig" => Kind::Struct(Record::Rhel),
         _ => Kind::Text,
@@ -108,10 +106,9 @@ pub(super) fn field(record: Record, name: &str) -> Option<Kind> {
         (Record::Network, "IsStaticIPConfig")
         | (Record::Upgrade | Record::Rhel, "DistUpgradeOnBoot")
         | (Record::Rhel, "AttachSubscription" | "RHELUseSatelliteServer")
-        | (
-            Record::Flatcar,
-            "DisableAutoUpdate" | "DisableLocksmithD" | "DisableUpdateEngine",
-        ) => Kind::Truth,
+        | (Record::Flatcar, "DisableAutoUpdate" | "DisableLocksmithD" | "DisableUpdateEngine") => {
+            Kind::Truth
+        }
         (Record::Network, "DNS") => Kind::Struct(Record::Dns),
         (Record::Dns, "Servers") => Kind::List,
         _ => return None,
@@ -123,21 +120,19 @@ pub(super) fn made_by(function: &str) -> Kind {
     match function {
         "abbrev" | "adler32sum" | "b32enc" | "b64enc" | "base" | "camelcase" | "cat" | "clean"
         | "dir" | "ext" | "html" | "indent" | "initials" | "join" | "js" | "kebabcase"
-        | "kindOf" | "lower" | "nindent" | "nospace" | "print" | "printf" | "println"
-        | "quote" | "regexQuoteMeta" | "repeat" | "replace" | "sha1sum" | "sha256sum"
-        | "sha512sum" | "snakecase" | "squote" | "substr" | "swapcase" | "title" | "toJson"
-        | "toRawJson" | "toString" | "toYaml" | "trim" | "trimAll" | "trimPrefix"
-        | "trimSuffix" | "trunc" | "untitle" | "upper" | "urlquery" | "wrap" | "wrapWith" => {
-            Kind::Text
-        }
+        | "kindOf" | "lower" | "nindent" | "nospace" | "print" | "printf" | "println" | "quote"
+        | "regexQuoteMeta" | "repeat" | "replace" | "sha1sum" | "sha256sum" | "sha512sum"
+        | "snakecase" | "squote" | "substr" | "swapcase" | "title" | "toJson" | "toRawJson"
+        | "toString" | "toYaml" | "trim" | "trimAll" | "trimPrefix" | "trimSuffix" | "trunc"
+        | "untitle" | "upper" | "urlquery" | "wrap" | "wrapWith" => Kind::Text,
         "contains" | "empty" | "eq" | "ge" | "gt" | "has" | "hasKey" | "hasPrefix"
         | "hasSuffix" | "kindIs" | "le" | "lt" | "ne" | "regexMatch" | "semverCompare" => {
             Kind::Truth
         }
         "add" | "add1" | "atoi" | "div" | "int" | "int64" | "len" | "max" | "min" | "mod"
         | "mul" | "sub" => Kind::Number,
-        "append" | "concat" | "keys" | "list" | "prepend" | "sortAlpha" | "splitList"
-        | "tuple" | "uniq" | "until" | "values" | "without" => Kind::GoList,
+        "append" | "concat" | "keys" | "list" | "prepend" | "sortAlpha" | "splitList" | "tuple"
+        | "uniq" | "until" | "values" | "without" => Kind::GoList,
         _ => Kind::Go,
     }
 }

@@ -81,9 +81,8 @@ impl Page {
         }
         let (first, last) = (trimmed_of(pieces.first()), trimmed_of(pieces.last()));
         let is_blank = kept.is_empty();
-        let before = first.filter(|_| {
-            !kept.starts_with(char::is_whitespace) && !(is_blank && edge == Edge::Tag)
-        });
+        let is_gap = is_blank && edge == Edge::Tag;
+        let before = first.filter(|_| !is_gap && !kept.starts_with(char::is_whitespace));
         let after = last.filter(|_| edge == Edge::Tag && !kept.ends_with(char::is_whitespace));
         if let (Some(space), Some(close)) = (before, self.close) {
             self.out.insert(close, '-');

@@ -21,10 +21,11 @@ pub(super) fn printed(nodes: &[Node]) -> Option<Vec<Node>> {
     let mut kept = Vec::new();
     for node in nodes {
         match node {
-            Node::Text(text) if text.trim_matches(SPACES).is_empty() => match visible {
-                None => indent.push(node.clone()),
-                Some(_) => {}
-            },
+            Node::Text(text) if text.trim_matches(SPACES).is_empty() => {
+                if visible.is_none() {
+                    indent.push(node.clone());
+                }
+            }
             Node::If(_) | Node::With(_) if visible.is_none() => {
                 visible = Some(kept.len());
                 kept.push(node.clone());
@@ -109,8 +110,8 @@ fn ends_in_text(nodes: &[Node]) -> bool {
     for node in nodes.iter().rev().filter(|node| !is_silent(node)) {
         let ends = |branch: &Branch| {
             let is_alternative = !branch.otherwise.iter().all(is_silent);
-            let ends = ends_in_text(&branch.body)
-                && (!is_alternative || ends_in_text(&branch.otherwise));
+            let ends =
+                ends_in_text(&branch.body) && (!is_alternative || ends_in_text(&branch.otherwise));
             (ends, is_alternative)
         };
         match node {
@@ -131,15 +132,15 @@ fn ends_in_text(nodes: &[Node]) -> bool {
 pub(super) fn refuse_second_reading(nodes: &[Node]) -> Result<(), Refusal> {
     let mut text = Texts::default();
     text.nodes(nodes);
-    if !text.is_action && !(text.ends_in_brace && text.begins_with_brace) {
-        return Ok(());
+    if text.is_action || text.ends_in_brace && text.begins_with_brace {
+        return Err(Refusal {
+            line: text.line.max(1),
+            problem: "the template prints `{{`, and what it prints is read as a template once \
+                      more; move the text into a file, where it is printed as it stands"
+                .to_owned(),
+        });
     }
-    Err(Refusal {
-        line: text.line,
-        problem: "the template prints `{{`, and what it prints is read as a template once more; \
-                  move the text into a file, where it is printed as it stands"
-            .to_owned(),
-    })
+    Ok(())
 }
 
 /// What the texts that a template may print look like where they meet.
@@ -162,16 +163,16 @@ impl Texts {
         for node in nodes {
             match node {
                 Node::Text(text) => self.text(text),
-                Node::Action(pipe) => self.pipe(pipe),
+                Node::Action(pipe)
+                | Node::Template {
+                    argument: Some(pipe),
+                    ..
+                } => self.pipe(pipe),
                 Node::If(branch) | Node::With(branch) | Node::Range(branch) => {
                     self.pipe(&branch.pipe);
                     self.nodes(&branch.body);
                     self.nodes(&branch.otherwise);
                 }
-                Node::Template {
-                    argument: Some(pipe),
-                    ..
-                } => self.pipe(pipe),
                 _ => {}
             }
         }
@@ -179,7 +180,10 @@ impl Texts {
 
     fn pipe(&mut self, pipe: &Pipe) {
         let is_known = self.is_action;
-        pipe.commands.iter().flatten().for_each(|word| self.word(word));
+        pipe.commands
+            .iter()
+            .flatten()
+            .for_each(|word| self.word(word));
         if self.is_action && !is_known {
             self.line = pipe.line;
         }

@@ -16,7 +16,13 @@ impl Names {
     pub(super) fn take(&mut self, wish: &str) -> String {
         let mut name: String = wish
             .chars()
-            .map(|next| if next.is_ascii_alphanumeric() { next } else { '_' })
+            .map(|next| {
+                if next.is_ascii_alphanumeric() {
+                    next
+                } else {
+                    '_'
+                }
+            })
             .collect();
         if !name.starts_with(|first: char| first.is_ascii_alphabetic()) {
             name.insert_str(0, "value");

@@ -169,7 +169,11 @@ impl Writer<'_> {
                 (head, None, (Kind::Number, Kind::Number))
             }
             _ => {
-                let function = if key.is_some() { "go_pairs" } else { "go_items" };
+                let function = if key.is_some() {
+                    "go_pairs"
+                } else {
+                    "go_items"
+                };
                 let head = format!("{brought} in {function}({})", self.go_of(value)?);
                 (head, None, (Kind::Go, Kind::Go))
             }

@@ -86,11 +86,7 @@ fn collect(nodes: &[Node], names: &mut BTreeSet<String>) {
                     collect_pipe(pipe, names);
                 }
             }
-            Node::Text(_)
-            | Node::Trimmed(_)
-            | Node::Comment(_)
-            | Node::Break
-            | Node::Continue => {}
+            Node::Text(_) | Node::Trimmed(_) | Node::Comment(_) | Node::Break | Node::Continue => {}
         }
     }
 }
