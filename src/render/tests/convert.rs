@@ -11,7 +11,7 @@ use super::{
 use crate::api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
 
 /// Sample machine deployments for each template of the goldens.
-const SAMPLES: u64 = 8;
+const SAMPLES: u64 = 4;
 
 /// A profile with one file, in an encoding that any text fits into, and named templates.
 fn a_go_profile(templates: &[(&str, &str)], file: &str) -> World {

@@ -2,7 +2,8 @@
 //!
 //! Go puts the rendered text between `define` and `end` on lines of its own and reads it again; so
 //! a call prints a line break, the text, and no white space behind it; and nothing for a text that
-//! is blank. Where the source alone tells how the text ends, it is written so; else a filter does it.
+//! is blank. Where the source alone tells how the text ends, it is written so; else a filter does
+//! that.
 
 use super::super::{
     ACTION,
