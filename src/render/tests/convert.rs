@@ -1,5 +1,7 @@
 //! Profiles in Go's language and what they become in Jinja: the same bytes.
 
+mod drawn;
+
 use super::{
     super::{
         convert::{ConvertError, compare, convert},

@@ -173,6 +173,17 @@ impl Writer<'_> {
         }
     }
 
+    /// The same as an expression.
+    pub(super) fn as_go(&self, code: &Code) -> Outcome<Code> {
+        let text = self.go_of(code)?;
+        let level = if text == code.text {
+            code.level
+        } else {
+            Level::Atom
+        };
+        Ok(Code::made(text, level, Kind::Go))
+    }
+
     /// Fields of a value.
     pub(super) fn fields(&self, base: Code, names: &[String]) -> Outcome<Code> {
         let mut names = names.iter();

@@ -165,18 +165,16 @@ impl Writer<'_> {
         let are_alike = operands
             .iter()
             .all(|operand| operand.is_scalar() && operand.kind == first.kind);
+        if !are_alike && operands.len() == 1 {
+            return self.as_go(first);
+        }
         let mut texts = Vec::new();
         for operand in operands {
             texts.push(if are_alike {
                 operand.at(level)
             } else {
-                self.go_of(operand)?
+                self.as_go(operand)?.at(level)
             });
-        }
-        if let [only] = texts.as_slice()
-            && !are_alike
-        {
-            return Ok(Code::go(only.clone()));
         }
         let kind = if are_alike { first.kind } else { Kind::Go };
         Ok(Code::made(texts.join(word), level, kind))

@@ -130,7 +130,10 @@ fn comparison(name: &str, arguments: &[Code]) -> Option<Code> {
         "gt" => ">",
         _ => ">=",
     };
-    let left = left.at(Level::Concatenation);
+    let left = match left.kind {
+        Kind::Entry(_) => format!("{}|default(none)", left.at(Level::Filter)),
+        _ => left.at(Level::Concatenation),
+    };
     let text = match others {
         [only] => format!("{left} {sign} {}", only.at(Level::Concatenation)),
         many if name == "eq" => {
