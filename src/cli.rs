@@ -1,5 +1,6 @@
 //! The commands of `osm`.
 
+mod convert;
 pub mod crds;
 mod run;
 
@@ -33,6 +34,15 @@ SIGTERM and SIGINT end it gracefully; a second one at once.")]
     Run(Box<RunFlags>),
     /// Print the CustomResourceDefinitions as YAML.
     Crds,
+    /// Write a profile in Go's template language anew in Jinja, rendering the same bytes.
+    #[command(after_help = "Examples:
+  osm convert osp-custom.yaml -o osp-custom-jinja.yaml
+  osm convert osp-custom.yaml --check
+  kubectl get osp custom -o yaml | osm convert - | kubectl apply -f -
+
+It ends with 0 when all went well, with 1 when the profile cannot be converted or the two forms
+differ, and with 2 when it was called wrongly.")]
+    Convert(convert::ConvertFlags),
 }
 
 impl Cli {
@@ -44,6 +54,7 @@ impl Cli {
                 print!("{}", crds::crds_yaml()?);
                 Ok(())
             }
+            Command::Convert(flags) => convert::run(&flags),
         }
     }
 }

@@ -17,6 +17,7 @@ mod bounded;
 mod budget;
 mod compose;
 mod containerd;
+pub mod convert;
 mod data;
 pub mod default_profiles;
 mod duration;

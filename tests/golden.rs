@@ -18,6 +18,7 @@ use osm::{
     },
     render::{
         Limits, Rendered,
+        convert::{compare, convert},
         encode::{MachineFacts, encode},
         error::Half,
         input::{
@@ -302,4 +303,26 @@ fn render_vector(folder: &Path, inputs: &Inputs) -> Rendered {
         registry_credentials: &BTreeMap::new(),
     };
     render(&input, &Limits::default()).expect("the profile renders")
+}
+
+#[test]
+fn known_profiles_render_the_same_bytes_when_they_are_converted() {
+    let Some(vectors) = vectors() else { return };
+    let mut equal = 0;
+    for folder in cases(&vectors) {
+        let case = folder.display();
+        let text = read(&folder.join("profile.yaml"));
+        let profile: OperatingSystemProfile = serde_saphyr::from_str(&text).unwrap();
+        let converted = match convert(&profile.spec) {
+            Ok(converted) => converted,
+            Err(refusal) => {
+                eprintln!("{case} is not converted: {refusal}");
+                continue;
+            }
+        };
+        let comparison = compare(&profile.spec, &converted, 300).unwrap();
+        assert_eq!(comparison.different, [], "{case}");
+        equal += comparison.equal;
+    }
+    assert!(equal > 400, "only {equal} renders were equal");
 }

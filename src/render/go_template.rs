@@ -25,10 +25,13 @@ use super::{
 };
 use crate::api::profile::OperatingSystemProfileSpec;
 
+mod convert;
 mod data;
 mod functions;
+mod jinja;
 mod json;
 mod lexer;
+mod offered;
 mod parser;
 mod print;
 mod problem;
@@ -39,7 +42,9 @@ mod tree;
 mod value;
 mod yaml;
 
+pub(super) use convert::HalfConverter;
 pub(super) use data::variables;
+pub(super) use offered::{PREFIX, add_to as offer};
 pub(super) use problem::quotes_no_value;
 
 use parser::parse;

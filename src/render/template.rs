@@ -22,7 +22,7 @@ use super::{
     data::BOOTSTRAP_KUBECONFIG,
     engine::{self, Source},
     error::{Half, RenderError},
-    go_template::GoHalf,
+    go_template::{self, GoHalf},
 };
 use crate::api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
 
@@ -133,6 +133,13 @@ fn compile_jinja(spec: &OperatingSystemProfileSpec, half: Half) -> Result<JinjaH
     let mut shared = BTreeSet::new();
     let templates = templates_of(config);
     let included_bytes = templates.values().map(|text| text.len()).sum();
+    let data = files_of(config).filter_map(|file| file.content.inline.as_ref());
+    let mut sources = data
+        .map(|inline| inline.data.as_str())
+        .chain(templates.values().copied());
+    if sources.any(|source| source.contains(go_template::PREFIX)) {
+        go_template::offer(&mut environment);
+    }
     for (name, source) in templates {
         let source = Source {
             half,

@@ -15,6 +15,7 @@ use crate::api::profile::{
 use crate::tenant::secret_text::SecretText;
 
 mod containerd;
+mod convert;
 mod documents;
 mod encodings;
 mod errors;

@@ -136,7 +136,8 @@ pub(in crate::render) fn variables(
     variables
 }
 
-fn variable(name: &str, value: &Value) -> Value {
+/// A variable with the type that its name says.
+pub(super) fn variable(name: &str, value: &Value) -> Value {
     if name == "NetworkConfig" && value.is_none() {
         return Value::from_object(Pointer {
             target: None,

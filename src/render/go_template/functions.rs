@@ -31,12 +31,13 @@ mod texts;
 mod urls;
 
 use reflection::is_empty;
+pub(super) use structure::{field, items, no_field, pairs};
 
 use std::sync::Arc;
 
 /// A function.
 #[derive(Clone, Copy)]
-struct Function {
+pub(super) struct Function {
     name: &'static str,
     /// How many arguments it takes, at least and at most.
     arguments: (usize, usize),
@@ -140,7 +141,7 @@ pub(super) enum Known {
 
 /// Whether a name is a function's.
 pub(super) fn known(name: &str) -> Known {
-    let mut functions = TABLES.iter().copied().flatten();
+    let mut functions = all();
     if OPERATORS.contains(&name) || functions.any(|function| function.name == name) {
         Known::Yes
     } else if REFUSED.contains(&name) {
@@ -152,25 +153,35 @@ pub(super) fn known(name: &str) -> Known {
 
 /// Adds everything that translated templates call.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
-    for function in TABLES.iter().copied().flatten() {
+    for function in all() {
         let name = format!("go_{}", function.name);
         environment.add_function(name, move |arguments: Rest<Value>| {
-            call(function, &arguments)
+            function.call(&arguments)
         });
     }
     structure::add_to(environment);
 }
 
-fn call(function: &Function, arguments: &[Value]) -> Result<Value, Error> {
-    let outcome = run(function, arguments);
-    outcome.map_err(|error| {
-        if quotes_no_value(&error) {
-            let detail = error.detail().unwrap_or_default();
-            refuse(format!("{}: {detail}", function.name))
-        } else {
-            error
-        }
-    })
+/// Every function.
+pub(super) fn all() -> impl Iterator<Item = &'static Function> {
+    TABLES.iter().copied().flatten()
+}
+
+impl Function {
+    pub(super) const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn call(&self, arguments: &[Value]) -> Result<Value, Error> {
+        run(self, arguments).map_err(|error| {
+            if quotes_no_value(&error) {
+                let detail = error.detail().unwrap_or_default();
+                refuse(format!("{}: {detail}", self.name))
+            } else {
+                error
+            }
+        })
+    }
 }
 
 fn run(function: &Function, arguments: &[Value]) -> Result<Value, Error> {

@@ -1,6 +1,7 @@
 //! A Go template's text, taken apart into tokens.
 //!
-//! White space beside `{{-` and `-}}` is gone afterwards, and so are comments.
+//! White space beside `{{-` and `-}}` and comments print nothing; they are tokens of their own for
+//! those who write the template anew.
 
 use super::tree::Refusal;
 
@@ -13,6 +14,10 @@ const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
+    /// White space that a tag trims.
+    Trimmed,
+    /// A comment, without its marks.
+    Comment,
     LeftDelimiter,
     RightDelimiter,
     Space,
@@ -106,6 +111,8 @@ impl<'a> Lexer<'a> {
             if !kept.is_empty() {
                 self.push(Kind::Text, kept);
             }
+            let trimmed = text.get(kept.len()..).unwrap_or_default();
+            self.push_trimmed(trimmed);
             self.take(length);
             let marker = if trims { 2 } else { 0 };
             if inside
@@ -129,31 +136,40 @@ impl<'a> Lexer<'a> {
             .rest
             .find("*/")
             .ok_or_else(|| self.refuse("unclosed comment"))?;
-        self.take(length + 2);
-        if self.close() {
-            Ok(())
-        } else {
-            Err(self.refuse("comment ends before closing delimiter"))
+        let text = self.take(length);
+        self.push(Kind::Comment, text);
+        self.take(2);
+        match self.close() {
+            Some(trimmed) => {
+                self.push_trimmed(trimmed);
+                Ok(())
+            }
+            None => Err(self.refuse("comment ends before closing delimiter")),
         }
     }
 
-    /// Takes a closing delimiter, and the white space that it trims.
-    fn close(&mut self) -> bool {
+    fn push_trimmed(&mut self, trimmed: &'a str) {
+        if !trimmed.is_empty() {
+            self.push(Kind::Trimmed, trimmed);
+        }
+    }
+
+    /// Takes a closing delimiter, and gives the white space that it trims.
+    fn close(&mut self) -> Option<&'a str> {
         if self.rest.starts_with("}}") {
             self.take(2);
-            return true;
+            return Some("");
         }
         let trims = self.rest.starts_with(SPACES)
             && self
                 .rest
                 .get(1..)
                 .is_some_and(|rest| rest.starts_with("-}}"));
-        if trims {
+        trims.then(|| {
             self.take(4);
             let spaces = self.rest.len() - self.rest.trim_start_matches(SPACES).len();
-            self.take(spaces);
-        }
-        trims
+            self.take(spaces)
+        })
     }
 
     fn action(&mut self) -> Result<(), Refusal> {
@@ -163,7 +179,7 @@ impl<'a> Lexer<'a> {
                 return Err(self.refuse(&format!("more than {TOKENS_MAX} tokens")));
             }
             let line = self.line;
-            if self.close() {
+            if let Some(trimmed) = self.close() {
                 if depth > 0 {
                     return Err(self.refuse("unclosed left paren"));
                 }
@@ -172,6 +188,7 @@ impl<'a> Lexer<'a> {
                     text: "}}",
                     line,
                 });
+                self.push_trimmed(trimmed);
                 return Ok(());
             }
             match self.token()? {

@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
             let token = self.next();
             match token.kind {
                 Kind::End => return Ok(nodes),
-                Kind::Text => nodes.push(Node::Text(token.text.to_owned())),
+                Kind::Text | Kind::Trimmed | Kind::Comment => nodes.extend(silent(token)),
                 _ if self.peek_word().text == "define" => {
                     self.next();
                     self.definition()?;
@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
             let token = self.next();
             match token.kind {
                 Kind::End => return Err(self.refuse("unexpected EOF")),
-                Kind::Text => nodes.push(Node::Text(token.text.to_owned())),
+                Kind::Text | Kind::Trimmed | Kind::Comment => nodes.extend(silent(token)),
                 _ => match self.action()? {
                     Ok(node) => nodes.push(node),
                     Err(ending) => return Ok((nodes, ending)),
@@ -350,5 +350,16 @@ impl<'a> Parser<'a> {
             name,
             argument,
         })
+    }
+}
+
+/// A token that stands between actions, as a node.
+fn silent(token: Token<'_>) -> Option<Node> {
+    let text = token.text.to_owned();
+    match token.kind {
+        Kind::Text => Some(Node::Text(text)),
+        Kind::Trimmed => Some(Node::Trimmed(text)),
+        Kind::Comment => Some(Node::Comment(text)),
+        _ => None,
     }
 }

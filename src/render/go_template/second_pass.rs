@@ -18,7 +18,7 @@ use super::{
 };
 
 /// White space that `{{-` trims.
-const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
+pub(super) const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 /// What reading a byte of source once more weighs.
 const READING: usize = 16;
 

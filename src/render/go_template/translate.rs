@@ -30,6 +30,8 @@ use super::{
 mod expressions;
 mod variables;
 
+pub(super) use variables::assigned_in;
+
 /// Blocks inside of blocks, as in the engine's own language.
 const BLOCKS_MAX: usize = 24;
 
@@ -134,6 +136,7 @@ impl Translator<'_> {
     fn node(&mut self, node: &Node) -> Outcome {
         match node {
             Node::Text(text) => self.text(text),
+            Node::Trimmed(_) | Node::Comment(_) => Ok(()),
             Node::Action(pipe) => self.action(pipe),
             Node::If(branch) => self.if_(branch),
             Node::With(branch) => self.with(branch),

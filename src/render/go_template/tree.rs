@@ -5,6 +5,10 @@
 pub(super) enum Node {
     /// Text as it stands, trimmed where the tags beside it say so.
     Text(String),
+    /// White space that a tag beside it trims.
+    Trimmed(String),
+    /// A comment, without its marks.
+    Comment(String),
     /// A pipeline that is printed, or that declares variables.
     Action(Pipe),
     /// `if`, with or without `else`.
@@ -89,7 +93,9 @@ pub(super) struct Refusal {
 
 /// Whether a template holds nothing but white space.
 pub(super) fn is_empty(nodes: &[Node]) -> bool {
-    nodes
-        .iter()
-        .all(|node| matches!(node, Node::Text(text) if text.trim().is_empty()))
+    nodes.iter().all(|node| match node {
+        Node::Text(text) => text.trim().is_empty(),
+        Node::Trimmed(_) | Node::Comment(_) => true,
+        _ => false,
+    })
 }

@@ -5,17 +5,21 @@
 use super::{super::fixtures::World, *};
 use crate::api::profile::TemplateLanguage;
 
+/// What Go makes of single templates, and of profiles with named ones.
+pub(super) const TEMPLATES: &str = include_str!("../../../tests/golden/go-templates.json");
+pub(super) const PROFILES: &str = include_str!("../../../tests/golden/go-profiles.json");
+
 #[derive(serde::Deserialize)]
-struct Case {
-    template: String,
+pub(super) struct Case {
+    pub(super) template: String,
     #[serde(default)]
-    output: String,
+    pub(super) output: String,
     #[serde(default)]
-    failed: bool,
+    pub(super) failed: bool,
 }
 
 /// The values of the oracle's data.
-fn a_go_world() -> World {
+pub(super) fn a_go_world() -> World {
     let mut world = a_world();
     world.profile.template_language = Some(TemplateLanguage::GoTemplate);
     world.provider_spec = serde_json::json!({
@@ -55,8 +59,7 @@ fn text(world: &mut World, template: &str) -> Result<String, RenderError> {
 
 #[test]
 fn templates_render_as_go_renders_them() {
-    let golden = include_str!("../../../tests/golden/go-templates.json");
-    let cases: Vec<Case> = serde_json::from_str(golden).unwrap();
+    let cases: Vec<Case> = serde_json::from_str(TEMPLATES).unwrap();
     let mut world = a_go_world();
     let mut wrong = Vec::new();
     for case in &cases {
@@ -87,19 +90,18 @@ fn templates_render_as_go_renders_them() {
 }
 
 #[derive(serde::Deserialize)]
-struct Profile {
-    templates: BTreeMap<String, String>,
-    file: String,
+pub(super) struct Profile {
+    pub(super) templates: BTreeMap<String, String>,
+    pub(super) file: String,
     #[serde(default)]
-    output: String,
+    pub(super) output: String,
     #[serde(default)]
-    failed: bool,
+    pub(super) failed: bool,
 }
 
 #[test]
 fn named_templates_are_interpreted_twice_as_profiles_rely_on() {
-    let golden = include_str!("../../../tests/golden/go-profiles.json");
-    let profiles: Vec<Profile> = serde_json::from_str(golden).unwrap();
+    let profiles: Vec<Profile> = serde_json::from_str(PROFILES).unwrap();
     for profile in profiles {
         let mut world = a_go_world();
         world.profile.provisioning_config.templates = profile.templates.clone();
@@ -237,51 +239,68 @@ fn a_network_is_a_struct_behind_a_pointer() {
     assert!(text(&mut world, "{{ .NetworkConfig.Nope }}").is_err());
 }
 
+/// Fields of every kind that the data has.
+pub(super) const FIELDS: [&str; 54] = [
+    "AmazonLinuxConfig.DistUpgradeOnBoot",
+    "BootstrapKubeconfig",
+    "BootstrapKubeconfigSecretName",
+    "CNIVersion",
+    "CloudConfig",
+    "ContainerRuntime",
+    "ContainerRuntimeAuthConfig",
+    "ContainerRuntimeConfig",
+    "ContainerRuntimeConfigV2",
+    "FlatcarConfig.DisableAutoUpdate",
+    "FlatcarConfig.DisableLocksmithD",
+    "FlatcarConfig.DisableUpdateEngine",
+    "FlatcarConfig.ProvisioningUtility",
+    "HostCACert",
+    "ImageGCHighThresholdPercent",
+    "ImageGCLowThresholdPercent",
+    "ImageMaximumGCAge",
+    "InTreeCCMAvailable",
+    "InitialTaints",
+    "KubeletConfiguration",
+    "KubeletSystemdUnit",
+    "KubernetesCACert",
+    "NetworkIPFamily",
+    "PauseImage",
+    "RHSubscription",
+    "RhelConfig.AttachSubscription",
+    "RhelConfig.DistUpgradeOnBoot",
+    "RhelConfig.RHELActivationKey",
+    "RhelConfig.RHELOrganizationName",
+    "RhelConfig.RHELSatelliteServer",
+    "RhelConfig.RHELSubscriptionManagerPassword",
+    "RhelConfig.RHELSubscriptionManagerUser",
+    "RhelConfig.RHELUseSatelliteServer",
+    "RhelConfig.RHSMOfflineToken",
+    "RockyLinuxConfig.DistUpgradeOnBoot",
+    "SecretName",
+    "ServerAddress",
+    "ServerURL",
+    "Token",
+    "variables",
+    "ClusterDNSIPs",
+    "ContainerLogMaxFiles",
+    "ContainerLogMaxSize",
+    "EvictionHard",
+    "ExternalCloudProvider",
+    "FlatcarConfig",
+    "HTTPProxy",
+    "ImageMinimumGCAge",
+    "KubeReserved",
+    "KubeVersion",
+    "KubeletFeatureGates",
+    "MaxPods",
+    "NetworkConfig",
+    "SystemReserved",
+];
+
 #[test]
 fn a_go_template_can_read_every_variable() {
     let mut world = a_go_world();
-    for name in [
-        "AmazonLinuxConfig.DistUpgradeOnBoot",
-        "BootstrapKubeconfig",
-        "BootstrapKubeconfigSecretName",
-        "CNIVersion",
-        "CloudConfig",
-        "ContainerRuntime",
-        "ContainerRuntimeAuthConfig",
-        "ContainerRuntimeConfig",
-        "ContainerRuntimeConfigV2",
-        "FlatcarConfig.DisableAutoUpdate",
-        "FlatcarConfig.DisableLocksmithD",
-        "FlatcarConfig.DisableUpdateEngine",
-        "FlatcarConfig.ProvisioningUtility",
-        "HostCACert",
-        "ImageGCHighThresholdPercent",
-        "ImageGCLowThresholdPercent",
-        "ImageMaximumGCAge",
-        "InTreeCCMAvailable",
-        "InitialTaints",
-        "KubeletConfiguration",
-        "KubeletSystemdUnit",
-        "KubernetesCACert",
-        "NetworkIPFamily",
-        "PauseImage",
-        "RHSubscription",
-        "RhelConfig.AttachSubscription",
-        "RhelConfig.DistUpgradeOnBoot",
-        "RhelConfig.RHELActivationKey",
-        "RhelConfig.RHELOrganizationName",
-        "RhelConfig.RHELSatelliteServer",
-        "RhelConfig.RHELSubscriptionManagerPassword",
-        "RhelConfig.RHELSubscriptionManagerUser",
-        "RhelConfig.RHELUseSatelliteServer",
-        "RhelConfig.RHSMOfflineToken",
-        "RockyLinuxConfig.DistUpgradeOnBoot",
-        "SecretName",
-        "ServerAddress",
-        "ServerURL",
-        "Token",
-        "variables",
-    ] {
+    for name in FIELDS {
         let direct = text(&mut world, &format!("{{{{ .{name} }}}}"));
         assert!(direct.is_ok(), "{name}: {direct:?}");
         let through_dot = format!(

@@ -20,7 +20,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
 }
 
 /// A field of a struct, or an entry of a map.
-fn field(base: &Value, name: &str) -> Result<Value, Error> {
+pub(in crate::render::go_template) fn field(base: &Value, name: &str) -> Result<Value, Error> {
     match kind(base) {
         Kind::Invalid => Ok(Value::UNDEFINED),
         Kind::Map(map) => Ok(map.get(name).unwrap_or_default()),
@@ -43,7 +43,7 @@ fn cannot(name: &str) -> Error {
     refuse(format!("can't evaluate field {name}"))
 }
 
-fn no_field(name: &str) -> Result<Value, Error> {
+pub(in crate::render::go_template) fn no_field(name: &str) -> Result<Value, Error> {
     Err(cannot(name))
 }
 
@@ -57,7 +57,10 @@ fn charge(passes: usize, body_bytes: usize) -> Result<(), Error> {
 }
 
 /// What a loop with one variable, or none, runs over.
-fn items(value: &Value, body_bytes: usize) -> Result<Value, Error> {
+pub(in crate::render::go_template) fn items(
+    value: &Value,
+    body_bytes: usize,
+) -> Result<Value, Error> {
     let value = pointee(value);
     match kind(&value) {
         Kind::Invalid => Ok(List::value(Vec::new())),
@@ -80,7 +83,10 @@ fn items(value: &Value, body_bytes: usize) -> Result<Value, Error> {
 }
 
 /// What a loop with two variables runs over.
-fn pairs(value: &Value, body_bytes: usize) -> Result<Value, Error> {
+pub(in crate::render::go_template) fn pairs(
+    value: &Value,
+    body_bytes: usize,
+) -> Result<Value, Error> {
     let value = pointee(value);
     let pair = |key: Value, value: Value| List::value(vec![key, value]);
     let entries: Vec<Value> = match kind(&value) {

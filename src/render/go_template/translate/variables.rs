@@ -66,7 +66,7 @@ impl Translator<'_> {
 }
 
 /// The names that are assigned to anywhere in the nodes.
-pub(super) fn assigned_in(nodes: &[Node]) -> BTreeSet<String> {
+pub(in crate::render::go_template) fn assigned_in(nodes: &[Node]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     collect(nodes, &mut names);
     names
@@ -86,7 +86,7 @@ fn collect(nodes: &[Node], names: &mut BTreeSet<String>) {
                     collect_pipe(pipe, names);
                 }
             }
-            Node::Text(_) | Node::Break | Node::Continue => {}
+            Node::Text(_) | Node::Trimmed(_) | Node::Comment(_) | Node::Break | Node::Continue => {}
         }
     }
 }

@@ -1,0 +1,182 @@
+//! `osm convert`: a profile in Go's template language, written anew in Jinja.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use crate::render::convert::{Comparison, compare, convert};
+
+/// Samples that both forms are rendered with: each draws every value anew, and together they take
+/// about a second.
+const SAMPLES: u64 = 500;
+
+/// Differences that are told.
+const DIFFERENCES_MAX: usize = 10;
+
+/// What to convert, and where to.
+#[derive(clap::Args, Debug)]
+pub struct ConvertFlags {
+    /// The profile, as YAML or JSON; `-` reads standard input.
+    profile: PathBuf,
+    /// Write the converted profile here instead of to standard output.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write nothing: render both forms with sample machine deployments, and say whether the bytes
+    /// are equal.
+    #[arg(long)]
+    check: bool,
+}
+
+pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<()> {
+    let name = flags.profile.display();
+    let text = read(&flags.profile).with_context(|| format!("reading {name}"))?;
+    let object: Value =
+        serde_saphyr::from_str(&text).with_context(|| format!("{name} is no YAML"))?;
+    let profile: OperatingSystemProfile = serde_json::from_value(object.clone())
+        .with_context(|| format!("{name} is no OperatingSystemProfile"))?;
+    let converted =
+        convert(&profile.spec).with_context(|| format!("{name} cannot be converted"))?;
+    if flags.check {
+        return report(&compare(&profile.spec, &converted, SAMPLES)?);
+    }
+    let yaml = written(object, &converted)?;
+    match &flags.output {
+        Some(path) => fs::write(path, yaml).with_context(|| format!("writing {}", path.display())),
+        None => std::io::stdout()
+            .write_all(yaml.as_bytes())
+            .context("writing to standard output"),
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    if path != Path::new("-") {
+        return fs::read_to_string(path);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn report(comparison: &Comparison) -> anyhow::Result<()> {
+    let Comparison {
+        equal,
+        refused,
+        different,
+    } = comparison;
+    for (sample, problem) in different.iter().take(DIFFERENCES_MAX) {
+        eprintln!("sample {sample}: {problem}");
+    }
+    if !different.is_empty() {
+        let count = different.len();
+        bail!("the two forms differ for {count} of {SAMPLES} sample machine deployments");
+    }
+    ensure!(
+        *equal > 0,
+        "both forms fail for each of {SAMPLES} sample machine deployments, so nothing was compared"
+    );
+    println!(
+        "equal: both forms render the same bytes for {equal} sample machine deployments, and both \
+         fail for {refused}"
+    );
+    Ok(())
+}
+
+/// The object with the converted templates, and all else as it stood, in its order.
+fn written(mut object: Value, converted: &OperatingSystemProfileSpec) -> anyhow::Result<String> {
+    let spec = object
+        .get_mut("spec")
+        .context("the profile has no `spec`")?;
+    let converted = serde_json::to_value(converted)?;
+    replace_texts(spec, &converted);
+    if let (Value::Object(spec), Some(language)) = (spec, converted.get("templateLanguage")) {
+        spec.remove("templateLanguage");
+        let version = spec.keys().position(|key| key == "version");
+        let at = version.map_or(spec.len(), |at| at + 1);
+        spec.shift_insert(at, "templateLanguage".to_owned(), language.clone());
+    }
+    // Long lines are lines of scripts, which nobody wants to have folded.
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    let yaml = serde_saphyr::to_string_with_options(&object, options)?;
+    // Spaces on an empty line are indentation, unless a text has more of them.
+    let lines = yaml.lines().map(|line| {
+        if line.trim_matches(' ').is_empty() {
+            ""
+        } else {
+            line
+        }
+    });
+    let plain: String = lines.flat_map(|line| [line, "\n"]).collect();
+    for yaml in [plain, yaml] {
+        if serde_saphyr::from_str::<Value>(&yaml).is_ok_and(|reread| reread == object) {
+            return Ok(yaml);
+        }
+    }
+    bail!("YAML does not keep one of the profile's texts")
+}
+
+/// Puts in the texts that differ.
+fn replace_texts(object: &mut Value, converted: &Value) {
+    match (object, converted) {
+        (Value::Object(fields), Value::Object(converted)) => {
+            for (name, field) in fields {
+                if let Some(converted) = converted.get(name) {
+                    replace_texts(field, converted);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(converted)) => {
+            for (item, converted) in items.iter_mut().zip(converted) {
+                replace_texts(item, converted);
+            }
+        }
+        (Value::String(text), Value::String(converted)) => text.clone_from(converted),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_keeps_its_order_and_texts_of_many_lines_are_blocks() {
+        let yaml = "apiVersion: operatingsystemmanager.k8c.io/v1alpha1
+kind: OperatingSystemProfile
+metadata:
+  name: osp-example
+  labels:
+    b: \"1\"
+    a: x
+spec:
+  version: v1.0.0
+  osVersion: \"24.04\"
+  osName: ubuntu
+  supportedCloudProviders:
+  - name: aws
+  provisioningConfig:
+    files:
+    - path: /f
+      permissions: 644
+      content:
+        inline:
+          data: |
+            a {{ .KubeVersion }} of a line that is longer than eighty characters, and so not folded
+
+              b
+  bootstrapConfig: {}
+";
+        let object: Value = serde_saphyr::from_str(yaml).unwrap();
+        let profile: OperatingSystemProfile = serde_json::from_value(object.clone()).unwrap();
+        let converted = convert(&profile.spec).unwrap();
+        let expected = yaml
+            .replace("v1.0.0\n", "v1.0.0+jinja\n  templateLanguage: Jinja\n")
+            .replace("{{ .KubeVersion }}", "{{ KubeVersion }}");
+        assert_eq!(written(object, &converted).unwrap(), expected);
+    }
+}

@@ -1,0 +1,63 @@
+//! The templates of one half, written anew in Jinja.
+
+use std::collections::BTreeSet;
+
+use super::{
+    jinja::{self, Names},
+    parser::parse,
+    translate::Set,
+    tree::Refusal,
+};
+
+/// A text, or the line of what cannot be written anew, with the reason.
+type Converted = Result<String, (usize, String)>;
+
+/// Writes the templates of one half anew: the named ones first.
+pub(in crate::render) struct HalfConverter {
+    /// The names of the named templates.
+    templates: BTreeSet<String>,
+    /// What they keep under names of their own. An include shares the names of its place.
+    names: Names,
+}
+
+impl HalfConverter {
+    pub(in crate::render) fn new(templates: BTreeSet<String>) -> Self {
+        Self {
+            templates,
+            names: Names::default(),
+        }
+    }
+
+    /// Writes a named template.
+    pub(in crate::render) fn named(&mut self, name: &str, source: &str) -> Converted {
+        if name.contains(['"', '\\', '\n']) {
+            let problem = "its name has a quote, a backslash or a line break, which Go reads when \
+                           it reads the template once more; rename it";
+            return Err((1, problem.to_owned()));
+        }
+        read(source).and_then(|set| jinja::named(&set, &mut self.names).map_err(told))
+    }
+
+    /// Writes a file.
+    pub(in crate::render) fn file(&self, path: &str, source: &str) -> Converted {
+        let set = read(source)?;
+        let is_replaced = |name: &&str| self.templates.contains(*name);
+        let own = set.definitions.keys().map(String::as_str);
+        if let Some(name) = std::iter::once(path).chain(own).find(is_replaced) {
+            let problem = format!(
+                "the profile has a template `{name}` as well, which takes the place of this one; \
+                 rename one of the two"
+            );
+            return Err((1, problem));
+        }
+        jinja::file(&set, &self.templates, &self.names).map_err(told)
+    }
+}
+
+fn read(source: &str) -> Result<Set, (usize, String)> {
+    parse(source).map(Set::from).map_err(told)
+}
+
+fn told(refusal: Refusal) -> (usize, String) {
+    (refusal.line, refusal.problem)
+}

@@ -1,0 +1,201 @@
+//! A profile's named templates, which print a line break first and no white space at their end.
+//!
+//! Go puts the rendered text between `define` and `end` on lines of its own and reads it again; so
+//! a call prints a line break, the text, and no white space behind it; and nothing for a text that
+//! is blank. Where the source alone tells how the text ends, it is written so; else a filter does
+//! that.
+
+use super::super::{
+    ACTION,
+    second_pass::SPACES,
+    tree::{Branch, Node, Pipe, Refusal, Store, Word},
+};
+
+/// The nodes that print a named template as its callers do, if that is known before a run.
+pub(super) fn printed(nodes: &[Node]) -> Option<Vec<Node>> {
+    if let Some(nodes) = trimmed(nodes) {
+        return Some([line_break()].into_iter().chain(nodes).collect());
+    }
+    // Where all stands in a branch, the line break goes in there, and a branch not taken is blank.
+    let mut visible = None;
+    let mut indent = Vec::new();
+    let mut kept = Vec::new();
+    for node in nodes {
+        match node {
+            Node::Text(text) if text.trim_matches(SPACES).is_empty() => {
+                if visible.is_none() {
+                    indent.push(node.clone());
+                }
+            }
+            Node::If(_) | Node::With(_) if visible.is_none() => {
+                visible = Some(kept.len());
+                kept.push(node.clone());
+            }
+            node if is_silent(node) => kept.push(node.clone()),
+            _ => return None,
+        }
+    }
+    let Some(node) = visible.and_then(|at| kept.get_mut(at)) else {
+        return Some(kept);
+    };
+    if let Node::If(branch) | Node::With(branch) = node {
+        for body in [&mut branch.body, &mut branch.otherwise] {
+            let whole: Vec<Node> = indent.iter().chain(body.iter()).cloned().collect();
+            *body = printed(&whole)?;
+        }
+    }
+    Some(kept)
+}
+
+fn line_break() -> Node {
+    Node::Text("\n".to_owned())
+}
+
+/// Whether a node never prints anything.
+fn is_silent(node: &Node) -> bool {
+    match node {
+        Node::Trimmed(_) | Node::Comment(_) => true,
+        Node::Action(pipe) => pipe.store != Store::None,
+        _ => false,
+    }
+}
+
+/// The nodes without white space at the end of what they print, if that is known before a run.
+fn trimmed(nodes: &[Node]) -> Option<Vec<Node>> {
+    let mut nodes = nodes.to_vec();
+    loop {
+        let at = nodes.iter().rposition(|node| !is_silent(node))?;
+        let (before, rest) = nodes.split_at(at);
+        match rest.first()? {
+            Node::Text(text) => {
+                let kept = text.trim_end_matches(SPACES).to_owned();
+                if kept.is_empty() {
+                    nodes.remove(at);
+                    continue;
+                }
+                *nodes.get_mut(at)? = Node::Text(kept);
+            }
+            Node::If(branch) => {
+                let branch = trimmed_branch(branch, before)?;
+                *nodes.get_mut(at)? = Node::If(branch);
+            }
+            Node::With(branch) => {
+                let branch = trimmed_branch(branch, before)?;
+                *nodes.get_mut(at)? = Node::With(branch);
+            }
+            Node::Range(branch) if ends_in_text(&branch.body) && ends_in_text(before) => {
+                let is_done = branch.otherwise.iter().all(is_silent);
+                (is_done || ends_in_text(&branch.otherwise)).then_some(())?;
+            }
+            _ => return None,
+        }
+        return Some(nodes);
+    }
+}
+
+fn trimmed_branch(branch: &Branch, before: &[Node]) -> Option<Branch> {
+    let otherwise = if branch.otherwise.iter().all(is_silent) {
+        ends_in_text(before).then(|| branch.otherwise.clone())?
+    } else {
+        trimmed(&branch.otherwise)?
+    };
+    Some(Branch {
+        pipe: branch.pipe.clone(),
+        body: trimmed(&branch.body)?,
+        otherwise,
+    })
+}
+
+/// Whether the nodes always print something that ends in no white space.
+fn ends_in_text(nodes: &[Node]) -> bool {
+    for node in nodes.iter().rev().filter(|node| !is_silent(node)) {
+        let ends = |branch: &Branch| {
+            let is_alternative = !branch.otherwise.iter().all(is_silent);
+            let ends =
+                ends_in_text(&branch.body) && (!is_alternative || ends_in_text(&branch.otherwise));
+            (ends, is_alternative)
+        };
+        match node {
+            Node::Text(text) => return !text.ends_with(SPACES),
+            Node::If(branch) | Node::With(branch) => match ends(branch) {
+                (true, false) => {}
+                (true, true) => return true,
+                (false, _) => return false,
+            },
+            Node::Range(branch) if ends(branch).0 => {}
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Refuses a template whose own text would be read a second time.
+pub(super) fn refuse_second_reading(nodes: &[Node]) -> Result<(), Refusal> {
+    let mut text = Texts::default();
+    text.nodes(nodes);
+    if text.is_action || text.ends_in_brace && text.begins_with_brace {
+        return Err(Refusal {
+            line: text.line.max(1),
+            problem: "the template prints `{{`, and what it prints is read as a template once \
+                      more; move the text into a file, where it is printed as it stands"
+                .to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// What the texts that a template may print look like where they meet.
+#[derive(Default)]
+struct Texts {
+    line: usize,
+    is_action: bool,
+    ends_in_brace: bool,
+    begins_with_brace: bool,
+}
+
+impl Texts {
+    fn text(&mut self, text: &str) {
+        self.is_action |= text.contains(ACTION);
+        self.ends_in_brace |= text.ends_with('{');
+        self.begins_with_brace |= text.starts_with('{');
+    }
+
+    fn nodes(&mut self, nodes: &[Node]) {
+        for node in nodes {
+            match node {
+                Node::Text(text) => self.text(text),
+                Node::Action(pipe)
+                | Node::Template {
+                    argument: Some(pipe),
+                    ..
+                } => self.pipe(pipe),
+                Node::If(branch) | Node::With(branch) | Node::Range(branch) => {
+                    self.pipe(&branch.pipe);
+                    self.nodes(&branch.body);
+                    self.nodes(&branch.otherwise);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn pipe(&mut self, pipe: &Pipe) {
+        let is_known = self.is_action;
+        pipe.commands
+            .iter()
+            .flatten()
+            .for_each(|word| self.word(word));
+        if self.is_action && !is_known {
+            self.line = pipe.line;
+        }
+    }
+
+    fn word(&mut self, word: &Word) {
+        match word {
+            Word::Text(text) => self.text(text),
+            Word::Pipe(pipe) => self.pipe(pipe),
+            Word::Chain(base, _) => self.word(base),
+            _ => {}
+        }
+    }
+}
