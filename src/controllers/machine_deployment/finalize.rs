@@ -57,6 +57,16 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
     let secrets: Api<Secret> =
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
     for name in names.secrets() {
+        let is_unseen = || context.secrets.get(name).is_none();
+        // Most clouds have no script. One whose creation was not answered may be there all the same.
+        if name == names.edge_script && is_unseen() {
+            inventory::verify_secret(context, name)
+                .await
+                .map_err(Error::call(format!("read Secret {name}")))?;
+            if is_unseen() {
+                continue;
+            }
+        }
         let seen = context.secrets.get(name);
         let deleted = delete(&secrets, name, uid(seen.as_ref())).await;
         if matches!(deleted, Err(Error::Conflict { .. })) {
