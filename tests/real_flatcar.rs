@@ -1,5 +1,5 @@
-//! Our profiles for Flatcar: what they render to is Ignition of version 2.3.0, or a cloud-config that
-//! coreos-cloudinit reads, and the scripts do on a machine what they should.
+//! Our profiles for Flatcar: what they render to is Ignition of version 2.3.0, or a cloud-config
+//! that coreos-cloudinit reads, and the scripts do on a machine what they should.
 //!
 //! `.ci/consumers` installs the programs that a machine does not bring.
 
