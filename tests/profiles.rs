@@ -216,8 +216,9 @@ fn build(name: &str) -> String {
 fn join(path: &str, values: &[(&str, &str)], depth: usize) -> String {
     assert!(depth > 0, "{path} is joined in a circle");
     let source = folder().join("src").join(path);
-    let text =
-        fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
+    let text = fs::read_to_string(&source);
+    assert!(text.is_ok(), "{} cannot be read", source.display());
+    let text = text.unwrap_or_default();
     let mut joined = String::with_capacity(text.len());
     for line in text.lines() {
         let content = line.trim_start();
