@@ -1,5 +1,6 @@
-//! Our own profiles for cloud-init, rendered and given to the programs that read the result: cloud-init's
-//! schema, bash, shellcheck and systemd. Each distinct document, script and unit is read once.
+//! Our own profiles for cloud-init, rendered and given to the programs that read the result:
+//! cloud-init's schema, bash, shellcheck and systemd. Each distinct document, script and unit is
+//! read once.
 //!
 //! `.ci/consumers` installs those that a machine does not bring.
 
