@@ -251,6 +251,7 @@ fn make_hostile(machine: &mut Machine) {
         "containerdVersion",
         "extraPackages",
         "selinuxMode",
+        "amazonLinuxRelease",
     ];
     settings.variables = URL_VARIABLES
         .into_iter()
