@@ -3,3 +3,4 @@
 
 pub mod machine_deployment;
 pub mod profile;
+pub mod user_data;

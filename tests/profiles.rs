@@ -106,6 +106,18 @@ fn profiles_support_the_providers_that_users_have() {
         ),
         ("osp-debian", OperatingSystem::Ubuntu, "13", everywhere),
         (
+            "osp-flatcar",
+            OperatingSystem::Flatcar,
+            "4593.2.0",
+            "aws azure gce kubevirt openstack vmware-cloud-director vsphere",
+        ),
+        (
+            "osp-flatcar-cloud-init",
+            OperatingSystem::Flatcar,
+            "4593.2.0",
+            "anexia",
+        ),
+        (
             "osp-rhel",
             OperatingSystem::Rhel,
             "9.5",
@@ -128,8 +140,11 @@ fn profiles_support_the_providers_that_users_have() {
         assert_eq!(providers.join(" "), expected, "{name}");
         assert_eq!(spec.os_name, os, "{name}");
         assert_eq!(spec.os_version, os_version, "{name}");
-        let utility = spec.provisioning_utility;
-        assert_eq!(utility, Some(ProvisioningUtility::CloudInit), "{name}");
+        let utility = match name {
+            "osp-flatcar" => ProvisioningUtility::Ignition,
+            _ => ProvisioningUtility::CloudInit,
+        };
+        assert_eq!(spec.provisioning_utility, Some(utility), "{name}");
     }
 }
 

@@ -34,6 +34,8 @@ pub const MADE_FOR_PROFILE_VERSION: &str = "k8c.io/osp-version";
 pub const INPUTS: &str = "operatingsystemmanager.k8c.io/inputs";
 /// Annotation of what we make: the keyed digest of its bytes.
 pub const CONTENT: &str = "operatingsystemmanager.k8c.io/content";
+/// Annotation of what we make: what of it is close to the most that a provider or Kubernetes takes.
+pub const NEAR_LIMIT: &str = "operatingsystemmanager.k8c.io/near-limit";
 /// Annotation of what we make: the machine deployment, as `namespace/name`.
 pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 

@@ -26,10 +26,12 @@ use crate::api::{machine_deployment::MachineDeployment, names::FINALIZER, names:
 use crate::plan::{
     bootstrap::renewal,
     changes::changes,
-    desired::{desired, is_current},
+    desired::{desired, is_current, known_near_limit},
     validate::{Deployment, Invalid, Policy, created, validate},
 };
-use crate::render::{Rendered, render};
+use crate::render::render;
+use crate::rules::user_data::{Fitting, fit};
+use crate::telemetry::metrics::Document;
 
 /// machine-controller sets the revision right after it makes the first MachineSet; a machine
 /// deployment without one is served with an empty revision after this long.
@@ -81,9 +83,12 @@ pub async fn reconcile(
                 context.backoff.reset(&reference);
                 served.next
             }
-            Err(Error::Invalid(_) | Error::NoDefaultProfile(_) | Error::Render(_)) => {
-                Action::await_change()
-            }
+            Err(
+                Error::Invalid(_)
+                | Error::NoDefaultProfile(_)
+                | Error::Render(_)
+                | Error::TooLarge(_),
+            ) => Action::await_change(),
             Err(Error::Waiting { until, .. }) => Action::requeue(until),
             Err(_) => Action::requeue(context.backoff.failed(reference)),
         }
@@ -100,6 +105,8 @@ pub struct Served {
     pub writes: usize,
     /// Whether the machine deployment is one that we serve.
     pub kind: ServedKind,
+    /// What of it is close to its limit, in a sentence.
+    pub near_limit: Option<String>,
 }
 
 /// How a machine deployment was served.
@@ -158,12 +165,16 @@ async fn converge(
     span.record("profile_version", &deployment.stamp.profile_version);
     // What should be there? (pure, and left out where what is there says that it is current)
     let deployment = Arc::new(deployment);
-    let rendered = if is_current(&deployment, &found.observed) {
+    let fitting = if is_current(&deployment, &found.observed) {
         None
     } else {
         Some(render_aside(context, &deployment).await?)
     };
-    let desired = desired(&deployment, rendered);
+    let near_limit = match &fitting {
+        Some(fitting) => fitting.near_limit.clone(),
+        None => known_near_limit(&found.observed),
+    };
+    let desired = desired(&deployment, fitting);
     // What must be written? (pure)
     let changes = changes(desired, &found.observed);
     let writes = changes.len();
@@ -179,11 +190,12 @@ async fn converge(
         next: next_look(context, &deployment),
         writes,
         kind: ServedKind::Current,
+        near_limit,
     })
 }
 
-/// Renders beside the runtime: a slow render must not delay watches.
-async fn render_aside(context: &Context, deployment: &Arc<Deployment>) -> Result<Rendered, Error> {
+/// Renders and weighs beside the runtime: a slow render must not delay watches.
+async fn render_aside(context: &Context, deployment: &Arc<Deployment>) -> Result<Fitting, Error> {
     let limits = context.rules.limits;
     let deployment = Arc::clone(deployment);
     let span = tracing::info_span!("render", profile = deployment.profile.digest());
@@ -194,20 +206,20 @@ async fn render_aside(context: &Context, deployment: &Arc<Deployment>) -> Result
                 .namespace()
                 .unwrap_or_default();
             let name = deployment.machine_deployment.name_any();
-            render(&deployment.render_input(&name, &namespace), &limits)
+            let rendered = render(&deployment.render_input(&name, &namespace), &limits)?;
+            let sizes = [rendered.provisioning.len(), rendered.bootstrap.len()];
+            Ok::<_, Error>((sizes, fit(rendered)))
         })
     });
-    let rendered = rendering.await.map_err(|_| Error::RenderPanicked)??;
+    let (sizes, fitting) = rendering.await.map_err(|_| Error::RenderPanicked)??;
     let metrics = &context.engagement.shared.metrics;
-    metrics.user_data_rendered(
-        crate::telemetry::metrics::Document::Provisioning,
-        rendered.provisioning.len(),
-    );
-    metrics.user_data_rendered(
-        crate::telemetry::metrics::Document::Bootstrap,
-        rendered.bootstrap.len(),
-    );
-    Ok(rendered)
+    for (document, size) in [Document::Provisioning, Document::Bootstrap]
+        .into_iter()
+        .zip(sizes)
+    {
+        metrics.user_data_rendered(document, size);
+    }
+    Ok(fitting?)
 }
 
 /// The token's renewal is the only thing that time alone makes due.
@@ -249,6 +261,7 @@ impl Served {
             next: Action::await_change(),
             writes: 0,
             kind,
+            near_limit: None,
         }
     }
 }

@@ -12,10 +12,11 @@ use crate::api::{
     config::OperatingSystemConfigSpec,
     names::{
         CONTENT, DerivedNames, INPUTS, MADE_FOR, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
-        MADE_FOR_REVISION,
+        MADE_FOR_REVISION, NEAR_LIMIT,
     },
 };
-use crate::render::{Rendered, user_data::UserData};
+use crate::render::user_data::UserData;
+use crate::rules::user_data::Fitting;
 use crate::tenant::secret_text::SecretText;
 
 /// Raised on purpose, and only so, when a new release must render everything anew.
@@ -34,12 +35,15 @@ pub struct Stamp {
     pub inputs: Option<Digest>,
     /// The machine deployment, as `namespace/name`.
     pub made_for: String,
+    /// What is close to its limit, in a sentence: told again where nothing is rendered.
+    pub near_limit: Option<String>,
 }
 
 impl Stamp {
     /// The annotations, for an object with this content.
     pub fn annotations(&self, content: &Digest) -> BTreeMap<String, String> {
         let inputs = self.inputs.as_ref().map(Digest::as_str).unwrap_or_default();
+        let near_limit = self.near_limit.as_deref().map(|text| (NEAR_LIMIT, text));
         [
             (MADE_FOR_REVISION, self.revision.as_str()),
             (MADE_FOR_ANNOTATIONS, &self.annotations_hash),
@@ -49,6 +53,7 @@ impl Stamp {
             (CONTENT, content.as_str()),
         ]
         .into_iter()
+        .chain(near_limit)
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect()
     }
@@ -106,6 +111,12 @@ pub struct Desired {
     pub documents: Option<Documents>,
 }
 
+/// What is close to its limit in what was made, where that is current and nothing is rendered.
+pub fn known_near_limit(observed: &Observed) -> Option<String> {
+    let told = observed.bootstrap.as_ref()?.annotation(NEAR_LIMIT)?;
+    Some(told.to_owned())
+}
+
 /// The config and the documents, each with its digest.
 #[derive(Debug)]
 pub struct Documents {
@@ -118,16 +129,20 @@ pub struct Documents {
 }
 
 /// What should stand in the clusters, given what was rendered.
-pub fn desired(deployment: &Deployment, rendered: Option<Rendered>) -> Desired {
+pub fn desired(deployment: &Deployment, fitting: Option<Fitting>) -> Desired {
     let key = &deployment.digest_key;
     let kubeconfig = deployment.bootstrap_kubeconfig.clone();
+    let mut stamp = deployment.stamp.clone();
+    stamp.near_limit = fitting
+        .as_ref()
+        .and_then(|fitting| fitting.near_limit.clone());
     let kubeconfig_digest = secret_digest(key, kubeconfig.expose().as_bytes());
     Desired {
         names: deployment.names.clone(),
-        stamp: deployment.stamp.clone(),
+        stamp,
         token: deployment.token.clone(),
         kubelet_kubeconfig: (kubeconfig, kubeconfig_digest),
-        documents: rendered.map(|rendered| Documents {
+        documents: fitting.map(|Fitting { rendered, .. }| Documents {
             config: {
                 let digest = config_digest(key, &rendered.stored_config);
                 (rendered.stored_config, digest)

@@ -9,17 +9,18 @@ use serde_json::{Value, json};
 use super::{
     bootstrap::{Randomness, Token},
     changes::{Change, changes},
-    desired::{Desired, desired},
+    desired::{Desired, desired, known_near_limit},
     digest::Digest,
     observed::{Observed, Seen},
     validate::{Deployment, Found, Invalid, Policy, ProfileFound, Rival},
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
-    names::{PROFILE, REVISION},
+    names::{NEAR_LIMIT, PROFILE, REVISION},
     profile::OperatingSystemProfileSpec,
 };
 use crate::render::{Limits, Rendered, render, template::CompiledProfile};
+use crate::rules::user_data::fit;
 use crate::tenant::{facts::ClusterFacts, secret_text::SecretText, settings::TenantSettings};
 
 mod changes;
@@ -111,7 +112,7 @@ fn rendered(deployment: &Deployment) -> Rendered {
 fn wanted(found: &Found) -> Desired {
     let deployment = super::validate::validate(found, &POLICY).unwrap();
     let rendered = rendered(&deployment);
-    desired(&deployment, Some(rendered))
+    desired(&deployment, Some(fit(rendered).unwrap()))
 }
 
 fn seen(name: &str, content: &Digest, annotations: BTreeMap<String, String>) -> Seen {

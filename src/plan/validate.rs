@@ -412,6 +412,7 @@ fn stamp(deployment: &Deployment) -> Stamp {
             machine_deployment.name_any()
         ),
         revision,
+        near_limit: None,
     }
 }
 

@@ -84,6 +84,10 @@ pub(super) fn provisioning_utility(facts: &Facts<'_>) -> Result<ProvisioningUtil
         .spec()
         .provisioning_utility
         .unwrap_or(ProvisioningUtility::CloudInit);
+    let is_versioned = input.profile.spec().ignition_version.is_some();
+    if offered == ProvisioningUtility::CloudInit && is_versioned {
+        return Err(RenderError::IgnitionVersionUnused);
+    }
     if needed == offered {
         return Ok(needed);
     }
@@ -126,6 +130,7 @@ pub(super) fn compose(
         bootstrap_config: compose_half(facts, (Half::Bootstrap, files.bootstrap), form)?,
         provisioning_config: provisioning,
         provisioning_utility: Some(provisioning_utility(facts)?),
+        ignition_version: profile.ignition_version,
     })
 }
 

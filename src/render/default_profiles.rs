@@ -26,6 +26,8 @@ const DEFAULT_PROFILES: &[DefaultProfile] = &[
     profile!("osp-amzn2023"),
     profile!("osp-centos-stream"),
     profile!("osp-debian"),
+    profile!("osp-flatcar"),
+    profile!("osp-flatcar-cloud-init"),
     profile!("osp-rhel"),
     profile!("osp-rockylinux"),
     profile!("osp-ubuntu"),

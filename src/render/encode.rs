@@ -6,10 +6,11 @@ use super::{
 };
 use crate::api::{
     config::{ConfigHalf, OperatingSystemConfigSpec},
-    profile::{CloudProvider, File, ProvisioningUtility},
+    profile::{CloudProvider, ENCODING_GZIP, File, ProvisioningUtility},
 };
 
 pub mod cloud_init;
+pub mod gzip;
 pub mod ignition;
 mod permissions;
 
@@ -66,6 +67,18 @@ fn data_of(file: &File) -> (&str, Option<&str>) {
         let encoding = inline.encoding.as_deref().filter(|name| !name.is_empty());
         (&inline.data, encoding)
     })
+}
+
+/// How many bytes of a document a file's data takes, before indents and escapes.
+pub fn carried_bytes(file: &File) -> usize {
+    let in_base64 = |bytes: usize| bytes.div_ceil(3) * 4;
+    match data_of(file) {
+        (data, Some("b64")) => in_base64(data.len()),
+        (data, Some(ENCODING_GZIP)) => {
+            in_base64(gzip::gzip(data.as_bytes(), gzip::LEVEL_SMALLEST).len())
+        }
+        (data, _) => data.len(),
+    }
 }
 
 /// Characters that end a line for a YAML reader, or that it refuses, wherever they stand.

@@ -20,6 +20,14 @@ impl Half {
             Self::Provisioning => "provisioningConfig",
         }
     }
+
+    /// The document that is made from it.
+    pub const fn document(self) -> &'static str {
+        match self {
+            Self::Bootstrap => "the bootstrap document",
+            Self::Provisioning => "the provisioning document",
+        }
+    }
 }
 
 impl fmt::Display for Half {
@@ -168,6 +176,12 @@ pub enum RenderError {
         /// What the machine deployment needs.
         machine_deployment: &'static str,
     },
+    /// A profile for cloud-init names a version of Ignition.
+    #[error(
+        "profile, spec.ignitionVersion: it is set, and spec.provisioningUtility is not \
+         `ignition`; take one of the two away"
+    )]
+    IgnitionVersionUnused,
     /// An annotation with a kubelet setting cannot be read.
     #[error("machine deployment, annotation {annotation}: {reason}")]
     KubeletAnnotation {
@@ -212,6 +226,7 @@ impl RenderError {
             Self::UnknownCloudProvider { .. } => "cloud-provider",
             Self::StaticNetwork { .. } => "static-network",
             Self::UnknownUtility { .. } | Self::UtilityMismatch { .. } => "provisioning-utility",
+            Self::IgnitionVersionUnused => "ignition-version",
             Self::KubeletAnnotation { .. } => "kubelet-annotation",
             Self::KubeletVersion { .. } => "kubelet-version",
             Self::Unsafe { .. } => "unsafe-value",

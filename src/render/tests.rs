@@ -16,10 +16,12 @@ use crate::tenant::secret_text::SecretText;
 
 mod containerd;
 mod documents;
+mod encodings;
 mod errors;
 mod go_templates;
 mod hostile;
 mod hostile_go;
+mod injection;
 mod inputs;
 mod templates;
 

@@ -16,6 +16,7 @@ pub mod rights;
 pub mod rotation;
 mod server;
 pub mod serving;
+pub mod sizes;
 mod stage;
 mod wait;
 mod world;
@@ -120,6 +121,8 @@ macro_rules! scenarios {
             profiles::where_the_annotation_is_required_others_are_left_alone,
             profiles::a_paused_worker_cluster_is_left_alone,
             profiles::a_default_profile_that_is_deleted_or_downgraded_is_back,
+            sizes::a_document_that_the_provider_does_not_take_is_refused_and_the_old_one_stays,
+            sizes::a_document_close_to_its_limit_is_served_with_a_warning_until_it_shrinks,
             definitions::a_configs_spec_never_changes_and_its_annotations_may,
             definitions::a_profiles_spec_changes_with_its_version_only,
             definitions::a_worker_clusters_status_is_written_apart_from_its_spec,

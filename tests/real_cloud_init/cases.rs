@@ -23,7 +23,7 @@ use osm::{
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// A word that only the token has; the token itself is as long as a ServiceAccount's.
 pub const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9";
@@ -79,7 +79,8 @@ struct Machine {
     provider: String,
     kubelet: &'static str,
     ip_family: &'static str,
-    operating_system_spec: Value,
+    network: Map<String, Value>,
+    operating_system_spec: Map<String, Value>,
     annotations: BTreeMap<String, String>,
     settings: TenantSettings,
 }
@@ -116,7 +117,7 @@ pub fn case(name: &str) -> &'static Case {
         .expect("there is a case of this name")
 }
 
-/// The committed profiles that cloud-init reads, by name.
+/// The committed profiles that the test is about, by name.
 fn profiles() -> BTreeMap<String, OperatingSystemProfileSpec> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/profiles");
     let entries = fs::read_dir(folder).expect("the profiles' folder is readable");
@@ -132,7 +133,7 @@ fn profiles() -> BTreeMap<String, OperatingSystemProfileSpec> {
                 serde_saphyr::from_str(&text).expect("a default profile is a profile");
             (profile.metadata.name.expect("it has a name"), profile.spec)
         })
-        .filter(|(_, spec)| spec.os_name != OperatingSystem::Flatcar)
+        .filter(|(_, spec)| crate::is_wanted(spec))
         .collect()
 }
 
@@ -150,6 +151,9 @@ fn machines(profile: &OperatingSystemProfileSpec) -> Vec<Machine> {
             machine
         };
         machines.push(with("proxy", set_proxy));
+        if profile.os_name == OperatingSystem::Flatcar {
+            machines.extend(flatcar_machines(provider));
+        }
         machines.push(with("large", |machine| {
             set_proxy(machine);
             machine.settings.host_ca_bundle = certificate().repeat(3);
@@ -171,15 +175,32 @@ fn machines(profile: &OperatingSystemProfileSpec) -> Vec<Machine> {
             with("mirrored", set_mirrors),
             with("hostile", make_hostile),
             with("registered", |machine| {
-                machine.operating_system_spec = json!({
+                machine.operating_system_spec = map(&json!({
                     "rhelSubscriptionManagerUser": "user",
                     "rhelSubscriptionManagerPassword": "word",
                     "attachSubscription": true,
-                });
+                }));
             }),
         ]);
     }
     machines
+}
+
+fn map(value: &Value) -> Map<String, Value> {
+    value.as_object().expect("it is a map").clone()
+}
+
+/// What only Flatcar has.
+fn flatcar_machines(provider: &str) -> Vec<Machine> {
+    let mut fixed = Machine::new(provider, "static", "1.34.1");
+    fixed.network = map(&json!({
+        "cidr": "192.0.2.7/24",
+        "gateway": "192.0.2.1",
+        "dns": { "servers": ["192.0.2.2", "192.0.2.3"] },
+    }));
+    let mut without_updates = Machine::new(provider, "without-updates", "1.34.1");
+    without_updates.operating_system_spec = map(&json!({ "disableAutoUpdate": true }));
+    vec![fixed, without_updates]
 }
 
 impl Machine {
@@ -189,7 +210,8 @@ impl Machine {
             provider: provider.to_owned(),
             kubelet,
             ip_family: "",
-            operating_system_spec: json!({ "distUpgradeOnBoot": false }),
+            network: Map::new(),
+            operating_system_spec: Map::new(),
             annotations: BTreeMap::new(),
             settings: TenantSettings::default(),
         }
@@ -282,12 +304,19 @@ fn rendered(machine: &Machine, name: &str, profile: &Profile) -> Case {
 }
 
 fn render_for(machine: &Machine, profile: &CompiledProfile) -> Rendered {
+    let mut system = machine.operating_system_spec.clone();
+    if profile.spec().os_name == OperatingSystem::Flatcar {
+        let utility = json!(profile.spec().provisioning_utility);
+        system.insert("provisioningUtility".to_owned(), utility);
+    }
+    let mut network = machine.network.clone();
+    network.insert("ipFamily".to_owned(), json!(machine.ip_family));
     let provider = ProviderConfig::decode(&json!({
         "cloudProvider": machine.provider,
         "cloudProviderSpec": {},
         "operatingSystem": profile.spec().os_name.as_str(),
-        "operatingSystemSpec": machine.operating_system_spec,
-        "network": { "ipFamily": machine.ip_family },
+        "operatingSystemSpec": system,
+        "network": network,
         "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxGPcZzwmWfQzWQfzJz user@host"],
     }))
     .expect("the provider spec is one");

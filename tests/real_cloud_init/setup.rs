@@ -11,21 +11,10 @@ use tempfile::TempDir;
 
 use crate::{
     cases::{Case, case, profile_names},
-    command, run, text, write_program,
+    command,
+    root::{DOWNLOAD, NOTE, listed, moved},
+    run, text, write_program,
 };
-
-/// Notes its name and arguments.
-const NOTE: &str = "#!/bin/bash\necho \"${0##*/} $*\" >> \"${0%/bin/*}/calls\"\n";
-
-/// Notes the URL, and answers with a content or with the checksum of that content.
-const CURL: &str = "#!/bin/bash
-echo \"${!#}\" >> \"${0%/bin/*}/fetched\"
-echo curl >> \"${0%/bin/*}/calls\"
-case \"${!#}\" in
-  *.sha256) printf content | sha256sum ;;
-  *) printf content ;;
-esac
-";
 
 /// The programs that a test must not run, or that a machine has and this one may lack.
 const NOTED: [&str; 13] = [
@@ -43,9 +32,6 @@ const NOTED: [&str; 13] = [
     "update-ca-trust",
     "yum",
 ];
-
-/// The folders of a machine that scripts name.
-const FOLDERS: [&str; 6] = ["/etc/", "/opt/", "/proc/", "/run/", "/usr/local/", "/var/"];
 
 /// A machine by its `/etc/os-release`, and how its list of repositories ends.
 #[derive(Clone, Copy)]
@@ -142,7 +128,7 @@ impl Setup {
         for name in NOTED {
             write_program(&setup.at("bin").join(name), NOTE);
         }
-        write_program(&setup.at("bin/curl"), CURL);
+        write_program(&setup.at("bin/curl"), DOWNLOAD);
         let uname = format!(
             "#!/bin/bash\nif [ \"${{1:-}}\" = -r ]; then echo 6.12; else echo {processor}; fi\n"
         );
@@ -169,7 +155,7 @@ impl Setup {
             .texts
             .get("/opt/bin/setup")
             .expect("the script is there");
-        self.write("setup", &self.moved(script));
+        self.write("setup", &moved(script, self.root.path()));
         let path = format!("{}:/usr/bin:/bin", self.at("bin").display());
         let output = run(command("bash").env("PATH", path).arg(self.at("setup")));
         assert!(output.status.success(), "{}: {}", case.name, text(&output));
@@ -185,26 +171,6 @@ impl Setup {
 
     fn write(&self, path: &str, text: &str) {
         fs::write(self.at(path), text).expect("a file can be written");
-    }
-
-    /// The script with every folder of the machine inside the root.
-    fn moved(&self, script: &str) -> String {
-        let root = self.root.path().display().to_string();
-        let mut moved = script.to_owned();
-        for folder in FOLDERS {
-            let mut parts = moved.split(folder);
-            let mut out = parts.next().unwrap_or_default().to_owned();
-            for part in parts {
-                let is_inside = out.ends_with(|last: char| {
-                    last.is_alphanumeric() || matches!(last, '/' | '.' | '}' | '_')
-                });
-                out += if is_inside { "" } else { &root };
-                out += folder;
-                out += part;
-            }
-            moved = out;
-        }
-        moved
     }
 
     fn fetched(&self) -> BTreeSet<String> {
@@ -426,7 +392,7 @@ fn a_bootstrap_installs_only_the_tools_that_are_missing() {
             let case = case(&format!("{profile}/aws/1.34.1"));
             let script = &case.bootstrap.texts["/opt/bin/bootstrap"];
             let (start, _) = script.split_once("fetch_secret() {").expect("it fetches");
-            setup.write("bootstrap", &setup.moved(start));
+            setup.write("bootstrap", &moved(start, setup.root.path()));
             let output = run(command("/bin/bash")
                 .env("PATH", setup.at("bin"))
                 .arg(setup.at("bootstrap")));
@@ -462,15 +428,4 @@ fn of_profile(profile: &str) -> Distribution {
     let mut distributions = DISTRIBUTIONS.into_iter();
     let found = distributions.find(|distribution| distribution.profile == profile);
     found.expect("the profile has a distribution")
-}
-
-/// What the provisioning half lists of this kind.
-fn listed(case: &Case, kind: &str) -> BTreeSet<String> {
-    let [_, provisioning] = &case.artefacts;
-    let of_line = |line: &str| {
-        let (found, value) = line.split_once(' ').expect("a line is `KIND VALUE`");
-        (found == kind).then(|| value.to_owned())
-    };
-    let lines = provisioning.lines().filter(|line| !line.is_empty());
-    lines.filter_map(of_line).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::api::worker_cluster::MachineDeploymentState;
 use crate::plan::validate::Invalid;
 use crate::render::RenderError;
-use crate::rules::machine_deployment::NoDefaultProfile;
+use crate::rules::{machine_deployment::NoDefaultProfile, user_data::TooLarge};
 
 /// Why a machine deployment was not served.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,9 @@ pub enum Error {
     /// It cannot be rendered until something changes.
     #[error("cannot render: {0}")]
     Render(#[from] RenderError),
+    /// What was rendered is too large until something changes.
+    #[error("nothing was written: {0}")]
+    TooLarge(#[from] TooLarge),
     /// The render panicked: a defect, contained.
     #[error("the render panicked; please report this")]
     RenderPanicked,
@@ -65,6 +68,7 @@ impl Error {
             Self::Invalid(invalid) => invalid.reason(),
             Self::NoDefaultProfile(_) => "NoDefaultProfile",
             Self::Render(_) => "RenderFailed",
+            Self::TooLarge(_) => "UserDataTooLarge",
             Self::RenderPanicked => "RenderPanicked",
             Self::Waiting { reason, .. } => reason,
             Self::RegistryCredentials(_) => "RegistryCredentialsRefused",
@@ -79,6 +83,7 @@ impl Error {
             Self::Invalid(invalid) => invalid.category(),
             Self::NoDefaultProfile(error) => error.category(),
             Self::Render(error) => error.category(),
+            Self::TooLarge(_) => "user_data_too_large",
             Self::RenderPanicked => "render_panicked",
             Self::Waiting { .. } => "waiting",
             Self::RegistryCredentials(_) => "registry_credentials_refused",
@@ -90,7 +95,7 @@ impl Error {
     /// What the status says of the machine deployment.
     pub const fn state(&self) -> MachineDeploymentState {
         match self {
-            Self::Invalid(_) | Self::NoDefaultProfile(_) | Self::Render(_) => {
+            Self::Invalid(_) | Self::NoDefaultProfile(_) | Self::Render(_) | Self::TooLarge(_) => {
                 MachineDeploymentState::Refused
             }
             Self::Waiting { .. } | Self::Conflict { .. } => MachineDeploymentState::Waiting,

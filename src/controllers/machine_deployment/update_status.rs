@@ -42,7 +42,10 @@ pub async fn update_status(
         }) => {
             let now = context.engagement.shared.clock.now();
             metrics.cluster_succeeded(&context.engagement.registration.to_string(), now);
-            context.engagement.board.outcome(&name, outcome);
+            let is_news = context.engagement.board.outcome(&name, outcome.clone());
+            if is_news && outcome.message.is_some() {
+                tell(context, machine_deployment, &outcome).await;
+            }
             tracing::debug!(machine_deployment = %name, writes, ?took, "reconciled");
         }
         Ok(_) => context.engagement.board.update(|report| {
@@ -67,6 +70,14 @@ pub async fn update_status(
 
 fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
     let (state, reason, message) = match result {
+        Ok(Served {
+            near_limit: Some(near_limit),
+            ..
+        }) => (
+            MachineDeploymentState::Served,
+            "UserDataNearLimit",
+            Some(near_limit.clone()),
+        ),
         Ok(_) => (MachineDeploymentState::Served, "Current", None),
         Err(error) => (
             error.state(),
@@ -101,7 +112,11 @@ async fn tell(context: &Context, machine_deployment: &MachineDeployment, outcome
         name = machine_deployment.name_any(),
         reason = outcome.reason,
         why = %message,
-        "not served"
+        "{}",
+        match outcome.state {
+            MachineDeploymentState::Served => "served, with a warning",
+            _ => "not served",
+        }
     );
     // A conflict is over before anybody could read of it.
     if outcome.state == MachineDeploymentState::Waiting {

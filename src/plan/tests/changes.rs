@@ -268,3 +268,25 @@ fn every_input_changes_the_stamp() {
         "the template alone is no input: the revision follows"
     );
 }
+
+#[test]
+fn what_is_close_to_its_limit_is_annotated_and_known_without_a_render() {
+    let found = a_found();
+    let deployment = super::super::validate::validate(&found, &POLICY).unwrap();
+    let mut fitting = fit(rendered(&deployment)).unwrap();
+    assert_eq!(fitting.near_limit, None);
+    fitting.near_limit = Some("close".to_owned());
+    let desired = desired(&deployment, Some(fitting));
+    let (_, content) = &desired.documents.as_ref().unwrap().bootstrap;
+    let annotations = desired.stamp.annotations(content);
+    assert_eq!(annotations[NEAR_LIMIT], "close");
+    let bootstrap = seen("bootstrap", content, annotations);
+    let observed = Observed {
+        bootstrap: Some(bootstrap),
+        ..Observed::default()
+    };
+    assert_eq!(known_near_limit(&observed).as_deref(), Some("close"));
+    assert_eq!(known_near_limit(&Observed::default()), None);
+    let plain = wanted(&found).stamp.annotations(content);
+    assert!(!plain.contains_key(NEAR_LIMIT));
+}

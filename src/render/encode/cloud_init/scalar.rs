@@ -4,6 +4,7 @@
 use serde_json::Value as Json;
 
 use super::super::breaks_yaml_text;
+use super::implicit::{Implicit, implicit};
 
 type Verdict = Result<(), &'static str>;
 
@@ -17,6 +18,10 @@ const COLON: &str = "it holds `: ` or ends with `:`, which would make it a map";
 const COMMENT: &str = "it holds ` #`, which would cut it off";
 const INDICATOR: &str = "it starts with a character that has a meaning in YAML";
 const SPACE: &str = "it starts or ends with a space";
+const TAB: &str = "it holds a tab, which cloud-init's reader refuses; put it in quotes";
+const LIST: &str = "it is no list of texts; put each of them in quotes";
+const NO_TEXT: &str = "YAML reads it as a truth value, a number, a date or nothing; \
+                       put it in quotes";
 const EMPTY: &str = "it is empty";
 
 /// A value between single quotes.
@@ -50,32 +55,49 @@ pub(super) fn block(text: &str) -> Verdict {
 /// A key without quotes.
 pub(super) fn key(text: &str) -> Verdict {
     first([(text.is_empty(), EMPTY)])?;
-    plain(text)
+    plain(text)?;
+    first([(implicit(text) != Implicit::Text, NO_TEXT)])
 }
 
-/// A value without quotes, or one that its author quoted; an empty one is read as none.
+/// A value without quotes, or one that its author quoted; an empty one is read as none. Whole
+/// numbers print as they were written.
+pub(super) fn text_value(text: &str) -> Verdict {
+    bare_or_quoted(text, &[Implicit::Text, Implicit::Number])
+}
+
+/// As [`text_value`], or a word for a truth value.
 pub(super) fn value(text: &str) -> Verdict {
+    bare_or_quoted(text, &[Implicit::Text, Implicit::Number, Implicit::Truth])
+}
+
+fn bare_or_quoted(text: &str, accepted: &[Implicit]) -> Verdict {
     if text.is_empty() || is_quoted(text) {
         return first([(breaks_line(text), LINE_BREAK)]);
     }
-    plain(text)
+    plain(text)?;
+    first([(!accepted.contains(&implicit(text)), NO_TEXT)])
 }
 
 /// A command: a text without quotes, or one that its author quoted or wrote as a list.
 pub(super) fn command(text: &str) -> Verdict {
     first([(text.is_empty(), EMPTY), (breaks_line(text), LINE_BREAK)])?;
-    if is_quoted(text) || is_list(text) {
+    if is_quoted(text) {
         return Ok(());
     }
-    plain(text)
+    if text.starts_with('[') {
+        return first([(!is_list(text), LIST)]);
+    }
+    plain(text)?;
+    first([(implicit(text) != Implicit::Text, NO_TEXT)])
 }
 
 fn plain(text: &str) -> Verdict {
     let is_padded = text.starts_with(' ') || text.ends_with(' ');
-    let is_map = text.ends_with(':') || text.contains(": ") || text.contains(":\t");
+    let is_map = text.ends_with(':') || text.contains(": ");
     first([
         (breaks_line(text), LINE_BREAK),
         (is_padded, SPACE),
+        (text.contains('\t'), TAB),
         (starts_with_indicator(text), INDICATOR),
         (is_map, COLON),
         (is_commented(text), COMMENT),
@@ -105,31 +127,68 @@ fn starts_with_indicator(text: &str) -> bool {
         Some('-' | '?' | ':') => characters.next().is_none_or(char::is_whitespace),
         Some(
             ',' | '[' | ']' | '{' | '}' | '#' | '&' | '*' | '!' | '|' | '>' | '\'' | '"' | '%'
-            | '@' | '`' | '\t',
+            | '@' | '`',
         ) => true,
         _ => false,
     }
 }
 
+/// Whether the text is one list of texts to its last character. Between brackets more characters
+/// have a meaning than outside of them.
+fn is_list(text: &str) -> bool {
+    let inner = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    let Some(mut rest) = inner.map(|inner| inner.trim_matches(' ')) else {
+        return false;
+    };
+    loop {
+        let quoted = quoted_length(rest);
+        let length = quoted.or_else(|| rest.find(',')).unwrap_or(rest.len());
+        let (item, after) = rest.split_at(length);
+        if !is_item(item.trim_end_matches(' ')) {
+            return false;
+        }
+        match after.trim_start_matches(' ').strip_prefix(',') {
+            Some(next) => rest = next.trim_start_matches(' '),
+            None => return after.trim_matches(' ').is_empty(),
+        }
+    }
+}
+
+fn is_item(item: &str) -> bool {
+    let is_bare = || {
+        !item.starts_with([':', '?'])
+            && !item.contains(['[', ']', '{', '}', '?'])
+            && plain(item).is_ok()
+            && implicit(item) == Implicit::Text
+    };
+    !item.is_empty() && (is_quoted(item) || is_bare())
+}
+
 /// Whether the text is one quoted scalar to its last character.
 fn is_quoted(text: &str) -> bool {
-    text.starts_with(['"', '\'']) && matches!(parse(text), Some(Json::String(_)))
+    let parsed = || serde_saphyr::from_str::<Json>(text);
+    quoted_length(text) == Some(text.len()) && matches!(parsed(), Ok(Json::String(_)))
 }
 
-/// Whether the text is one list of texts to its last character.
-fn is_list(text: &str) -> bool {
-    if !text.starts_with('[') || !text.ends_with(']') {
-        return false;
+/// The length of the quoted scalar that the text starts with.
+fn quoted_length(text: &str) -> Option<usize> {
+    let mut rest = text.char_indices();
+    let (_, quote) = rest
+        .next()
+        .filter(|(_, first)| ['"', '\''].contains(first))?;
+    while let Some((index, character)) = rest.next() {
+        let is_doubled = || {
+            text.get(index + 1..)
+                .is_some_and(|text| text.starts_with('\''))
+        };
+        match character {
+            '\\' if quote == '"' => drop(rest.next()),
+            '\'' if quote == '\'' && is_doubled() => drop(rest.next()),
+            _ if character == quote => return Some(index + 1),
+            _ => {}
+        }
     }
-    match parse(text) {
-        Some(Json::Array(items)) => items.iter().all(Json::is_string),
-        _ => false,
-    }
-}
-
-fn parse(text: &str) -> Option<Json> {
-    if is_commented(text) {
-        return None;
-    }
-    serde_saphyr::from_str(text).ok()
+    None
 }

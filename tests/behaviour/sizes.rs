@@ -1,0 +1,135 @@
+//! Documents that are too large for the provider, or nearly.
+
+use k8s_openapi::api::events::v1::Event;
+use osm::api::machine_deployment::MachineDeployment;
+use osm::api::names::CLOUD_CONFIG_KEY;
+use osm::api::profile::{File, OperatingSystemProfile};
+use serde_json::json;
+
+use crate::suite::fixtures::{
+    self, PROFILE_NAME, a_little_machine_deployment, a_profile, on_cloud,
+};
+use crate::suite::process::Manager;
+use crate::suite::rotation::install;
+use crate::suite::stage::{Made, Stage, Tenant, merge};
+use crate::suite::wait;
+use crate::suite::world::World;
+
+/// `OpenStack` takes 65,535 characters in base64: 49,149 bytes.
+const TOO_MUCH: usize = 60_000;
+/// More than four fifths of that.
+const MUCH: usize = 45_000;
+
+const NAME: &str = "kube-system/workers";
+
+pub async fn a_document_that_the_provider_does_not_take_is_refused_and_the_old_one_stays(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "too-large");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile_of("v1.0.0", 10)).await;
+    let before = tenant.serve(&a_machine_deployment()).await;
+    change_profile(&tenant, "v1.0.1", TOO_MUCH).await;
+    let entry = tenant.entry(NAME, ("Refused", "UserDataTooLarge")).await;
+    let message = entry.message.unwrap_or_default();
+    for part in [
+        "the bootstrap document has ",
+        " bytes in base64, ",
+        " more than the 65535 that openstack takes",
+        "its largest file is /opt/large with 60000",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    let event = an_event(&tenant, "UserDataTooLarge").await;
+    assert!(event.note.is_some_and(|note| note.contains("/opt/large")));
+    let after = tenant.made("workers", "1").await;
+    assert_eq!(objects(&after), objects(&before), "nothing was written");
+    change_profile(&tenant, "v1.0.2", 20).await;
+    tenant.entry(NAME, ("Served", "Current")).await;
+    let healed = tenant.made("workers", "1").await;
+    assert_ne!(text(&healed), text(&before));
+    manager.stop().await;
+}
+
+pub async fn a_document_close_to_its_limit_is_served_with_a_warning_until_it_shrinks(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "near-limit");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile_of("v1.0.0", MUCH)).await;
+    let made = tenant.serve(&a_machine_deployment()).await;
+    assert!(text(&made).len() > MUCH);
+    let entry = tenant.entry(NAME, ("Served", "UserDataNearLimit")).await;
+    let message = entry.message.unwrap_or_default();
+    assert!(
+        message.contains(" % of the 65535 that openstack takes"),
+        "{message}"
+    );
+    assert!(message.contains("/opt/large with 45000"), "{message}");
+    drop(an_event(&tenant, "UserDataNearLimit").await);
+    tenant.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+    // After a restart nothing is rendered, and the warning is still known.
+    let manager = Manager::start(&stage, &[]).await;
+    manager.has_reconciled("served", 1.0).await;
+    manager.stop().await;
+    let entry = tenant.entry(NAME, ("Served", "UserDataNearLimit")).await;
+    assert_eq!(entry.message, Some(message));
+    let manager = Manager::start(&stage, &[]).await;
+    change_profile(&tenant, "v1.0.1", 10).await;
+    let entry = tenant.entry(NAME, ("Served", "Current")).await;
+    assert_eq!(entry.message, None);
+    manager.stop().await;
+}
+
+fn a_machine_deployment() -> MachineDeployment {
+    on_cloud(a_little_machine_deployment("workers"), "openstack")
+}
+
+/// A profile with a file of this many bytes in its bootstrap half.
+fn a_profile_of(version: &str, size: usize) -> OperatingSystemProfile {
+    let mut profile = a_profile(version, "text");
+    let content = json!({ "inline": { "data": "x".repeat(size) } });
+    let file = json!({ "path": "/opt/large", "permissions": 600, "content": content });
+    let file: File = serde_json::from_value(file).expect("the file is well formed");
+    profile.spec.bootstrap_config.files.push(file);
+    profile
+}
+
+async fn change_profile(tenant: &Tenant, version: &str, size: usize) {
+    let spec = serde_json::to_value(a_profile_of(version, size).spec).expect("plain values");
+    merge(&tenant.profiles(), PROFILE_NAME, json!({ "spec": spec })).await;
+}
+
+/// What was made, with versions and bytes.
+fn objects(made: &Made) -> [serde_json::Value; 4] {
+    let value = |object: serde_json::Result<serde_json::Value>| object.expect("plain values");
+    [
+        value(serde_json::to_value(&made.config)),
+        value(serde_json::to_value(&made.provisioning)),
+        value(serde_json::to_value(&made.bootstrap)),
+        value(serde_json::to_value(&made.kubelet_kubeconfig)),
+    ]
+}
+
+fn text(made: &Made) -> String {
+    fixtures::text(&made.bootstrap, CLOUD_CONFIG_KEY)
+}
+
+/// Waits for a Warning about the machine deployment.
+async fn an_event(tenant: &Tenant, reason: &str) -> Event {
+    let is_it = |event: &Event| {
+        event.reason.as_deref() == Some(reason)
+            && event.type_.as_deref() == Some("Warning")
+            && event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some("workers")
+    };
+    let found = wait::for_objects(&tenant.worker_events(), reason, |events| {
+        events.values().any(is_it)
+    })
+    .await;
+    found.into_values().find(is_it).expect("it was just seen")
+}
