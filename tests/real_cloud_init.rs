@@ -1,7 +1,6 @@
 //! Our own profiles for cloud-init, rendered and given to the programs that read the result:
 //! cloud-init's schema, bash, shellcheck and systemd. Each distinct document, script and unit is
-//! read once.
-//! Values and encodings that our profile does not use are in a module of their own.
+//! read once. Values and encodings that our profiles do not use are in a module of their own.
 //!
 //! `.ci/consumers` installs those that a machine does not bring.
 
@@ -24,8 +23,6 @@ use crate::{
 
 #[path = "real_cloud_init/cases.rs"]
 mod cases;
-#[path = "real_cloud_init/edge.rs"]
-mod edge;
 #[path = "real_cloud_init/encodings.rs"]
 mod encodings;
 #[path = "real_cloud_init/kubelet.rs"]
@@ -227,24 +224,31 @@ fn red_hats_machines_register_with_a_subscription_if_there_is_one() {
 
 #[test]
 fn a_hostile_value_stays_one_word_of_the_shell() {
-    let case = cases::case("osp-ubuntu/aws/hostile");
-    let setup = case
-        .provisioning
-        .texts
-        .get("/opt/bin/setup")
-        .expect("the script is there");
-    for (variable, value) in [
-        ("containerd_version", cases::HOSTILE),
-        ("cni_version", cases::HOSTILE),
-    ] {
-        let assignment = format!("{variable}='");
-        let start = setup.find(&assignment).expect("the variable is set");
-        let (_, rest) = setup.split_at(start);
-        let lines: Vec<_> = rest.lines().take(value.lines().count()).collect();
-        let script = format!("{}\nprintf %s \"${variable}\"", lines.join("\n"));
-        let output = run(command("bash").arg("-c").arg(script));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), value);
+    let names = [
+        "archive",
+        "cni_version",
+        "containerd_version",
+        "kubernetes",
+        "repository",
+    ];
+    let mut found = BTreeSet::new();
+    for profile in cases::profile_names() {
+        let case = cases::case(&format!("{profile}/aws/hostile"));
+        let setup = &case.provisioning.texts["/opt/bin/setup"];
+        for name in names {
+            let Some(start) = setup.find(&format!("\n{name}='")) else {
+                continue;
+            };
+            let (_, rest) = setup.split_at(start + 1);
+            let value: Vec<_> = rest.lines().take(cases::HOSTILE.lines().count()).collect();
+            let script = format!("{}\nprintf %s \"${name}\"", value.join("\n"));
+            let output = run(command("bash").arg("-c").arg(script));
+            let printed = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(printed, cases::HOSTILE, "{profile}: {name}");
+            found.insert(name);
+        }
     }
+    assert_eq!(found.len(), names.len(), "each is a variable of a script");
 }
 
 #[test]

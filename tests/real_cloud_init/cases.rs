@@ -273,6 +273,7 @@ fn make_hostile(machine: &mut Machine) {
         "containerdVersion",
         "extraPackages",
         "selinuxMode",
+        "amazonLinuxRelease",
     ];
     settings.variables = URL_VARIABLES
         .into_iter()
