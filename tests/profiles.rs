@@ -170,6 +170,32 @@ fn files_with_secrets_are_readable_by_root_alone() {
     }
 }
 
+/// Overlays fill these templates, which are empty here.
+#[test]
+fn every_profile_has_the_places_for_additions_and_runs_each_once() {
+    for name in source_names() {
+        let spec = parse(&build(&name)).spec;
+        for (half, places) in [
+            (spec.bootstrap_config, ["after-bootstrap"].as_slice()),
+            (
+                spec.provisioning_config,
+                &["before-packages", "after-packages", "before-kubelet"],
+            ),
+        ] {
+            assert!(half.templates.contains_key("artefacts"), "{name}");
+            let texts = half.files.into_iter().map(|file| file.content.inline);
+            let texts: Vec<_> = texts.flatten().map(|inline| inline.data).collect();
+            let texts = texts.concat();
+            for place in places {
+                let empty = half.templates.get(*place).map(String::as_str);
+                assert_eq!(empty, Some(""), "{name}: {place}");
+                let include = format!("{{% include \"{place}\" %}}");
+                assert_eq!(texts.matches(&include).count(), 1, "{name}: {place}");
+            }
+        }
+    }
+}
+
 /// One object of the cluster holds a profile whole, and every tenant has its own copy.
 #[test]
 fn a_profile_is_small() {
