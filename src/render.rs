@@ -31,6 +31,7 @@ pub mod input;
 mod kubelet;
 pub mod limits;
 pub mod overlay;
+pub mod reference;
 pub mod template;
 pub mod user_data;
 mod version;
