@@ -163,26 +163,30 @@ impl fmt::Display for Warning {
 
 /// Judges a profile by itself.
 pub fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileRefused> {
+    refusals(spec).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Everything that a profile is refused for.
+pub fn refusals(spec: &OperatingSystemProfileSpec) -> Vec<ProfileRefused> {
+    let mut refusals = Vec::new();
     let has_units =
         !spec.bootstrap_config.units.is_empty() || !spec.provisioning_config.units.is_empty();
     if has_units && spec.os_name != OperatingSystem::Flatcar {
-        return Err(ProfileRefused::Units(spec.os_name));
+        refusals.push(ProfileRefused::Units(spec.os_name));
     }
     if version_start(&spec.version).is_none() {
-        return Err(ProfileRefused::Version {
+        refusals.push(ProfileRefused::Version {
             version: spec.version.clone(),
         });
     }
     for (half, config) in halves(spec) {
-        for (field, file) in files(half, config) {
-            if file.content.inline.is_none() {
-                return Err(ProfileRefused::NoContent {
-                    field: format!("{field}.content.inline"),
-                });
-            }
-        }
+        let files = files(half, config).into_iter();
+        let empty = files.filter(|(_, file)| file.content.inline.is_none());
+        refusals.extend(empty.map(|(field, _)| ProfileRefused::NoContent {
+            field: format!("{field}.content.inline"),
+        }));
     }
-    Ok(())
+    refusals
 }
 
 /// Judges an update: a changed spec needs another version, be it a lower one.
@@ -276,7 +280,8 @@ fn file_warnings(half: &str, config: &ProfileConfig) -> Vec<Warning> {
     warnings
 }
 
-fn halves(spec: &OperatingSystemProfileSpec) -> [(&'static str, &ProfileConfig); 2] {
+/// The halves with their fields.
+pub(super) fn halves(spec: &OperatingSystemProfileSpec) -> [(&'static str, &ProfileConfig); 2] {
     [
         ("spec.bootstrapConfig", &spec.bootstrap_config),
         ("spec.provisioningConfig", &spec.provisioning_config),
@@ -285,7 +290,7 @@ fn halves(spec: &OperatingSystemProfileSpec) -> [(&'static str, &ProfileConfig);
 
 /// The files of one document with their fields: the half's own, and those that come with
 /// containerd. Docker's never reach a document.
-fn files<'a>(half: &str, config: &'a ProfileConfig) -> Vec<(String, &'a File)> {
+pub(super) fn files<'a>(half: &str, config: &'a ProfileConfig) -> Vec<(String, &'a File)> {
     let own = config.files.iter().enumerate();
     let mut files: Vec<_> = own
         .map(|(index, file)| (format!("{half}.files[{index}]"), file))
@@ -314,7 +319,7 @@ fn version_start(version: &str) -> Option<usize> {
 }
 
 /// Whether the decimal digits are those of an octal mode.
-fn is_mode(permissions: i32) -> bool {
+pub(super) fn is_mode(permissions: i32) -> bool {
     let digits = permissions.to_string();
     digits.len() <= 4 && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit))
 }
