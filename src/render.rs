@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use minijinja::Value;
 
 pub mod annotation_hash;
+pub mod artefacts;
 mod bounded;
 mod budget;
 mod compose;
