@@ -9,7 +9,7 @@ use std::{
 
 use clap::CommandFactory;
 use osm::{
-    api::profile::OperatingSystemProfile,
+    api::{profile::OperatingSystemProfile, worker_cluster::WorkerCluster},
     cli::Cli,
     render::{
         Limits,
@@ -387,4 +387,17 @@ fn the_page_of_the_linter_has_every_rule() {
         )
     };
     check_table("lint.md", &Rule::ALL.map(row));
+}
+
+#[test]
+fn the_example_of_an_air_gapped_site_is_a_worker_cluster() {
+    let page = page("air-gapped.md");
+    let example: WorkerCluster =
+        serde_saphyr::from_str(fence(&page, "yaml")).expect("the example is a WorkerCluster");
+    let settings = TenantSettings::default().with(&example.spec);
+    let settings = settings.expect("the example's settings are valid");
+    let readme = read(&root().join("manifests/profiles/README.md"));
+    for variable in settings.variables.keys() {
+        assert!(readme.contains(&format!("| `{variable}` |")), "{variable}");
+    }
 }

@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use kube::ResourceExt;
 use osm::{
     api::{
         config::OperatingSystemConfig,
@@ -31,8 +32,6 @@ use osm::{
     },
 };
 
-const CASES: [&str; 2] = ["ubuntu-aws", "flatcar-aws"];
-
 #[expect(
     clippy::disallowed_methods,
     reason = "the vectors lie outside of the project, and only their finder knows where"
@@ -49,6 +48,18 @@ fn vectors() -> Option<PathBuf> {
     None
 }
 
+/// The folders of the cases, each a profile with a machine deployment and what they must become.
+fn cases(vectors: &Path) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = fs::read_dir(vectors.join("reconcile"))
+        .expect("the vectors have a folder of cases")
+        .map(|entry| entry.expect("the folder can be read").path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    assert!(!folders.is_empty(), "the vectors have no case");
+    folders
+}
+
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| unreadable(path, &error))
 }
@@ -61,8 +72,8 @@ fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> String {
 #[test]
 fn the_documents_of_a_known_config_are_equal_to_the_byte() {
     let Some(vectors) = vectors() else { return };
-    for case in CASES {
-        let folder = vectors.join("reconcile").join(case);
+    for folder in cases(&vectors) {
+        let case = folder.display();
         let config: OperatingSystemConfig =
             serde_saphyr::from_str(&read(&folder.join("expected-config.yaml"))).unwrap();
         let machine_deployment: MachineDeployment =
@@ -227,8 +238,8 @@ struct Observed {
 #[test]
 fn profiles_that_users_have_today_render_to_the_byte() {
     let Some(vectors) = vectors() else { return };
-    for case in CASES {
-        let folder = vectors.join("reconcile").join(case);
+    for folder in cases(&vectors) {
+        let case = folder.display();
         let inputs: Inputs = serde_saphyr::from_str(&read(&folder.join("inputs.yaml"))).unwrap();
         let rendered = render_vector(&folder, &inputs);
         let expected: OperatingSystemConfig =
@@ -276,7 +287,7 @@ fn render_vector(folder: &Path, inputs: &Inputs) -> Rendered {
         machine_deployment: MachineDeploymentInput {
             name: machine_deployment.metadata.name.as_deref().expect("a name"),
             namespace: &inputs.namespace,
-            annotations: &BTreeMap::new(),
+            annotations: machine_deployment.annotations(),
             kubelet_version: spec.versions.kubelet.as_str(),
             provider: &provider,
         },

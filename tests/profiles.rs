@@ -3,23 +3,26 @@
 //! the committed files.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
 
 use osm::{
-    api::profile::{OperatingSystemProfile, ProvisioningUtility, TemplateLanguage},
+    api::profile::{
+        OperatingSystem, OperatingSystemProfile, ProvisioningUtility, TemplateLanguage,
+    },
     render::default_profiles::default_profiles,
 };
 use sha2::{Digest, Sha256};
 
-/// The line that a source gives its place up with, to a file of `src/`.
+/// The line that a source gives its place up with, to a file of `src/`. Words behind ` with ` are
+/// `name=value`: the joined file, and what it joins, may say `{name}` in the paths they join.
 const JOIN: &str = "# join: ";
 
 /// Joined files may join others, but a circle must end.
-const JOIN_DEPTH_MAX: usize = 4;
+const JOIN_DEPTH_MAX: usize = 5;
 
 #[test]
 fn a_committed_profile_is_what_its_sources_say() {
@@ -88,57 +91,116 @@ fn a_profile_says_twice_that_it_is_jinja() {
 }
 
 #[test]
-fn the_ubuntu_profile_supports_the_providers_that_users_have() {
-    let profile = parse(&build("osp-ubuntu"));
-    let providers: Vec<_> = profile
-        .spec
-        .supported_cloud_providers
-        .iter()
-        .map(|provider| provider.name.as_str())
-        .collect();
-    assert_eq!(
-        providers,
-        [
-            "alibaba",
-            "aws",
-            "azure",
-            "baremetal",
-            "digitalocean",
-            "edge",
-            "gce",
-            "hetzner",
-            "kubevirt",
-            "nutanix",
-            "openstack",
-            "vmware-cloud-director",
-            "vsphere",
-        ]
-    );
-    assert_eq!(
-        profile.spec.provisioning_utility,
-        Some(ProvisioningUtility::CloudInit)
-    );
-    assert_eq!(profile.spec.os_version, "24.04");
+fn profiles_support_the_providers_that_users_have() {
+    let everywhere = "alibaba aws azure baremetal digitalocean edge gce hetzner kubevirt nutanix \
+                      openstack vmware-cloud-director vsphere";
+    let rebuilds = "aws azure digitalocean hetzner kubevirt openstack vsphere";
+    for (name, os, os_version, expected) in [
+        ("osp-amzn2", OperatingSystem::Amzn2, "2.0", "aws"),
+        ("osp-amzn2023", OperatingSystem::Amzn2, "2023", "aws"),
+        (
+            "osp-centos-stream",
+            OperatingSystem::RockyLinux,
+            "10",
+            rebuilds,
+        ),
+        ("osp-debian", OperatingSystem::Ubuntu, "13", everywhere),
+        (
+            "osp-flatcar",
+            OperatingSystem::Flatcar,
+            "4593.2.0",
+            "aws azure gce kubevirt openstack vmware-cloud-director vsphere",
+        ),
+        (
+            "osp-flatcar-cloud-init",
+            OperatingSystem::Flatcar,
+            "4593.2.0",
+            "anexia",
+        ),
+        (
+            "osp-rhel",
+            OperatingSystem::Rhel,
+            "9.5",
+            "aws azure kubevirt openstack vsphere",
+        ),
+        (
+            "osp-rockylinux",
+            OperatingSystem::RockyLinux,
+            "9.6",
+            rebuilds,
+        ),
+        ("osp-ubuntu", OperatingSystem::Ubuntu, "24.04", everywhere),
+    ] {
+        let spec = parse(&build(name)).spec;
+        let providers: Vec<_> = spec
+            .supported_cloud_providers
+            .iter()
+            .map(|provider| provider.name.as_str())
+            .collect();
+        assert_eq!(providers.join(" "), expected, "{name}");
+        assert_eq!(spec.os_name, os, "{name}");
+        assert_eq!(spec.os_version, os_version, "{name}");
+        let utility = match name {
+            "osp-flatcar" => ProvisioningUtility::Ignition,
+            _ => ProvisioningUtility::CloudInit,
+        };
+        assert_eq!(spec.provisioning_utility, Some(utility), "{name}");
+    }
 }
 
 /// The files of a profile that hold secrets are for root alone.
 #[test]
 fn files_with_secrets_are_readable_by_root_alone() {
-    let spec = parse(&build("osp-ubuntu")).spec;
-    let runtimes = spec.provisioning_config.supported_container_runtimes;
-    let files = [spec.bootstrap_config.files, spec.provisioning_config.files];
-    let of_runtimes = runtimes.into_iter().flat_map(|runtime| runtime.files);
-    let secrets = [
-        "{{ Token }}",
-        "{{ CloudConfig }}",
-        "{{ ContainerRuntimeConfig }}",
-    ];
-    for file in files.into_iter().flatten().chain(of_runtimes) {
-        let data = file.content.inline.unwrap_or_default().data;
-        if secrets.iter().any(|secret| data.contains(secret)) {
-            assert_eq!(file.permissions, 600, "{}", file.path);
+    for name in source_names() {
+        let spec = parse(&build(&name)).spec;
+        let mut secret_files = 0;
+        for half in [spec.bootstrap_config, spec.provisioning_config] {
+            let runtimes = half.supported_container_runtimes.into_iter();
+            let of_runtimes = runtimes.flat_map(|runtime| runtime.files);
+            for file in half.files.into_iter().chain(of_runtimes) {
+                let data = file.content.inline.unwrap_or_default().data;
+                let secrets = ["{{ Token }}", "{{ CloudConfig }}", "ContainerRuntimeConfig"];
+                if secrets.iter().any(|secret| data.contains(secret)) {
+                    assert_eq!(file.permissions, 600, "{name}: {}", file.path);
+                    secret_files += 1;
+                }
+            }
         }
+        assert!(secret_files >= 3, "{name}: the secrets are found");
     }
+}
+
+/// One object of the cluster holds a profile whole, and every tenant has its own copy.
+#[test]
+fn a_profile_is_small() {
+    for name in source_names() {
+        let bytes = build(&name).len();
+        assert!(bytes <= 60_000, "{name}: {bytes} bytes");
+    }
+}
+
+#[test]
+fn every_variable_of_the_profiles_stands_in_their_readme() {
+    let readme = fs::read_to_string(folder().join("README.md")).expect("the page is readable");
+    let (_, section) = readme
+        .split_once("## What profiles read")
+        .expect("it is there");
+    let (section, _) = section.split_once("\n## ").expect("another follows");
+    let rows: BTreeSet<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` |"))
+        .map(|(name, _)| name)
+        .collect();
+    let mut read = BTreeSet::new();
+    for name in source_names() {
+        let built = build(&name);
+        read.extend(built.split("variables.").skip(1).map(|rest| {
+            let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric());
+            rest[..end.unwrap_or(rest.len())].to_owned()
+        }));
+    }
+    let read: BTreeSet<&str> = read.iter().map(String::as_str).collect();
+    assert_eq!(read, rows);
 }
 
 fn folder() -> PathBuf {
@@ -162,20 +224,21 @@ fn source_names() -> Vec<String> {
 }
 
 fn build(name: &str) -> String {
-    join(&format!("{name}.yaml"), JOIN_DEPTH_MAX)
+    join(&format!("{name}.yaml"), &[], JOIN_DEPTH_MAX)
 }
 
 /// The file's text, with the named file in place of each line that asks for one, indented as it.
-fn join(path: &str, depth: usize) -> String {
+fn join(path: &str, values: &[(&str, &str)], depth: usize) -> String {
     assert!(depth > 0, "{path} is joined in a circle");
     let source = folder().join("src").join(path);
-    let text = fs::read_to_string(&source).expect("a source, and what it joins, is readable");
+    let text =
+        fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
     let mut joined = String::with_capacity(text.len());
     for line in text.lines() {
         let content = line.trim_start();
         let (indentation, _) = line.split_at(line.len() - content.len());
         let part = match content.strip_prefix(JOIN) {
-            Some(path) => join(path.trim(), depth - 1),
+            Some(wanted) => join_wanted(wanted, values, depth - 1),
             None => content.to_owned(),
         };
         for line in part
@@ -190,6 +253,23 @@ fn join(path: &str, depth: usize) -> String {
         }
     }
     joined
+}
+
+/// The file that a line wants, and the values that it gives it.
+fn join_wanted(wanted: &str, values: &[(&str, &str)], depth: usize) -> String {
+    let (path, given) = wanted.split_once(" with ").unwrap_or((wanted, ""));
+    let path = values
+        .iter()
+        .fold(path.trim().to_owned(), |path, (name, value)| {
+            path.replace(&format!("{{{name}}}"), value)
+        });
+    let mut values = values.to_vec();
+    values.extend(
+        given
+            .split_whitespace()
+            .map(|word| word.split_once('=').expect("what is given is `name=value`")),
+    );
+    join(&path, &values, depth)
 }
 
 fn parse(text: &str) -> OperatingSystemProfile {

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::profile::{
-    CloudInitModules, CloudProviderSpec, File, OperatingSystem, ProvisioningUtility, Unit,
-    provisioning_utility_schema,
+    CloudInitModules, CloudProviderSpec, File, IgnitionVersion, OperatingSystem,
+    ProvisioningUtility, Unit, provisioning_utility_schema,
 };
 
 /// What an `OperatingSystemConfig` specifies. It never changes: a rotation makes a new object.
@@ -56,6 +56,9 @@ pub struct OperatingSystemConfigSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "provisioning_utility_schema")]
     pub provisioning_utility: Option<ProvisioningUtility>,
+    /// The version of the Ignition documents. Absent means `2.3.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignition_version: Option<IgnitionVersion>,
 }
 
 /// One of the two halves of a config.

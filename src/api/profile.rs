@@ -75,6 +75,10 @@ pub struct OperatingSystemProfileSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "provisioning_utility_schema")]
     pub provisioning_utility: Option<ProvisioningUtility>,
+    /// The version of the Ignition documents. Absent means `2.3.0`; only a profile for Ignition
+    /// has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ignition_version: Option<IgnitionVersion>,
 }
 
 /// The build metadata of a version that says that the templates are Jinja.
@@ -174,6 +178,17 @@ impl ProvisioningUtility {
             Self::Ignition => "ignition",
         }
     }
+}
+
+/// The version of the specification that an Ignition document follows.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum IgnitionVersion {
+    /// What Flatcar's transpiler writes.
+    #[serde(rename = "2.3.0")]
+    V2,
+    /// Read by Flatcar from 3185 on.
+    #[serde(rename = "3.3.0")]
+    V3,
 }
 
 /// A cloud provider that a profile supports, or that a config was made for.
@@ -343,10 +358,13 @@ pub struct FileContent {
     pub inline: Option<FileContentInline>,
 }
 
+/// The encoding of a file that the document carries compressed.
+pub const ENCODING_GZIP: &str = "gzip";
+
 /// A file's content in the object itself.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct FileContentInline {
-    /// How the document carries the data: `b64`, or nothing.
+    /// How the document carries the data: `b64`, `gzip`, or nothing for as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// The data: a template in a profile, text in a config.

@@ -15,7 +15,7 @@ use crate::api::{
     profile::{
         CloudInitModules, CloudProviderSpec, ContainerRuntime, File, FileContent,
         FileContentInline, OperatingSystem, OperatingSystemProfileSpec, PERMISSIONS_DEFAULT,
-        ProfileConfig, ProvisioningUtility,
+        ProfileConfig, ProvisioningUtility, TemplateLanguage,
     },
 };
 
@@ -83,6 +83,10 @@ pub(super) fn provisioning_utility(facts: &Facts<'_>) -> Result<ProvisioningUtil
         .spec()
         .provisioning_utility
         .unwrap_or(ProvisioningUtility::CloudInit);
+    let is_versioned = input.profile.spec().ignition_version.is_some();
+    if offered == ProvisioningUtility::CloudInit && is_versioned {
+        return Err(RenderError::IgnitionVersionUnused);
+    }
     if needed == offered {
         return Ok(needed);
     }
@@ -125,6 +129,7 @@ pub(super) fn compose(
         bootstrap_config: compose_half(facts, (Half::Bootstrap, files.bootstrap), form)?,
         provisioning_config: provisioning,
         provisioning_utility: Some(provisioning_utility(facts)?),
+        ignition_version: profile.ignition_version,
     })
 }
 
@@ -170,7 +175,9 @@ fn inline(encoding: Option<String>, data: String) -> FileContent {
 }
 
 /// Red Hat Enterprise Linux registers with the machine deployment's subscription, whatever the
-/// profile says; its keys are written even where they are empty.
+/// profile says. Profiles in Go's templates write a key even where it is empty, as their users
+/// know it. YAML has no value there, and cloud-init refuses that: others leave it out, and with
+/// nothing to register with all of it.
 fn modules(
     facts: &Facts<'_>,
     modules: Option<&CloudInitModules>,
@@ -190,6 +197,13 @@ fn modules(
         Form::Inline => rh_subscription(rhel),
         Form::Stored => rh_subscription(&mark_rhel(rhel)),
     };
+    if facts.input.profile.spec().language() == TemplateLanguage::Jinja {
+        modules.rh_subscription.retain(|_, value| !value.is_empty());
+        let names_account = |key| modules.rh_subscription.contains_key(key);
+        if !names_account("username") && !names_account("org") {
+            modules.rh_subscription.clear();
+        }
+    }
     Some(modules)
 }
 

@@ -19,45 +19,88 @@ const DOCKER: &str = "docker.io";
 const DOCKER_SERVER: &str = "https://registry-1.docker.io";
 const IMAGES: &str = r#"[plugins."io.containerd.cri.v1.images"#;
 const RUNTIME: &str = r#"[plugins."io.containerd.cri.v1.runtime"#;
+/// Before the third version of the configuration, one plugin was both.
+const CRI: &str = r#"[plugins."io.containerd.grpc.v1.cri"#;
 
 /// The text of `/etc/containerd/config.toml`.
 pub(super) fn config_toml(
     settings: &TenantSettings,
     credentials: &BTreeMap<String, RegistryCredential>,
 ) -> String {
-    let mut out = String::with_capacity(1024);
-    out.push_str("version = 3\n\n[metrics]\naddress = \"127.0.0.1:1338\"\n\n[plugins]\n");
+    let mut out = start(3);
     let _ = writeln!(out, "{IMAGES}\"]\ndiscard_unpacked_layers = false");
     if !settings.pause_image.is_empty() {
         let _ = writeln!(out, "{IMAGES}\".pinned_images]");
         push_text(&mut out, "sandbox", &settings.pause_image);
     }
-    let _ = writeln!(
-        out,
-        "{IMAGES}\".registry]\nconfig_path = \"/etc/containerd/certs.d\""
-    );
-    if !credentials.is_empty() {
-        let _ = writeln!(out, "{IMAGES}\".registry.configs]");
-    }
-    for (registry, credential) in by_host(credentials) {
-        push_credential(&mut out, &registry, credential);
-    }
-    let _ = writeln!(
-        out,
-        "{RUNTIME}\"]\ndevice_ownership_from_security_context = {}",
-        settings.device_ownership_from_security_context
-    );
-    for table in ["", ".runtimes"] {
-        let _ = writeln!(out, "{RUNTIME}\".containerd{table}]");
-    }
-    let runc = format!("{RUNTIME}\".containerd.runtimes.runc");
-    let _ = writeln!(out, "{runc}]\nruntime_type = \"io.containerd.runc.v2\"");
-    let _ = writeln!(out, "{runc}.options]\nSystemdCgroup = true");
+    push_registry(&mut out, IMAGES, credentials);
+    let _ = writeln!(out, "{RUNTIME}\"]");
+    push_device_ownership(&mut out, settings);
+    let _ = writeln!(out, "{RUNTIME}\".containerd]");
+    push_runc(&mut out, RUNTIME);
     let _ = writeln!(
         out,
         "{RUNTIME}\".cni]\nbin_dirs = [\"/opt/cni/bin\"]\nconf_dir = \"/etc/cni/net.d\""
     );
     out
+}
+
+/// The same in the configuration's second version, which is the only one that containerd 1.7
+/// reads; containerd 2 reads it, too.
+pub(super) fn config_toml_v2(
+    settings: &TenantSettings,
+    credentials: &BTreeMap<String, RegistryCredential>,
+) -> String {
+    let mut out = start(2);
+    let _ = writeln!(out, "{CRI}\"]");
+    push_device_ownership(&mut out, settings);
+    if !settings.pause_image.is_empty() {
+        push_text(&mut out, "sandbox_image", &settings.pause_image);
+    }
+    push_registry(&mut out, CRI, credentials);
+    let _ = writeln!(out, "{CRI}\".containerd]\ndiscard_unpacked_layers = false");
+    push_runc(&mut out, CRI);
+    let _ = writeln!(
+        out,
+        "{CRI}\".cni]\nbin_dir = \"/opt/cni/bin\"\nconf_dir = \"/etc/cni/net.d\""
+    );
+    out
+}
+
+fn start(version: u8) -> String {
+    format!("version = {version}\n\n[metrics]\naddress = \"127.0.0.1:1338\"\n\n[plugins]\n")
+}
+
+fn push_registry(
+    out: &mut String,
+    plugin: &str,
+    credentials: &BTreeMap<String, RegistryCredential>,
+) {
+    let _ = writeln!(
+        out,
+        "{plugin}\".registry]\nconfig_path = \"/etc/containerd/certs.d\""
+    );
+    if !credentials.is_empty() {
+        let _ = writeln!(out, "{plugin}\".registry.configs]");
+    }
+    for (registry, credential) in by_host(credentials) {
+        push_credential(out, plugin, (&registry, credential));
+    }
+}
+
+fn push_device_ownership(out: &mut String, settings: &TenantSettings) {
+    let _ = writeln!(
+        out,
+        "device_ownership_from_security_context = {}",
+        settings.device_ownership_from_security_context
+    );
+}
+
+fn push_runc(out: &mut String, plugin: &str) {
+    let _ = writeln!(out, "{plugin}\".containerd.runtimes]");
+    let runc = format!("{plugin}\".containerd.runtimes.runc");
+    let _ = writeln!(out, "{runc}]\nruntime_type = \"io.containerd.runc.v2\"");
+    let _ = writeln!(out, "{runc}.options]\nSystemdCgroup = true");
 }
 
 /// The `hosts.toml` files by path.
@@ -170,9 +213,13 @@ fn by_host(
         .collect()
 }
 
-fn push_credential(out: &mut String, registry: &str, credential: &RegistryCredential) {
+fn push_credential(
+    out: &mut String,
+    plugin: &str,
+    (registry, credential): (&str, &RegistryCredential),
+) {
     for table in ["", ".auth"] {
-        let _ = write!(out, "{IMAGES}\".registry.configs.");
+        let _ = write!(out, "{plugin}\".registry.configs.");
         push_key(out, registry);
         let _ = writeln!(out, "{table}]");
     }

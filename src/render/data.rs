@@ -138,12 +138,14 @@ impl<'a> Facts<'a> {
 
     fn add_container_runtime(&self, data: &mut BTreeMap<&'static str, Value>) {
         let settings = self.input.settings;
-        let config = containerd::config_toml(settings, self.input.registry_credentials);
         data.extend([
             ("ContainerRuntime", text("containerd")),
-            ("ContainerRuntimeConfig", Value::from(config)),
             ("PauseImage", text(&settings.pause_image)),
         ]);
+        data.extend(containerd_configs(
+            settings,
+            self.input.registry_credentials,
+        ));
     }
 
     fn add_kubelet(&self, data: &mut BTreeMap<&'static str, Value>) {
@@ -271,8 +273,10 @@ impl<'a> Facts<'a> {
             mark("CloudConfig", secret);
         }
         if !credentials.is_empty() {
-            let config = containerd::config_toml(self.input.settings, &mark_all(credentials));
-            marked.insert("ContainerRuntimeConfig", Value::from(config));
+            marked.extend(containerd_configs(
+                self.input.settings,
+                &mark_all(credentials),
+            ));
         }
         let spec = &provider.operating_system_spec;
         if self.operating_system == OperatingSystem::Rhel {
@@ -280,6 +284,23 @@ impl<'a> Facts<'a> {
         }
         marked
     }
+}
+
+/// containerd's configuration, in both versions that are in use.
+fn containerd_configs(
+    settings: &TenantSettings,
+    credentials: &BTreeMap<String, RegistryCredential>,
+) -> [(&'static str, Value); 2] {
+    [
+        (
+            "ContainerRuntimeConfig",
+            Value::from(containerd::config_toml(settings, credentials)),
+        ),
+        (
+            "ContainerRuntimeConfigV2",
+            Value::from(containerd::config_toml_v2(settings, credentials)),
+        ),
+    ]
 }
 
 /// A marker in place of a secret; an empty secret stays empty.

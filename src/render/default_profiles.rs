@@ -10,11 +10,28 @@ pub struct DefaultProfile {
     pub yaml: &'static str,
 }
 
+/// The profile of this name, out of its file.
+macro_rules! profile {
+    ($name:literal) => {
+        DefaultProfile {
+            name: $name,
+            yaml: include_str!(concat!("../../manifests/profiles/", $name, ".yaml")),
+        }
+    };
+}
+
 /// Every profile that we ship, in the order of their names.
-const DEFAULT_PROFILES: &[DefaultProfile] = &[DefaultProfile {
-    name: "osp-ubuntu",
-    yaml: include_str!("../../manifests/profiles/osp-ubuntu.yaml"),
-}];
+const DEFAULT_PROFILES: &[DefaultProfile] = &[
+    profile!("osp-amzn2"),
+    profile!("osp-amzn2023"),
+    profile!("osp-centos-stream"),
+    profile!("osp-debian"),
+    profile!("osp-flatcar"),
+    profile!("osp-flatcar-cloud-init"),
+    profile!("osp-rhel"),
+    profile!("osp-rockylinux"),
+    profile!("osp-ubuntu"),
+];
 
 /// Every profile that we ship, in the order of their names.
 pub fn default_profiles() -> &'static [DefaultProfile] {

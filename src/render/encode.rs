@@ -10,6 +10,7 @@ use crate::api::{
 };
 
 pub mod cloud_init;
+pub mod gzip;
 pub mod ignition;
 mod permissions;
 

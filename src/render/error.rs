@@ -168,6 +168,12 @@ pub enum RenderError {
         /// What the machine deployment needs.
         machine_deployment: &'static str,
     },
+    /// A profile for cloud-init names a version of Ignition.
+    #[error(
+        "profile, spec.ignitionVersion: it is set, and spec.provisioningUtility is not \
+         `ignition`; take one of the two away"
+    )]
+    IgnitionVersionUnused,
     /// An annotation with a kubelet setting cannot be read.
     #[error("machine deployment, annotation {annotation}: {reason}")]
     KubeletAnnotation {
@@ -224,6 +230,7 @@ impl RenderError {
             Self::UnknownCloudProvider { .. } => "cloud-provider",
             Self::StaticNetwork { .. } => "static-network",
             Self::UnknownUtility { .. } | Self::UtilityMismatch { .. } => "provisioning-utility",
+            Self::IgnitionVersionUnused => "ignition-version",
             Self::KubeletAnnotation { .. } => "kubelet-annotation",
             Self::KubeletVersion { .. } => "kubelet-version",
             Self::Unsafe { .. } => "unsafe-value",

@@ -45,6 +45,7 @@ pub fn a_profile() -> OperatingSystemProfileSpec {
         bootstrap_config: ProfileConfig::default(),
         provisioning_config: ProfileConfig::default(),
         provisioning_utility: None,
+        ignition_version: None,
     }
 }
 

@@ -4,6 +4,8 @@
 //! makes off the template's bytes. What the engine has beyond them is left out: it prints every
 //! variable at once, pads without bound, or marks text as safe for HTML.
 
+use std::fmt::Write;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use minijinja::{
     Environment, Error, State, Value, filters, tests,
@@ -185,10 +187,31 @@ fn b64encode(text: &str) -> Result<String, Error> {
     Ok(STANDARD.encode(text))
 }
 
-/// A value as compact JSON.
+/// A value as compact JSON that is YAML as well: characters that YAML refuses are escaped.
 fn to_json(value: &Value) -> Result<String, Error> {
     charge_tree(value, JSON)?;
-    serde_json::to_string(value).map_err(|_| refusal(NO_JSON))
+    let json = serde_json::to_string(value).map_err(|_| refusal(NO_JSON))?;
+    if !json.contains(is_refused_by_yaml) {
+        return Ok(json);
+    }
+    let mut text = String::with_capacity(json.len() * 2);
+    for character in json.chars() {
+        if is_refused_by_yaml(character) {
+            // All of them stand in the plane that four digits reach.
+            let _ = write!(text, "\\u{:04x}", u32::from(character));
+        } else {
+            text.push(character);
+        }
+    }
+    Ok(text)
+}
+
+/// Whether a character cannot stand in a YAML text, or ends its line there.
+fn is_refused_by_yaml(character: char) -> bool {
+    matches!(
+        character,
+        '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+    )
 }
 
 /// A value as YAML, without the last line break.

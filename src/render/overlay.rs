@@ -193,6 +193,7 @@ fn lay(
         bootstrap_config: lay_half(&overlay.bootstrap_config, &base.bootstrap_config),
         provisioning_config: lay_half(&overlay.provisioning_config, &base.provisioning_config),
         provisioning_utility: utility.or(base.provisioning_utility),
+        ignition_version: overlay.ignition_version.or(base.ignition_version),
     })
 }
 

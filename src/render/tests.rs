@@ -9,14 +9,19 @@ use super::{
     input::RegistryCredential,
     *,
 };
-use crate::api::profile::{CloudInitModules, FileContent, OperatingSystem, ProvisioningUtility};
+use crate::api::profile::{
+    CloudInitModules, FileContent, OperatingSystem, ProvisioningUtility, TemplateLanguage,
+};
 use crate::tenant::secret_text::SecretText;
 
+mod containerd;
 mod documents;
+mod encodings;
 mod errors;
 mod go_templates;
 mod hostile;
 mod hostile_go;
+mod injection;
 mod inputs;
 mod templates;
 
@@ -65,6 +70,7 @@ fn the_stored_config_has_markers_in_place_of_secrets() {
         a_file("/token", "{% if Token %}Bearer {{ Token }}{% endif %}"),
         a_file("/kubeconfig", "{{ BootstrapKubeconfig }}"),
         a_file("/containerd", "{{ ContainerRuntimeConfig }}"),
+        a_file("/containerd2", "{{ ContainerRuntimeConfigV2 }}"),
         a_file("/cloud", "{{ CloudConfig }}"),
         a_file("/included", "{% include 'secret' %}"),
     ];
@@ -150,21 +156,50 @@ fn a_red_hat_subscription_replaces_the_profiles_in_both_halves() {
         !stored.contains("redhat-secret") && !stored.contains("redhat-user"),
         "{stored}"
     );
+}
 
-    world.provider_spec["operatingSystemSpec"] =
-        json!({"rhelUseSatelliteServer": true, "rhelSatelliteServer": "sat.example.com"});
-    let rendered = world.render().unwrap();
-    let subscription = &rendered
-        .config
-        .bootstrap_config
-        .modules
-        .unwrap()
-        .rh_subscription;
+#[test]
+fn a_subscriptions_key_without_a_value_is_written_for_go_templates_alone() {
+    let mut world = a_world();
+    world.profile.os_name = OperatingSystem::Rhel;
+    let mut subscription = |language, spec: &str| {
+        world.profile.template_language = Some(language);
+        let spec: serde_json::Value = serde_json::from_str(spec).unwrap();
+        world.provider_spec = json!({
+            "operatingSystem": "rhel",
+            "cloudProvider": "openstack",
+            "operatingSystemSpec": spec,
+        });
+        let config = world.render().unwrap().config;
+        let modules = config.bootstrap_config.modules.unwrap();
+        serde_json::to_value(modules.rh_subscription).unwrap()
+    };
+    let satellite = r#"{"rhelUseSatelliteServer": true, "rhelSatelliteServer": "sat.example.com"}"#;
     assert_eq!(
-        serde_json::to_value(subscription).unwrap(),
+        subscription(TemplateLanguage::GoTemplate, satellite),
         json!({
             "activation-key": "",
             "org": "",
+            "rhsm-baseurl": "https://sat.example.com/pulp/repos",
+            "server-hostname": "sat.example.com",
+        })
+    );
+    assert_eq!(subscription(TemplateLanguage::Jinja, satellite), json!({}));
+    assert_eq!(subscription(TemplateLanguage::Jinja, "{}"), json!({}));
+    let user = r#"{"rhelSubscriptionManagerUser": "user"}"#;
+    assert_eq!(
+        subscription(TemplateLanguage::Jinja, user),
+        json!({"auto-attach": "false", "username": "user"})
+    );
+    let organization = r#"{
+        "rhelUseSatelliteServer": true, "rhelSatelliteServer": "sat.example.com",
+        "rhelOrganizationName": "org", "rhelActivationKey": "key"
+    }"#;
+    assert_eq!(
+        subscription(TemplateLanguage::Jinja, organization),
+        json!({
+            "activation-key": "key",
+            "org": "org",
             "rhsm-baseurl": "https://sat.example.com/pulp/repos",
             "server-hostname": "sat.example.com",
         })

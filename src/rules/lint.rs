@@ -148,8 +148,13 @@ fn lint_document(document: &Document, find: &Find<'_>) -> Vec<Finding> {
 
 /// Judges a profile that has the right shape.
 fn lint_spec(name: &str, spec: &OperatingSystemProfileSpec, find: &Find<'_>) -> Vec<Told> {
+    // What an overlay leaves out is its base's.
+    let is_own = |refused: &ProfileRefused| {
+        spec.extends.is_none() || *refused != ProfileRefused::IgnitionVersion
+    };
     let mut told: Vec<Told> = refusals(spec)
         .into_iter()
+        .filter(is_own)
         .map(|refused| tell_refusal(spec, refused))
         .collect();
     let is_own = |warning: &Warning| spec.extends.is_none() || *warning != Warning::NoCloudProvider;
@@ -311,6 +316,10 @@ fn tell_refusal(spec: &OperatingSystemProfileSpec, refused: ProfileRefused) -> T
             let field = half.map_or("spec".to_owned(), |(half, _)| format!("{half}.units"));
             let fix = format!("remove {field}, and write each unit as a file");
             Told::new(Rule::UNITS_UNSUPPORTED, &field, message, fix)
+        }
+        ProfileRefused::IgnitionVersion => {
+            let field = "spec.ignitionVersion";
+            Told::new(Rule::IGNITION_VERSION, field, message, "remove it")
         }
         ProfileRefused::NoContent { field } => {
             let fix = "write `inline: {data: \"\"}` for an empty file";

@@ -8,7 +8,7 @@ use std::{collections::HashSet, fmt};
 
 use crate::api::profile::{
     ContainerRuntime, File, OperatingSystem, OperatingSystemProfileSpec, ProfileConfig,
-    TemplateLanguage, VERSION_METADATA_JINJA,
+    ProvisioningUtility, TemplateLanguage, VERSION_METADATA_JINJA,
 };
 
 /// Why a profile is refused.
@@ -17,6 +17,12 @@ pub enum ProfileRefused {
     /// Only Ignition knows units, and only Flatcar has Ignition.
     #[error("OperatingSystemProfile for {} does not support units", .0.as_str())]
     Units(OperatingSystem),
+    /// Only Ignition reads a version of Ignition.
+    #[error(
+        "spec.ignitionVersion: it is set, and spec.provisioningUtility is not `ignition`; take \
+         one of the two away"
+    )]
+    IgnitionVersion,
     /// A file has no content at all.
     #[error("{field}: it is missing; an empty file has `inline: {{data: \"\"}}`")]
     NoContent {
@@ -39,6 +45,7 @@ impl ProfileRefused {
     pub const fn category(&self) -> &'static str {
         match self {
             Self::Units(_) => "profile_units_unsupported",
+            Self::IgnitionVersion => "profile_ignition_version_unused",
             Self::NoContent { .. } => "profile_file_without_content",
             Self::Version { .. } => "profile_version_invalid",
             Self::SameVersion => "profile_version_unchanged",
@@ -173,6 +180,10 @@ pub fn refusals(spec: &OperatingSystemProfileSpec) -> Vec<ProfileRefused> {
         !spec.bootstrap_config.units.is_empty() || !spec.provisioning_config.units.is_empty();
     if has_units && spec.os_name != OperatingSystem::Flatcar {
         refusals.push(ProfileRefused::Units(spec.os_name));
+    }
+    let is_for_ignition = spec.provisioning_utility == Some(ProvisioningUtility::Ignition);
+    if spec.ignition_version.is_some() && !is_for_ignition {
+        refusals.push(ProfileRefused::IgnitionVersion);
     }
     if version_start(&spec.version).is_none() {
         refusals.push(ProfileRefused::Version {

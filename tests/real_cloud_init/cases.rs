@@ -1,14 +1,21 @@
-//! The machines that the profile is rendered for: two providers, every Kubernetes version that is
-//! supported, and the settings that change what is written.
+//! The machines that the default profiles are rendered for: every provider of each, every
+//! Kubernetes version that is supported, and the settings that change what is written.
 
-use std::{collections::BTreeMap, sync::LazyLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    sync::LazyLock,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use osm::{
-    api::{config::ConfigHalf, profile::OperatingSystemProfile},
+    api::{
+        config::ConfigHalf,
+        profile::{OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec},
+    },
     render::{
-        Limits, RenderInput, UserData,
-        default_profiles::default_profiles,
+        Limits, RenderInput, Rendered, UserData,
         input::{ClusterInput, MachineDeploymentInput, ProviderConfig},
         render,
         template::CompiledProfile,
@@ -16,21 +23,40 @@ use osm::{
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A word that only the token has; the token itself is as long as a ServiceAccount's.
 pub const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9";
 
+/// The variables that say where a machine fetches from.
+const URL_VARIABLES: [&str; 9] = [
+    "kubernetesDownloadURL",
+    "cniPluginsDownloadURL",
+    "criToolsDownloadURL",
+    "containerdRepositoryURL",
+    "ubuntuArchiveURL",
+    "debianArchiveURL",
+    "debianSecurityArchiveURL",
+    "rockylinuxArchiveURL",
+    "centosStreamArchiveURL",
+];
+
 /// A value that would be a command, were it not quoted.
 pub const HOSTILE: &str = "it's \"$(touch /tmp/x)\" `id`; '; echo {{ Token }} %h \\\nsecond line";
 
-/// One machine deployment, rendered.
+/// The versions of Kubernetes that are supported.
+pub const KUBELETS: [&str; 4] = ["1.33.5", "1.34.1", "1.35.0", "1.36.0"];
+
+/// One machine deployment, rendered. Its name is `profile/provider/what is special`.
 pub struct Case {
     pub name: String,
+    pub profile: String,
     pub bootstrap: Half,
     pub provisioning: Half,
     /// The config as it is stored, in JSON.
     pub stored: String,
+    /// What the profile says that each half will fetch.
+    pub artefacts: [String; 2],
 }
 
 /// One document, and the texts that it was made from.
@@ -50,29 +76,37 @@ pub struct RenderedFile {
 #[derive(Clone)]
 struct Machine {
     name: String,
-    provider: &'static str,
+    provider: String,
     kubelet: &'static str,
     ip_family: &'static str,
+    network: Value,
+    operating_system_spec: Value,
     annotations: BTreeMap<String, String>,
     settings: TenantSettings,
 }
 
 static CASES: LazyLock<Vec<Case>> = LazyLock::new(|| {
-    let profile = default_profiles()
-        .first()
-        .expect("there is a default profile");
-    let profile: OperatingSystemProfile =
-        serde_saphyr::from_str(profile.yaml).expect("a default profile is a profile");
-    let profile = CompiledProfile::compile(&profile.spec).expect("a default profile compiles");
-    machines()
-        .iter()
-        .map(|machine| rendered(machine, &profile))
-        .collect()
+    let mut cases = Vec::new();
+    for (name, spec) in profiles() {
+        let profile = Profile::new(&spec);
+        let machines = machines(&spec);
+        cases.extend(
+            machines
+                .iter()
+                .map(|machine| rendered(machine, &name, &profile)),
+        );
+    }
+    cases
 });
 
 /// All cases; each is rendered once.
 pub fn every_case() -> &'static [Case] {
     &CASES
+}
+
+/// The names of the profiles, in order.
+pub fn profile_names() -> BTreeSet<&'static str> {
+    CASES.iter().map(|case| case.profile.as_str()).collect()
 }
 
 /// The case of this name.
@@ -83,10 +117,32 @@ pub fn case(name: &str) -> &'static Case {
         .expect("there is a case of this name")
 }
 
-fn machines() -> Vec<Machine> {
+/// The committed profiles that the test is about, by name.
+fn profiles() -> BTreeMap<String, OperatingSystemProfileSpec> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/profiles");
+    let entries = fs::read_dir(folder).expect("the profiles' folder is readable");
+    let paths = entries.map(|entry| entry.expect("a folder entry is readable").path());
+    paths
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .map(|path| {
+            let text = fs::read_to_string(path).expect("a profile is readable");
+            let profile: OperatingSystemProfile =
+                serde_saphyr::from_str(&text).expect("a default profile is a profile");
+            (profile.metadata.name.expect("it has a name"), profile.spec)
+        })
+        .filter(|(_, spec)| crate::is_wanted(spec))
+        .collect()
+}
+
+/// Every provider with every version; the settings vary for two of the providers.
+fn machines(profile: &OperatingSystemProfileSpec) -> Vec<Machine> {
     let mut machines = Vec::new();
-    for provider in ["aws", "openstack"] {
-        for kubelet in ["1.33.5", "1.34.1", "1.35.0", "1.36.0"] {
+    for provider in &profile.supported_cloud_providers {
+        let provider = provider.name.as_str();
+        for kubelet in KUBELETS {
             machines.push(Machine::new(provider, kubelet, kubelet));
         }
         let with = |name, change: fn(&mut Machine)| {
@@ -94,6 +150,17 @@ fn machines() -> Vec<Machine> {
             change(&mut machine);
             machine
         };
+        machines.push(with("proxy", set_proxy));
+        if profile.os_name == OperatingSystem::Flatcar {
+            machines.extend(flatcar_machines(provider));
+        }
+        machines.push(with("large", |machine| {
+            set_proxy(machine);
+            machine.settings.host_ca_bundle = certificate().repeat(3);
+        }));
+        if !["aws", "openstack"].contains(&provider) {
+            continue;
+        }
         machines.extend([
             with("external", |machine| {
                 machine.settings.external_cloud_provider = true;
@@ -104,28 +171,64 @@ fn machines() -> Vec<Machine> {
                 machine.settings.external_cloud_provider = true;
             }),
             with("ipv6", |machine| machine.ip_family = "IPv6"),
-            with("proxy", |machine| {
-                machine.settings.http_proxy = Some("http://user:word@proxy:3128".to_owned());
-                machine.settings.host_ca_bundle = certificate();
-            }),
             with("annotated", annotate),
+            with("mirrored", set_mirrors),
             with("hostile", make_hostile),
+            with("registered", |machine| {
+                machine.operating_system_spec = json!({
+                    "rhelSubscriptionManagerUser": "user",
+                    "rhelSubscriptionManagerPassword": "word",
+                    "attachSubscription": true,
+                });
+            }),
         ]);
     }
     machines
 }
 
+/// What only Flatcar has.
+fn flatcar_machines(provider: &str) -> Vec<Machine> {
+    let mut fixed = Machine::new(provider, "static", "1.34.1");
+    fixed.network = json!({
+        "cidr": "192.0.2.7/24",
+        "gateway": "192.0.2.1",
+        "dns": { "servers": ["192.0.2.2", "192.0.2.3"] },
+    });
+    let mut without_updates = Machine::new(provider, "without-updates", "1.34.1");
+    without_updates.operating_system_spec = json!({ "disableAutoUpdate": true });
+    vec![fixed, without_updates]
+}
+
 impl Machine {
-    fn new(provider: &'static str, name: &str, kubelet: &'static str) -> Self {
+    fn new(provider: &str, name: &str, kubelet: &'static str) -> Self {
         Self {
-            name: format!("{provider}-{name}"),
-            provider,
+            name: name.to_owned(),
+            provider: provider.to_owned(),
             kubelet,
             ip_family: "",
+            network: json!({}),
+            operating_system_spec: json!({ "distUpgradeOnBoot": false }),
             annotations: BTreeMap::new(),
             settings: TenantSettings::default(),
         }
     }
+}
+
+fn set_proxy(machine: &mut Machine) {
+    machine.settings.http_proxy = Some("http://user:word@proxy:3128".to_owned());
+    machine.settings.host_ca_bundle = certificate();
+}
+
+/// Every place that a machine fetches from, moved to a mirror.
+fn set_mirrors(machine: &mut Machine) {
+    machine.settings.variables = URL_VARIABLES
+        .map(|name| {
+            (
+                name.to_owned(),
+                format!("https://mirror.example.com/{name}"),
+            )
+        })
+        .into();
 }
 
 fn annotate(machine: &mut Machine) {
@@ -160,28 +263,54 @@ fn make_hostile(machine: &mut Machine) {
     settings.no_proxy = Some(HOSTILE.to_owned());
     settings.host_ca_bundle.push_str(HOSTILE);
     settings.initial_taints.push_str("a=\"b$c%d\\:NoSchedule");
-    settings.variables = [
-        "kubernetesDownloadURL",
-        "cniPluginsDownloadURL",
-        "criToolsDownloadURL",
-        "containerdRepositoryURL",
-        "ubuntuArchiveURL",
+    let others = [
         "cniPluginsVersion",
         "crictlVersion",
         "containerdVersion",
         "extraPackages",
-    ]
-    .map(|name| (name.to_owned(), HOSTILE.to_owned()))
-    .into();
+        "selinuxMode",
+    ];
+    settings.variables = URL_VARIABLES
+        .into_iter()
+        .chain(others)
+        .map(|name| (name.to_owned(), HOSTILE.to_owned()))
+        .collect();
 }
 
-fn rendered(machine: &Machine, profile: &CompiledProfile) -> Case {
+fn rendered(machine: &Machine, name: &str, profile: &Profile) -> Case {
+    let documents = render_for(machine, &profile.whole);
+    let artefacts = render_for(machine, &profile.artefacts).config;
+    let text = |half: &ConfigHalf| {
+        let first = half.files.first().expect("the list is a file");
+        let inline = first.content.inline.as_ref().expect("it has content");
+        inline.data.clone()
+    };
+    Case {
+        name: format!("{name}/{}/{}", machine.provider, machine.name),
+        profile: name.to_owned(),
+        bootstrap: Half::new(documents.bootstrap, &documents.config.bootstrap_config),
+        provisioning: Half::new(
+            documents.provisioning,
+            &documents.config.provisioning_config,
+        ),
+        stored: serde_json::to_string(&documents.stored_config).expect("a config is JSON"),
+        artefacts: [&artefacts.bootstrap_config, &artefacts.provisioning_config].map(text),
+    }
+}
+
+fn render_for(machine: &Machine, profile: &CompiledProfile) -> Rendered {
+    let mut system = machine.operating_system_spec.clone();
+    if profile.spec().os_name == OperatingSystem::Flatcar {
+        system["provisioningUtility"] = json!(profile.spec().provisioning_utility);
+    }
+    let mut network = machine.network.clone();
+    network["ipFamily"] = json!(machine.ip_family);
     let provider = ProviderConfig::decode(&json!({
         "cloudProvider": machine.provider,
         "cloudProviderSpec": {},
-        "operatingSystem": "ubuntu",
-        "operatingSystemSpec": { "distUpgradeOnBoot": false },
-        "network": { "ipFamily": machine.ip_family },
+        "operatingSystem": profile.spec().os_name.as_str(),
+        "operatingSystemSpec": system,
+        "network": network,
         "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDxGPcZzwmWfQzWQfzJz user@host"],
     }))
     .expect("the provider spec is one");
@@ -204,12 +333,30 @@ fn rendered(machine: &Machine, profile: &CompiledProfile) -> Case {
         },
         registry_credentials: &BTreeMap::new(),
     };
-    let rendered = render(&input, &Limits::default()).expect("the profile renders");
-    Case {
-        name: machine.name.clone(),
-        bootstrap: Half::new(rendered.bootstrap, &rendered.config.bootstrap_config),
-        provisioning: Half::new(rendered.provisioning, &rendered.config.provisioning_config),
-        stored: serde_json::to_string(&rendered.stored_config).expect("a config is JSON"),
+    render(&input, &Limits::default()).expect("the profile renders")
+}
+
+/// A profile, and what is left of it to print its named templates `artefacts`.
+struct Profile {
+    whole: CompiledProfile,
+    artefacts: CompiledProfile,
+}
+
+impl Profile {
+    fn new(spec: &OperatingSystemProfileSpec) -> Self {
+        let mut lists = spec.clone();
+        for half in [&mut lists.bootstrap_config, &mut lists.provisioning_config] {
+            half.supported_container_runtimes.clear();
+            half.files.truncate(1);
+            let file = half.files.first_mut().expect("a half has files");
+            let inline = file.content.inline.as_mut().expect("it has content");
+            "{% include 'artefacts' %}".clone_into(&mut inline.data);
+        }
+        let compile = |spec| CompiledProfile::compile(spec).expect("a default profile compiles");
+        Self {
+            whole: compile(spec),
+            artefacts: compile(&lists),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cases::{case, every_case};
 
 #[test]
 fn the_configuration_has_the_documented_defaults() {
-    let configuration = configuration("aws-1.34.1");
+    let configuration = configuration("osp-ubuntu/aws/1.34.1");
     let reserved = json!({ "cpu": "200m", "ephemeral-storage": "1Gi", "memory": "200Mi" });
     let eviction = json!({
         "imagefs.available": "15%",
@@ -51,7 +51,7 @@ fn the_configuration_has_the_documented_defaults() {
 
 #[test]
 fn annotations_replace_the_defaults() {
-    let configuration = configuration("openstack-annotated");
+    let configuration = configuration("osp-ubuntu/openstack/annotated");
     for (field, expected) in [
         ("containerLogMaxFiles", json!(7)),
         ("containerLogMaxSize", json!("50Mi")),
@@ -69,7 +69,8 @@ fn annotations_replace_the_defaults() {
     let gates = json!({ "RotateKubeletServerCertificate": true, "UserNamespacesSupport": false });
     assert_eq!(configuration.get("featureGates"), Some(&gates));
     assert!(
-        unit("openstack-annotated").contains("\"--register-with-taints=dedicated=gpu:NoSchedule\"")
+        unit("osp-ubuntu/openstack/annotated")
+            .contains("\"--register-with-taints=dedicated=gpu:NoSchedule\"")
     );
 }
 
@@ -79,16 +80,16 @@ fn flags_follow_the_provider_and_the_ip_families() {
     let hostname = "--hostname-override=${KUBELET_HOSTNAME}";
     let address = "--node-ip=${KUBELET_NODE_IP}";
     for (name, expected) in [
-        ("aws-1.34.1", vec![address]),
-        ("aws-external", vec![external, hostname, address]),
+        ("osp-ubuntu/aws/1.34.1", vec![address]),
+        ("osp-ubuntu/aws/external", vec![external, hostname, address]),
         // AWS has a cloud provider in both cases, which then sets both addresses.
-        ("aws-dual", vec![]),
-        ("aws-dual-external", vec![external, hostname]),
-        ("aws-ipv6", vec![address]),
-        ("openstack-1.34.1", vec![address]),
-        ("openstack-external", vec![external, address]),
-        ("openstack-dual", vec![address]),
-        ("openstack-dual-external", vec![external]),
+        ("osp-ubuntu/aws/dual", vec![]),
+        ("osp-ubuntu/aws/dual-external", vec![external, hostname]),
+        ("osp-ubuntu/aws/ipv6", vec![address]),
+        ("osp-ubuntu/openstack/1.34.1", vec![address]),
+        ("osp-ubuntu/openstack/external", vec![external, address]),
+        ("osp-ubuntu/openstack/dual", vec![address]),
+        ("osp-ubuntu/openstack/dual-external", vec![external]),
     ] {
         let unit = unit(name);
         let found: Vec<_> = [external, hostname, address]
@@ -104,7 +105,7 @@ fn flags_follow_the_provider_and_the_ip_families() {
 fn a_hostile_taint_stays_one_word_of_the_unit() {
     let expected = r#""--register-with-taints=a=\"b$$c%%d\\:NoSchedule" \"#;
     assert!(
-        unit("aws-hostile")
+        unit("osp-ubuntu/aws/hostile")
             .lines()
             .any(|line| line.trim() == expected)
     );
@@ -118,7 +119,7 @@ fn every_supported_version_gets_the_tools_of_its_minor() {
         ("1.35.0", "v1.35.0"),
         ("1.36.0", "v1.36.0"),
     ] {
-        let name = format!("openstack-{kubelet}");
+        let name = format!("osp-ubuntu/openstack/{kubelet}");
         let setup = text(&name, "/opt/bin/setup");
         assert!(
             setup.contains(&format!("\nkube_version='v{kubelet}'\n")),
@@ -130,6 +131,33 @@ fn every_supported_version_gets_the_tools_of_its_minor() {
         );
         assert!(setup.contains("\ncni_version='v1.9.1'\n"), "{name}");
         assert!(setup.contains("\ncontainerd_version='2.2*'\n"), "{name}");
+    }
+}
+
+#[test]
+fn the_configuration_fits_the_distribution() {
+    let resolved = json!("/run/systemd/resolve/resolv.conf");
+    for (profile, resolv_conf, fail_cgroup_v1) in [
+        ("osp-amzn2", None, Some(json!(false))),
+        ("osp-amzn2023", None, None),
+        ("osp-centos-stream", None, None),
+        (
+            "osp-debian",
+            Some(json!("/etc/kubernetes/resolv.conf")),
+            None,
+        ),
+        ("osp-rhel", None, None),
+        ("osp-rockylinux", None, None),
+        ("osp-ubuntu", Some(resolved), None),
+    ] {
+        let configuration = configuration(&format!("{profile}/aws/1.36.0"));
+        assert_eq!(
+            configuration.get("resolvConf"),
+            resolv_conf.as_ref(),
+            "{profile}"
+        );
+        let found = configuration.get("failCgroupV1");
+        assert_eq!(found, fail_cgroup_v1.as_ref(), "{profile}");
     }
 }
 

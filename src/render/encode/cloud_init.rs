@@ -9,14 +9,15 @@ use std::fmt::Write;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    MACHINE_NAME, MachineFacts, data_of, distinct_keys, half_of, names_machine,
+    MACHINE_NAME, MachineFacts, data_of, distinct_keys, gzip::gzip_base64, half_of, names_machine,
     permissions::Permissions,
 };
 use crate::api::config::OperatingSystemConfigSpec;
-use crate::api::profile::{CloudInitModules, CloudProvider, File, Unit};
+use crate::api::profile::{CloudInitModules, CloudProvider, ENCODING_GZIP, File, Unit};
 use crate::render::error::{Half, RenderError};
 use crate::render::user_data::UserData;
 
+mod implicit;
 mod scalar;
 
 /// Makes the document.
@@ -101,15 +102,27 @@ impl Document {
         }
         if let Some(encoding) = encoding {
             self.check(scalar::single_quoted(encoding), || place("encoding"))?;
+            let encoding = match encoding {
+                ENCODING_GZIP => "gz+b64",
+                other => other,
+            };
             let _ = write!(self.out, "\n  encoding: '{encoding}'");
         }
         self.out.push_str("\n  content: |-\n");
-        if encoding == Some("b64") {
-            self.out.push_str("    ");
-            STANDARD.encode_string(data, &mut self.out);
-        } else {
-            self.check(scalar::block(data), || place("content"))?;
-            push_indented(&mut self.out, 4, data);
+        match encoding {
+            Some("b64") => {
+                self.out.push_str("    ");
+                STANDARD.encode_string(data, &mut self.out);
+            }
+            Some(ENCODING_GZIP) => {
+                let encoded = gzip_base64(self.half, data);
+                let encoded = encoded.map_err(|reason| self.refuse(place("content"), reason))?;
+                let _ = write!(self.out, "    {encoded}");
+            }
+            _ => {
+                self.check(scalar::block(data), || place("content"))?;
+                push_indented(&mut self.out, 4, data);
+            }
         }
         self.out.push('\n');
         Ok(())
@@ -118,6 +131,10 @@ impl Document {
     fn push_units(&mut self, units: &[Unit]) -> Result<(), RenderError> {
         if units.is_empty() {
             return Ok(());
+        }
+        // After a list of no files the line is still open.
+        if !self.out.ends_with('\n') {
+            self.out.push('\n');
         }
         self.out.push_str("coreos:\n  units:");
         for unit in units {
@@ -174,7 +191,13 @@ impl Document {
         if !modules.rh_subscription.is_empty() {
             self.out.push_str("\nrh_subscription:");
             for (key, value) in &modules.rh_subscription {
-                self.push_pair("\n    ", (key, value), "modules.rh_subscription")?;
+                let judge = match key.as_str() {
+                    "auto-attach" => scalar::value,
+                    _ => scalar::text_value,
+                };
+                let place = "modules.rh_subscription";
+                self.push_pair("\n    ", (key, value), place)?;
+                self.check(judge(value), || format!("{place}.{key}"))?;
             }
             self.out.push('\n');
         }
@@ -194,7 +217,9 @@ impl Document {
             .as_deref()
             .filter(|dir| !dir.is_empty())
         {
-            self.check(scalar::value(folder), || "modules.yum_repo_dir".to_owned())?;
+            self.check(scalar::text_value(folder), || {
+                "modules.yum_repo_dir".to_owned()
+            })?;
             let _ = write!(self.out, "\nyum_repo_dir: {folder}");
         }
         Ok(())
@@ -232,11 +257,15 @@ impl Document {
         outcome: Result<(), &'static str>,
         place: impl Fn() -> String,
     ) -> Result<(), RenderError> {
-        outcome.map_err(|reason| RenderError::Unsafe {
+        outcome.map_err(|reason| self.refuse(place(), reason))
+    }
+
+    fn refuse(&self, place: String, reason: &'static str) -> RenderError {
+        RenderError::Unsafe {
             half: self.half,
-            place: place(),
+            place,
             reason,
-        })
+        }
     }
 }
 

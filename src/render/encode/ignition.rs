@@ -1,25 +1,53 @@
-//! The Ignition document, version 2.3.0, as compact JSON.
+//! The Ignition document, as compact JSON.
 //!
-//! The bytes are the ones that a Container Linux Config gives when Flatcar's transpiler converts
-//! it: text goes through a YAML block first, which ends it with exactly one line break and takes
-//! away the indent that its lines share.
-
-use std::fmt::Write;
+//! Version 2.3.0 has the bytes that a Container Linux Config gives when Flatcar's transpiler
+//! converts it: text goes through a YAML block first, which ends it with exactly one line break and
+//! takes away the indent that its lines share. Version 3.3.0 says the same in another shape. What
+//! is refused and what stands in a file is decided here, once for both.
 
 use super::{
-    MACHINE_NAME, MachineFacts, breaks_yaml_text, data_of, distinct_keys, half_of, names_machine,
-    permissions::Permissions,
+    MACHINE_NAME, MachineFacts, breaks_yaml_text, data_of, distinct_keys, gzip::gzip_base64,
+    half_of, names_machine, permissions::Permissions,
 };
 use crate::api::config::OperatingSystemConfigSpec;
-use crate::api::profile::{CloudProvider, File, Unit};
+use crate::api::profile::{CloudProvider, ENCODING_GZIP, File, IgnitionVersion, Unit};
 use crate::render::error::{Half, RenderError};
-use crate::render::go_json;
 use crate::render::user_data::UserData;
 
 mod unit;
+mod v2;
+mod v3;
 
-/// The mode of the file with the machine's name: `0600`.
+/// The file that tells a machine its name.
+const MACHINE_NAME_PATH: &str = "/etc/machine-name";
+/// The mode of that file: `0600`.
 const MACHINE_NAME_MODE: u32 = 0o600;
+
+/// What a document says, in no version's words.
+struct Content<'a> {
+    keys: Vec<&'a str>,
+    files: Vec<FileContent<'a>>,
+    units: Vec<UnitContent<'a>>,
+}
+
+/// A file.
+struct FileContent<'a> {
+    path: &'a str,
+    /// Its bytes as a data URL.
+    source: String,
+    is_compressed: bool,
+    mode: u32,
+}
+
+/// A systemd unit.
+struct UnitContent<'a> {
+    name: &'a str,
+    text: String,
+    is_enabled: bool,
+    is_masked: bool,
+    /// Name and text of each.
+    drop_ins: Vec<(&'a str, String)>,
+}
 
 /// Makes the document.
 pub fn encode(
@@ -27,162 +55,91 @@ pub fn encode(
     half: Half,
     machine: MachineFacts<'_>,
 ) -> Result<UserData, RenderError> {
-    let content = half_of(config, half);
-    let size: usize = content
-        .files
-        .iter()
-        .map(|file| data_of(file).0.len() * 2)
-        .sum();
-    let mut document = Document {
-        half,
-        out: String::with_capacity(size + 1024),
+    let part = half_of(config, half);
+    let mut files = Vec::with_capacity(part.files.len() + 1);
+    if names_machine(config, half) {
+        let name = match config.cloud_provider.name {
+            CloudProvider::Edge => machine.name,
+            _ => MACHINE_NAME,
+        };
+        files.push(FileContent {
+            path: MACHINE_NAME_PATH,
+            source: data_url(name),
+            is_compressed: false,
+            mode: MACHINE_NAME_MODE,
+        });
+    }
+    for file in &part.files {
+        files.push(file_content(half, file)?);
+    }
+    let mut units = Vec::with_capacity(part.units.len());
+    for unit in &part.units {
+        let content = unit_content(unit);
+        units
+            .push(content.map_err(|(what, reason)| refuse_unit(half, (&unit.name, what), reason))?);
+    }
+    let content = Content {
+        keys: distinct_keys(&part.user_ssh_keys),
+        files,
+        units,
     };
-    document.out.push_str(
-        r#"{"ignition":{"config":{},"security":{"tls":{}},"timeouts":{},"version":"2.3.0"},"networkd":{},"passwd":{"#,
-    );
-    document.push_keys(&content.user_ssh_keys);
-    document.out.push_str(r#"},"storage":{"#);
-    let machine_name = names_machine(config, half).then_some(match config.cloud_provider.name {
-        CloudProvider::Edge => machine.name,
-        _ => MACHINE_NAME,
-    });
-    document.push_files(machine_name, &content.files)?;
-    document.out.push_str(r#"},"systemd":{"#);
-    document.push_units(&content.units)?;
-    document.out.push_str("}}");
-    Ok(UserData::new(document.out.into_bytes()))
+    match config.ignition_version {
+        Some(IgnitionVersion::V3) => v3::encode(half, &content),
+        Some(IgnitionVersion::V2) | None => Ok(v2::encode(&content)),
+    }
 }
 
-struct Document {
-    half: Half,
-    out: String,
+fn file_content(half: Half, file: &File) -> Result<FileContent<'_>, RenderError> {
+    let refuse = |what, reason| refuse_file(half, (&file.path, what), reason);
+    if !file.path.starts_with('/') {
+        return Err(refuse("path", "it is not an absolute path"));
+    }
+    let permissions = Permissions::new(file.permissions)
+        .ok_or_else(|| refuse("permissions", "it is no file mode"))?;
+    let (data, encoding) = data_of(file);
+    let is_compressed = encoding == Some(ENCODING_GZIP);
+    let source = if is_compressed {
+        gzip_base64(half, data).map(|data| format!("data:;base64,{data}"))
+    } else {
+        block(data).map(|data| data_url(&data))
+    };
+    Ok(FileContent {
+        path: &file.path,
+        source: source.map_err(|reason| refuse("content", reason))?,
+        is_compressed,
+        mode: permissions.mode(),
+    })
 }
 
-impl Document {
-    fn push_keys(&mut self, keys: &[String]) {
-        let keys = distinct_keys(keys);
-        if keys.is_empty() {
-            return;
-        }
-        self.out
-            .push_str(r#""users":[{"name":"core","sshAuthorizedKeys":["#);
-        for (index, key) in keys.into_iter().enumerate() {
-            self.push_comma(index);
-            go_json::push_string(&mut self.out, key);
-        }
-        self.out.push_str("]}]");
+fn unit_content(unit: &Unit) -> Result<UnitContent<'_>, (&'static str, &'static str)> {
+    unit::check(unit)?;
+    let text = |text: &str| block(text).map_err(|reason| ("content", reason));
+    let mut drop_ins = Vec::with_capacity(unit.drop_ins.len());
+    for drop_in in &unit.drop_ins {
+        drop_ins.push((drop_in.name.as_str(), text(&drop_in.content)?));
     }
+    Ok(UnitContent {
+        name: &unit.name,
+        text: text(unit.content.as_deref().unwrap_or_default())?,
+        is_enabled: unit.enable.unwrap_or_default(),
+        is_masked: unit.mask.unwrap_or_default(),
+        drop_ins,
+    })
+}
 
-    fn push_files(
-        &mut self,
-        machine_name: Option<&str>,
-        files: &[File],
-    ) -> Result<(), RenderError> {
-        if machine_name.is_none() && files.is_empty() {
-            return Ok(());
-        }
-        self.out.push_str(r#""files":["#);
-        if let Some(name) = machine_name {
-            self.push_file("/etc/machine-name", name, MACHINE_NAME_MODE);
-        }
-        let first = usize::from(machine_name.is_some());
-        for (index, file) in files.iter().enumerate() {
-            let refuse = |what: &str, reason| RenderError::Unsafe {
-                half: self.half,
-                place: format!("file `{}`, {what}", file.path.escape_debug()),
-                reason,
-            };
-            if !file.path.starts_with('/') {
-                return Err(refuse("path", "it is not an absolute path"));
-            }
-            let permissions = Permissions::new(file.permissions)
-                .ok_or_else(|| refuse("permissions", "it is no file mode"))?;
-            let data = block(data_of(file).0).map_err(|reason| refuse("content", reason))?;
-            self.push_comma(index + first);
-            self.push_file(&file.path, &data, permissions.mode());
-        }
-        self.out.push(']');
-        Ok(())
+fn refuse_file(half: Half, (path, what): (&str, &str), reason: &'static str) -> RenderError {
+    RenderError::Unsafe {
+        half,
+        place: format!("file `{}`, {what}", path.escape_debug()),
+        reason,
     }
+}
 
-    fn push_file(&mut self, path: &str, data: &str, mode: u32) {
-        self.out.push_str(r#"{"filesystem":"root","path":"#);
-        go_json::push_string(&mut self.out, path);
-        self.out.push_str(r#","contents":{"source":"data:,"#);
-        push_percent_escaped(&mut self.out, data);
-        let _ = write!(self.out, r#"","verification":{{}}}},"mode":{mode}}}"#);
-    }
-
-    fn push_units(&mut self, units: &[Unit]) -> Result<(), RenderError> {
-        if units.is_empty() {
-            return Ok(());
-        }
-        self.out.push_str(r#""units":["#);
-        for (index, unit) in units.iter().enumerate() {
-            unit::check(unit).map_err(|(what, reason)| self.refuse_unit(unit, what, reason))?;
-            self.push_comma(index);
-            self.push_unit(unit)?;
-        }
-        self.out.push(']');
-        Ok(())
-    }
-
-    fn push_unit(&mut self, unit: &Unit) -> Result<(), RenderError> {
-        let text =
-            |text: &str| block(text).map_err(|reason| self.refuse_unit(unit, "content", reason));
-        let content = text(unit.content.as_deref().unwrap_or_default())?;
-        let mut drop_ins = Vec::with_capacity(unit.drop_ins.len());
-        for drop_in in &unit.drop_ins {
-            drop_ins.push((drop_in.name.as_str(), text(&drop_in.content)?));
-        }
-        self.out.push('{');
-        self.push_contents(&content);
-        if !drop_ins.is_empty() {
-            self.out.push_str(r#""dropins":["#);
-            for (index, (name, content)) in drop_ins.iter().enumerate() {
-                self.push_comma(index);
-                self.out.push('{');
-                self.push_contents(content);
-                self.out.push_str(r#""name":"#);
-                go_json::push_string(&mut self.out, name);
-                self.out.push('}');
-            }
-            self.out.push_str("],");
-        }
-        let _ = write!(
-            self.out,
-            r#""enabled":{},"#,
-            unit.enable.unwrap_or_default()
-        );
-        if unit.mask.unwrap_or_default() {
-            self.out.push_str(r#""mask":true,"#);
-        }
-        self.out.push_str(r#""name":"#);
-        go_json::push_string(&mut self.out, &unit.name);
-        self.out.push('}');
-        Ok(())
-    }
-
-    fn push_contents(&mut self, text: &str) {
-        if !text.is_empty() {
-            self.out.push_str(r#""contents":"#);
-            go_json::push_string(&mut self.out, text);
-            self.out.push(',');
-        }
-    }
-
-    fn push_comma(&mut self, index: usize) {
-        if index > 0 {
-            self.out.push(',');
-        }
-    }
-
-    fn refuse_unit(&self, unit: &Unit, what: &str, reason: &'static str) -> RenderError {
-        RenderError::Unsafe {
-            half: self.half,
-            place: format!("unit `{}`, {what}", unit.name.escape_debug()),
-            reason,
-        }
+fn refuse_unit(half: Half, (name, what): (&str, &str), reason: &'static str) -> RenderError {
+    RenderError::Unsafe {
+        half,
+        place: format!("unit `{}`, {what}", name.escape_debug()),
+        reason,
     }
 }
 
@@ -214,6 +171,13 @@ fn block(text: &str) -> Result<String, &'static str> {
         out.pop();
     }
     Ok(out)
+}
+
+fn data_url(text: &str) -> String {
+    let mut url = String::with_capacity(text.len() * 2 + 8);
+    url.push_str("data:,");
+    push_percent_escaped(&mut url, text);
+    url
 }
 
 fn push_percent_escaped(out: &mut String, text: &str) {

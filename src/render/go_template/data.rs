@@ -10,7 +10,7 @@ use super::{
 };
 
 /// What a template can read.
-const ROOT_FIELDS: [&str; 44] = [
+const ROOT_FIELDS: [&str; 45] = [
     "AmazonLinuxConfig",
     "BootstrapKubeconfig",
     "BootstrapKubeconfigSecretName",
@@ -23,6 +23,7 @@ const ROOT_FIELDS: [&str; 44] = [
     "ContainerRuntime",
     "ContainerRuntimeAuthConfig",
     "ContainerRuntimeConfig",
+    "ContainerRuntimeConfigV2",
     "EvictionHard",
     "ExternalCloudProvider",
     "FlatcarConfig",

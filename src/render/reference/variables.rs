@@ -77,6 +77,12 @@ pub const VARIABLES: &[Variable] = &[
         "string",
         "containerd's `config.toml`. Secret where registries have credentials.",
     ),
+    secret(
+        "ContainerRuntimeConfigV2",
+        Kind::Text,
+        "string",
+        "The same in version 2, which containerd 1.7 needs and containerd 2 reads, too. Secret where registries have credentials.",
+    ),
     plain(
         "EvictionHard",
         Kind::OptionalMap,

@@ -5,12 +5,12 @@ use crate::api::config::ConfigHalf;
 use crate::api::profile::{CloudProvider, CloudProviderSpec, DropIn, Unit};
 use crate::render::encode::{cloud_init, ignition};
 
-const MACHINE: MachineFacts<'_> = MachineFacts {
+pub(super) const MACHINE: MachineFacts<'_> = MachineFacts {
     name: "workers",
     dist_upgrade_on_boot: false,
 };
 
-fn a_config(provider: CloudProvider, half: ConfigHalf) -> OperatingSystemConfigSpec {
+pub(super) fn a_config(provider: CloudProvider, half: ConfigHalf) -> OperatingSystemConfigSpec {
     OperatingSystemConfigSpec {
         os_name: OperatingSystem::Ubuntu,
         os_version: String::new(),
@@ -21,10 +21,11 @@ fn a_config(provider: CloudProvider, half: ConfigHalf) -> OperatingSystemConfigS
         bootstrap_config: half.clone(),
         provisioning_config: half,
         provisioning_utility: None,
+        ignition_version: None,
     }
 }
 
-fn a_unit(content: &str) -> Unit {
+pub(super) fn a_unit(content: &str) -> Unit {
     Unit {
         name: "a.service".to_owned(),
         enable: Some(true),
@@ -151,7 +152,7 @@ fn units_and_modules_of_a_cloud_config_have_their_grammar() {
     let document = cloud_config(CloudProvider::Aws, Half::Provisioning, half);
     assert_eq!(
         document.split_once("write_files:").unwrap().1,
-        "coreos:\n  units:\
+        "\ncoreos:\n  units:\
          \n  - name: \"a.service\"\n    enable: true\n    command: start\n    mask: false\n\
          \n    content: |\n      [Install]\n      \n\
          \n    drop_ins:\n      - name: \"10-a.conf\"\n        content: |\n          [Unit]\n          After=b\n          \

@@ -1,6 +1,7 @@
 //! Every reason to refuse, with its words.
 
 use super::*;
+use crate::api::profile::IgnitionVersion;
 use crate::render::{
     error::RenderError as E, fixtures::World, input::ProviderConfig, template::CompiledProfile,
 };
@@ -23,6 +24,12 @@ fn with_modules(modules: CloudInitModules) -> impl Fn(&mut World) {
 
 #[test]
 fn what_is_wrong_with_a_profile_is_said() {
+    check(
+        |world| world.profile.ignition_version = Some(IgnitionVersion::V3),
+        "ignition-version",
+        "profile, spec.ignitionVersion: it is set, and spec.provisioningUtility is not \
+         `ignition`; take one of the two away",
+    );
     check(
         |world| {
             world.profile.template_language = None;

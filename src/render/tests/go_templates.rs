@@ -249,6 +249,7 @@ fn a_go_template_can_read_every_variable() {
         "ContainerRuntime",
         "ContainerRuntimeAuthConfig",
         "ContainerRuntimeConfig",
+        "ContainerRuntimeConfigV2",
         "FlatcarConfig.DisableAutoUpdate",
         "FlatcarConfig.DisableLocksmithD",
         "FlatcarConfig.DisableUpdateEngine",

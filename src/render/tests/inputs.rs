@@ -20,6 +20,7 @@ fn every_variable_that_existing_profiles_know_is_there() {
         "ExternalCloudProvider",
         "ContainerRuntime",
         "ContainerRuntimeConfig",
+        "ContainerRuntimeConfigV2",
         "ContainerRuntimeAuthConfig",
         "InitialTaints",
         "HTTPProxy",

@@ -33,6 +33,10 @@ fn expressions_are_jinjas() {
         "1,2,3",
     );
     check("{{ {'a': 1, 'b': [2]}|tojson }}", r#"{"a":1,"b":[2]}"#);
+    check(
+        "{{ '\u{7f}\u{85}ä\u{feff}'|tojson }}",
+        r#""\u007f\u0085ä\ufeff""#,
+    );
     check("{{ {'a': 1, 'b': [2]}|toyaml }}", "a: 1\nb:\n- 2");
     check("{{ 'x' if 1 > 2 else 'y' }}", "y");
     check("{{ 'abc'[1:] }}{{ 'abc'[::-1] }}", "bccba");

@@ -9,7 +9,7 @@ use super::{
     },
     Rule, Told,
 };
-use crate::api::profile::{OperatingSystemProfileSpec, ProfileConfig};
+use crate::api::profile::{ENCODING_GZIP, OperatingSystemProfileSpec, ProfileConfig};
 
 /// The bit of a mode that lets everybody write.
 const WRITE_BY_OTHERS: i32 = 2;
@@ -20,10 +20,12 @@ pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<Told> {
         for (field, file) in files(half, config) {
             let inline = file.content.inline.as_ref();
             let encoding = inline.and_then(|inline| inline.encoding.as_deref());
-            if let Some(encoding) = encoding.filter(|name| !["", "b64"].contains(name)) {
+            if let Some(encoding) =
+                encoding.filter(|name| !["", "b64", ENCODING_GZIP].contains(name))
+            {
                 let field = format!("{field}.content.inline.encoding");
                 let message = format!("{field}: machines do not know `{encoding}`");
-                let fix = "write `b64`, or leave it out";
+                let fix = "write `b64` or `gzip`, or leave it out";
                 told.push(Told::new(Rule::UNKNOWN_ENCODING, &field, message, fix));
             }
             if is_mode(file.permissions) && (file.permissions % 10) & WRITE_BY_OTHERS != 0 {

@@ -78,10 +78,14 @@ impl Rule {
         "units-unsupported",
         "systemd units in a profile for another system than Flatcar.",
     );
+    pub const IGNITION_VERSION: Self = Self::error(
+        "ignition-version",
+        "`spec.ignitionVersion` in a profile whose documents Ignition does not read.",
+    );
     pub const MISSING_INLINE: Self = Self::error("missing-inline", "A file without content.");
     pub const UNKNOWN_ENCODING: Self = Self::error(
         "unknown-encoding",
-        "An encoding that machines cannot read; `b64` or nothing works.",
+        "An encoding that machines cannot read; `b64`, `gzip` or nothing works.",
     );
     pub const PERMISSIONS: Self = Self::error("permissions", "Permissions that are no octal mode.");
     pub const OCTAL_PERMISSIONS: Self = Self::error(
@@ -128,7 +132,7 @@ impl Rule {
     );
 
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
@@ -142,6 +146,7 @@ impl Rule {
         Self::NO_CLOUD_PROVIDER,
         Self::OVERLAY,
         Self::UNITS_UNSUPPORTED,
+        Self::IGNITION_VERSION,
         Self::MISSING_INLINE,
         Self::UNKNOWN_ENCODING,
         Self::PERMISSIONS,

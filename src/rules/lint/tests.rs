@@ -105,6 +105,17 @@ fn each_rule_of_the_spec_finds_what_it_is_for_at_its_line() {
             "Providers: []",
             "no-cloud-provider 10",
         ),
+        ("  provisioningConfig: {}\n", "", "missing-field 5"),
+        (
+            "osName: ubuntu",
+            "extends: osp-none\n  osName: ubuntu",
+            "overlay 6",
+        ),
+        (
+            "osName: ubuntu",
+            "ignitionVersion: 3.3.0\n  osName: ubuntu",
+            "ignition-version 6",
+        ),
         (
             "Config: {}",
             "Config: {units: [{name: a.service}]}",

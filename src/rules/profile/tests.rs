@@ -62,6 +62,19 @@ fn only_flatcar_has_units() {
 }
 
 #[test]
+fn only_a_profile_for_ignition_names_a_version_of_it() {
+    let mut spec = with("/ignitionVersion", json!("3.3.0"));
+    let refused = check(&spec).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "spec.ignitionVersion: it is set, and spec.provisioningUtility is not `ignition`; take \
+         one of the two away"
+    );
+    spec.provisioning_utility = Some(ProvisioningUtility::Ignition);
+    assert_eq!(check(&spec), Ok(()));
+}
+
+#[test]
 fn a_file_without_content_is_refused_where_it_stands() {
     let file = json!({ "path": "/x", "content": {} });
     for (pointer, field) in [

@@ -1,0 +1,107 @@
+//! How fast profiles compile and render, and how much they allocate.
+//!
+//! `cargo bench --bench render`; docs/performance.md keeps the figures. The pair of one profile in
+//! both languages is read from the conformance vectors, where they are there.
+
+use std::{fs, path::Path};
+
+use divan::{AllocProfiler, Bencher, counter::ItemsCount};
+use osm::{
+    api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
+    render::{
+        default_profiles::default_profiles,
+        encode::{MachineFacts, encode},
+        error::Half,
+        template::CompiledProfile,
+    },
+};
+
+use subject::Subject;
+
+#[path = "../../tests/rendering/subject.rs"]
+mod subject;
+
+#[global_allocator]
+static ALLOCATOR: AllocProfiler = AllocProfiler::system();
+
+fn main() {
+    divan::main();
+}
+
+fn ubuntu() -> OperatingSystemProfileSpec {
+    let profile = default_profiles()
+        .iter()
+        .find(|profile| profile.name == "osp-ubuntu")
+        .expect("it is shipped");
+    let profile: OperatingSystemProfile =
+        serde_saphyr::from_str(profile.yaml).expect("a default profile is a profile");
+    profile.spec
+}
+
+/// A profile that users have today, in Go's language.
+fn go_ubuntu() -> Option<OperatingSystemProfileSpec> {
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/conformance");
+    let text = fs::read_to_string(vectors.join("reconcile/ubuntu-aws/profile.yaml")).ok()?;
+    let profile: OperatingSystemProfile = serde_saphyr::from_str(&text).ok()?;
+    Some(profile.spec)
+}
+
+fn bench_render(bencher: Bencher<'_, '_>, profile: &OperatingSystemProfileSpec) {
+    let profile = CompiledProfile::compile(profile).expect("the profile compiles");
+    let subject = Subject::new();
+    bencher
+        .counter(ItemsCount::new(1_u32))
+        .bench_local(|| subject.render(&profile).expect("the profile renders"));
+}
+
+/// The config in both forms, and both documents, with everything compiled.
+#[divan::bench]
+fn render_jinja(bencher: Bencher<'_, '_>) {
+    bench_render(bencher, &ubuntu());
+}
+
+/// The same of a profile in Go's language.
+#[divan::bench]
+fn render_go(bencher: Bencher<'_, '_>) {
+    match go_ubuntu() {
+        Some(profile) => bench_render(bencher, &profile),
+        None => eprintln!("left out: there are no conformance vectors"),
+    }
+}
+
+#[divan::bench]
+fn compile_jinja(bencher: Bencher<'_, '_>) {
+    let profile = ubuntu();
+    bencher.bench_local(|| CompiledProfile::compile(&profile).expect("the profile compiles"));
+}
+
+#[divan::bench]
+fn compile_go(bencher: Bencher<'_, '_>) {
+    match go_ubuntu() {
+        Some(profile) => {
+            bencher.bench_local(|| CompiledProfile::compile(&profile).expect("it compiles"));
+        }
+        None => eprintln!("left out: there are no conformance vectors"),
+    }
+}
+
+/// A config as one document.
+#[divan::bench(args = [Half::Bootstrap, Half::Provisioning])]
+fn encode_cloud_init(bencher: Bencher<'_, '_>, half: &Half) {
+    let profile = CompiledProfile::compile(&ubuntu()).expect("the profile compiles");
+    let config = Subject::new()
+        .render(&profile)
+        .expect("the profile renders")
+        .config;
+    let machine = MachineFacts {
+        name: "workers",
+        dist_upgrade_on_boot: false,
+    };
+    bencher.bench_local(|| encode(&config, *half, machine).expect("the config is safe"));
+}
+
+/// A profile's YAML, as commands read it.
+#[divan::bench]
+fn parse_yaml() -> OperatingSystemProfileSpec {
+    ubuntu()
+}

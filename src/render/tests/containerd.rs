@@ -1,0 +1,63 @@
+//! containerd's configuration in its second version; the third is held to vectors.
+
+use super::*;
+
+fn config(world: &mut fixtures::World) -> String {
+    world.text("{{ ContainerRuntimeConfigV2 }}").unwrap()
+}
+
+#[test]
+fn the_second_version_names_the_one_plugin_that_it_knows() {
+    let mut world = a_world();
+    world.settings.pause_image = "registry.example.com/pause:3.10".to_owned();
+    world.settings.device_ownership_from_security_context = true;
+    let expected = r#"version = 2
+
+[metrics]
+address = "127.0.0.1:1338"
+
+[plugins]
+[plugins."io.containerd.grpc.v1.cri"]
+device_ownership_from_security_context = true
+sandbox_image = "registry.example.com/pause:3.10"
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "/etc/containerd/certs.d"
+[plugins."io.containerd.grpc.v1.cri".containerd]
+discard_unpacked_layers = false
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes]
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+SystemdCgroup = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/opt/cni/bin"
+conf_dir = "/etc/cni/net.d"
+"#;
+    assert_eq!(config(&mut world), expected);
+    world.settings.pause_image.clear();
+    assert!(!config(&mut world).contains("sandbox_image"));
+}
+
+#[test]
+fn the_second_version_carries_the_credentials_of_registries() {
+    let mut world = a_world();
+    world.registry_credentials.insert(
+        "https://gcr.io/v1/".to_owned(),
+        RegistryCredential {
+            username: SecretText::new("user"),
+            password: SecretText::new("word\"s"),
+            ..RegistryCredential::default()
+        },
+    );
+    let expected = r#"[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "/etc/containerd/certs.d"
+[plugins."io.containerd.grpc.v1.cri".registry.configs]
+[plugins."io.containerd.grpc.v1.cri".registry.configs."gcr.io"]
+[plugins."io.containerd.grpc.v1.cri".registry.configs."gcr.io".auth]
+username = "user"
+password = "word\"s"
+[plugins."io.containerd.grpc.v1.cri".containerd]
+"#;
+    let config = config(&mut world);
+    assert!(config.contains(expected), "{config}");
+}

@@ -1,0 +1,72 @@
+// Reads kubelet configurations as the kubelet does. Decoding is strict, so that an unknown field, a
+// field that stands twice and a value of a wrong type are errors; then quantities are parsed, which
+// the configuration carries as text. No released program does only this, and a kubelet itself goes
+// on to need a machine.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/kubelet/config/v1beta1"
+)
+
+func main() {
+	scheme := runtime.NewScheme()
+	if err := v1beta1.AddToScheme(scheme); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	status := 0
+	for _, path := range os.Args[1:] {
+		if err := check(decoder, path); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", path, err)
+			status = 1
+			continue
+		}
+		fmt.Println(path, "ok")
+	}
+	os.Exit(status)
+}
+
+func check(decoder runtime.Decoder, path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	object, _, err := decoder.Decode(data, nil, nil)
+	if err != nil {
+		return err
+	}
+	configuration, ok := object.(*v1beta1.KubeletConfiguration)
+	if !ok {
+		return fmt.Errorf("a %T is no KubeletConfiguration", object)
+	}
+	return errors.Join(
+		quantities("kubeReserved", configuration.KubeReserved),
+		quantities("systemReserved", configuration.SystemReserved),
+		quantities("evictionHard", configuration.EvictionHard),
+		quantities("containerLogMaxSize", map[string]string{"": configuration.ContainerLogMaxSize}),
+	)
+}
+
+// Thresholds of evictions may be percentages, which the decoder of quantities does not know.
+func quantities(field string, texts map[string]string) error {
+	var problems []error
+	for name, text := range texts {
+		number, isPercentage := strings.CutSuffix(text, "%")
+		if isPercentage && field != "evictionHard" {
+			number = text
+		}
+		if _, err := resource.ParseQuantity(number); err != nil {
+			problems = append(problems, fmt.Errorf("%s %s: %q: %w", field, name, text, err))
+		}
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,64 @@
+//! One machine deployment, and everything else that a render borrows, to be changed by field.
+
+use std::collections::BTreeMap;
+
+use osm::{
+    render::{
+        Limits, RenderError, RenderInput, Rendered,
+        input::{ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential},
+        render,
+        template::CompiledProfile,
+    },
+    tenant::{secret_text::SecretText, settings::TenantSettings},
+};
+use serde_json::{Value, json};
+
+/// What is rendered. Every secret in it begins with `hidden-`.
+pub struct Subject {
+    pub annotations: BTreeMap<String, String>,
+    pub kubelet_version: String,
+    pub provider_spec: Value,
+    pub settings: TenantSettings,
+    pub registry_credentials: BTreeMap<String, RegistryCredential>,
+}
+
+impl Subject {
+    /// A machine deployment on Ubuntu and OpenStack.
+    pub fn new() -> Self {
+        Self {
+            annotations: BTreeMap::new(),
+            kubelet_version: "1.34.1".to_owned(),
+            provider_spec: json!({
+                "operatingSystem": "ubuntu",
+                "cloudProvider": "openstack",
+                "cloudProviderSpec": {"password": "hidden-cloud-password"},
+            }),
+            settings: TenantSettings::default(),
+            registry_credentials: BTreeMap::new(),
+        }
+    }
+
+    /// Renders a profile.
+    pub fn render(&self, profile: &CompiledProfile) -> Result<Rendered, RenderError> {
+        let provider = ProviderConfig::decode(&self.provider_spec)?;
+        let input = RenderInput {
+            machine_deployment: MachineDeploymentInput {
+                name: "workers",
+                namespace: "kube-system",
+                annotations: &self.annotations,
+                kubelet_version: &self.kubelet_version,
+                provider: &provider,
+            },
+            profile,
+            settings: &self.settings,
+            cluster: ClusterInput {
+                api_server: "https://api.example.com:6443",
+                kubernetes_ca_certificate: "certificate",
+                fetch_token: &SecretText::new("hidden-fetch-token"),
+                bootstrap_kubeconfig: &SecretText::new("hidden-kubeconfig"),
+            },
+            registry_credentials: &self.registry_credentials,
+        };
+        render(&input, &Limits::default())
+    }
+}
