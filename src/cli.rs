@@ -1,10 +1,23 @@
-//! The commands of `osm`.
+//! The commands of `osm`. `run` serves clusters; the others work on files, without a cluster.
 
+mod bom;
+mod completions;
 mod convert;
 pub mod crds;
+mod diff;
+mod facts;
+mod input;
+mod lint;
+mod output;
+mod profiles;
+mod render;
 mod run;
+mod world;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::settings::RunFlags;
 
@@ -16,7 +29,9 @@ use crate::settings::RunFlags;
     about,
     after_help = "Examples:
   osm crds | kubectl apply -f -
-  osm run --kubeconfig management.kubeconfig"
+  osm run --kubeconfig management.kubeconfig
+  osm lint my-profile.yaml
+  osm render my-profile.yaml --machine-deployment workers.yaml"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -32,29 +47,94 @@ enum Command {
 
 SIGTERM and SIGINT end it gracefully; a second one at once.")]
     Run(Box<RunFlags>),
-    /// Print the CustomResourceDefinitions as YAML.
+    /// Print the `CustomResourceDefinitions` as YAML.
+    #[command(after_help = "Example:
+  osm crds | kubectl apply -f -")]
     Crds,
+    /// Render a profile for a machine deployment, as the controller would.
+    #[command(after_help = "Examples:
+  osm render osp-ubuntu --machine-deployment workers.yaml
+  osm render my-profile.yaml --machine-deployment workers.yaml -o config
+  osm render - --machine-deployment workers.yaml --worker-cluster berlin.yaml < my-profile.yaml
+  osm render osp-ubuntu --machine-deployment workers.yaml -o all --output-dir out --files
+
+Exit codes: 0 rendered, 1 refused, 2 a file cannot be read.")]
+    Render(render::RenderFlags),
+    /// Find what is wrong with profiles.
+    #[command(after_help = "Examples:
+  osm lint my-profile.yaml
+  osm lint --deny-warnings --format sarif profiles/*.yaml > findings.sarif
+
+Exit codes: 0 no errors, 1 errors (or warnings with --deny-warnings), 2 a file cannot be read.")]
+    Lint(lint::LintFlags),
+    /// Show what two profiles make different for machine deployments.
+    #[command(after_help = "Examples:
+  osm diff osp-ubuntu my-profile.yaml --machine-deployment workers.yaml
+  osm diff my-overlay.yaml --machine-deployment workers.yaml
+
+Exit codes: 0 equal, 1 different or refused, 2 a file cannot be read.")]
+    Diff(diff::DiffFlags),
+    /// List, show or export the default profiles.
+    #[command(after_help = "Examples:
+  osm profiles list
+  osm profiles show osp-ubuntu
+  osm profiles export --dir profiles
+
+Exit codes: 0 done, 2 no such profile.")]
+    Profiles {
+        #[command(subcommand)]
+        command: profiles::ProfilesCommand,
+    },
+    /// List everything that profiles make machines fetch.
+    #[command(after_help = "Examples:
+  osm bom --kubernetes 1.34.1
+  osm bom osp-ubuntu --kubernetes 1.34.1 --worker-cluster berlin.yaml --format json
+
+Exit codes: 0 listed, 1 refused, 2 a file cannot be read.")]
+    Bom(bom::BomFlags),
+    /// Print what a shell needs to complete these commands.
+    #[command(after_help = "Examples:
+  source <(osm completions bash)
+  osm completions fish > ~/.config/fish/completions/osm.fish")]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
     /// Write a profile in Go's template language anew in Jinja, rendering the same bytes.
     #[command(after_help = "Examples:
   osm convert osp-custom.yaml -o osp-custom-jinja.yaml
   osm convert osp-custom.yaml --check
   kubectl get osp custom -o yaml | osm convert - | kubectl apply -f -
 
-It ends with 0 when all went well, with 1 when the profile cannot be converted or the two forms
-differ, and with 2 when it was called wrongly.")]
+Exit codes: 0 converted or equal, 1 refused or different, 2 a file cannot be read.")]
     Convert(convert::ConvertFlags),
 }
 
 impl Cli {
     /// Runs the command that was given.
-    pub fn run(self) -> anyhow::Result<()> {
-        match self.command {
-            Command::Run(flags) => run::run(*flags),
-            Command::Crds => {
-                print!("{}", crds::crds_yaml()?);
-                Ok(())
+    pub fn run(self) -> ExitCode {
+        let ended = match self.command {
+            Command::Run(flags) => {
+                return run::run(*flags).map_or_else(
+                    |error| {
+                        eprintln!("error: {error:#}");
+                        ExitCode::FAILURE
+                    },
+                    |()| ExitCode::SUCCESS,
+                );
             }
+            Command::Crds => crds::run(),
+            Command::Render(flags) => render::run(&flags),
+            Command::Lint(flags) => lint::run(&flags),
+            Command::Diff(flags) => diff::run(&flags),
+            Command::Profiles { command } => profiles::run(&command),
+            Command::Bom(flags) => bom::run(&flags),
             Command::Convert(flags) => convert::run(&flags),
-        }
+            Command::Completions { shell } => completions::run(shell),
+        };
+        ended.unwrap_or_else(|error| {
+            eprintln!("error: {error:#}");
+            output::unusable()
+        })
     }
 }

@@ -9,11 +9,5 @@ fn main() -> ExitCode {
     // Some dependency may bring a second provider: the choice is made before the first use.
     let chosen = rustls::crypto::ring::default_provider().install_default();
     debug_assert!(chosen.is_ok(), "nothing has chosen a provider before");
-    match Cli::parse().run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    Cli::parse().run()
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use minijinja::Value;
 
 pub mod annotation_hash;
+pub mod artefacts;
 mod bounded;
 mod budget;
 mod compose;
@@ -32,6 +33,7 @@ pub mod input;
 mod kubelet;
 pub mod limits;
 pub mod overlay;
+pub mod reference;
 pub mod template;
 pub mod user_data;
 mod version;

@@ -297,7 +297,7 @@ impl RunFlags {
 }
 
 /// A WorkerCluster's spec without its Secret: what operators know from there works here.
-fn tenant_defaults(path: Option<&Path>) -> Result<TenantSettings, InvalidSetting> {
+pub fn tenant_defaults(path: Option<&Path>) -> Result<TenantSettings, InvalidSetting> {
     let defaults = TenantSettings::default();
     let Some(path) = path else {
         return Ok(defaults);

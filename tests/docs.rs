@@ -15,9 +15,12 @@ use osm::{
     render::{
         Limits,
         input::{ClusterInput, MachineDeploymentInput, ProviderConfig, RenderInput},
-        overlay, render,
+        overlay,
+        reference::{VARIABLES, Variable},
+        render,
         template::CompiledProfile,
     },
+    rules::lint::Rule,
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 
@@ -328,7 +331,7 @@ fn the_example_of_an_overlay_can_be_laid_over_our_own_profile() {
 }
 
 #[test]
-fn every_variable_filter_and_function_stands_in_the_page() {
+fn every_filter_and_function_stands_in_the_page() {
     let page = page("write-a-profile.md");
     let words: BTreeSet<&str> = between(&page, '`')
         .flat_map(|code| code.split(['(', '.']))
@@ -339,18 +342,7 @@ fn every_variable_filter_and_function_stands_in_the_page() {
         let calls = functions.split(mark).skip(1);
         names.extend(calls.filter_map(|call| between(call, '"').next()));
     }
-    // A variable is a pair's first half, or one of those that are always empty.
-    let data = read(&root().join("src/render/data.rs"));
-    for line in code(&data) {
-        let line = line.trim_start().trim_start_matches('(');
-        let word = line.strip_prefix('"').and_then(|rest| rest.split_once('"'));
-        if let Some((word, ",")) = word.map(|(word, rest)| (word, rest.get(..1).unwrap_or("")))
-            && is_word(word)
-        {
-            names.insert(word);
-        }
-    }
-    assert!(names.contains("b64encode") && names.contains("KubeVersion"));
+    assert!(names.contains("b64encode"));
     let missing: Vec<_> = names
         .iter()
         .filter(|name| !words.contains(**name))
@@ -359,6 +351,60 @@ fn every_variable_filter_and_function_stands_in_the_page() {
         missing.is_empty(),
         "not in docs/write-a-profile.md: {missing:?}"
     );
+}
+
+/// Holds the table of a page, which is its last, to the rows that the code gives.
+fn check_table(name: &str, rows: &[String]) {
+    let found = page(name);
+    let (before, _) = found.split_once("|---|").expect("the page has a table");
+    let columns = before
+        .lines()
+        .last()
+        .map_or(0, |head| head.matches('|').count() - 1);
+    let wanted = format!(
+        "{before}{}\n{}",
+        "|---".repeat(columns) + "|",
+        rows.concat()
+    );
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(root().join("docs").join(name), &wanted).expect("the page is writable");
+    }
+    let found = page(name);
+    assert!(
+        found == wanted,
+        "docs/{name} is stale: UPDATE_DOCS=1 cargo test --test docs"
+    );
+}
+
+#[test]
+fn the_page_of_variables_is_what_the_reference_says() {
+    let row = |row: &Variable| {
+        let secret = if row.is_secret { "secret" } else { "" };
+        let kind = row.kind.as_str();
+        let cells = [
+            &format!("`{}`", row.name),
+            kind,
+            &format!("`{}`", row.go_type),
+            secret,
+            row.meaning,
+        ];
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rows: Vec<String> = VARIABLES.iter().map(row).collect();
+    check_table("template-data.md", &rows);
+}
+
+#[test]
+fn the_page_of_the_linter_has_every_rule() {
+    let row = |rule: Rule| {
+        format!(
+            "| `{}` | {} | {} |\n",
+            rule.id(),
+            rule.severity(),
+            rule.summary()
+        )
+    };
+    check_table("lint.md", &Rule::ALL.map(row));
 }
 
 #[test]

@@ -1,13 +1,11 @@
 //! `osm convert`: a profile in Go's template language, written anew in Jinja.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    path::{Path, PathBuf},
-};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use serde_json::Value;
+
+use super::{input::read, output};
 
 use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use crate::render::convert::{Comparison, compare, convert};
@@ -33,37 +31,32 @@ pub struct ConvertFlags {
     check: bool,
 }
 
-pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<()> {
+pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<ExitCode> {
     let name = flags.profile.display();
-    let text = read(&flags.profile).with_context(|| format!("reading {name}"))?;
+    let text = read(&flags.profile)?;
     let object: Value =
         serde_saphyr::from_str(&text).with_context(|| format!("{name} is no YAML"))?;
     let profile: OperatingSystemProfile = serde_json::from_value(object.clone())
         .with_context(|| format!("{name} is no OperatingSystemProfile"))?;
-    let converted =
-        convert(&profile.spec).with_context(|| format!("{name} cannot be converted"))?;
+    let converted = match convert(&profile.spec) {
+        Ok(converted) => converted,
+        Err(refusal) => {
+            eprintln!("{name} cannot be converted: {refusal}");
+            return Ok(output::found());
+        }
+    };
     if flags.check {
         return report(&compare(&profile.spec, &converted, SAMPLES)?);
     }
     let yaml = written(object, &converted)?;
     match &flags.output {
-        Some(path) => fs::write(path, yaml).with_context(|| format!("writing {}", path.display())),
-        None => std::io::stdout()
-            .write_all(yaml.as_bytes())
-            .context("writing to standard output"),
+        Some(path) => output::write_file(path, yaml.as_bytes())?,
+        None => output::print(yaml)?,
     }
+    Ok(output::SUCCESS)
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
-    if path != Path::new("-") {
-        return fs::read_to_string(path);
-    }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
-    Ok(text)
-}
-
-fn report(comparison: &Comparison) -> anyhow::Result<()> {
+fn report(comparison: &Comparison) -> anyhow::Result<ExitCode> {
     let Comparison {
         equal,
         refused,
@@ -74,17 +67,21 @@ fn report(comparison: &Comparison) -> anyhow::Result<()> {
     }
     if !different.is_empty() {
         let count = different.len();
-        bail!("the two forms differ for {count} of {SAMPLES} sample machine deployments");
+        eprintln!("the two forms differ for {count} of {SAMPLES} sample machine deployments");
+        return Ok(output::found());
     }
-    ensure!(
-        *equal > 0,
-        "both forms fail for each of {SAMPLES} sample machine deployments, so nothing was compared"
-    );
-    println!(
+    if *equal == 0 {
+        eprintln!(
+            "both forms fail for each of {SAMPLES} sample machine deployments, so nothing was \
+             compared"
+        );
+        return Ok(output::found());
+    }
+    output::print(format!(
         "equal: both forms render the same bytes for {equal} sample machine deployments, and both \
-         fail for {refused}"
-    );
-    Ok(())
+         fail for {refused}\n"
+    ))?;
+    Ok(output::SUCCESS)
 }
 
 /// The object with the converted templates, and all else as it stood, in its order.

@@ -1,11 +1,19 @@
 //! `osm crds`: the custom resource definitions, generated from the types that this program reads.
 
+use std::process::ExitCode;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
 
+use super::output;
 use crate::api::{
     config::OperatingSystemConfig, profile::OperatingSystemProfile, worker_cluster::WorkerCluster,
 };
+
+pub(super) fn run() -> anyhow::Result<ExitCode> {
+    output::print(crds_yaml()?)?;
+    Ok(output::SUCCESS)
+}
 
 /// The definitions, in the order of their names.
 pub fn crds() -> [CustomResourceDefinition; 3] {

@@ -220,6 +220,18 @@ pub enum RenderError {
 }
 
 impl RenderError {
+    /// The place in a profile's templates, where the error has one.
+    pub const fn place(&self) -> Option<&TemplatePlace> {
+        match self {
+            Self::TemplateSyntax { place, .. }
+            | Self::Template { place, .. }
+            | Self::OutOfFuel { place, .. }
+            | Self::OutputTooLarge { place, .. }
+            | Self::WorkTooLarge { place, .. } => Some(place),
+            _ => None,
+        }
+    }
+
     /// The error in one word, for metrics and events.
     pub const fn category(&self) -> &'static str {
         match self {

@@ -104,7 +104,16 @@ impl World {
         profile: &CompiledProfile,
         provider: &ProviderConfig,
     ) -> Result<Rendered, RenderError> {
-        let input = RenderInput {
+        render(&self.input(profile, provider), &self.limits)
+    }
+
+    /// The input of a render.
+    pub fn input<'a>(
+        &'a self,
+        profile: &'a CompiledProfile,
+        provider: &'a ProviderConfig,
+    ) -> RenderInput<'a> {
+        RenderInput {
             machine_deployment: MachineDeploymentInput {
                 name: "workers",
                 namespace: "kube-system",
@@ -121,8 +130,7 @@ impl World {
                 bootstrap_kubeconfig: &self.bootstrap_kubeconfig,
             },
             registry_credentials: &self.registry_credentials,
-        };
-        render(&input, &self.limits)
+        }
     }
 
     /// Renders a template as the only file, and gives its text.

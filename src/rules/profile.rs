@@ -131,11 +131,6 @@ pub enum Warning {
         /// What stands before.
         prefix: String,
     },
-    /// Nothing includes a template that an overlay sets: its name is not one of the base's hooks.
-    UnusedTemplate {
-        /// The field.
-        field: String,
-    },
     /// The language gets lost where the API server does not know the field.
     LanguageNotInVersion,
 }
@@ -164,10 +159,6 @@ impl fmt::Display for Warning {
                     "spec.version: `{prefix}` stands before the version"
                 )
             }
-            Self::UnusedTemplate { field } => write!(
-                formatter,
-                "{field}: no file and no other template includes it; is it one of the base's?"
-            ),
             Self::LanguageNotInVersion => write!(
                 formatter,
                 "spec.version: it lacks `+{VERSION_METADATA_JINJA}`; where an older schema drops \
@@ -179,30 +170,34 @@ impl fmt::Display for Warning {
 
 /// Judges a profile by itself.
 pub fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileRefused> {
+    refusals(spec).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Everything that a profile is refused for.
+pub fn refusals(spec: &OperatingSystemProfileSpec) -> Vec<ProfileRefused> {
+    let mut refusals = Vec::new();
     let has_units =
         !spec.bootstrap_config.units.is_empty() || !spec.provisioning_config.units.is_empty();
     if has_units && spec.os_name != OperatingSystem::Flatcar {
-        return Err(ProfileRefused::Units(spec.os_name));
+        refusals.push(ProfileRefused::Units(spec.os_name));
     }
     let is_for_ignition = spec.provisioning_utility == Some(ProvisioningUtility::Ignition);
     if spec.ignition_version.is_some() && !is_for_ignition {
-        return Err(ProfileRefused::IgnitionVersion);
+        refusals.push(ProfileRefused::IgnitionVersion);
     }
     if version_start(&spec.version).is_none() {
-        return Err(ProfileRefused::Version {
+        refusals.push(ProfileRefused::Version {
             version: spec.version.clone(),
         });
     }
     for (half, config) in halves(spec) {
-        for (field, file) in files(half, config) {
-            if file.content.inline.is_none() {
-                return Err(ProfileRefused::NoContent {
-                    field: format!("{field}.content.inline"),
-                });
-            }
-        }
+        let files = files(half, config).into_iter();
+        let empty = files.filter(|(_, file)| file.content.inline.is_none());
+        refusals.extend(empty.map(|(field, _)| ProfileRefused::NoContent {
+            field: format!("{field}.content.inline"),
+        }));
     }
-    Ok(())
+    refusals
 }
 
 /// Judges an update: a changed spec needs another version, be it a lower one.
@@ -271,55 +266,6 @@ pub fn warnings(spec: &OperatingSystemProfileSpec) -> Vec<Warning> {
     warnings
 }
 
-/// What probably is a mistake in an overlay, given what it comes to with its base.
-pub fn overlay_warnings(
-    overlay: &OperatingSystemProfileSpec,
-    resolved: &OperatingSystemProfileSpec,
-) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    for ((half, own), (_, whole)) in halves(overlay).into_iter().zip(halves(resolved)) {
-        for (field, name) in templates(half, own) {
-            if !is_included(name, whole) {
-                warnings.push(Warning::UnusedTemplate { field });
-            }
-        }
-    }
-    warnings
-}
-
-/// The names of a half's templates with their fields; Docker's never reach a document.
-fn templates<'a>(half: &str, config: &'a ProfileConfig) -> Vec<(String, &'a str)> {
-    let own = config.templates.keys();
-    let mut templates: Vec<_> = own
-        .map(|name| (format!("{half}.templates.{name}"), name.as_str()))
-        .collect();
-    for (index, runtime) in config.supported_container_runtimes.iter().enumerate() {
-        if runtime.name == ContainerRuntime::Containerd {
-            templates.extend(runtime.templates.keys().map(|name| {
-                let field = format!("{half}.supportedContainerRuntimes[{index}].templates.{name}");
-                (field, name.as_str())
-            }));
-        }
-    }
-    templates
-}
-
-/// Whether a file or another template of the half has the name in quotes, as includes do.
-fn is_included(name: &str, half: &ProfileConfig) -> bool {
-    let quoted = ['"', '\'', '`'].map(|quote| format!("{quote}{name}{quote}"));
-    let of_runtimes = half.supported_container_runtimes.iter();
-    let others = of_runtimes
-        .flat_map(|runtime| &runtime.templates)
-        .chain(&half.templates)
-        .filter(|(other, _)| *other != name)
-        .map(|(_, text)| text.as_str());
-    let files = files("", half).into_iter();
-    let mut texts = files
-        .filter_map(|(_, file)| Some(file.content.inline.as_ref()?.data.as_str()))
-        .chain(others);
-    texts.any(|text| quoted.iter().any(|quoted| text.contains(quoted)))
-}
-
 fn file_warnings(half: &str, config: &ProfileConfig) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut paths = HashSet::new();
@@ -345,7 +291,8 @@ fn file_warnings(half: &str, config: &ProfileConfig) -> Vec<Warning> {
     warnings
 }
 
-fn halves(spec: &OperatingSystemProfileSpec) -> [(&'static str, &ProfileConfig); 2] {
+/// The halves with their fields.
+pub(super) fn halves(spec: &OperatingSystemProfileSpec) -> [(&'static str, &ProfileConfig); 2] {
     [
         ("spec.bootstrapConfig", &spec.bootstrap_config),
         ("spec.provisioningConfig", &spec.provisioning_config),
@@ -354,7 +301,7 @@ fn halves(spec: &OperatingSystemProfileSpec) -> [(&'static str, &ProfileConfig);
 
 /// The files of one document with their fields: the half's own, and those that come with
 /// containerd. Docker's never reach a document.
-fn files<'a>(half: &str, config: &'a ProfileConfig) -> Vec<(String, &'a File)> {
+pub(super) fn files<'a>(half: &str, config: &'a ProfileConfig) -> Vec<(String, &'a File)> {
     let own = config.files.iter().enumerate();
     let mut files: Vec<_> = own
         .map(|(index, file)| (format!("{half}.files[{index}]"), file))
@@ -383,7 +330,7 @@ fn version_start(version: &str) -> Option<usize> {
 }
 
 /// Whether the decimal digits are those of an octal mode.
-fn is_mode(permissions: i32) -> bool {
+pub(super) fn is_mode(permissions: i32) -> bool {
     let digits = permissions.to_string();
     digits.len() <= 4 && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit))
 }

@@ -309,3 +309,9 @@ fn a_go_template_can_read_every_variable() {
         assert_eq!(direct, text(&mut world, &through_dot), "{name}");
     }
 }
+
+#[test]
+fn comments_in_yaml_are_read_over() {
+    let template = r##"{{ (fromYaml "# a\na: 1 # b\n# c\nb:\n# d\n- 2 # e\n# f\n").b }}"##;
+    assert_eq!(text(&mut a_go_world(), template), Ok("[2]".to_owned()));
+}

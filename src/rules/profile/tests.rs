@@ -262,25 +262,3 @@ fn an_overlay_needs_no_cloud_provider_of_its_own() {
     };
     assert_eq!(warnings(&overlay), []);
 }
-
-#[test]
-fn a_template_of_an_overlay_that_nothing_includes_is_told() {
-    let mut base = with(
-        "/provisioningConfig/templates",
-        json!({ "used": "{% include 'inner' %}", "lonely": "" }),
-    );
-    let files = &mut base.provisioning_config.files;
-    let content = files[0].content.inline.as_mut().unwrap();
-    content.data = "{% include \"used\" %} lonely".to_owned();
-    let overlay = with(
-        "/provisioningConfig/templates",
-        json!({ "used": "1", "inner": "2", "lonely": "'lonely'" }),
-    );
-    let mut resolved = base.clone();
-    let templates = &mut resolved.provisioning_config.templates;
-    templates.insert("lonely".to_owned(), "'lonely'".to_owned());
-    let expected = Warning::UnusedTemplate {
-        field: "spec.provisioningConfig.templates.lonely".to_owned(),
-    };
-    assert_eq!(overlay_warnings(&overlay, &resolved), [expected]);
-}

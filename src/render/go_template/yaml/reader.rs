@@ -53,7 +53,8 @@ struct Node {
 
 impl<'t> Reader<'t> {
     fn next(&mut self) -> Result<Event<'t>, String> {
-        match self.events.next() {
+        let is_comment = |found: &Result<_, _>| matches!(found, Ok((Event::Comment(..), _)));
+        match self.events.by_ref().find(|found| !is_comment(found)) {
             Some(Ok((event, span))) => {
                 self.is_at_end = self.end.is_some_and(|end| span.end.index() >= end);
                 Ok(event)

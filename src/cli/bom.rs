@@ -1,0 +1,137 @@
+//! `osm bom`: everything that profiles make machines fetch, for a site that mirrors it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::{
+    input::{BaseFlags, SettingsFlags, profile},
+    output,
+};
+use crate::render::{default_profiles::default_profiles, template::CompiledProfile};
+use crate::rules::bom::{Artefact, bill, images};
+
+/// What `osm bom` takes.
+#[derive(Args, Debug)]
+pub(super) struct BomFlags {
+    /// The profiles: files, or names of default profiles. None means all default profiles.
+    #[arg(value_name = "PROFILE")]
+    profiles: Vec<String>,
+
+    /// The version of the kubelets, such as 1.34.1.
+    #[arg(long, value_name = "VERSION")]
+    kubernetes: String,
+
+    #[command(flatten)]
+    settings: SettingsFlags,
+
+    #[command(flatten)]
+    bases: BaseFlags,
+
+    /// How the list is written.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A kind and a value a line.
+    Text,
+    /// A list with the profiles that each entry is for.
+    Json,
+}
+
+pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
+    let settings = match flags.settings.load()? {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("refused: the WorkerCluster's settings cannot be used: {error}");
+            return Ok(output::found());
+        }
+    };
+    let bases = flags.bases.load()?;
+    let mut names = flags.profiles.clone();
+    if names.is_empty() {
+        names = default_profiles()
+            .iter()
+            .map(|profile| profile.name.to_owned())
+            .collect();
+    }
+    let mut found: BTreeMap<Artefact, BTreeSet<String>> = BTreeMap::new();
+    for argument in &names {
+        let profile = match bases.resolve(&profile(argument)?) {
+            Ok(profile) => profile,
+            Err(error) => {
+                eprintln!("refused: {error}");
+                return Ok(output::found());
+            }
+        };
+        let compiled = CompiledProfile::compile(&profile.spec);
+        let bill = compiled
+            .map_err(Into::into)
+            .and_then(|compiled| bill(&compiled, &settings, &flags.kubernetes));
+        let bill = match bill {
+            Ok(bill) => bill,
+            Err(error) => {
+                eprintln!("refused: {argument}: {error}");
+                return Ok(output::found());
+            }
+        };
+        if bill.is_by_reading {
+            output::note(&format!(
+                "{argument} has no template `artefacts`: its URLs were read out of its files, and \
+                 packages and whatever a script puts together are missing"
+            ));
+        }
+        for artefact in bill.artefacts {
+            found
+                .entry(artefact)
+                .or_default()
+                .insert(profile.name.clone());
+        }
+    }
+    if settings.pause_image.is_empty() {
+        output::note("no pause image is set: containerd fetches the one that it has built in");
+    }
+    found.extend(
+        images(&settings)
+            .into_iter()
+            .map(|image| (image, BTreeSet::new())),
+    );
+    output::print(match flags.format {
+        Format::Text => found.keys().fold(String::new(), |text, artefact| {
+            format!(
+                "{text}{artefact}
+"
+            )
+        }),
+        Format::Json => json_list(&found),
+    })?;
+    Ok(output::SUCCESS)
+}
+
+/// Every entry with the profiles that need it; images belong to all machines.
+fn json_list(found: &BTreeMap<Artefact, BTreeSet<String>>) -> String {
+    let entry = |(artefact, profiles): (&Artefact, &BTreeSet<String>)| {
+        let pairs = [
+            ("kind", Some(json!(artefact.kind))),
+            ("value", Some(json!(artefact.value))),
+            ("place", artefact.place.as_ref().map(|place| json!(place))),
+            ("profiles", (!profiles.is_empty()).then(|| json!(profiles))),
+        ];
+        let pairs = pairs.into_iter();
+        pairs
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect::<serde_json::Map<_, _>>()
+    };
+    let list: serde_json::Value = found
+        .iter()
+        .map(entry)
+        .map(serde_json::Value::from)
+        .collect();
+    format!("{list:#}\n")
+}

@@ -1,0 +1,15 @@
+//! `osm completions`: what a shell needs to complete our commands.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+use clap_complete::{Shell, generate};
+
+use super::{Cli, output};
+
+pub(super) fn run(shell: Shell) -> anyhow::Result<ExitCode> {
+    let mut text = Vec::new();
+    generate(shell, &mut Cli::command(), "osm", &mut text);
+    output::print(text)?;
+    Ok(output::SUCCESS)
+}

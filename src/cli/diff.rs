@@ -1,0 +1,92 @@
+//! `osm diff`: what two profiles make different on the machines of a machine deployment.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::bail;
+use clap::Args;
+use kube::ResourceExt as _;
+
+use super::{
+    input::{NamedProfile, machine_deployments, profile},
+    output,
+    world::{World, WorldFlags},
+};
+use crate::api::profile::OperatingSystemProfileSpec;
+use crate::rules::diff::{Names, differences};
+
+/// What `osm diff` takes.
+#[derive(Args, Debug)]
+pub(super) struct DiffFlags {
+    /// The old profile: a file, or the name of a default profile. Alone, it is an overlay, and
+    /// compared with what it extends.
+    old: String,
+
+    /// The new profile.
+    new: Option<String>,
+
+    /// The machine deployments; may be repeated, and each file may hold several.
+    #[arg(long = "machine-deployment", value_name = "FILE", required = true)]
+    machine_deployments: Vec<PathBuf>,
+
+    #[command(flatten)]
+    world: WorldFlags,
+}
+
+pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
+    let world = flags.world.load()?;
+    let sides = sides(flags, &world)?;
+    let mut code = output::SUCCESS;
+    for path in &flags.machine_deployments {
+        for machine_deployment in machine_deployments(path)? {
+            let name = machine_deployment.name_any();
+            let mut configs = Vec::new();
+            for (argument, profile) in &sides {
+                match world.render(profile, &machine_deployment) {
+                    Ok(rendered) => configs.push(rendered.stored_config),
+                    Err(refused) => eprintln!("refused: {name} by {argument}: {refused}"),
+                }
+            }
+            let [old, new] = configs.as_slice() else {
+                code = output::found();
+                continue;
+            };
+            let [(old_name, _), (new_name, _)] = &sides;
+            let names = Names {
+                old: old_name,
+                new: new_name,
+            };
+            let text = differences(names, old, new);
+            if !text.is_empty() {
+                code = output::found();
+                output::print(format!("# machine deployment {name}\n{text}"))?;
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// The two profiles with the names that the reader knows them by.
+fn sides(flags: &DiffFlags, world: &World) -> anyhow::Result<[(String, NamedProfile); 2]> {
+    let first = profile(&flags.old)?;
+    if let Some(new) = &flags.new {
+        let second = profile(new)?;
+        return Ok([(flags.old.clone(), first), (new.clone(), second)]);
+    }
+    let Some(name) = first.spec.extends.clone() else {
+        bail!(
+            "{}: it extends no other profile; name a second one to compare it with",
+            flags.old
+        );
+    };
+    let Some(spec) = world.bases.find(&name) else {
+        bail!(
+            "{}: it extends `{name}`, which is no default profile; give it by --base",
+            flags.old
+        );
+    };
+    let base = NamedProfile {
+        name: name.clone(),
+        spec: OperatingSystemProfileSpec::clone(&spec),
+    };
+    Ok([(name, base), (flags.old.clone(), first)])
+}

@@ -1,0 +1,238 @@
+//! What the commands read: profiles, machine deployments, a WorkerCluster. Errors name the file,
+//! the line and the field; files that may hold secrets are never quoted.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use kube::CustomResourceExt as _;
+use serde_json::Value as Json;
+
+use crate::api::{
+    machine_deployment::{MachineDeployment, MachineDeploymentSpec},
+    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
+    worker_cluster::WorkerCluster,
+};
+use crate::render::{
+    default_profiles::default_profiles,
+    overlay::{OverlayError, resolve},
+};
+use crate::rules::{
+    document::Document,
+    lint::{Severity, lint, lint_shape},
+    shape::schema_of,
+};
+use crate::settings::tenant_defaults;
+use crate::tenant::settings::{SettingsError, TenantSettings};
+
+/// The file name that stands for stdin.
+const STDIN: &str = "-";
+
+/// Where a tenant's settings come from.
+#[derive(Args, Clone, Debug)]
+pub(super) struct SettingsFlags {
+    /// The tenant's WorkerCluster, whose spec holds its settings. Without it the defaults count.
+    #[arg(long, value_name = "FILE")]
+    worker_cluster: Option<PathBuf>,
+
+    /// Settings of tenants that set nothing, as `osm run` takes them.
+    #[arg(long, value_name = "FILE")]
+    tenant_defaults: Option<PathBuf>,
+}
+
+impl SettingsFlags {
+    /// The tenant's settings, or what is wrong with its spec.
+    pub(super) fn load(&self) -> anyhow::Result<Result<TenantSettings, SettingsError>> {
+        let defaults = tenant_defaults(self.tenant_defaults.as_deref())?;
+        let Some(path) = &self.worker_cluster else {
+            return Ok(Ok(defaults));
+        };
+        let documents = documents_without_quotes(path)?;
+        let document = only(path, &documents, "WorkerCluster")?;
+        refuse_shape(path, document, &schema_of(WorkerCluster::crd()))?;
+        let cluster: WorkerCluster = serde_json::from_value(document.value.clone())
+            .map_err(|_| anyhow::anyhow!("{}: not a WorkerCluster", path.display()))?;
+        Ok(defaults.with(&cluster.spec))
+    }
+}
+
+/// What overlays may lie on, besides the default profiles.
+#[derive(Args, Clone, Debug)]
+pub(super) struct BaseFlags {
+    /// A profile that others extend, besides the default ones; may be repeated.
+    #[arg(long = "base", value_name = "PROFILE")]
+    bases: Vec<String>,
+}
+
+/// Profiles by name, for those that extend them.
+pub(super) struct Bases(BTreeMap<String, Arc<OperatingSystemProfileSpec>>);
+
+impl BaseFlags {
+    /// Reads the default profiles, and lays the given ones over them.
+    pub(super) fn load(&self) -> anyhow::Result<Bases> {
+        let defaults = default_profiles().iter().map(|profile| profile.name);
+        let given = self.bases.iter().map(String::as_str);
+        let profiles = defaults.chain(given).map(|argument| {
+            let profile = profile(argument)?;
+            Ok((profile.name, Arc::new(profile.spec)))
+        });
+        Ok(Bases(profiles.collect::<anyhow::Result<_>>()?))
+    }
+}
+
+impl Bases {
+    /// A profile by its name.
+    pub(super) fn find(&self, name: &str) -> Option<Arc<OperatingSystemProfileSpec>> {
+        self.0.get(name).cloned()
+    }
+
+    /// A profile laid over what it extends.
+    pub(super) fn resolve(&self, profile: &NamedProfile) -> Result<NamedProfile, OverlayError> {
+        let find = |name: &str| self.find(name);
+        Ok(NamedProfile {
+            name: profile.name.clone(),
+            spec: resolve(&profile.name, &profile.spec, find)?,
+        })
+    }
+}
+
+/// A profile with its name.
+pub(super) struct NamedProfile {
+    pub(super) name: String,
+    pub(super) spec: OperatingSystemProfileSpec,
+}
+
+/// Reads a file, or stdin for `-`.
+pub(super) fn read(path: &Path) -> anyhow::Result<String> {
+    if path != Path::new(STDIN) {
+        return fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+    }
+    let mut text = String::new();
+    io::stdin()
+        .read_to_string(&mut text)
+        .context("cannot read stdin")?;
+    Ok(text)
+}
+
+/// A profile by the name of a default, or out of a file.
+pub(super) fn profile(argument: &str) -> anyhow::Result<NamedProfile> {
+    let default = default_profiles()
+        .iter()
+        .find(|profile| profile.name == argument);
+    let text = match default {
+        Some(profile) => profile.yaml.to_owned(),
+        None => read(Path::new(argument)).with_context(|| {
+            let names: Vec<_> = default_profiles()
+                .iter()
+                .map(|profile| profile.name)
+                .collect();
+            format!(
+                "`{argument}` is no file, and no default profile ({})",
+                names.join(", ")
+            )
+        })?,
+    };
+    parse_profile(argument, &text)
+}
+
+fn parse_profile(file: &str, text: &str) -> anyhow::Result<NamedProfile> {
+    let found = Document::read_all(text).unwrap_or_default();
+    let profiles = found
+        .iter()
+        .filter(|document| is_kind(document, "OperatingSystemProfile"));
+    let mut profiles = profiles.map(|document| document.value.clone());
+    let decoded = profiles
+        .next()
+        .map(serde_json::from_value::<OperatingSystemProfile>);
+    if profiles.next().is_some() {
+        bail!("{file}: it holds more than one OperatingSystemProfile; split it");
+    }
+    if let Some(Ok(profile)) = decoded {
+        return Ok(NamedProfile {
+            name: profile.metadata.name.unwrap_or_else(|| file.to_owned()),
+            spec: profile.spec,
+        });
+    }
+    let mut findings = lint(text, &|_| None).into_iter();
+    let error = findings.find(|finding| finding.rule.severity() == Severity::Error);
+    match error {
+        Some(first) => bail!("{file}:{}: {}; {}", first.place, first.message, first.fix),
+        None => bail!("{file}: not an OperatingSystemProfile"),
+    }
+}
+
+/// The machine deployments of a file, in their order.
+pub(super) fn machine_deployments(path: &Path) -> anyhow::Result<Vec<MachineDeployment>> {
+    let documents = documents_without_quotes(path)?;
+    let found = documents
+        .iter()
+        .filter(|document| is_kind(document, "MachineDeployment"));
+    let found: Vec<_> = found.map(|document| decode(&document.value)).collect();
+    if found.is_empty() {
+        bail!(
+            "{}: no document has `kind: MachineDeployment`",
+            path.display()
+        );
+    }
+    Ok(found)
+}
+
+/// As the controller reads it: one that cannot be read is known by its metadata.
+fn decode(value: &Json) -> MachineDeployment {
+    let decoded = serde_json::from_value(value.clone());
+    let metadata = || value.get("metadata").cloned().unwrap_or_default();
+    decoded.unwrap_or_else(|_| MachineDeployment {
+        metadata: serde_json::from_value(metadata()).unwrap_or_default(),
+        spec: MachineDeploymentSpec {
+            is_unreadable: true,
+            ..MachineDeploymentSpec::default()
+        },
+    })
+}
+
+/// The documents of a file that may hold secrets: what is wrong is told without its words.
+pub(super) fn documents_without_quotes(path: &Path) -> anyhow::Result<Vec<Document>> {
+    Document::read_all(&read(path)?).map_err(|malformed| {
+        let file = path.display();
+        anyhow::anyhow!(
+            "{file}:{}: it is no YAML, or has a key twice",
+            malformed.place
+        )
+    })
+}
+
+/// Refuses a document that differs from its schema, by its first difference.
+pub(super) fn refuse_shape(path: &Path, document: &Document, schema: &Json) -> anyhow::Result<()> {
+    match lint_shape(document, schema).into_iter().next() {
+        Some(first) => {
+            let file = path.display();
+            bail!("{file}:{}: {}; {}", first.place, first.message, first.fix)
+        }
+        None => Ok(()),
+    }
+}
+
+fn only<'a>(path: &Path, documents: &'a [Document], kind: &str) -> anyhow::Result<&'a Document> {
+    let found: Vec<_> = documents
+        .iter()
+        .filter(|document| is_kind(document, kind))
+        .collect();
+    match found.as_slice() {
+        [document] => Ok(document),
+        _ => bail!(
+            "{}: it must hold one document with `kind: {kind}`, and holds {}",
+            path.display(),
+            found.len()
+        ),
+    }
+}
+
+fn is_kind(document: &Document, kind: &str) -> bool {
+    document.value.get("kind").and_then(Json::as_str) == Some(kind)
+}

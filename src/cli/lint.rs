@@ -1,0 +1,144 @@
+//! `osm lint`: what is wrong with profiles, one line a finding, or as JSON or SARIF.
+
+use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueEnum};
+use serde_json::{Value as Json, json};
+
+use super::{
+    input::{BaseFlags, read},
+    output,
+};
+use crate::rules::lint::{Finding, Rule, Severity, lint};
+
+/// What `osm lint` takes.
+#[derive(Args, Debug)]
+pub(super) struct LintFlags {
+    /// The files; `-` is stdin.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    bases: BaseFlags,
+
+    /// How findings are written.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+
+    /// Warnings count as errors for the exit code.
+    #[arg(long)]
+    deny_warnings: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One line a finding.
+    Text,
+    /// A list of findings.
+    Json,
+    /// SARIF 2.1.0, as code scanners read it.
+    Sarif,
+}
+
+pub(super) fn run(flags: &LintFlags) -> anyhow::Result<ExitCode> {
+    let bases = flags.bases.load()?;
+    let mut findings = Vec::new();
+    for file in &flags.files {
+        let name = file.display().to_string();
+        let found = lint(&read(file)?, &|name| bases.find(name)).into_iter();
+        findings.extend(found.map(|finding| (name.clone(), finding)));
+    }
+    let text = match flags.format {
+        Format::Text => findings.iter().map(line).collect(),
+        Format::Json => written(&findings.iter().map(entry).collect()),
+        Format::Sarif => written(&sarif(&findings)),
+    };
+    output::print(text)?;
+    let counts = |severity| severity == Severity::Error || flags.deny_warnings;
+    let fails = findings
+        .iter()
+        .any(|(_, finding)| counts(finding.rule.severity()));
+    Ok(if fails {
+        output::found()
+    } else {
+        output::SUCCESS
+    })
+}
+
+fn written(value: &Json) -> String {
+    format!("{value:#}\n")
+}
+
+fn line((file, finding): &(String, Finding)) -> String {
+    let Finding {
+        rule,
+        place,
+        message,
+        fix,
+    } = finding;
+    format!(
+        "{file}:{place}: {}[{rule}]: {message}; {fix}\n",
+        rule.severity()
+    )
+}
+
+fn entry((file, finding): &(String, Finding)) -> Json {
+    json!({
+        "file": file,
+        "line": finding.place.line,
+        "column": finding.place.column,
+        "severity": finding.rule.severity().to_string(),
+        "rule": finding.rule.id(),
+        "message": finding.message,
+        "fix": finding.fix,
+    })
+}
+
+fn sarif(findings: &[(String, Finding)]) -> Json {
+    let rule = |rule: Rule| {
+        json!({
+            "id": rule.id(),
+            "shortDescription": {"text": rule.summary()},
+            "defaultConfiguration": {"level": rule.severity().to_string()},
+        })
+    };
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "osm",
+                "version": env!("CARGO_PKG_VERSION"),
+                "rules": Rule::ALL.map(rule),
+            }},
+            "columnKind": "unicodeCodePoints",
+            "results": findings.iter().map(result).collect::<Vec<_>>(),
+        }],
+    })
+}
+
+fn result((file, finding): &(String, Finding)) -> Json {
+    json!({
+        "ruleId": finding.rule.id(),
+        "ruleIndex": Rule::ALL.iter().position(|rule| *rule == finding.rule),
+        "level": finding.rule.severity().to_string(),
+        "message": {"text": format!("{}; {}", finding.message, finding.fix)},
+        "locations": [{"physicalLocation": {
+            "artifactLocation": {"uri": uri(file)},
+            "region": {"startLine": finding.place.line, "startColumn": finding.place.column},
+        }}],
+    })
+}
+
+/// A path as a reference of a URI.
+fn uri(path: &str) -> String {
+    let mut uri = String::new();
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri
+}

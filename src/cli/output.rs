@@ -1,0 +1,62 @@
+//! What a command says: its result on stdout and nothing else there, notes on stderr.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+
+/// Documents hold secrets: what we write is for its owner alone.
+const FILE_MODE: u32 = 0o600;
+
+/// Nothing was found, nothing differs.
+pub(super) const SUCCESS: ExitCode = ExitCode::SUCCESS;
+
+/// Something was found, differs or is refused.
+pub(super) fn found() -> ExitCode {
+    ExitCode::from(1)
+}
+
+/// Something cannot be read, or not be asked for like this.
+pub(super) fn unusable() -> ExitCode {
+    ExitCode::from(2)
+}
+
+/// Writes a result. A reader that has gone has read enough.
+pub(super) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout
+        .write_all(text.as_ref())
+        .and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write the result")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file, and the folders above it.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let what = || format!("cannot write {}", path.display());
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(what)?;
+    }
+    let mut options = fs::OpenOptions::new();
+    options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(FILE_MODE);
+    let mut file = options.open(path).with_context(what)?;
+    file.write_all(bytes).with_context(what)
+}
+
+/// Tells something beside the result.
+pub(super) fn note(text: &str) {
+    eprintln!("note: {text}");
+}

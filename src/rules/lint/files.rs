@@ -1,0 +1,106 @@
+//! What is wrong with the files, units and container runtimes of a profile, templates aside.
+
+use std::collections::BTreeSet;
+
+use super::{
+    super::{
+        document::Document,
+        profile::{files, halves, is_mode},
+    },
+    Rule, Told,
+};
+use crate::api::profile::{ENCODING_GZIP, OperatingSystemProfileSpec, ProfileConfig};
+
+/// The bit of a mode that lets everybody write.
+const WRITE_BY_OTHERS: i32 = 2;
+
+pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<Told> {
+    let mut told = Vec::new();
+    for (half, config) in halves(spec) {
+        for (field, file) in files(half, config) {
+            let inline = file.content.inline.as_ref();
+            let encoding = inline.and_then(|inline| inline.encoding.as_deref());
+            if let Some(encoding) =
+                encoding.filter(|name| !["", "b64", ENCODING_GZIP].contains(name))
+            {
+                let field = format!("{field}.content.inline.encoding");
+                let message = format!("{field}: machines do not know `{encoding}`");
+                let fix = "write `b64` or `gzip`, or leave it out";
+                told.push(Told::new(Rule::UNKNOWN_ENCODING, &field, message, fix));
+            }
+            if is_mode(file.permissions) && (file.permissions % 10) & WRITE_BY_OTHERS != 0 {
+                let field = format!("{field}.permissions");
+                let mode = file.permissions;
+                let message = format!("{field}: {mode} lets everybody write {}", file.path);
+                let fix = "take away the last digit's 2, such as 755 for 757";
+                told.push(Told::new(Rule::WORLD_WRITABLE, &field, message, fix));
+            }
+        }
+        told.extend(duplicates(half, config));
+    }
+    told
+}
+
+fn duplicates(half: &str, config: &ProfileConfig) -> Vec<Told> {
+    let mut told = Vec::new();
+    let mut units = BTreeSet::new();
+    for (index, unit) in config.units.iter().enumerate() {
+        if !units.insert(&unit.name) {
+            let field = format!("{half}.units[{index}].name");
+            let message = format!("{field}: an earlier unit has the name {}, too", unit.name);
+            let fix = "remove one of the two";
+            told.push(Told::new(Rule::DUPLICATE_UNIT, &field, message, fix));
+        }
+    }
+    let mut runtimes = BTreeSet::new();
+    for (index, runtime) in config.supported_container_runtimes.iter().enumerate() {
+        let field = format!("{half}.supportedContainerRuntimes[{index}]");
+        if !runtimes.insert(format!("{:?}", runtime.name)) {
+            let message = format!("{field}.name: the runtime stands there already");
+            let fix = "move its files to the first entry";
+            told.push(Told::new(Rule::DUPLICATE_RUNTIME, &field, message, fix));
+        }
+        for name in runtime.templates.keys() {
+            if config.templates.contains_key(name) {
+                let field = format!("{field}.templates.{name}");
+                let message = format!("{field}: {half}.templates.{name} hides it");
+                let fix = "remove or rename one of the two";
+                told.push(Told::new(Rule::DUPLICATE_TEMPLATE, &field, message, fix));
+            }
+        }
+    }
+    told
+}
+
+/// Permissions that are written as an octal number, and read well enough to be another one.
+pub(super) fn octal_permissions(
+    document: &Document,
+    spec: &OperatingSystemProfileSpec,
+) -> Vec<Told> {
+    let all = halves(spec).into_iter();
+    all.flat_map(|(half, config)| files(half, config))
+        .map(|(field, _)| format!("{field}.permissions"))
+        .filter(|field| is_octal(document, field))
+        .map(|field| tell_octal(document, &field))
+        .collect()
+}
+
+/// Whether permissions are written as an octal number: kubectl reads `0644` as 420.
+pub(super) fn is_octal(document: &Document, field: &str) -> bool {
+    field.ends_with(".permissions") && octal_digits(document, field).is_some()
+}
+
+fn octal_digits<'a>(document: &'a Document, field: &str) -> Option<&'a str> {
+    let written = document.written(field)?;
+    let digits = written.strip_prefix('0')?.trim_start_matches(['o', '0']);
+    let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+    (!digits.is_empty() && is_number(digits)).then_some(digits)
+}
+
+pub(super) fn tell_octal(document: &Document, field: &str) -> Told {
+    let written = document.written(field).unwrap_or_default();
+    let digits = octal_digits(document, field).unwrap_or_default();
+    let message = format!("{field}: `{written}` is another number for the API server");
+    let fix = format!("write {digits}");
+    Told::new(Rule::OCTAL_PERMISSIONS, field, message, fix)
+}
