@@ -87,7 +87,7 @@ fn compile_go(bencher: Bencher<'_, '_>) {
 
 /// A config as one document.
 #[divan::bench(args = [Half::Bootstrap, Half::Provisioning])]
-fn encode_cloud_init(bencher: Bencher<'_, '_>, half: &Half) {
+fn encode_cloud_init(bencher: Bencher<'_, '_>, half: Half) {
     let profile = CompiledProfile::compile(&ubuntu()).expect("the profile compiles");
     let config = Subject::new()
         .render(&profile)
@@ -97,7 +97,7 @@ fn encode_cloud_init(bencher: Bencher<'_, '_>, half: &Half) {
         name: "workers",
         dist_upgrade_on_boot: false,
     };
-    bencher.bench_local(|| encode(&config, *half, machine).expect("the config is safe"));
+    bencher.bench_local(|| encode(&config, half, machine).expect("the config is safe"));
 }
 
 /// A profile's YAML, as commands read it.

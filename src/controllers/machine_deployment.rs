@@ -143,7 +143,8 @@ async fn serve(
         Adopted::NotOurs => return Ok(Served::without_next(ServedKind::Ignored)),
     };
     wait_for_revision(context, &machine_deployment)?;
-    converge(context, machine_deployment).await
+    // On the heap: it is the largest part of a reconcile, and most end before it.
+    Box::pin(converge(context, machine_deployment)).await
 }
 
 /// The six steps.

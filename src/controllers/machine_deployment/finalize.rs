@@ -58,7 +58,7 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
     for name in names.secrets() {
         let is_unseen = || context.secrets.get(name).is_none();
-        // Most clouds have no script. One whose creation was not answered may be there all the same.
+        // Most clouds have no script. One whose creation was not answered may be there, too.
         if name == names.edge_script && is_unseen() {
             inventory::verify_secret(context, name)
                 .await
