@@ -103,12 +103,10 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             .map(|image| (image, BTreeSet::new())),
     );
     output::print(match flags.format {
-        Format::Text => found.keys().fold(String::new(), |text, artefact| {
-            format!(
-                "{text}{artefact}
-"
-            )
-        }),
+        Format::Text => found
+            .keys()
+            .map(|artefact| format!("{artefact}\n"))
+            .collect(),
         Format::Json => json_list(&found),
     })?;
     Ok(output::SUCCESS)

@@ -18,6 +18,7 @@ pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
     runtime.block_on(async {
         let telemetry = telemetry::start(&settings.telemetry)?;
         hide_panic_messages();
+        raise_descriptor_limit();
         let cancel = CancellationToken::new();
         let signals = follow_signals(&cancel);
         tokio::pin!(signals);
@@ -48,6 +49,29 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+    }
+}
+
+/// A worker cluster takes one connection, or four where its server speaks HTTP/1.1 alone; so many
+/// descriptors are spent on all else.
+const DESCRIPTORS_PER_CLUSTER: u64 = 4;
+const DESCRIPTORS_BESIDE: u64 = 64;
+
+/// Shells and services start with 1,024 descriptors, which are too few for a large fleet, and allow
+/// far more to whoever asks.
+fn raise_descriptor_limit() {
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(descriptors) => {
+            let clusters = descriptors.saturating_sub(DESCRIPTORS_BESIDE) / DESCRIPTORS_PER_CLUSTER;
+            tracing::info!(
+                descriptors,
+                clusters,
+                "descriptors are enough for so many clusters"
+            );
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the limit of descriptors cannot be raised; it may stop a large fleet");
+        }
     }
 }
 

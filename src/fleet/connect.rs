@@ -24,6 +24,7 @@ use kube::{Client, client::Body};
 use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 
 use super::{
+    bounded_lines::BoundedLines,
     health::Health,
     rate_limit::{Budget, Prepaid},
 };
@@ -131,7 +132,7 @@ async fn exchange(
     poll_fn(|context| service.poll_ready(context)).await?;
     let response = service.call(request).await?;
     if is_watch && response.status() == StatusCode::OK {
-        return Ok(response);
+        return Ok(response.map(|body| BoundedLines::new(body).boxed_unsync()));
     }
     let (head, body) = response.into_parts();
     let bytes = Limited::new(body, RESPONSE_BYTES_MAX)
@@ -147,4 +148,48 @@ fn is_watch(request: &Request<Body>) -> bool {
     query
         .split('&')
         .any(|pair| matches!(pair, "watch=true" | "watch=1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::tenant::policy::RequestBudget;
+
+    /// A client of a server whose answers have no end.
+    fn a_client_of_an_endless_server() -> Client {
+        let endless = service_fn(|_: Request<Body>| async {
+            let part = Bytes::from_static(&[b' '; 1 << 16]);
+            let parts = stream::repeat_with(move || Ok(Frame::data(part.clone())));
+            Ok::<_, Infallible>(Response::new(StreamBody::new(parts).boxed_unsync()))
+        });
+        let endless = tower::ServiceExt::map_err(endless, |never| match never {});
+        client(ClientParts {
+            transport: BoxCloneSyncService::new(endless),
+            budget: Arc::new(Budget::new(RequestBudget {
+                per_second: ONE,
+                burst: ONE,
+            })),
+            timeout: Duration::from_mins(1),
+            health: None,
+            kind: ClusterKind::Worker,
+            metrics: Metrics::new(),
+        })
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_cut_off() {
+        let request = Request::get("/version")
+            .body(Vec::new())
+            .expect("a request");
+        let answer = a_client_of_an_endless_server().request_text(request).await;
+        let error = answer.expect_err("no memory holds the whole answer");
+        assert!(matches!(error, kube::Error::Service(_)), "{error:?}");
+    }
 }
