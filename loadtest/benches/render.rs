@@ -9,6 +9,7 @@ use divan::{AllocProfiler, Bencher, counter::ItemsCount};
 use osm::{
     api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     render::{
+        convert::convert,
         default_profiles::default_profiles,
         encode::{MachineFacts, encode},
         error::Half,
@@ -65,6 +66,18 @@ fn render_jinja(bencher: Bencher<'_, '_>) {
 fn render_go(bencher: Bencher<'_, '_>) {
     match go_ubuntu() {
         Some(profile) => bench_render(bencher, &profile),
+        None => eprintln!("left out: there are no conformance vectors"),
+    }
+}
+
+/// The very same, converted: what Go's language costs is the difference.
+#[divan::bench]
+fn render_go_converted(bencher: Bencher<'_, '_>) {
+    match go_ubuntu() {
+        Some(profile) => {
+            let converted = convert(&profile).expect("the profile can be converted");
+            bench_render(bencher, &converted);
+        }
         None => eprintln!("left out: there are no conformance vectors"),
     }
 }
