@@ -103,10 +103,9 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             .map(|image| (image, BTreeSet::new())),
     );
     output::print(match flags.format {
-        Format::Text => found
-            .keys()
-            .map(|artefact| format!("{artefact}\n"))
-            .collect(),
+        Format::Text => found.keys().fold(String::new(), |text, artefact| {
+            text + &artefact.to_string() + "\n"
+        }),
         Format::Json => json_list(&found),
     })?;
     Ok(output::SUCCESS)

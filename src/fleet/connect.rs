@@ -165,7 +165,7 @@ mod tests {
     /// A client of a server whose answers have no end.
     fn a_client_of_an_endless_server() -> Client {
         let endless = service_fn(|_: Request<Body>| async {
-            let part = Bytes::from_static(&[b' '; 1 << 16]);
+            let part = Bytes::from(vec![b' '; 1 << 16]);
             let parts = stream::repeat_with(move || Ok(Frame::data(part.clone())));
             Ok::<_, Infallible>(Response::new(StreamBody::new(parts).boxed_unsync()))
         });
