@@ -252,6 +252,10 @@ pub async fn a_restart_with_everything_current_writes_nothing(world: &'static Wo
         drop(tenant.serve(&a_machine_deployment("workers")).await);
         drop(tenant.serve(&a_machine_deployment("others")).await);
         tenant.says("Ready", "True", "Ready").await;
+        // Ready does not wait for entries, which are reported after the Secrets are there.
+        for name in ["kube-system/workers", "kube-system/others"] {
+            tenant.entry(name, ("Served", "Current")).await;
+        }
     }
     manager.stop().await;
     let restarted = Timestamp::now();
