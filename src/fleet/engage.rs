@@ -2,19 +2,17 @@
 //!
 //! Each step writes what it found on the tenant's board; the first that fails ends the attempt.
 
+mod keep_facts;
+mod setback;
+
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    runtime::events::{Event, EventType, Recorder, Reporter},
-};
-use rand::RngExt;
-use tokio::{
-    sync::{Notify, watch},
-    time::timeout,
-};
+use kube::{Api, Client, ResourceExt};
+use tokio::time::timeout;
 
+use self::setback::{not_connected, not_prepared, warn_by_event};
+pub use self::{keep_facts::keep_facts, setback::Setback};
 use super::{
     claim::{self, ClaimError, Claimant},
     connect::{self, ClientParts},
@@ -24,7 +22,6 @@ use super::{
     health::Health,
     prerequisites,
     rate_limit::Budget,
-    retry_delay::RetryDelay,
     roster::{Member, Standing},
     worker_clusters,
 };
@@ -40,14 +37,6 @@ use crate::tenant::{
 /// token controller that takes longer is in trouble, and the attempt says so.
 const TOKEN_TRIES: u32 = 8;
 const TOKEN_WAIT: Duration = Duration::from_millis(250);
-
-/// Reasons of setbacks that a person must mend.
-const REFUSALS: [&str; 4] = [
-    "KubeconfigRefused",
-    "NamespaceTaken",
-    "ClusterChanged",
-    "ClaimedByOther",
-];
 
 /// What an attempt needs.
 pub struct Params<'a> {
@@ -76,39 +65,6 @@ pub struct Attempt {
     pub claimant: Claimant,
     /// What was observed.
     pub facts: Arc<ClusterFacts>,
-}
-
-/// Why an attempt failed.
-#[derive(Debug)]
-pub struct Setback {
-    /// What was not reached.
-    pub condition: ConditionType,
-    /// A word for programs.
-    pub reason: &'static str,
-    /// A sentence for people, without secrets.
-    pub message: String,
-    /// Whether time may heal it; otherwise a change is waited for.
-    pub retry: bool,
-}
-
-impl Setback {
-    fn refused(condition: ConditionType, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            condition,
-            reason,
-            message: message.into(),
-            retry: false,
-        }
-    }
-
-    fn failed(condition: ConditionType, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            condition,
-            reason,
-            message: message.into(),
-            retry: true,
-        }
-    }
 }
 
 /// Tries once.
@@ -327,105 +283,7 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), Setback> {
         .map_err(not_prepared)
 }
 
-fn not_connected(error: &kube::Error) -> Setback {
-    let reason = match error {
-        kube::Error::Api(_) => "Degraded",
-        _ => "Unreachable",
-    };
-    Setback::failed(ConditionType::Connected, reason, chain(error).to_string())
-}
-
-fn not_prepared(error: &FactsError) -> Setback {
-    let reason = match error {
-        FactsError::TokenPending => "TokenPending",
-        FactsError::NoApiServer => "NoApiServer",
-        FactsError::Call { .. } => "FactsFailed",
-    };
-    Setback::failed(ConditionType::Prepared, reason, chain(error).to_string())
-}
-
-/// A refusal is told where people look, once. The Event itself may fail: the condition says the
-/// same.
-async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &Setback) {
-    if !REFUSALS.contains(&setback.reason) {
-        return;
-    }
-    let on_board = params.member.board.read(|report| {
-        let finding = report.findings.get(&setback.condition);
-        finding.is_some_and(|finding| finding.message == setback.message)
-    });
-    let conditions = own.status.iter().flat_map(|status| &status.conditions);
-    let in_status = conditions.into_iter().any(|condition| {
-        condition.reason == setback.reason && condition.message == setback.message
-    });
-    if on_board || in_status {
-        return;
-    }
-    let reporter = Reporter {
-        controller: "osm".to_owned(),
-        instance: None,
-    };
-    let event = Event {
-        type_: EventType::Warning,
-        reason: setback.reason.to_owned(),
-        note: Some(setback.message.clone()),
-        action: "Register".to_owned(),
-        secondary: None,
-    };
-    let recorder = Recorder::new(params.management.clone(), reporter);
-    if let Err(error) = recorder.publish(&event, &own.object_ref(&())).await {
-        tracing::debug!(error = %chain(&error), "cannot write an Event");
-    }
-}
-
 /// Whether an engaged cluster may go on being served.
 pub fn may_serve(own: &WorkerCluster, standing: &Standing) -> bool {
     !own.spec.paused && *standing == Standing::Owner
-}
-
-/// Reads the facts again from time to time, jittered, and when the bell rings, until somebody else
-/// holds the claim on the cluster.
-pub async fn keep_facts(
-    shared: &Shared,
-    attempt: &Attempt,
-    sender: &watch::Sender<Arc<ClusterFacts>>,
-    bell: &Notify,
-) {
-    let mut delay = RetryDelay::default();
-    let mut wait = jittered(shared.facts_interval);
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = bell.notified() => {}
-        }
-        if !claim::is_ours(&attempt.worker, &attempt.claimant).await {
-            return;
-        }
-        let before = sender.borrow().clone();
-        match facts::read(
-            &attempt.worker,
-            &attempt.kubeconfig_ca,
-            Some(&before.api_server),
-        )
-        .await
-        {
-            Ok(facts) => {
-                delay = RetryDelay::default();
-                wait = jittered(shared.facts_interval);
-                if facts != *before {
-                    sender.send_replace(Arc::new(facts));
-                }
-            }
-            // What was read before stays good for now; the board tells how the cluster is doing.
-            Err(error) => {
-                tracing::debug!(error = %chain(&error), "cannot read the facts again");
-                wait = delay.next().unwrap_or(wait);
-            }
-        }
-    }
-}
-
-/// Between nine and eleven tenths.
-fn jittered(interval: Duration) -> Duration {
-    interval.mul_f64(rand::rng().random_range(0.9..=1.1))
 }

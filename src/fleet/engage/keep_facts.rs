@@ -1,0 +1,58 @@
+//! Keeps the facts of an engaged cluster fresh.
+
+use std::{sync::Arc, time::Duration};
+
+use rand::RngExt;
+use tokio::sync::{Notify, watch};
+
+use super::Attempt;
+use crate::fleet::{claim, engagement::Shared, facts, retry_delay::RetryDelay};
+use crate::telemetry::logs::chain;
+use crate::tenant::facts::ClusterFacts;
+
+/// Reads the facts again from time to time, jittered, and when the bell rings, until somebody else
+/// holds the claim on the cluster.
+pub async fn keep_facts(
+    shared: &Shared,
+    attempt: &Attempt,
+    sender: &watch::Sender<Arc<ClusterFacts>>,
+    bell: &Notify,
+) {
+    let mut delay = RetryDelay::default();
+    let mut wait = jittered(shared.facts_interval);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = bell.notified() => {}
+        }
+        if !claim::is_ours(&attempt.worker, &attempt.claimant).await {
+            return;
+        }
+        let before = sender.borrow().clone();
+        match facts::read(
+            &attempt.worker,
+            &attempt.kubeconfig_ca,
+            Some(&before.api_server),
+        )
+        .await
+        {
+            Ok(facts) => {
+                delay = RetryDelay::default();
+                wait = jittered(shared.facts_interval);
+                if facts != *before {
+                    sender.send_replace(Arc::new(facts));
+                }
+            }
+            // What was read before stays good for now; the board tells how the cluster is doing.
+            Err(error) => {
+                tracing::debug!(error = %chain(&error), "cannot read the facts again");
+                wait = delay.next().unwrap_or(wait);
+            }
+        }
+    }
+}
+
+/// Between nine and eleven tenths.
+fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(rand::rng().random_range(0.9..=1.1))
+}

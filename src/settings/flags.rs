@@ -1,0 +1,110 @@
+//! The flags of `osm run`, as they are typed.
+
+use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
+
+use clap::Args;
+
+use crate::api::names::WORKER_CLUSTER_LABEL;
+use crate::telemetry::logs::LogFormat;
+use crate::tenant::address::AddressRange;
+
+/// Flags of `osm run`, as they are typed.
+#[derive(Args, Clone, Debug)]
+pub struct RunFlags {
+    /// The management cluster's kubeconfig. Without it: $KUBECONFIG, the pod's own credentials.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Label selector of the Secrets that register worker clusters.
+    #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]
+    pub registration_selector: String,
+
+    /// Watch only this namespace of the management cluster for tenants; may be repeated. Without it
+    /// all namespaces are watched.
+    #[arg(long = "namespace", value_name = "NAMESPACE")]
+    pub namespaces: Vec<String>,
+
+    /// Where /livez, /readyz and /metrics are served.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub admin_address: SocketAddr,
+
+    /// Settings of tenants that set nothing: a YAML file with fields of a WorkerCluster's spec.
+    #[arg(long, value_name = "FILE")]
+    pub tenant_defaults: Option<PathBuf>,
+
+    /// Namespaces besides its own that a tenant may read profiles from; may be repeated.
+    #[arg(long = "profile-namespace", value_name = "NAMESPACE")]
+    pub profile_namespaces: Vec<String>,
+
+    /// Accept kubeconfigs whose server is on this machine: for demonstrations and tests.
+    #[arg(long)]
+    pub allow_loopback_servers: bool,
+
+    /// Accept only servers in this range of addresses (CIDR); may be repeated.
+    #[arg(long = "allowed-servers", value_name = "CIDR")]
+    pub allowed_servers: Vec<AddressRange>,
+
+    /// Refuse servers in this range of addresses (CIDR); may be repeated.
+    #[arg(long = "denied-servers", value_name = "CIDR")]
+    pub denied_servers: Vec<AddressRange>,
+
+    /// Requests per second and tenant to its worker cluster.
+    #[arg(long, value_name = "COUNT", default_value = "20")]
+    pub worker_requests: NonZeroU32,
+
+    /// Requests at once per tenant to its worker cluster.
+    #[arg(long, value_name = "COUNT", default_value = "60")]
+    pub worker_burst: NonZeroU32,
+
+    /// Requests per second and tenant to the management cluster.
+    #[arg(long, value_name = "COUNT", default_value = "10")]
+    pub management_requests: NonZeroU32,
+
+    /// Requests at once per tenant to the management cluster.
+    #[arg(long, value_name = "COUNT", default_value = "30")]
+    pub management_burst: NonZeroU32,
+
+    /// Machine deployments per tenant; younger ones are refused.
+    #[arg(long, value_name = "COUNT", default_value = "500")]
+    pub tenant_machine_deployments: usize,
+
+    /// Reconciles under way at once per tenant.
+    #[arg(long, value_name = "COUNT", default_value = "4")]
+    pub tenant_reconciles: usize,
+
+    /// Reconciles under way at once for all tenants together.
+    #[arg(long, value_name = "COUNT", default_value = "64")]
+    pub reconciles: usize,
+
+    /// How long a call to an API server may take, watches excepted.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub request_timeout: Duration,
+
+    /// How often the facts of a worker cluster (API server, token) are read again.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub facts_interval: Duration,
+
+    /// How long a bootstrap token is valid; it is renewed at half of that.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub token_lifetime: Duration,
+
+    /// The form of a log line.
+    #[arg(long, value_name = "FORMAT", default_value = "json")]
+    pub log_format: LogFormat,
+
+    /// Which lines are logged, such as `info` or `warn,osm::fleet=debug`.
+    #[arg(long, value_name = "FILTER", default_value = "info", env = "RUST_LOG")]
+    pub log_filter: String,
+
+    /// Where traces are sent by OTLP over gRPC, such as `http://collector:4317`.
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
+    pub otlp_endpoint: Option<String>,
+
+    /// The share of traces that is recorded, from 0 to 1.
+    #[arg(long, value_name = "RATIO", default_value = "1")]
+    pub trace_ratio: f64,
+
+    /// What tells this replica from the others in traces.
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pub instance: Option<String>,
+}
