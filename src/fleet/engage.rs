@@ -214,11 +214,18 @@ async fn identify(
         .get_metadata(KUBE_SYSTEM)
         .await
         .map_err(|error| not_connected(&error))?;
+    let found = kube_system.uid().unwrap_or_default();
+    if found == params.shared.management_uid {
+        return Err(Setback::refused(
+            ConditionType::Registered,
+            "KubeconfigRefused",
+            "the kubeconfig leads to the management cluster; name a worker cluster's API server",
+        ));
+    }
     let version = worker
         .apiserver_version()
         .await
         .map_err(|error| not_connected(&error))?;
-    let found = kube_system.uid().unwrap_or_default();
     let pinned = own
         .status
         .as_ref()

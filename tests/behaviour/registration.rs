@@ -11,10 +11,11 @@ use serde_json::json;
 
 use crate::suite::fixtures::{self, a_machine_deployment};
 use crate::suite::process::Manager;
+use crate::suite::proxy::Proxy;
 use crate::suite::server::{Server, ok};
 use crate::suite::stage::{Stage, Tenant, WORKER, message};
 use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World};
+use crate::suite::world::{IN_WORKER, MANAGER, World};
 
 pub async fn a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_nobody(
     world: &'static World,
@@ -216,6 +217,26 @@ pub async fn a_server_in_a_denied_range_is_refused_without_a_request(world: &'st
     assert!(message(&said, "Registered").contains("127.0.0.1"));
     tenant.worker.settle_audit().await;
     assert_eq!(tenant.worker.requests(IN_WORKER, begun).len(), 0);
+    manager.stop().await;
+}
+
+pub async fn a_way_around_to_the_management_cluster_is_refused_once_it_answers(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "way-around");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    // No rule about addresses knows this one.
+    let management = &world.management;
+    let proxy = Proxy::start(&management.url()).await;
+    let token = management.token(MANAGER).await;
+    let kubeconfig = fixtures::a_kubeconfig(&proxy.url(), &management.authority(), &token);
+    tenant.register_as(WORKER, &kubeconfig).await;
+    is_refused(&tenant, "leads to the management cluster").await;
+    tenant
+        .set_kubeconfig(&tenant.worker.kubeconfig(IN_WORKER).await)
+        .await;
+    tenant.says("Ready", "True", "Ready").await;
     manager.stop().await;
 }
 
