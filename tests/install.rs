@@ -1,0 +1,202 @@
+//! Installs the process as its manifests say into an empty, real Kubernetes, and serves a worker
+//! cluster with the rights and arguments that they give it.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+    runtime::wait::await_condition,
+};
+use loadtest::control_plane::{ControlPlane, Params};
+use osm::api::worker_cluster::WorkerCluster;
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+const MANAGER: &str = "operating-system-manager";
+const TENANT: &str = "tenant-berlin";
+/// Nothing here takes longer, unless it never ends.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+fn manifests(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("manifests")
+        .join(path)
+}
+
+async fn a_cluster(name: &str) -> ControlPlane {
+    let params = Params {
+        name: name.to_owned(),
+        ..Params::default()
+    };
+    ControlPlane::start(params).await.expect("it starts")
+}
+
+/// Runs kubectl as an administrator of a cluster, and hands out what it printed.
+async fn kubectl(cluster: &ControlPlane, arguments: &[&str]) -> String {
+    let kubeconfig = cluster.folder().join("administrator.kubeconfig");
+    std::fs::write(&kubeconfig, cluster.admin_kubeconfig()).expect("the folder is ours");
+    let output = Command::new(cluster.kubectl())
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .args(arguments)
+        .output()
+        .await
+        .expect("kubectl runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    assert!(!errors.contains("Warning"), "{arguments:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+async fn install(cluster: &ControlPlane, variant: &str) {
+    let folder = manifests("kustomize").join(variant);
+    let folder = folder.to_str().expect("our paths are text");
+    kubectl(cluster, &["apply", "--server-side", "-k", folder]).await;
+    let again = kubectl(cluster, &["diff", "--server-side", "-k", folder]).await;
+    assert_eq!(again, "", "what was applied is what the server keeps");
+}
+
+async fn deployment(cluster: &ControlPlane) -> Deployment {
+    let client = cluster.client().await.expect("a client");
+    let deployments: Api<Deployment> = Api::namespaced(client, MANAGER);
+    deployments.get(MANAGER).await.expect("it was applied")
+}
+
+/// Starts the process that the Deployment describes, but where its machine differs from a pod's.
+async fn start(cluster: &ControlPlane, more: &[&str]) -> Child {
+    let kubeconfig = cluster
+        .kubeconfig_for_service_account(MANAGER, MANAGER)
+        .await
+        .expect("it was applied");
+    let path = cluster.folder().join("manager.kubeconfig");
+    std::fs::write(&path, kubeconfig).expect("the folder is ours");
+    let spec = deployment(cluster)
+        .await
+        .spec
+        .and_then(|it| it.template.spec);
+    let container = spec.and_then(|spec| spec.containers.into_iter().next());
+    let arguments = container.and_then(|it| it.args).expect("it has arguments");
+    let on_a_free_port = arguments.iter().map(|argument| {
+        let port = argument.starts_with("--admin-address");
+        if port {
+            "--admin-address=127.0.0.1:0"
+        } else {
+            argument
+        }
+    });
+    Command::new(env!("CARGO_BIN_EXE_osm"))
+        .args(on_a_free_port)
+        .arg("--kubeconfig")
+        .arg(&path)
+        .args(["--allow-loopback-servers", "--instance=install"])
+        .args(more)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the binary was built with this test")
+}
+
+/// Makes a tenant as an operator would, and waits until it is ready.
+async fn serves_a_tenant(management: &ControlPlane, worker: &ControlPlane) {
+    for file in ["rbac/worker.yaml", "../tenants-example/worker-crds"] {
+        let path = manifests(file);
+        let path = path.to_str().expect("our paths are text");
+        kubectl(worker, &["apply", "-f", path]).await;
+    }
+    let kubeconfig = worker.kubeconfig_for_service_account("kube-system", MANAGER);
+    let registration = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {
+            "name": "berlin", "namespace": TENANT,
+            "labels": {"operatingsystemmanager.k8c.io/worker-cluster": "true"},
+        },
+        "stringData": {"kubeconfig": kubeconfig.await.expect("it was applied")},
+    });
+    let applied = management.apply_yaml(&registration.to_string()).await;
+    applied.expect("an administrator may register a cluster");
+    let client = management.client().await.expect("a client");
+    let worker_clusters: Api<WorkerCluster> = Api::namespaced(client, TENANT);
+    let ready = await_condition(
+        worker_clusters.clone(),
+        "berlin",
+        |found: Option<&WorkerCluster>| {
+            let status = found.and_then(|found| found.status.as_ref());
+            status.is_some_and(|status| {
+                let mut conditions = status.conditions.iter();
+                conditions.any(|it| it.type_ == "Ready" && it.status == "True")
+            })
+        },
+    );
+    let waited = tokio::time::timeout(DEADLINE, ready).await;
+    let last = worker_clusters.get_opt("berlin").await.ok().flatten();
+    let last = last.and_then(|last| last.status);
+    assert!(matches!(waited, Ok(Ok(_))), "not ready: {last:#?}");
+}
+
+async fn make_the_tenants_namespaces(management: &ControlPlane) {
+    for name in [TENANT, "tenant-lisbon"] {
+        kubectl(management, &["create", "namespace", name]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_cluster_serves_a_tenant_after_one_command() {
+    let (management, worker) = tokio::join!(a_cluster("management"), a_cluster("worker"));
+    make_the_tenants_namespaces(&management).await;
+    install(&management, "base").await;
+    let process = start(&management, &[]).await;
+    serves_a_tenant(&management, &worker).await;
+    drop(process);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_listed_namespaces_nothing_else_can_be_read_and_the_tenant_is_served() {
+    let (management, worker) = tokio::join!(a_cluster("management"), a_cluster("worker"));
+    make_the_tenants_namespaces(&management).await;
+    install(&management, "listed-namespaces").await;
+    let account = format!("--as=system:serviceaccount:{MANAGER}:{MANAGER}");
+    let may = ["auth", "can-i", "--list", "-n", "default", &account];
+    let rights = kubectl(&management, &may).await;
+    assert!(!rights.contains("secrets"), "{rights}");
+    let process = start(&management, &[]).await;
+    serves_a_tenant(&management, &worker).await;
+    drop(process);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pod_passes_the_restricted_standard_and_one_with_a_capability_does_not() {
+    let management = a_cluster("management").await;
+    install(&management, "base").await;
+    let spec = deployment(&management).await.spec;
+    let template = spec.map(|it| it.template).expect("it has a template");
+    let pod = Pod {
+        metadata: ObjectMeta {
+            name: Some("as-deployed".to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec,
+        status: None,
+    };
+    let client = management.client().await.expect("a client");
+    let pods: Api<Pod> = Api::namespaced(client, MANAGER);
+    let only_judged = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    pods.create(&only_judged, &pod)
+        .await
+        .expect("it is accepted");
+    let mut worse: Value = serde_json::to_value(&pod).expect("plain values");
+    let drop = worse.pointer_mut("/spec/containers/0/securityContext/capabilities");
+    *drop.expect("capabilities are dropped") = json!({"add": ["NET_ADMIN"]});
+    let worse: Pod = serde_json::from_value(worse).expect("still a pod");
+    let refused = pods.create(&only_judged, &worse).await;
+    assert!(refused.is_err(), "the standard is enforced");
+}
