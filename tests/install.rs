@@ -62,6 +62,29 @@ async fn install(cluster: &ControlPlane, variant: &str) {
     assert_eq!(again, "", "what was applied is what the server keeps");
 }
 
+/// Installs both charts, or the second with other values, and hands out what Helm printed.
+async fn helm(cluster: &ControlPlane, arguments: &[&str]) -> Result<String, String> {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/consumers/go/helm");
+    let kubeconfig = cluster.folder().join("administrator.kubeconfig");
+    std::fs::write(&kubeconfig, cluster.admin_kubeconfig()).expect("the folder is ours");
+    let output = Command::new(&program)
+        .env("HOME", cluster.folder())
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .args(arguments)
+        .current_dir(manifests("helm"))
+        .output()
+        .await
+        .expect(".ci/consumers has built helm");
+    let [printed, errors] = [output.stdout, output.stderr]
+        .map(|bytes| String::from_utf8(bytes).expect("helm writes text"));
+    if output.status.success() {
+        Ok(printed)
+    } else {
+        Err(errors)
+    }
+}
+
 async fn deployment(cluster: &ControlPlane) -> Deployment {
     let client = cluster.client().await.expect("a client");
     let deployments: Api<Deployment> = Api::namespaced(client, MANAGER);
@@ -199,4 +222,81 @@ async fn the_pod_passes_the_restricted_standard_and_one_with_a_capability_does_n
     let worse: Pod = serde_json::from_value(worse).expect("still a pod");
     let refused = pods.create(&only_judged, &worse).await;
     assert!(refused.is_err(), "the standard is enforced");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_charts_install_serve_a_tenant_and_leave_its_objects_when_they_go() {
+    let (management, worker) = tokio::join!(a_cluster("management"), a_cluster("worker"));
+    make_the_tenants_namespaces(&management).await;
+    let done = helm(&management, &["install", "osm-crds", "osm-crds"]).await;
+    done.expect("the definitions are installed");
+    let install = [
+        "install",
+        "osm",
+        "osm",
+        "--namespace",
+        MANAGER,
+        "--create-namespace",
+    ];
+    let listed = ["--set", "namespaces={tenant-berlin,tenant-lisbon}"];
+    let done = helm(&management, &[&install[..], &listed].concat()).await;
+    done.expect("the process is installed");
+    let process = start(&management, &[]).await;
+    serves_a_tenant(&management, &worker).await;
+    drop(process);
+    for release in [
+        ["uninstall", "osm", "--namespace", MANAGER].as_slice(),
+        &["uninstall", "osm-crds"],
+    ] {
+        helm(&management, release).await.expect("it is removed");
+    }
+    let left = kubectl(
+        &management,
+        &["get", "workerclusters", "-n", TENANT, "-o", "name"],
+    )
+    .await;
+    assert_eq!(
+        left.trim(),
+        "workercluster.operatingsystemmanager.k8c.io/berlin"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_value_that_cannot_work_is_refused_by_its_name_and_all_others_are_taken() {
+    let management = a_cluster("management").await;
+    for (value, expected) in [
+        ("replicas=several", "replicas"),
+        ("namespaces={Berlin}", "namespaces"),
+        ("arguments={otlp}", "arguments"),
+        ("replica=2", "replica"),
+    ] {
+        let refused = helm(&management, &["template", "osm", "osm", "--set", value]).await;
+        let refused = refused.expect_err(value);
+        assert!(refused.contains(expected), "{value}: {refused}");
+    }
+    let everything = "replicas=2,image.repository=here/osm,image.tag=t,image.pullSecrets[0].name=s,\
+        tenantDefaults.pauseImage=mirror/pause,arguments={--log-format=text},podAnnotations.a=b,\
+        nodeSelector.a=b,tolerations[0].operator=Exists,priorityClassName=system-cluster-critical,\
+        affinity.nodeAffinity=null,podDisruptionBudget.enabled=false,networkPolicy.enabled=false";
+    let values = everything.replace(' ', "");
+    let arguments = [
+        "install",
+        "osm",
+        "osm",
+        "--dry-run=server",
+        "--set",
+        &values,
+    ];
+    let printed = helm(&management, &arguments)
+        .await
+        .expect("the server takes it");
+    for expected in [
+        "here/osm:t",
+        "pauseImage: mirror/pause",
+        "--log-format=text",
+        "replicas: 2",
+    ] {
+        assert!(printed.contains(expected), "{expected}: {printed}");
+    }
+    assert!(!printed.contains("kind: NetworkPolicy"), "{printed}");
 }
