@@ -43,7 +43,9 @@ pub use input::RenderInput;
 pub use limits::Limits;
 pub use user_data::UserData;
 
-use crate::api::{config::OperatingSystemConfigSpec, profile::TemplateLanguage};
+use crate::api::{
+    config::OperatingSystemConfigSpec, profile::TemplateLanguage, worker_cluster::StoredConfig,
+};
 use compose::{Form, RenderedFiles, compose, files_of, half_of, inline_of};
 use data::Facts;
 use encode::{MachineFacts, encode};
@@ -55,7 +57,8 @@ use template::{CompiledHalf, JinjaHalf};
 pub struct Rendered {
     /// The config with every secret, from which the documents are made.
     pub config: OperatingSystemConfigSpec,
-    /// The config with a marker in place of each secret, and without the cloud provider's settings.
+    /// The config as it is stored: with a marker in place of each secret, and without the cloud
+    /// provider's settings, unless the tenant's settings say otherwise.
     pub stored_config: OperatingSystemConfigSpec,
     /// The document that turns a machine into a node.
     pub provisioning: UserData,
@@ -101,7 +104,10 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
     Ok(Rendered {
         provisioning: encode(&config, Half::Provisioning, machine)?,
         bootstrap: encode(&config, Half::Bootstrap, machine)?,
-        stored_config: compose(&facts, marked_files, Form::Stored)?,
+        stored_config: match input.settings.stored_config {
+            StoredConfig::Markers => compose(&facts, marked_files, Form::Stored)?,
+            StoredConfig::Inline => config.clone(),
+        },
         config,
     })
 }
