@@ -8,7 +8,7 @@
 //!                                       └──► files with markers ──► stored config
 //! ```
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use minijinja::Value;
 
@@ -53,7 +53,7 @@ use engine::{Fuel, Job, Label};
 use template::{CompiledHalf, JinjaHalf};
 
 /// What a machine deployment needs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Rendered {
     /// The config with every secret, from which the documents are made.
     pub config: OperatingSystemConfigSpec,
@@ -64,6 +64,16 @@ pub struct Rendered {
     pub provisioning: UserData,
     /// The document that a machine gets as user data.
     pub bootstrap: UserData,
+}
+
+impl fmt::Debug for Rendered {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Rendered")
+            .field("provisioning", &self.provisioning)
+            .field("bootstrap", &self.bootstrap)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Renders a profile for a machine deployment.
