@@ -290,8 +290,8 @@ impl ProcessTasks {
     /// Waits until a task panics.
     async fn panicked(&mut self) -> anyhow::Error {
         while let Some(ended) = self.tasks.join_next().await {
-            if let Err(error) = ended {
-                return anyhow::Error::new(error).context("a task of the whole process panicked");
+            if ended.is_err() {
+                return a_task_panicked();
             }
         }
         std::future::pending().await
@@ -300,10 +300,15 @@ impl ProcessTasks {
     async fn finish(mut self) -> anyhow::Result<()> {
         self.stop.cancel();
         while let Some(ended) = self.tasks.join_next().await {
-            ended.context("a task of the whole process panicked")?;
+            ended.map_err(|_| a_task_panicked())?;
         }
         Ok(())
     }
+}
+
+/// What a task says of its panic has the message in it, and that may hold what a tenant sent.
+fn a_task_panicked() -> anyhow::Error {
+    anyhow::anyhow!("a task of the whole process panicked; the log has the place")
 }
 
 /// The identity of the management cluster; asked until it answers or the process ends.
@@ -382,4 +387,28 @@ async fn management_config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Co
     kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
         .await
         .with_context(|| format!("cannot use --kubeconfig {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_error_of_a_panic_has_no_message_of_it() {
+        let tasks = || {
+            let mut tasks = ProcessTasks {
+                tasks: JoinSet::new(),
+                stop: CancellationToken::new(),
+            };
+            tasks.spawn(async { panic!("c4n4ry") });
+            tasks
+        };
+        let error = tasks().panicked().await;
+        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
+        let tasks = tasks();
+        // On one thread: it has its turn, and panics.
+        tokio::task::yield_now().await;
+        let error = tasks.finish().await.unwrap_err();
+        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
+    }
 }

@@ -8,7 +8,7 @@
 //!                                       └──► files with markers ──► stored config
 //! ```
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use minijinja::Value;
 
@@ -43,7 +43,9 @@ pub use input::RenderInput;
 pub use limits::Limits;
 pub use user_data::UserData;
 
-use crate::api::{config::OperatingSystemConfigSpec, profile::TemplateLanguage};
+use crate::api::{
+    config::OperatingSystemConfigSpec, profile::TemplateLanguage, worker_cluster::StoredConfig,
+};
 use compose::{Form, RenderedFiles, compose, files_of, half_of, inline_of};
 use data::Facts;
 use encode::{MachineFacts, encode};
@@ -51,16 +53,27 @@ use engine::{Fuel, Job, Label};
 use template::{CompiledHalf, JinjaHalf};
 
 /// What a machine deployment needs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Rendered {
     /// The config with every secret, from which the documents are made.
     pub config: OperatingSystemConfigSpec,
-    /// The config with a marker in place of each secret, and without the cloud provider's settings.
+    /// The config as it is stored: with a marker in place of each secret, and without the cloud
+    /// provider's settings, unless the tenant's settings say otherwise.
     pub stored_config: OperatingSystemConfigSpec,
     /// The document that turns a machine into a node.
     pub provisioning: UserData,
     /// The document that a machine gets as user data.
     pub bootstrap: UserData,
+}
+
+impl fmt::Debug for Rendered {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Rendered")
+            .field("provisioning", &self.provisioning)
+            .field("bootstrap", &self.bootstrap)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Renders a profile for a machine deployment.
@@ -101,7 +114,10 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
     Ok(Rendered {
         provisioning: encode(&config, Half::Provisioning, machine)?,
         bootstrap: encode(&config, Half::Bootstrap, machine)?,
-        stored_config: compose(&facts, marked_files, Form::Stored)?,
+        stored_config: match input.settings.stored_config {
+            StoredConfig::Markers => compose(&facts, marked_files, Form::Stored)?,
+            StoredConfig::Inline => config.clone(),
+        },
         config,
     })
 }

@@ -1,4 +1,10 @@
-//! No setting makes the log tell what a server answered.
+//! No setting makes the log tell what a server answered, and nothing stored or said of a render
+//! holds a secret.
+
+#[path = "rendering/clouds.rs"]
+mod clouds;
+#[path = "canary/renders.rs"]
+mod renders;
 
 use std::convert::Infallible;
 

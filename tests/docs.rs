@@ -303,6 +303,7 @@ fn the_example_of_a_profile_renders_as_the_page_shows() {
             api_server: "https://10.0.0.1:6443",
             kubernetes_ca_certificate: "",
             fetch_token: &secret,
+            own_fetch_token: None,
             bootstrap_kubeconfig: &secret,
         },
         registry_credentials: &BTreeMap::new(),

@@ -159,7 +159,11 @@ fn files_with_secrets_are_readable_by_root_alone() {
             let of_runtimes = runtimes.flat_map(|runtime| runtime.files);
             for file in half.files.into_iter().chain(of_runtimes) {
                 let data = file.content.inline.unwrap_or_default().data;
-                let secrets = ["{{ Token }}", "{{ CloudConfig }}", "ContainerRuntimeConfig"];
+                let secrets = [
+                    "{{ fetch_token }}",
+                    "{{ CloudConfig }}",
+                    "ContainerRuntimeConfig",
+                ];
                 if secrets.iter().any(|secret| data.contains(secret)) {
                     assert_eq!(file.permissions, 600, "{name}: {}", file.path);
                     secret_files += 1;

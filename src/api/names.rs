@@ -65,6 +65,11 @@ pub struct DerivedNames {
     pub kubelet_kubeconfig: String,
     /// The Secret with the script for edge machines, which those of other clouds do not have.
     pub edge_script: String,
+    /// The ServiceAccount (and Role, and RoleBinding) that its machines fetch their documents
+    /// with, where machine deployments have one each.
+    pub getter: String,
+    /// The Secret with that ServiceAccount's token.
+    pub getter_token: String,
     /// The value of the bootstrap token's label.
     pub key: String,
 }
@@ -79,6 +84,8 @@ impl DerivedNames {
             bootstrap: format!("{name}-{namespace}-bootstrap-config"),
             kubelet_kubeconfig: format!("{key}-kubelet-bootstrap-config"),
             edge_script: format!("edge-provider-script-{name}-{namespace}"),
+            getter: format!("{key}-{GETTER}"),
+            getter_token: format!("{key}-{GETTER_TOKEN}"),
             key,
         }
     }
@@ -88,8 +95,9 @@ impl DerivedNames {
         self.config == other.config || self.key == other.key
     }
 
-    /// The Secrets in `cloud-init-settings`, in the order in which they are deleted: bootstrap
-    /// first, since machine-controller must not hand out a document whose Secrets are going.
+    /// The Secrets in `cloud-init-settings` that are written, in the order in which they are
+    /// deleted: bootstrap first, since machine-controller must not hand out a document whose
+    /// Secrets are going. The token of the getter, which the cluster fills, is not among them.
     pub fn secrets(&self) -> [&str; 4] {
         [
             &self.bootstrap,
@@ -101,7 +109,7 @@ impl DerivedNames {
 
     /// Whether one of the Secrets in `cloud-init-settings` has this name.
     pub fn has_secret(&self, name: &str) -> bool {
-        self.secrets().contains(&name)
+        self.secrets().contains(&name) || self.getter_token == name
     }
 }
 

@@ -143,6 +143,12 @@ pub struct WorkerClusterSpec {
     )]
     #[schemars(regex(pattern = r"^(https://\S+)?$"))]
     pub api_server_override: Option<String>,
+    /// Whose token machines fetch their documents with. Absent means `Shared`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_credentials: Option<NodeCredentials>,
+    /// What a stored config says in place of secrets. Absent means `Markers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_config: Option<StoredConfig>,
     /// Free variables for templates.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
@@ -188,6 +194,26 @@ pub enum DefaultProfiles {
     Keep,
     /// They are not installed.
     Disabled,
+}
+
+/// Whose token machines fetch their documents with.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum NodeCredentials {
+    /// The getter's, which reads every Secret of `cloud-init-settings`.
+    #[default]
+    Shared,
+    /// One for each machine deployment, which reads that machine deployment's Secrets alone.
+    PerMachineDeployment,
+}
+
+/// What a stored config says in place of secrets.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum StoredConfig {
+    /// A marker for each, and nothing of the cloud provider's settings.
+    #[default]
+    Markers,
+    /// The secrets themselves: whoever may read configs has what the machines have.
+    Inline,
 }
 
 /// What became of a worker cluster.

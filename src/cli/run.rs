@@ -85,3 +85,25 @@ fn hide_panic_messages() {
         tracing::error!(place, "a panic");
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::{TelemetrySettings, logs::LogBuffer};
+
+    #[test]
+    fn a_panic_is_told_by_its_place_alone() {
+        let logs = LogBuffer::default();
+        let (dispatch, _telemetry) =
+            telemetry::prepare(&TelemetrySettings::default(), logs.clone()).unwrap();
+        let before = std::panic::take_hook();
+        hide_panic_messages();
+        tracing::dispatcher::with_default(&dispatch, || {
+            let panicked = std::panic::catch_unwind(|| panic!("{}", "c4n4ry".to_owned()));
+            assert!(panicked.is_err());
+        });
+        std::panic::set_hook(before);
+        assert!(logs.text().contains("run.rs"), "{}", logs.text());
+        assert!(!logs.text().contains("c4n4ry"), "{}", logs.text());
+    }
+}

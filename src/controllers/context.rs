@@ -11,8 +11,8 @@ use kube::runtime::{events::Recorder, reflector::Store};
 use tokio::sync::watch;
 
 use super::{
-    backoff::Backoff, profile::DefaultProfile, profile_store::ProfileStore, seen::SeenObjects,
-    tokens::Tokens, triggers::Triggers,
+    backoff::Backoff, machine_deployment::credentials::NodeCredentials, profile::DefaultProfile,
+    profile_store::ProfileStore, seen::SeenObjects, tokens::Tokens, triggers::Triggers,
 };
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::DefaultProfiles};
 use crate::fleet::engagement::Engagement;
@@ -50,6 +50,8 @@ pub struct Context {
     pub secrets: SeenObjects,
     /// The bootstrap tokens.
     pub tokens: Tokens,
+    /// The machine deployments' own credentials.
+    pub node_credentials: NodeCredentials,
     /// Credentials of registries, as they were read last, or why they cannot be used.
     pub registry_credentials: watch::Sender<Result<RegistryCredentials, String>>,
     /// Delays of machine deployments that failed.

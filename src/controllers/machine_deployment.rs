@@ -2,6 +2,7 @@
 
 pub mod adopt;
 pub mod apply;
+pub mod credentials;
 pub mod dereference;
 pub mod error;
 pub mod finalize;
@@ -147,7 +148,7 @@ async fn serve(
     Box::pin(converge(context, machine_deployment)).await
 }
 
-/// The six steps.
+/// The seven steps.
 async fn converge(
     context: &Context,
     machine_deployment: Arc<MachineDeployment>,
@@ -164,6 +165,10 @@ async fn converge(
     let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
     let span = tracing::Span::current();
     span.record("profile_version", &deployment.stamp.profile_version);
+    // Whose token do its machines fetch with? (client, in memory where it is known)
+    let deployment = credentials::equip(context, deployment)
+        .instrument(tracing::info_span!("credentials"))
+        .await?;
     // What should be there? (pure, and left out where what is there says that it is current)
     let deployment = Arc::new(deployment);
     let fitting = if is_current(&deployment, &found.observed) {
@@ -223,9 +228,12 @@ async fn render_aside(context: &Context, deployment: &Arc<Deployment>) -> Result
     Ok(fitting?)
 }
 
-/// The token's renewal is the only thing that time alone makes due.
+/// The token's renewal is the only thing that time alone makes due; and rights that are missing,
+/// which are tried again.
 fn next_look(context: &Context, deployment: &Deployment) -> Action {
     let due = renewal(deployment.token.token(), context.rules.token_lifetime);
+    let refused_until = context.node_credentials.refused_until();
+    let due = refused_until.map_or(due, |until| due.min(until));
     let left = Duration::try_from(due.duration_since(context.engagement.shared.clock.now()))
         .unwrap_or_default();
     // A little late at random: tokens that were made together are not renewed together, and a

@@ -17,7 +17,9 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     context::{Context, RegistryCredentials, Rules},
-    inventory, machine_deployment, orphans,
+    inventory,
+    machine_deployment::{self, credentials},
+    orphans,
     profile::{self, DefaultProfile},
     profile_store::ProfileStore,
     registry_credentials,
@@ -88,6 +90,7 @@ impl Controllers {
             configs: Arc::default(),
             secrets: SeenObjects::default(),
             tokens: tokens::Tokens::default(),
+            node_credentials: credentials::NodeCredentials::default(),
             registry_credentials: watch::Sender::new(Ok(Arc::default())),
             backoff: super::backoff::Backoff::default(),
             triggers: Arc::clone(triggers),
@@ -146,6 +149,7 @@ impl Controllers {
             .await
             .map_err(failed)?;
         read_registry_credentials(context).await;
+        credentials::tell_setting(context);
         context
             .engagement
             .board
@@ -230,6 +234,7 @@ async fn follow_settings(context: &Context) {
         let now = spec(&worker_cluster.borrow_and_update());
         if now != before {
             before = now;
+            credentials::tell_setting(context);
             read_registry_credentials(context).await;
             context.triggers.pull(Look::Everywhere);
         }

@@ -3,7 +3,7 @@
 //!
 //! What exists is used as it is, whoever made it.
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::fmt::Debug;
 
 use k8s_openapi::api::{
     core::v1::{Namespace, Secret, ServiceAccount},
@@ -126,15 +126,18 @@ fn role_binding() -> RoleBinding {
 
 /// The token controller fills this Secret; until it has, nodes are waited for.
 fn token() -> Secret {
-    let of_getter = (
+    token_of(GETTER, named(GETTER_TOKEN))
+}
+
+/// The Secret that the token controller fills with a token of the ServiceAccount.
+pub fn token_of(account: &str, mut metadata: ObjectMeta) -> Secret {
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(
         "kubernetes.io/service-account.name".to_owned(),
-        GETTER.to_owned(),
+        account.to_owned(),
     );
     Secret {
-        metadata: ObjectMeta {
-            annotations: Some(BTreeMap::from([of_getter])),
-            ..named(GETTER_TOKEN)
-        },
+        metadata,
         type_: Some("kubernetes.io/service-account-token".to_owned()),
         ..Secret::default()
     }

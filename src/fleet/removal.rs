@@ -4,7 +4,10 @@
 
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::{
+    core::v1::{Secret, ServiceAccount},
+    rbac::v1::{Role, RoleBinding},
+};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{
@@ -17,7 +20,7 @@ use serde::de::DeserializeOwned;
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
-    names::{CLOUD_INIT_SETTINGS, DerivedNames, FINALIZER, KUBE_SYSTEM, TOKEN_LABEL},
+    names::{CLOUD_INIT_SETTINGS, DerivedNames, FINALIZER, KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL},
 };
 
 /// A page of machine deployments: small, so that a large cluster costs little memory.
@@ -96,8 +99,34 @@ pub async fn purge(
     for token in tokens.list_metadata(&ours).await?.items {
         delete(&tokens, &token.metadata).await?;
     }
+    if has_credentials(worker, &names).await? {
+        remove_credentials(worker, &names).await?;
+    }
     let configs: Api<OperatingSystemConfig> = Api::namespaced(management.clone(), tenant);
     delete_named(&configs, &names.config).await
+}
+
+/// Whether there is a ServiceAccount that was made for the machine deployment alone. Who may not
+/// look has made none.
+pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bool, kube::Error> {
+    let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    match accounts.get_metadata_opt(&names.getter).await {
+        Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(false),
+        found => Ok(found?.is_some_and(|found| found.annotations().contains_key(MADE_FOR))),
+    }
+}
+
+/// Deletes what a machine deployment's own credentials are made of. The ServiceAccount goes last:
+/// a crash before that leaves what tells of the rest.
+pub async fn remove_credentials(worker: &Client, names: &DerivedNames) -> Result<(), kube::Error> {
+    let bindings: Api<RoleBinding> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    let roles: Api<Role> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    let tokens: Api<Secret> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    delete_named(&bindings, &names.getter).await?;
+    delete_named(&roles, &names.getter).await?;
+    delete_named(&tokens, &names.getter_token).await?;
+    delete_named(&accounts, &names.getter).await
 }
 
 async fn delete_named<K>(api: &Api<K>, name: &str) -> Result<(), kube::Error>

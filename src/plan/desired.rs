@@ -14,7 +14,6 @@ use crate::api::{
         CONTENT, DerivedNames, INPUTS, MADE_FOR, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
         MADE_FOR_REVISION, NEAR_LIMIT,
     },
-    profile::CloudProvider,
 };
 use crate::render::{
     edge_script::{EdgeScriptInput, edge_script},
@@ -165,12 +164,12 @@ pub fn desired(deployment: &Deployment, fitting: Option<Fitting>) -> Desired {
 
 /// Edge machines get no user data: their owner runs a script that fetches it.
 fn script(deployment: &Deployment) -> Option<SecretText> {
-    let is_edge = deployment.provider.cloud_provider == CloudProvider::Edge.as_str();
-    is_edge.then(|| {
+    let own = deployment.own_fetch_token.as_ref();
+    deployment.is_at_edge().then(|| {
         edge_script(&EdgeScriptInput {
             api_server: &deployment.api_server,
             certificate_authority: &deployment.kubernetes_ca,
-            fetch_token: &deployment.fetch_token,
+            fetch_token: own.unwrap_or(&deployment.fetch_token),
             secret: &deployment.names.bootstrap,
         })
     })

@@ -106,14 +106,20 @@ fn summary(conditions: &[Condition]) -> Condition {
         ConditionType::Claimed,
         ConditionType::Prepared,
         ConditionType::ProfilesInstalled,
+        ConditionType::NodeCredentials,
         ConditionType::MachineDeploymentsServed,
     ];
+    // Who did not ask for them waits for none.
+    let is_awaited = |kind: &&ConditionType| **kind != ConditionType::NodeCredentials;
     let of = |kind: &ConditionType| conditions.iter().find(|found| found.type_ == kind.as_str());
     let wrong = order
         .iter()
         .filter_map(of)
         .find(|found| found.status != "True");
-    let missing = order.iter().find(|kind| of(kind).is_none());
+    let missing = order
+        .iter()
+        .filter(is_awaited)
+        .find(|kind| of(kind).is_none());
     let (status, reason, message) = match (wrong, missing) {
         (Some(wrong), _) => ("False", wrong.reason.clone(), wrong.message.clone()),
         (None, Some(missing)) => (

@@ -14,6 +14,7 @@ use super::{
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, LABEL_VALUE_BYTES_MAX, REVISION},
+    profile::CloudProvider,
 };
 use crate::render::{
     RenderError,
@@ -243,8 +244,10 @@ pub struct Deployment {
     pub api_server: String,
     /// The certificate authority of the API server, in PEM.
     pub kubernetes_ca: String,
-    /// The token that nodes fetch their provisioning Secret with.
+    /// The getter's token, that nodes fetch their provisioning Secret with.
     pub fetch_token: SecretText,
+    /// A token for this machine deployment's nodes alone, in place of the getter's.
+    pub own_fetch_token: Option<SecretText>,
     /// Credentials of registries, by registry.
     pub registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
     /// What must be done about the bootstrap token.
@@ -320,6 +323,7 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
         api_server,
         kubernetes_ca,
         fetch_token: found.facts.fetch_token.clone(),
+        own_fetch_token: None,
         registry_credentials: Arc::clone(&found.registry_credentials),
         token,
         bootstrap_kubeconfig,
@@ -419,6 +423,10 @@ fn stamp(deployment: &Deployment) -> Stamp {
     if deployment.profile.reads_bootstrap_kubeconfig() {
         parts.push(deployment.bootstrap_kubeconfig.expose().as_bytes());
     }
+    if let Some(own) = &deployment.own_fetch_token {
+        parts.push(b"own fetch token");
+        parts.push(own.expose().as_bytes());
+    }
     Stamp {
         inputs: Some(deployment.digest_key.digest(parts)),
         annotations_hash,
@@ -434,6 +442,19 @@ fn stamp(deployment: &Deployment) -> Stamp {
 }
 
 impl Deployment {
+    /// With a token for its nodes alone: another input of the render.
+    #[must_use]
+    pub fn with_own_fetch_token(mut self, token: SecretText) -> Self {
+        self.own_fetch_token = Some(token);
+        self.stamp = stamp(&self);
+        self
+    }
+
+    /// Whether its machines are at the edge, where their owner starts them.
+    pub fn is_at_edge(&self) -> bool {
+        self.provider.cloud_provider == CloudProvider::Edge.as_str()
+    }
+
     /// What the renderer sees.
     pub fn render_input<'a>(&'a self, name: &'a str, namespace: &'a str) -> RenderInput<'a> {
         RenderInput {
@@ -450,6 +471,7 @@ impl Deployment {
                 api_server: &self.api_server,
                 kubernetes_ca_certificate: &self.kubernetes_ca,
                 fetch_token: &self.fetch_token,
+                own_fetch_token: self.own_fetch_token.as_ref(),
                 bootstrap_kubeconfig: &self.bootstrap_kubeconfig,
             },
             registry_credentials: &self.registry_credentials,

@@ -29,6 +29,10 @@ use crate::tenant::settings::TenantSettings;
 /// The variable with the kubelet's bootstrap kubeconfig.
 pub(super) const BOOTSTRAP_KUBECONFIG: &str = "BootstrapKubeconfig";
 
+/// The variable with the token to fetch documents with: the machine deployment's own, or the
+/// getter's.
+const FETCH_TOKEN: &str = "fetch_token";
+
 /// Variables that exist for old profiles and are always empty.
 const ALWAYS_EMPTY: [&str; 5] = [
     "ContainerRuntimeAuthConfig",
@@ -82,6 +86,11 @@ impl<'a> Facts<'a> {
         })
     }
 
+    fn fetch_token(&self) -> &SecretText {
+        let cluster = &self.input.cluster;
+        cluster.own_fetch_token.unwrap_or(cluster.fetch_token)
+    }
+
     /// Everything that a template can read.
     pub(super) fn template_data(&self) -> TemplateData {
         let mut inline = BTreeMap::new();
@@ -127,6 +136,7 @@ impl<'a> Facts<'a> {
                 text(cluster.bootstrap_kubeconfig.expose()),
             ),
             ("Token", text(cluster.fetch_token.expose())),
+            (FETCH_TOKEN, text(self.fetch_token().expose())),
             ("ServerURL", text(cluster.api_server)),
             ("SecretName", text(&self.names.provisioning)),
             (
@@ -271,6 +281,7 @@ impl<'a> Facts<'a> {
             }
         };
         mark("Token", cluster.fetch_token);
+        mark(FETCH_TOKEN, self.fetch_token());
         mark(BOOTSTRAP_KUBECONFIG, cluster.bootstrap_kubeconfig);
         if let Some(secret) = &provider.overwrite_cloud_config {
             mark("CloudConfig", secret);

@@ -127,6 +127,7 @@ impl World {
                 api_server: "https://api.example.com:6443",
                 kubernetes_ca_certificate: "certificate",
                 fetch_token: &self.fetch_token,
+                own_fetch_token: None,
                 bootstrap_kubeconfig: &self.bootstrap_kubeconfig,
             },
             registry_credentials: &self.registry_credentials,

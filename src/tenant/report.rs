@@ -22,6 +22,8 @@ pub enum ConditionType {
     Prepared,
     /// The default profiles stand in the tenant's namespace.
     ProfilesInstalled,
+    /// Each machine deployment has credentials of its own, where that was asked for.
+    NodeCredentials,
     /// Every machine deployment is served.
     MachineDeploymentsServed,
 }
@@ -35,6 +37,7 @@ impl ConditionType {
             Self::Claimed => "Claimed",
             Self::Prepared => "Prepared",
             Self::ProfilesInstalled => "ProfilesInstalled",
+            Self::NodeCredentials => "NodeCredentials",
             Self::MachineDeploymentsServed => "MachineDeploymentsServed",
         }
     }

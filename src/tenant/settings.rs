@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::Serialize;
 
-use crate::api::worker_cluster::WorkerClusterSpec;
+use crate::api::worker_cluster::{NodeCredentials, StoredConfig, WorkerClusterSpec};
 
 /// The feature gate that every kubelet gets unless a setting says otherwise.
 const ROTATE_SERVER_CERTIFICATE: &str = "RotateKubeletServerCertificate";
@@ -45,6 +45,14 @@ pub struct TenantSettings {
     pub api_server_override: Option<String>,
     /// Free variables for templates.
     pub variables: BTreeMap<String, String>,
+    /// Whose token machines fetch their documents with. The token itself is what a render is made
+    /// from, and not the wish for it.
+    #[serde(skip)]
+    pub node_credentials: NodeCredentials,
+    /// What a stored config says in place of secrets. What most tenants have is left out, so that
+    /// what was made before there was a choice is current.
+    #[serde(skip_serializing_if = "is_default")]
+    pub stored_config: StoredConfig,
 }
 
 impl Default for TenantSettings {
@@ -66,6 +74,8 @@ impl Default for TenantSettings {
             mirror_order: MirrorOrder::default(),
             api_server_override: None,
             variables: BTreeMap::new(),
+            node_credentials: NodeCredentials::default(),
+            stored_config: StoredConfig::default(),
         }
     }
 }
@@ -148,8 +158,18 @@ impl TenantSettings {
                 .into_iter()
                 .chain(spec.variables.clone())
                 .collect(),
+            node_credentials: spec.node_credentials.unwrap_or(defaults.node_credentials),
+            stored_config: spec.stored_config.unwrap_or(defaults.stored_config),
         })
     }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks with a reference"
+)]
+fn is_default(stored_config: &StoredConfig) -> bool {
+    *stored_config == StoredConfig::default()
 }
 
 /// The operator's text if there is one; an empty text takes the default away.
@@ -177,4 +197,30 @@ fn with_server_certificates(gates: &BTreeMap<String, bool>) -> BTreeMap<String, 
         .entry(ROTATE_SERVER_CERTIFICATE.to_owned())
         .or_insert(true);
     gates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is stored for those who opt in to nothing must not be rendered anew by a release that
+    /// has more to opt in to.
+    #[test]
+    fn what_a_tenant_does_not_ask_for_is_no_input_of_its_render() {
+        let written = serde_json::to_string(&TenantSettings::default()).unwrap();
+        assert_eq!(
+            written,
+            r#"{"cluster_dns":["10.10.10.10"],"external_cloud_provider":false,"http_proxy":null,"no_proxy":".svc,.cluster.local,localhost,127.0.0.1","host_ca_bundle":"","kubernetes_ca_bundle":null,"pause_image":"","initial_taints":"","kubelet_feature_gates":{"RotateKubeletServerCertificate":true},"kubelet_feature_gates_from_annotations":false,"device_ownership_from_security_context":false,"insecure_registries":[],"registry_mirrors":{},"mirror_order":"AsListed","api_server_override":null,"variables":{}}"#
+        );
+        let spec = |json: &str| serde_json::from_str::<WorkerClusterSpec>(json).unwrap();
+        let inline = spec(r#"{"kubeconfigSecretRef":{"name":"a"},"storedConfig":"Inline"}"#);
+        let inline = TenantSettings::default().with(&inline).unwrap();
+        assert!(serde_json::to_string(&inline).unwrap().contains("Inline"));
+        let own =
+            r#"{"kubeconfigSecretRef":{"name":"a"},"nodeCredentials":"PerMachineDeployment"}"#;
+        let own = TenantSettings::default().with(&spec(own)).unwrap();
+        assert_eq!(own.node_credentials, NodeCredentials::PerMachineDeployment);
+        // The token is an input, and the wish for one is not.
+        assert_eq!(serde_json::to_string(&own).unwrap(), written);
+    }
 }

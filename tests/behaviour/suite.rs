@@ -3,6 +3,7 @@
 
 mod audit;
 pub mod collisions;
+pub mod credentials;
 pub mod definitions;
 pub mod edge;
 mod fixtures;
@@ -130,6 +131,11 @@ macro_rules! scenarios {
             overlays::a_changed_base_renders_what_lies_on_it_anew_and_nothing_else,
             overlays::a_missing_base_is_told_touches_nothing_and_heals_when_it_comes,
             overlays::overlays_that_extend_each_other_are_refused_until_one_does_not,
+            credentials::each_machine_deployments_token_reads_its_own_secrets_and_no_others,
+            credentials::without_the_rights_machines_share_the_getter_and_the_condition_says_so,
+            credentials::credentials_that_somebody_deletes_or_widens_are_put_right,
+            credentials::the_wish_for_own_credentials_renders_anew_and_so_does_its_end,
+            credentials::purge_and_the_removal_of_orphans_take_credentials_along,
             edge::an_edge_script_is_there_as_long_as_its_machine_deployment,
             definitions::a_configs_spec_never_changes_and_its_annotations_may,
             definitions::a_profiles_spec_changes_with_its_version_only,

@@ -10,7 +10,9 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use osm::api::machine_deployment::MachineDeployment;
-use osm::api::names::{CLAIM, CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN, KUBE_SYSTEM, TOKEN_LABEL};
+use osm::api::names::{
+    CLAIM, CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN, KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL,
+};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -27,6 +29,9 @@ pub const IN_WORKER: Account = Account {
     namespace: "kube-system",
     name: "operating-system-manager",
 };
+
+/// The Role, and its binding, of `manifests/rbac/worker-node-credentials.yaml`.
+const NODE_CREDENTIALS: &str = "operating-system-manager-worker-node-credentials";
 
 /// Real clusters at once: each takes 345 MiB and, to start, five seconds of a core. No scenario
 /// needs more.
@@ -170,6 +175,20 @@ async fn clean(admin: &Client) {
     let _ = accounts.delete(GETTER, &delete).await;
     let _ = roles.delete(GETTER, &delete).await;
     let _ = bindings.delete(GETTER, &delete).await;
+    // Rights that a scenario added, and what was made with them.
+    let _ = roles.delete(NODE_CREDENTIALS, &delete).await;
+    let _ = bindings.delete(NODE_CREDENTIALS, &delete).await;
+    for found in ok(
+        accounts.list(&ListParams::default()).await,
+        "they are listed",
+    ) {
+        if found.annotations().contains_key(MADE_FOR) {
+            let name = found.name_any();
+            let _ = accounts.delete(&name, &delete).await;
+            let _ = roles.delete(&name, &delete).await;
+            let _ = bindings.delete(&name, &delete).await;
+        }
+    }
     let all = ListParams::default();
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
     // The token controller takes the token away once it knows that its account is gone. Before

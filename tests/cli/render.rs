@@ -51,6 +51,7 @@ fn rendered(folder: &Folder) -> Rendered {
             api_server: fact("apiServer"),
             kubernetes_ca_certificate: fact("kubernetesCA"),
             fetch_token: &token,
+            own_fetch_token: None,
             bootstrap_kubeconfig: &kubeconfig,
         },
         registry_credentials: &BTreeMap::from([("mirror.example".to_owned(), credential)]),

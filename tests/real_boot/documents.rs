@@ -123,6 +123,7 @@ impl Profile {
                 api_server: &access.server,
                 kubernetes_ca_certificate: &access.authority,
                 fetch_token: &SecretText::new(access.token.clone()),
+                own_fetch_token: None,
                 bootstrap_kubeconfig: &SecretText::new("clusters: []"),
             },
             registry_credentials: &BTreeMap::new(),

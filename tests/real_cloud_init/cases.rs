@@ -335,6 +335,7 @@ fn render_for(machine: &Machine, profile: &CompiledProfile) -> Rendered {
             api_server: "https://cluster.example.com:6443",
             kubernetes_ca_certificate: &certificate(),
             fetch_token: &token,
+            own_fetch_token: None,
             bootstrap_kubeconfig: &SecretText::new("clusters: []"),
         },
         registry_credentials: &BTreeMap::new(),

@@ -196,6 +196,7 @@ impl Profile {
                 api_server: "https://cluster.example.com:6443",
                 kubernetes_ca_certificate: "certificate of the cluster\n",
                 fetch_token: &SecretText::new("token"),
+                own_fetch_token: None,
                 bootstrap_kubeconfig: &SecretText::new("clusters: []"),
             },
             registry_credentials: &machine.credentials,

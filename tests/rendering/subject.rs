@@ -55,6 +55,7 @@ impl Subject {
                 api_server: "https://api.example.com:6443",
                 kubernetes_ca_certificate: "certificate",
                 fetch_token: &SecretText::new("hidden-fetch-token"),
+                own_fetch_token: None,
                 bootstrap_kubeconfig: &SecretText::new("hidden-kubeconfig"),
             },
             registry_credentials: &self.registry_credentials,

@@ -189,4 +189,7 @@ sweeps! {
     edge_deletion: EdgeDeletion;
     release: Release;
     purge: Purge;
+    own_create: OwnCreate;
+    own_deletion: OwnDeletion;
+    own_purge: OwnPurge;
 }

@@ -30,6 +30,16 @@ pub fn worker() -> &'static [Value] {
     })
 }
 
+/// The roles of a worker cluster whose machine deployments have credentials of their own.
+pub fn node_credentials() -> &'static [Value] {
+    static OBJECTS: OnceLock<Vec<Value>> = OnceLock::new();
+    OBJECTS.get_or_init(|| {
+        parse(&[include_str!(
+            "../../manifests/rbac/worker-node-credentials.yaml"
+        )])
+    })
+}
+
 /// Parsed once for all worlds of a test process.
 fn parse(manifests: &[&str]) -> Vec<Value> {
     let documents = manifests.iter().flat_map(|manifest| {
@@ -133,7 +143,7 @@ pub fn a_machine_deployment(name: &str) -> Value {
 /// A profile of the tenant's own, small: what it prints stands in the documents as it is.
 pub fn a_profile(namespace: &str, version: &str, text: &str) -> Value {
     let file = |path: &str, data: &str| json!({"path": path, "permissions": 644, "content": {"inline": {"data": data}}});
-    let bootstrap = "fetch with {{ Token }} from {{ ServerURL }}\n";
+    let bootstrap = "fetch with {{ fetch_token }} from {{ ServerURL }}\n";
     json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
         "kind": "OperatingSystemProfile",

@@ -45,6 +45,12 @@ pub enum Scenario {
     EdgeSettings,
     /// A machine deployment on the provider `edge` is deleted.
     EdgeDeletion,
+    /// As the first, with credentials for each machine deployment.
+    OwnCreate,
+    /// A machine deployment with credentials of its own is deleted.
+    OwnDeletion,
+    /// The registration is removed, and with it what was made, with credentials of its own.
+    OwnPurge,
     /// The registration is removed; the machine deployments are given back.
     Release,
     /// The registration is removed, and with it what was made.
@@ -74,12 +80,20 @@ impl Scenario {
             set(&mut machine_deployment, cloud, json!("edge"));
         }
         put(world.worker("berlin"), machine_deployment);
-        let removal = match self {
-            Self::Release => "Release",
-            Self::Purge => "Purge",
+        let is_own = matches!(self, Self::OwnCreate | Self::OwnDeletion | Self::OwnPurge);
+        let spec = match self {
+            Self::Release => json!({"onRemoval": "Release"}),
+            Self::Purge => json!({"onRemoval": "Purge"}),
+            _ if is_own => {
+                json!({"onRemoval": "Purge", "nodeCredentials": "PerMachineDeployment"})
+            }
             _ => return world,
         };
-        let spec = json!({"onRemoval": removal});
+        if is_own {
+            for object in fixtures::node_credentials() {
+                put(world.worker("berlin"), object.clone());
+            }
+        }
         put(
             &world.management,
             fixtures::a_worker_cluster("berlin", &spec),
@@ -89,20 +103,25 @@ impl Scenario {
 
     /// Whether the world settles before the event.
     pub fn begins_settled(self) -> bool {
-        !matches!(self, Self::Create | Self::EdgeCreate)
+        !matches!(self, Self::Create | Self::EdgeCreate | Self::OwnCreate)
     }
 
     /// Whether the kubeconfig goes with the event: a process that starts after it cannot reach the
     /// worker cluster any more.
     pub fn takes_kubeconfig(self) -> bool {
-        matches!(self, Self::Release | Self::Purge)
+        matches!(self, Self::Release | Self::Purge | Self::OwnPurge)
     }
 
     /// Whether the kubelet's kubeconfig goes with the event.
     pub fn takes_kubelet_kubeconfig(self) -> bool {
         matches!(
             self,
-            Self::Loss | Self::Deletion | Self::EdgeDeletion | Self::Purge
+            Self::Loss
+                | Self::Deletion
+                | Self::EdgeDeletion
+                | Self::OwnDeletion
+                | Self::Purge
+                | Self::OwnPurge
         )
     }
 
@@ -129,7 +148,7 @@ impl Scenario {
     pub async fn happen(self, world: &World) {
         let berlin = world.worker("berlin");
         match self {
-            Self::Create | Self::EdgeCreate | Self::Renewal => {}
+            Self::Create | Self::EdgeCreate | Self::OwnCreate | Self::Renewal => {}
             Self::Revision => raise_revision(berlin),
             Self::ProfileVersion => profile(world, "text\n"),
             Self::Provisioning => profile(world, "another text\n"),
@@ -163,8 +182,10 @@ impl Scenario {
                     berlin.delete_raw(object("secrets", "cloud-init-settings", name));
                 }
             }
-            Self::Deletion | Self::EdgeDeletion => delete_machine_deployment(berlin).await,
-            Self::Release | Self::Purge => unregister(world),
+            Self::Deletion | Self::EdgeDeletion | Self::OwnDeletion => {
+                delete_machine_deployment(berlin).await
+            }
+            Self::Release | Self::Purge | Self::OwnPurge => unregister(world),
         }
     }
 }

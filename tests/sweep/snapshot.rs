@@ -47,7 +47,9 @@ pub fn take(world: &World) -> Snapshot {
                     metadata("name")
                 );
                 secrets.check(&found, &key);
-                if let Some(made_for) = annotation(&found, MADE_FOR) {
+                // A machine deployment's own credentials are not rendered.
+                let is_rendered = annotation(&found, CONTENT).is_some();
+                if let Some(made_for) = annotation(&found, MADE_FOR).filter(|_| is_rendered) {
                     let digest = annotation(&found, INPUTS).cloned().unwrap_or_default();
                     inputs.entry(made_for.to_string()).or_default().push(digest);
                 }
@@ -94,10 +96,15 @@ impl Secrets {
             for secret in cluster.objects("secrets") {
                 let token = decoded(&secret, "token");
                 let random = decoded(&secret, "token-secret");
-                if text(&secret, "/metadata/name") == "cloud-init-getter-token" {
-                    key = Some(DigestKey::derive(&SecretText::new(token.clone())));
-                }
-                texts.extend([(token, "<token>"), (random, "<random>")]);
+                let name = match text(&secret, "/metadata/name") {
+                    "cloud-init-getter-token" => {
+                        key = Some(DigestKey::derive(&SecretText::new(token.clone())));
+                        "<token>"
+                    }
+                    name if name.ends_with("-cloud-init-getter-token") => "<own token>",
+                    _ => "<token>",
+                };
+                texts.extend([(token, name), (random, "<random>")]);
             }
         }
         texts.retain(|(text, _)| !text.is_empty());

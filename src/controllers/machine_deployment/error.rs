@@ -62,6 +62,11 @@ impl Error {
         }
     }
 
+    /// Whether a call failed for lack of rights.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Call { source: kube::Error::Api(status), .. } if status.is_forbidden())
+    }
+
     /// A word for programs: the reason in status and Events.
     pub const fn reason(&self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ use kube::{
     runtime::reflector::ObjectRef,
 };
 
-use super::{dereference::rivals, error::Error};
+use super::{credentials, dereference::rivals, error::Error};
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
@@ -88,6 +88,7 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
         delete(&tokens, &token.name_any(), token.uid()).await?;
     }
     context.tokens.remove(&names.key);
+    credentials::remove(context, names).await?;
     let tenant = context.engagement.tenant();
     let configs: Api<OperatingSystemConfig> =
         Api::namespaced(context.engagement.management.clone(), tenant.namespace());

@@ -127,6 +127,7 @@ impl Sample {
                 api_server: self.api_server,
                 kubernetes_ca_certificate: self.certificate,
                 fetch_token: &self.fetch_token,
+                own_fetch_token: None,
                 bootstrap_kubeconfig: &self.bootstrap_kubeconfig,
             },
             registry_credentials: &self.registry_credentials,

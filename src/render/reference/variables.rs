@@ -401,6 +401,12 @@ pub const VARIABLES: &[Variable] = &[
         "bool",
         "Whether packages are upgraded at the first boot.",
     ),
+    secret(
+        "fetch_token",
+        Kind::Text,
+        "string",
+        "The token to fetch documents with: the machine deployment's own where it has one (`spec.nodeCredentials`), else `Token`.",
+    ),
     plain(
         "variables",
         Kind::Map,

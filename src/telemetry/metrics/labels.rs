@@ -154,6 +154,8 @@ label! {
         BootstrapToken = "bootstrap-token",
         /// The script that an edge node is set up with by hand.
         EdgeScript = "edge-script",
+        /// The token that one machine deployment's machines fetch their documents with.
+        GetterToken = "getter-token",
     }
 }
 

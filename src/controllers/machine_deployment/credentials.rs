@@ -1,0 +1,419 @@
+//! Credentials for the machines of one machine deployment alone: a ServiceAccount that may read
+//! that machine deployment's Secrets and nothing else, and the Secret with its token.
+//!
+//! Of these only the token's Secret is watched. The others are looked at when it changes, and again
+//! about twice in the lifetime of a bootstrap token. The first write takes a verb that worker.yaml
+//! does not grant: where the rules beside it are not applied nothing is made that could not be
+//! removed, and the getter's token serves.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Debug,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    ByteString,
+    api::{
+        core::v1::{Secret, ServiceAccount},
+        rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
+    },
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{ObjectMeta, Patch, PatchParams, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::error::Error;
+use crate::api::{
+    names::{CLOUD_INIT_SETTINGS, DerivedNames, MADE_FOR},
+    worker_cluster,
+};
+use crate::controllers::{context::Context, triggers::Look};
+use crate::fleet::{prerequisites::token_of, removal};
+use crate::plan::{desired::secret_digest, validate::Deployment};
+use crate::telemetry::{logs::chain, metrics::SecretKind};
+use crate::tenant::{
+    report::{ConditionType, Finding},
+    secret_text::SecretText,
+};
+
+/// The token is there within milliseconds, and the watch tells of it: this is for one that is not.
+const TOKEN_WAIT: Duration = Duration::from_secs(1);
+/// Where the rights are missing they are tried again after this long.
+const REFUSED_WAIT: Duration = Duration::from_mins(5);
+
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
+
+/// What is known of the credentials of one tenant's machine deployments.
+#[derive(Debug, Default)]
+pub struct NodeCredentials {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// By the key of the machine deployment.
+    known: HashMap<String, Known>,
+    refused_until: Option<Timestamp>,
+}
+
+/// A token, and which object it was read from.
+#[derive(Clone, Debug)]
+struct Known {
+    token: SecretText,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    secrets: Vec<String>,
+    checked: Timestamp,
+}
+
+impl NodeCredentials {
+    /// Until when the rights are taken for missing.
+    pub fn refused_until(&self) -> Option<Timestamp> {
+        self.lock().refused_until
+    }
+
+    /// Forgets those of a machine deployment; tells whether there were any.
+    pub fn forget(&self, key: &str) -> bool {
+        self.lock().known.remove(key).is_some()
+    }
+
+    fn get(&self, key: &str) -> Option<Known> {
+        self.lock().known.get(key).cloned()
+    }
+
+    fn set(&self, key: &str, known: Known) {
+        self.lock().known.insert(key.to_owned(), known);
+    }
+
+    fn refused(&self, until: Option<Timestamp>) {
+        self.lock().refused_until = until;
+    }
+
+    /// Every write under the lock is one assignment, so a panic elsewhere does no harm here.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where the tenant shares the getter, a condition from before says so.
+pub fn tell_setting(context: &Context) {
+    let before = |found: &worker_cluster::WorkerCluster| {
+        let conditions = found.status.as_ref().map(|status| &status.conditions);
+        conditions.is_some_and(|conditions| {
+            let kind = ConditionType::NodeCredentials.as_str();
+            conditions.iter().any(|condition| condition.type_ == kind)
+        })
+    };
+    let own = context.engagement.worker_cluster.borrow().clone();
+    let defaults = context.engagement.shared.defaults.node_credentials;
+    let wish = own.as_ref().and_then(|own| own.spec.node_credentials);
+    if wish.unwrap_or(defaults) == worker_cluster::NodeCredentials::PerMachineDeployment {
+        return;
+    }
+    let kind = ConditionType::NodeCredentials;
+    let board = &context.engagement.board;
+    let was_told = board.read(|report| report.findings.contains_key(&kind));
+    if was_told || own.as_deref().is_some_and(before) {
+        board.found(kind, Finding::well("SharedGetter"));
+    }
+}
+
+/// The deployment with a token of its own, where the tenant's settings want one and the rights in
+/// the worker cluster are enough for it.
+pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployment, Error> {
+    if deployment.settings.node_credentials == worker_cluster::NodeCredentials::Shared {
+        return Ok(deployment);
+    }
+    let now = context.engagement.shared.clock.now();
+    let memory = &context.node_credentials;
+    if memory.refused_until().is_some_and(|until| until > now) {
+        return Ok(deployment);
+    }
+    let worker = &context.engagement.worker;
+    let keeper = Keeper {
+        context,
+        names: &deployment.names,
+        made_for: &deployment.stamp.made_for,
+        secrets: readable(&deployment),
+        accounts: Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS),
+        roles: Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS),
+        bindings: Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS),
+        tokens: Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS),
+        now,
+    };
+    let kind = ConditionType::NodeCredentials;
+    let token = match keeper.token().await {
+        Ok(token) => token,
+        Err(error) if error.is_forbidden() => {
+            let wait = jiff::SignedDuration::try_from(REFUSED_WAIT).unwrap_or_default();
+            memory.refused(now.checked_add(wait).ok());
+            let message = format!(
+                "machines share the getter's token; apply \
+                 manifests/rbac/worker-node-credentials.yaml to the worker cluster, or set \
+                 spec.nodeCredentials to Shared: {}",
+                chain(&error)
+            );
+            let finding = Finding::wrong("Forbidden", message);
+            if context.engagement.board.found(kind, finding) {
+                tracing::warn!(
+                    registration = %context.engagement.registration,
+                    error = %chain(&error),
+                    "machines share the getter's token"
+                );
+            }
+            return Ok(deployment);
+        }
+        Err(error) => return Err(error),
+    };
+    if memory.refused_until().is_some() {
+        memory.refused(None);
+        context.triggers.pull(Look::Everywhere);
+    }
+    let finding = Finding::well("PerMachineDeployment");
+    context.engagement.board.found(kind, finding);
+    Ok(deployment.with_own_fetch_token(token))
+}
+
+/// Removes the credentials of a machine deployment, if there are any. The ServiceAccount is made
+/// first and goes last: while it is there the rest may be, too.
+pub async fn remove(context: &Context, names: &DerivedNames) -> Result<(), Error> {
+    let worker = &context.engagement.worker;
+    let may_be_there = context.node_credentials.forget(&names.key)
+        || context.secrets.get(&names.getter_token).is_some()
+        || removal::has_credentials(worker, names)
+            .await
+            .map_err(Error::call(format!("read {}", names.getter)))?;
+    if may_be_there {
+        removal::remove_credentials(worker, names)
+            .await
+            .map_err(Error::call(format!("delete {}", names.getter)))?;
+        context.secrets.deleted(&names.getter_token);
+    }
+    Ok(())
+}
+
+/// The Secrets that machines read with their token: the provisioning document, the kubelet's
+/// kubeconfig, and at the edge, where no cloud hands it to them, the bootstrap document.
+fn readable(deployment: &Deployment) -> Vec<String> {
+    let names = &deployment.names;
+    let mut secrets = vec![names.provisioning.clone(), names.kubelet_kubeconfig.clone()];
+    if deployment.is_at_edge() {
+        secrets.push(names.bootstrap.clone());
+    }
+    secrets
+}
+
+struct Keeper<'a> {
+    context: &'a Context,
+    names: &'a DerivedNames,
+    made_for: &'a str,
+    secrets: Vec<String>,
+    accounts: Api<ServiceAccount>,
+    roles: Api<Role>,
+    bindings: Api<RoleBinding>,
+    tokens: Api<Secret>,
+    now: Timestamp,
+}
+
+impl Keeper<'_> {
+    async fn token(&self) -> Result<SecretText, Error> {
+        let memory = &self.context.node_credentials;
+        if let Some(known) = memory.get(&self.names.key).filter(|it| self.is_fresh(it)) {
+            return Ok(known.token);
+        }
+        let account = self.keep_account().await?;
+        let secret = self.keep_token().await?;
+        self.keep_role().await?;
+        self.keep_binding().await?;
+        let waiting = Error::Waiting {
+            reason: "AwaitingNodeCredentials",
+            until: TOKEN_WAIT,
+        };
+        // A token of an account that was deleted is taken away by the cluster before long.
+        let is_of_another = secret
+            .annotations()
+            .get(ACCOUNT_UID)
+            .is_some_and(|uid| Some(uid) != account.uid().as_ref());
+        let Some(token) = token_in(&secret).filter(|_| !is_of_another) else {
+            return Err(waiting);
+        };
+        let known = Known {
+            token: token.clone(),
+            uid: secret.uid(),
+            resource_version: secret.resource_version(),
+            secrets: self.secrets.clone(),
+            checked: self.now,
+        };
+        memory.set(&self.names.key, known);
+        Ok(token)
+    }
+
+    /// Whether the token's Secret is the one that was read, and the rest was looked at not long
+    /// ago.
+    fn is_fresh(&self, known: &Known) -> bool {
+        let half = self.context.rules.token_lifetime / 2;
+        let age = Duration::try_from(self.now.duration_since(known.checked));
+        let seen = self.context.secrets.get(&self.names.getter_token);
+        let is_same = seen.is_some_and(|entry| {
+            let seen = (&entry.metadata.uid, &entry.metadata.resource_version);
+            seen == (&known.uid, &known.resource_version)
+        });
+        is_same && known.secrets == self.secrets && age.is_ok_and(|age| age < half)
+    }
+
+    async fn keep_account(&self) -> Result<ServiceAccount, Error> {
+        let wanted = ServiceAccount {
+            metadata: self.metadata(),
+            automount_service_account_token: Some(false),
+            ..ServiceAccount::default()
+        };
+        let is_right = |found: &ServiceAccount| {
+            found.automount_service_account_token == wanted.automount_service_account_token
+        };
+        self.keep(&self.accounts, &wanted, is_right).await
+    }
+
+    async fn keep_role(&self) -> Result<Role, Error> {
+        let wanted = Role {
+            metadata: self.metadata(),
+            rules: Some(vec![PolicyRule {
+                api_groups: Some(vec![String::new()]),
+                resources: Some(vec!["secrets".to_owned()]),
+                resource_names: Some(self.secrets.clone()),
+                verbs: vec!["get".to_owned()],
+                ..PolicyRule::default()
+            }]),
+        };
+        let is_right = |found: &Role| found.rules == wanted.rules;
+        self.keep(&self.roles, &wanted, is_right).await
+    }
+
+    async fn keep_binding(&self) -> Result<RoleBinding, Error> {
+        let wanted = RoleBinding {
+            metadata: self.metadata(),
+            role_ref: RoleRef {
+                api_group: Some("rbac.authorization.k8s.io".to_owned()),
+                kind: "Role".to_owned(),
+                name: self.names.getter.clone(),
+            },
+            subjects: Some(vec![Subject {
+                kind: "ServiceAccount".to_owned(),
+                name: self.names.getter.clone(),
+                namespace: Some(CLOUD_INIT_SETTINGS.to_owned()),
+                ..Subject::default()
+            }]),
+        };
+        let found = self.get(&self.bindings).await?;
+        // What a binding refers to cannot be changed.
+        if let Some(other) = found.filter(|found| found.role_ref != wanted.role_ref) {
+            removal::delete(&self.bindings, &other.metadata)
+                .await
+                .map_err(self.failed("delete"))?;
+        }
+        let is_right = |found: &RoleBinding| {
+            found.role_ref == wanted.role_ref && found.subjects == wanted.subjects
+        };
+        self.keep(&self.bindings, &wanted, is_right).await
+    }
+
+    /// Reads first: where everything is in place nothing is written.
+    async fn keep<K>(
+        &self,
+        api: &Api<K>,
+        wanted: &K,
+        is_right: impl Fn(&K) -> bool,
+    ) -> Result<K, Error>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let is_ours =
+            |found: &K| found.annotations().get(MADE_FOR) == wanted.annotations().get(MADE_FOR);
+        match self.get(api).await? {
+            Some(found) if is_right(&found) && is_ours(&found) => Ok(found),
+            _ => api
+                .patch(
+                    &self.names.getter,
+                    &PatchParams::apply("osm").force(),
+                    &Patch::Apply(wanted),
+                )
+                .await
+                .map_err(self.failed("apply")),
+        }
+    }
+
+    async fn get<K>(&self, api: &Api<K>) -> Result<Option<K>, Error>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
+        api.get_opt(&self.names.getter)
+            .await
+            .map_err(self.failed("read"))
+    }
+
+    /// The Secret that the cluster puts the token into; what took its name is removed.
+    async fn keep_token(&self) -> Result<Secret, Error> {
+        let name = &self.names.getter_token;
+        let wanted = token_of(
+            &self.names.getter,
+            ObjectMeta {
+                name: Some(name.clone()),
+                ..self.metadata()
+            },
+        );
+        let found = self.tokens.get_opt(name).await;
+        let found = found.map_err(self.failed("read"))?;
+        let is_right = |found: &Secret| {
+            let annotations = wanted.annotations().iter();
+            found.type_ == wanted.type_
+                && annotations
+                    .into_iter()
+                    .all(|(key, value)| found.annotations().get(key) == Some(value))
+        };
+        if let Some(other) = found.as_ref().filter(|found| !is_right(found)) {
+            removal::delete(&self.tokens, &other.metadata)
+                .await
+                .map_err(self.failed("delete"))?;
+            self.context.secrets.deleted(name);
+        }
+        let secret = if let Some(found) = found.filter(is_right) {
+            found
+        } else {
+            let created = self.tokens.create(&PostParams::default(), &wanted).await;
+            let created = created.map_err(self.failed("create"))?;
+            let metrics = &self.context.engagement.shared.metrics;
+            metrics.secret_written(SecretKind::GetterToken);
+            created
+        };
+        let token = token_in(&secret).unwrap_or_default();
+        let digest = secret_digest(&self.context.digest_key(), token.expose().as_bytes());
+        self.context
+            .secrets
+            .verified(secret.metadata.clone(), digest);
+        Ok(secret)
+    }
+
+    fn metadata(&self) -> ObjectMeta {
+        let made_for = (MADE_FOR.to_owned(), self.made_for.to_owned());
+        ObjectMeta {
+            name: Some(self.names.getter.clone()),
+            annotations: Some(BTreeMap::from([made_for])),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn failed(&self, verb: &str) -> impl FnOnce(kube::Error) -> Error {
+        Error::call(format!("{verb} the credentials {}", self.names.getter))
+    }
+}
+
+/// The token in its Secret, once the cluster has put it there.
+fn token_in(secret: &Secret) -> Option<SecretText> {
+    let ByteString(bytes) = secret.data.as_ref()?.get("token")?;
+    let token = String::from_utf8(bytes.clone()).ok()?;
+    (!token.is_empty()).then(|| SecretText::new(token))
+}
