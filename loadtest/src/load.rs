@@ -13,6 +13,7 @@ pub mod fleet;
 pub mod latency;
 pub mod measure;
 pub mod outcome;
+pub mod plot;
 pub mod requests;
 pub mod scenario;
 pub mod served;

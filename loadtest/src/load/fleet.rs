@@ -197,29 +197,38 @@ impl Worker {
     }
 
     /// Makes one more machine deployment.
-    pub fn add_machine_deployment(&mut self) -> anyhow::Result<()> {
+    pub fn add_machine_deployment(&mut self) -> anyhow::Result<String> {
         let name = format!("pool-{}", self.machine_deployments.len());
         self.server.put(machine_deployment(&name))?;
-        self.machine_deployments.push(name);
-        Ok(())
+        self.machine_deployments.push(name.clone());
+        Ok(name)
     }
 
-    /// Does what machine-controller does when a machine deployment's template has changed.
-    pub async fn raise_revision(&self, name: &str, revision: u64) -> anyhow::Result<()> {
+    /// What raises revisions here.
+    pub fn revisions(&self) -> Revisions {
         let kind = ("cluster.k8s.io", "v1alpha1", "MachineDeployment");
-        let machine_deployments = api(&self.server, kind, Some(KUBE_SYSTEM));
-        let annotations = json!({ REVISION: revision.to_string() });
-        let patch = json!({ "metadata": { "annotations": annotations } });
-        machine_deployments
-            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .with_context(|| format!("raising the revision of {name} of {}", self.tenant))?;
-        Ok(())
+        Revisions(api(&self.server, kind, Some(KUBE_SYSTEM)))
     }
 
     /// One of its machine deployments.
     pub fn machine_deployment<'a>(&self, name: &'a str) -> ObjectRef<'a> {
         object("machinedeployments.cluster.k8s.io", KUBE_SYSTEM, name)
+    }
+}
+
+/// Raises the revisions of one worker cluster's machine deployments.
+pub struct Revisions(Api<DynamicObject>);
+
+impl Revisions {
+    /// Does what machine-controller does when a machine deployment's template has changed.
+    pub async fn raise(&self, name: &str, revision: u64) -> anyhow::Result<()> {
+        let annotations = json!({ REVISION: revision.to_string() });
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let patched = self.0.patch(name, &params, &patch).await;
+        patched
+            .map(drop)
+            .with_context(|| format!("raising the revision of {name}"))
     }
 }
 

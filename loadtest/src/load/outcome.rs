@@ -167,7 +167,11 @@ impl Outcome {
             for (kind, count) in &requests.by_kind {
                 rows.push([span.clone(), kind.clone(), count.to_string()]);
             }
-            for (what, count) in [("writes", requests.writes), ("failed", requests.failed)] {
+            for (what, count) in [
+                ("writes", requests.writes),
+                ("mutating", requests.mutating),
+                ("failed", requests.failed),
+            ] {
                 rows.push([span.clone(), format!("= {what}"), count.to_string()]);
             }
         }
@@ -175,6 +179,16 @@ impl Outcome {
             screen.table(["REQUESTS", "KIND", "COUNT"], &rows);
         }
     }
+}
+
+/// A count as a number to calculate with.
+pub fn count(value: usize) -> f64 {
+    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
+}
+
+/// A measured number as one to calculate with.
+pub fn float(value: u64) -> f64 {
+    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
 }
 
 fn row(figure: &Figure) -> [String; 5] {

@@ -17,6 +17,8 @@ pub struct Requests {
     pub by_kind: BTreeMap<String, u64>,
     /// Requests that changed an object.
     pub writes: u64,
+    /// Requests that might have: each costs its server a look, changed or not.
+    pub mutating: u64,
     /// Reads of one object or of a list; watches are none.
     pub reads: u64,
     /// Watches that were opened.
@@ -46,6 +48,7 @@ impl Requests {
             let kind = format!("{side} {} {resource}", entry.verb.as_str());
             *self.by_kind.entry(kind).or_default() += 1;
             self.writes += u64::from(entry.wrote);
+            self.mutating += u64::from(entry.verb.is_mutating() && entry.target.is_resource());
             match entry.verb {
                 Verb::Watch => self.watches += 1,
                 Verb::Get | Verb::List => self.reads += 1,

@@ -1,9 +1,11 @@
 //! When things happened, as the clusters saw it: a machine deployment was made or changed, both of
 //! its documents were there, a worker cluster was asked for the first time.
 
+use std::time::Duration;
+
 use fake_cluster::{AuditEntry, Moment, Verb, object};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::fleet::{KUBE_SYSTEM, Worker};
 
@@ -11,6 +13,8 @@ use super::fleet::{KUBE_SYSTEM, Worker};
 pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
 /// Annotation of what is made for it: the revision that it was made for.
 const MADE_FOR_REVISION: &str = "k8c.io/machine-deployment-revision";
+/// Times are taken from the clusters' histories: looking seldom costs no precision.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
 
 /// From a machine deployment's revision to both of its documents.
@@ -35,6 +39,16 @@ pub fn serving(worker: &Worker, name: &str, revision: u64) -> Option<Serving> {
         served = served.max(first(&history, MADE_FOR_REVISION, &revision)?);
     }
     Some(Serving { asked, served })
+}
+
+/// Waits until a revision of a machine deployment is served.
+pub async fn until_served(worker: &Worker, name: &str, revision: u64) -> Serving {
+    loop {
+        if let Some(serving) = serving(worker, name, revision) {
+            return serving;
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
 }
 
 /// When an annotation had a value for the first time.

@@ -7,17 +7,15 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::fleet::{Fleet, Worker};
+use super::fleet::Fleet;
 use super::measure::Sample;
-use super::served::{self, Serving};
+use super::served::{LOOK_INTERVAL, Serving, until_served};
 use crate::demo::process::{self, Manager};
 use crate::demo::screen::Screen;
 
 /// Five thousand tenants on a busy machine take some minutes.
 const SERVED_TIMEOUT: Duration = Duration::from_mins(20);
 const ADMIN_TIMEOUT: Duration = Duration::from_mins(1);
-/// Times are taken from the clusters' histories: looking seldom costs no precision.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// When the management cluster was not written to for this long, all statuses are there: they come
 /// a second apart at most.
 const QUIET: Duration = Duration::from_secs(4);
@@ -226,15 +224,6 @@ async fn with<T>(
         );
     };
     done.with_context(|| format!("waiting until {what}; the log:\n{}", manager.log_tail()))
-}
-
-async fn until_served(worker: &Worker, name: &str, revision: u64) -> Serving {
-    loop {
-        if let Some(serving) = served::serving(worker, name, revision) {
-            return serving;
-        }
-        sleep(LOOK_INTERVAL).await;
-    }
 }
 
 /// What `osm crds` prints.

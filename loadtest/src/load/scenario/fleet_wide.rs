@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use crate::load::{
     latency::Latencies,
     measure::Sample,
-    outcome::{Figure, Outcome},
+    outcome::{Figure, Outcome, count, float},
     requests::Requests,
     served,
     stage::Stage,
@@ -122,7 +122,7 @@ pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
     outcome.figures.extend([
         Figure::new("all engaged", engaged.max / 1000.0, "s").wanted(30.0, 10.0),
         Figure::new("all watched", took.as_secs_f64(), "s"),
-        Figure::new("writes after a restart", float(requests.writes), "").wanted(0.0, 0.0),
+        Figure::new("writes after a restart", float(requests.mutating), "").wanted(0.0, 0.0),
         Figure::new(
             "requests per tenant for a restart",
             float(requests.total()) / count(tenants),
@@ -188,12 +188,4 @@ fn management_bytes(stage: &Stage) -> f64 {
 /// Processor time between two samples, in milliseconds a thousand times: by seconds it is mcore.
 fn cpu(before: Sample, after: Sample) -> f64 {
     float(after.cpu_milliseconds - before.cpu_milliseconds)
-}
-
-fn count(value: usize) -> f64 {
-    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
-}
-
-fn float(value: u64) -> f64 {
-    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
 }
