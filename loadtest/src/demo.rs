@@ -12,7 +12,7 @@
 pub mod cluster;
 mod document;
 mod folder;
-mod process;
+pub mod process;
 pub mod screen;
 mod show;
 mod tenants;
@@ -270,7 +270,12 @@ async fn start_manager(
     Manager::start(process::Params {
         binary: &params.osm,
         kubeconfig: &kubeconfig,
-        otlp_endpoint: &collector.endpoint(),
+        arguments: &[
+            "--otlp-endpoint",
+            &collector.endpoint(),
+            "--instance",
+            "demo",
+        ],
         log: folder.path().join("osm.log"),
     })
 }

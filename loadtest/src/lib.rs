@@ -4,4 +4,5 @@
 pub mod collector;
 pub mod control_plane;
 pub mod demo;
+pub mod load;
 pub mod tested_servers;

@@ -21,6 +21,20 @@ const MESSAGE_CHARACTERS_MAX: usize = 1_024;
 /// The condition that sums up the others.
 const READY: &str = "Ready";
 
+/// The others, in the order in which a tenant comes to life and in which they stand.
+const ORDER: [ConditionType; 7] = [
+    ConditionType::Registered,
+    ConditionType::Connected,
+    ConditionType::Claimed,
+    ConditionType::Prepared,
+    ConditionType::ProfilesInstalled,
+    ConditionType::NodeCredentials,
+    ConditionType::MachineDeploymentsServed,
+];
+
+/// Those that not every tenant has: nobody waits for them.
+const OPTIONAL: [ConditionType; 1] = [ConditionType::NodeCredentials];
+
 /// What a status is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Params<'a> {
@@ -60,6 +74,11 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         .filter(|old| old.type_ != READY && !conditions.iter().any(|new| new.type_ == old.type_));
     let kept: Vec<Condition> = kept.cloned().collect();
     conditions.extend(kept);
+    // After a restart they are found one by one: another order would be another status.
+    conditions.sort_by_key(|condition| {
+        let place = |kind: &ConditionType| kind.as_str() == condition.type_;
+        ORDER.iter().position(place).unwrap_or(ORDER.len())
+    });
     conditions.insert(0, summary(&conditions));
     for condition in &mut conditions {
         condition.last_transition_time = transition(condition, &before.conditions, now);
@@ -100,25 +119,14 @@ fn condition(kind: &str, finding: &Finding) -> Condition {
 
 /// Ready says the first thing that is wrong, in the order in which a tenant comes to life.
 fn summary(conditions: &[Condition]) -> Condition {
-    let order = [
-        ConditionType::Registered,
-        ConditionType::Connected,
-        ConditionType::Claimed,
-        ConditionType::Prepared,
-        ConditionType::ProfilesInstalled,
-        ConditionType::NodeCredentials,
-        ConditionType::MachineDeploymentsServed,
-    ];
-    // Who did not ask for them waits for none.
-    let is_awaited = |kind: &&ConditionType| **kind != ConditionType::NodeCredentials;
     let of = |kind: &ConditionType| conditions.iter().find(|found| found.type_ == kind.as_str());
-    let wrong = order
+    let wrong = ORDER
         .iter()
         .filter_map(of)
         .find(|found| found.status != "True");
-    let missing = order
+    let missing = ORDER
         .iter()
-        .filter(is_awaited)
+        .filter(|kind| !OPTIONAL.contains(kind))
         .find(|kind| of(kind).is_none());
     let (status, reason, message) = match (wrong, missing) {
         (Some(wrong), _) => ("False", wrong.reason.clone(), wrong.message.clone()),

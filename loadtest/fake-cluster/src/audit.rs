@@ -61,6 +61,10 @@ impl Audit {
         self.entries.iter().cloned().collect()
     }
 
+    pub(crate) fn take(&mut self) -> Vec<AuditEntry> {
+        std::mem::take(&mut self.entries).into()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
     }

@@ -305,6 +305,11 @@ impl Cluster {
             .collect()
     }
 
+    /// The requests so far, oldest first, which are then forgotten: none is told twice, none is lost.
+    pub fn take_audit(&self) -> Vec<AuditEntry> {
+        self.inner.lock().audit.take()
+    }
+
     /// Forgets the requests so far; their numbers go on.
     pub fn clear_audit(&self) {
         self.inner.lock().audit.clear();

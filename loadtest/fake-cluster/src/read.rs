@@ -1,7 +1,7 @@
 //! Get and list: the versions a reader may ask for, paging with tokens that expire, and the form in
 //! which objects are shown (whole, metadata only, table).
 
-use std::sync::Arc;
+use std::{borrow::Cow, ops::Bound, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -155,8 +155,8 @@ pub(crate) fn version(call: &Call) -> Result<Option<u64>, Refusal> {
 }
 
 /// The objects that a list reads from, and the revision it speaks of.
-struct Snapshot {
-    objects: Objects,
+struct Snapshot<'a> {
+    objects: Cow<'a, Objects>,
     revision: u64,
 }
 
@@ -180,10 +180,14 @@ impl State {
         } else {
             ""
         };
+        let first = match &token {
+            Some(token) => Bound::Excluded(token.start.clone()),
+            None => Bound::Included((namespace.to_owned(), String::new())),
+        };
         let mut found: Vec<(&Key, &Arc<Value>)> = snapshot
             .objects
-            .iter()
-            .filter(|(key, _)| token.as_ref().is_none_or(|token| **key > token.start))
+            .range((first, Bound::Unbounded))
+            .take_while(|(key, _)| namespace.is_empty() || key.0 == namespace)
             .filter(|(_, object)| in_scope(object, namespace, &selector))
             .collect();
         let limit: usize = call.option("limit").parse().unwrap_or(0);
@@ -207,12 +211,12 @@ impl State {
         Ok(show_list(kind, &found, form, &metadata))
     }
 
-    fn snapshot(
-        &self,
+    fn snapshot<'a>(
+        &'a self,
         call: &Call,
         kind: &Kind,
         token: Option<&Token>,
-    ) -> Result<Snapshot, Refusal> {
+    ) -> Result<Snapshot<'a>, Refusal> {
         let store = &self.store;
         let (asked, rule) = (version(call)?, call.option("resourceVersionMatch"));
         check_match(asked, rule, token)?;

@@ -3,6 +3,7 @@
 //! what may be written live in `write.rs`.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
@@ -170,9 +171,13 @@ impl Store {
         self.log.iter()
     }
 
-    /// The objects of a resource as they were at a revision that is not compacted.
-    pub(crate) fn at(&self, storage: &str, revision: u64) -> Objects {
-        let mut objects = self.objects.get(storage).cloned().unwrap_or_default();
+    /// The objects of a resource as they were at a revision that is not compacted. They are copied
+    /// only if one of them has changed since: a page of a long list must not cost the whole list.
+    pub(crate) fn at(&self, storage: &str, revision: u64) -> Cow<'_, Objects> {
+        let Some(now) = self.objects.get(storage) else {
+            return Cow::Owned(Objects::new());
+        };
+        let mut objects = Cow::Borrowed(now);
         for change in self
             .log
             .iter()
@@ -183,8 +188,10 @@ impl Store {
                 continue;
             }
             match &change.before {
-                Some(before) => objects.insert(change.key.clone(), Arc::clone(before)),
-                None => objects.remove(&change.key),
+                Some(before) => objects
+                    .to_mut()
+                    .insert(change.key.clone(), Arc::clone(before)),
+                None => objects.to_mut().remove(&change.key),
             };
         }
         objects

@@ -48,8 +48,8 @@ pub struct Params<'a> {
     pub binary: &'a Path,
     /// The kubeconfig of its own identity in the management cluster.
     pub kubeconfig: &'a Path,
-    /// Where its traces go.
-    pub otlp_endpoint: &'a str,
+    /// More arguments of `osm run`.
+    pub arguments: &'a [&'a str],
     /// Where its log goes.
     pub log: PathBuf,
 }
@@ -78,9 +78,9 @@ impl Manager {
             .arg("run")
             .arg("--kubeconfig")
             .arg(params.kubeconfig)
-            .args(["--otlp-endpoint", params.otlp_endpoint])
+            .args(params.arguments)
             .args(["--admin-address", "127.0.0.1:0"])
-            .args(["--log-format", "text", "--instance", "demo"])
+            .args(["--log-format", "text"])
             .arg("--allow-loopback-servers")
             // Neither a proxy nor a kubeconfig of the developer may reach it.
             .env_clear()
@@ -102,6 +102,15 @@ impl Manager {
     /// Where its log is.
     pub fn log(&self) -> &Path {
         &self.log
+    }
+
+    /// The process itself, once its admin port listens; the child is the shell before it.
+    pub fn pid(&self) -> Option<u32> {
+        let shell = self.supervisor.id()?;
+        let children = format!("/proc/{shell}/task/{shell}/children");
+        let children = std::fs::read_to_string(children).ok()?;
+        // The shell starts the manager before it starts who watches the pipe.
+        children.split_whitespace().next()?.parse().ok()
     }
 
     /// The last lines of its log.

@@ -65,6 +65,15 @@ fn a_restart_changes_neither_times_nor_traces() {
     report.findings.insert(first.0, first.1);
     let partly = status_at(&report, &before, 61);
     assert_eq!(partly.machine_deployments, before.machine_deployments);
+    for kind in ALL {
+        let found = (kind, Finding::well("Well"));
+        let findings = [found].into();
+        let report = Report {
+            findings,
+            ..Report::default()
+        };
+        assert_eq!(status_at(&report, &before, 61), before);
+    }
     let mut report = a_report();
     for outcome in report.outcomes.values_mut() {
         outcome.trace_id = Some("trace-2".to_owned());

@@ -1,0 +1,20 @@
+//! The load test: the real binary between a management cluster and many worker clusters, all in
+//! memory behind TLS in this process. It measures from outside: requests at the servers, times at
+//! the servers, and what the system tells of the process.
+//!
+//! ```text
+//!  fleet ──── the clusters, and what operators and tenants do to them
+//!  stage ──── fleet and manager together: start, wait, look
+//!  scenario ─ what is done in which order, and which figures come of it
+//!  outcome ── one run as JSON and as a table; plot draws several
+//! ```
+
+pub mod fleet;
+pub mod latency;
+pub mod measure;
+pub mod outcome;
+pub mod plot;
+pub mod requests;
+pub mod scenario;
+pub mod served;
+pub mod stage;

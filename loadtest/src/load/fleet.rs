@@ -1,0 +1,329 @@
+//! The clusters of a run: a management cluster and a worker cluster per tenant, in memory, behind
+//! TLS in this process, each on a port of its own. What it does to them stands for operators,
+//! tenants and machine-controller; it never asks the manager.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use fake_cluster::{Cluster, Fault, Matcher, ObjectRef, Options, TlsFront, User, object};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use super::served::REVISION;
+
+/// The manager's ServiceAccount, and its namespace in the management cluster.
+const ACCOUNT: &str = "operating-system-manager";
+/// The namespace of machine deployments.
+pub const KUBE_SYSTEM: &str = "kube-system";
+/// Requests that are kept between two counts: a cold start makes some dozens per tenant.
+const MANAGEMENT_REQUESTS_MAX: usize = 2_000_000;
+/// Watches resume from these; a namespace that is removed takes some dozens.
+const MANAGEMENT_CHANGES_MAX: usize = 500_000;
+/// A worker cluster sees some dozens of requests until it is served, and few after that.
+const WORKER_REQUESTS_MAX: usize = 50_000;
+/// Enough to find when each document appeared.
+const WORKER_CHANGES_MAX: usize = 5_000;
+
+/// All clusters of a run.
+pub struct Fleet {
+    /// The management cluster.
+    pub management: Server,
+    /// The worker clusters, one per tenant.
+    pub workers: Vec<Worker>,
+}
+
+/// One cluster and its port.
+pub struct Server {
+    /// What it holds.
+    pub cluster: Cluster,
+    /// Where it listens.
+    pub front: TlsFront,
+}
+
+/// One tenant's worker cluster.
+pub struct Worker {
+    /// The tenant: its namespace in the management cluster.
+    pub tenant: String,
+    /// The cluster.
+    pub server: Server,
+    /// The names of its machine deployments.
+    pub machine_deployments: Vec<String>,
+}
+
+impl Fleet {
+    /// A management cluster with definitions (what `osm crds` prints) and roles, and no tenant.
+    pub async fn start(definitions: &str) -> anyhow::Result<Self> {
+        let management = Server::start(Options {
+            audit_max: MANAGEMENT_REQUESTS_MAX,
+            changes_max: MANAGEMENT_CHANGES_MAX,
+            ..options("management")
+        })
+        .await?;
+        let apply = |yaml: &str| management.cluster.apply_yaml(yaml);
+        apply(definitions).context("applying the definitions")?;
+        management.put(namespace(ACCOUNT))?;
+        for roles in [
+            include_str!("../../../manifests/rbac/management.yaml"),
+            include_str!("../../../manifests/rbac/management-all-namespaces.yaml"),
+        ] {
+            apply(roles).context("applying roles")?;
+        }
+        Ok(Self {
+            management,
+            workers: Vec::new(),
+        })
+    }
+
+    /// The manager's way into the management cluster.
+    pub fn management_kubeconfig(&self) -> String {
+        let user = User::service_account(ACCOUNT, ACCOUNT);
+        self.management.front.kubeconfig(&user)
+    }
+
+    /// Adds worker clusters up to a number, each with so many machine deployments; none is registered.
+    pub async fn grow(&mut self, tenants: usize, machine_deployments: usize) -> anyhow::Result<()> {
+        for index in self.workers.len()..tenants {
+            let worker = Worker::start(index, machine_deployments).await?;
+            self.management.put(namespace(&worker.tenant))?;
+            self.workers.push(worker);
+        }
+        Ok(())
+    }
+
+    /// Does what an operator does who registers a tenant, or registers it anew.
+    pub fn register(&self, worker: &Worker) -> anyhow::Result<()> {
+        let user = User::service_account(KUBE_SYSTEM, ACCOUNT);
+        self.register_as(worker, &worker.server.front.kubeconfig(&user))
+    }
+
+    /// Registers a tenant with this kubeconfig.
+    pub fn register_as(&self, worker: &Worker, kubeconfig: &str) -> anyhow::Result<()> {
+        self.management.put(json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {
+                "name": worker.tenant, "namespace": worker.tenant,
+                "labels": { "operatingsystemmanager.k8c.io/worker-cluster": "true" },
+            },
+            "data": { "kubeconfig": STANDARD.encode(kubeconfig) },
+        }))
+    }
+
+    /// Replaces the credential in a registration by another one of the same account.
+    pub fn rotate(&self, worker: &Worker, turn: usize) -> anyhow::Result<()> {
+        let user = User::service_account(KUBE_SYSTEM, ACCOUNT).in_group(&format!("turn-{turn}"));
+        let before = worker.server.front.kubeconfig(&user);
+        self.register_as(worker, &before)
+    }
+
+    /// Removes a tenant's namespace from the management cluster, with everything in it.
+    pub async fn remove(&self, worker: &Worker) -> anyhow::Result<()> {
+        let namespaces = api(&self.management, ("", "v1", "Namespace"), None);
+        namespaces
+            .delete(&worker.tenant, &DeleteParams::default())
+            .await
+            .with_context(|| format!("removing {}", worker.tenant))?;
+        Ok(())
+    }
+
+    /// Makes the namespace of a tenant, if it is not there.
+    pub fn give_namespace(&self, worker: &Worker) -> anyhow::Result<()> {
+        self.management.put(namespace(&worker.tenant))
+    }
+
+    /// Delays every answer of every cluster.
+    pub fn delay(&self, latency: Duration) {
+        if !latency.is_zero() {
+            for server in self.servers() {
+                server.cluster.inject(Matcher::any(), Fault::Delay(latency));
+            }
+        }
+    }
+
+    /// All clusters.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        std::iter::once(&self.management).chain(self.workers.iter().map(|worker| &worker.server))
+    }
+}
+
+impl Server {
+    async fn start(options: Options) -> anyhow::Result<Self> {
+        let cluster = Cluster::new(options);
+        let front = cluster.serve_tls().await.context("opening a port")?;
+        Ok(Self { cluster, front })
+    }
+
+    /// Stores an object as it is.
+    pub fn put(&self, object: Value) -> anyhow::Result<()> {
+        let kind = object.get("kind").cloned().unwrap_or_default();
+        let stored = self.cluster.put_raw(object);
+        stored
+            .map(drop)
+            .with_context(|| format!("{kind} is not served"))
+    }
+
+    /// Whether an object is there.
+    pub fn has(&self, wanted: ObjectRef<'_>) -> bool {
+        let history = self.cluster.history(wanted);
+        history.last().is_some_and(|last| last.object.is_some())
+    }
+}
+
+impl Worker {
+    async fn start(index: usize, machine_deployments: usize) -> anyhow::Result<Self> {
+        let tenant = format!("tenant-{index:05}");
+        let server = Server::start(Options {
+            audit_max: WORKER_REQUESTS_MAX,
+            changes_max: WORKER_CHANGES_MAX,
+            ..options(&tenant)
+        })
+        .await?;
+        for object in in_every_worker()? {
+            server.put(object.clone())?;
+        }
+        server.put(cluster_info(&server))?;
+        let mut worker = Self {
+            tenant,
+            server,
+            machine_deployments: Vec::new(),
+        };
+        for _ in 0..machine_deployments {
+            worker.add_machine_deployment()?;
+        }
+        Ok(worker)
+    }
+
+    /// Makes one more machine deployment.
+    pub fn add_machine_deployment(&mut self) -> anyhow::Result<String> {
+        let name = format!("pool-{}", self.machine_deployments.len());
+        self.server.put(machine_deployment(&name))?;
+        self.machine_deployments.push(name.clone());
+        Ok(name)
+    }
+
+    /// What raises revisions here.
+    pub fn revisions(&self) -> Revisions {
+        let kind = ("cluster.k8s.io", "v1alpha1", "MachineDeployment");
+        Revisions(api(&self.server, kind, Some(KUBE_SYSTEM)))
+    }
+
+    /// One of its machine deployments.
+    pub fn machine_deployment<'a>(&self, name: &'a str) -> ObjectRef<'a> {
+        object("machinedeployments.cluster.k8s.io", KUBE_SYSTEM, name)
+    }
+}
+
+/// Raises the revisions of one worker cluster's machine deployments.
+pub struct Revisions(Api<DynamicObject>);
+
+impl Revisions {
+    /// Does what machine-controller does when a machine deployment's template has changed.
+    pub async fn raise(&self, name: &str, revision: u64) -> anyhow::Result<()> {
+        let annotations = json!({ REVISION: revision.to_string() });
+        let patch = json!({ "metadata": { "annotations": annotations } });
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let patched = self.0.patch(name, &params, &patch).await;
+        patched
+            .map(drop)
+            .with_context(|| format!("raising the revision of {name}"))
+    }
+}
+
+/// A client of an administrator, without sockets.
+pub fn api(
+    server: &Server,
+    (group, version, kind): (&str, &str, &str),
+    namespace: Option<&str>,
+) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let client = server.cluster.client();
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &kind),
+        None => Api::all_with(client, &kind),
+    }
+}
+
+fn options(name: &str) -> Options {
+    Options {
+        name: name.to_owned(),
+        // Certificates and tokens are compared with the real time.
+        started_at: Timestamp::now(),
+        ..Options::default()
+    }
+}
+
+/// Parsed once: there are thousands of workers.
+fn in_every_worker() -> anyhow::Result<&'static [Value]> {
+    static OBJECTS: OnceLock<Result<Vec<Value>, String>> = OnceLock::new();
+    let parse = || {
+        let mut objects = Vec::new();
+        for manifest in [
+            include_str!("../../../tenants-example/worker-crds/machinedeployments.yaml"),
+            include_str!("../../../manifests/rbac/worker.yaml"),
+        ] {
+            let documents = serde_saphyr::from_multiple::<Value>(manifest);
+            objects.extend(documents.map_err(|error| error.to_string())?);
+        }
+        objects.retain(Value::is_object);
+        Ok(objects)
+    };
+    match OBJECTS.get_or_init(parse) {
+        Ok(objects) => Ok(objects),
+        Err(error) => anyhow::bail!("reading the worker's manifests: {error}"),
+    }
+}
+
+fn namespace(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
+}
+
+/// As kubeadm makes it: here nodes learn where their API server is.
+fn cluster_info(server: &Server) -> Value {
+    let kubeconfig = format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: \"\"\n  cluster:\n    server: {}\n    \
+         certificate-authority-data: {}\n",
+        server.front.url(),
+        STANDARD.encode(server.cluster.ca_pem())
+    );
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": "cluster-info", "namespace": "kube-public" },
+        "data": { "kubeconfig": kubeconfig },
+    })
+}
+
+/// Ubuntu on AWS, as machine-controller leaves it once it has made the MachineSet.
+fn machine_deployment(name: &str) -> Value {
+    json!({
+        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": {
+            "name": name, "namespace": KUBE_SYSTEM, "generation": 1,
+            "annotations": { REVISION: "1" },
+        },
+        "spec": {
+            "replicas": 3,
+            "selector": { "matchLabels": { "pool": name } },
+            "template": {
+                "metadata": { "labels": { "pool": name } },
+                "spec": {
+                    "metadata": { "labels": { "pool": name } },
+                    "providerSpec": { "value": {
+                        "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKm0 ops@example.com"],
+                        "cloudProvider": "aws",
+                        "cloudProviderSpec": {
+                            "region": "eu-central-1", "availabilityZone": "eu-central-1a",
+                            "vpcId": "vpc-0b1e5a7c9d3f24680", "instanceType": "t3.large",
+                            "diskType": "gp3", "diskSize": 50,
+                        },
+                        "operatingSystem": "ubuntu",
+                        "operatingSystemSpec": { "distUpgradeOnBoot": false },
+                    }},
+                    "versions": { "kubelet": "1.35.2" },
+                },
+            },
+        },
+    })
+}

@@ -1,0 +1,110 @@
+//! What a process takes, from outside of it: memory, processor time, descriptors, threads, and the
+//! series on its metrics page.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Linux tells processor time in hundredths of a second, whatever the kernel's own tick.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A process at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Resident memory in KiB.
+    pub resident_kib: u64,
+    /// Resident memory in KiB that no other process and no file shares.
+    pub private_kib: u64,
+    /// Processor time since its start, in milliseconds.
+    pub cpu_milliseconds: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Open descriptors.
+    pub descriptors: u64,
+    /// Lines of its metrics page that are no comments.
+    pub series: u64,
+}
+
+impl Sample {
+    /// Looks at a process whose admin page is at an address.
+    pub async fn take(pid: u32, admin: &str) -> anyhow::Result<Self> {
+        // The page first: what it takes is then in the sample, in each one.
+        let page = metrics_page(admin).await?;
+        let series = page.lines().filter(|line| !line.starts_with('#')).count();
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let read = |name: &str| {
+            let path = folder.join(name);
+            std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+        };
+        let memory = read("smaps_rollup")?;
+        let stat = read("stat")?;
+        let status = read("status")?;
+        let count = |name: &str| std::fs::read_dir(folder.join(name)).map(Iterator::count);
+        Ok(Self {
+            resident_kib: field(&memory, "Rss:")?,
+            private_kib: field(&memory, "Private_Dirty:")?,
+            cpu_milliseconds: cpu_milliseconds(&stat).context("reading the processor time")?,
+            threads: field(&status, "Threads:")?,
+            descriptors: u64::try_from(count("fd").context("counting descriptors")?)?,
+            series: u64::try_from(series)?,
+        })
+    }
+}
+
+/// The number behind a name.
+fn field(text: &str, name: &str) -> anyhow::Result<u64> {
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix(name));
+    let word = line.and_then(|rest| rest.split_whitespace().next());
+    word.with_context(|| format!("no {name}"))?
+        .parse()
+        .with_context(|| format!("{name} is no number"))
+}
+
+/// User and system time of `/proc/PID/stat`; the name before them may have spaces.
+fn cpu_milliseconds(stat: &str) -> Option<u64> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    let tick = u64::try_from(TICK.as_millis()).ok()?;
+    Some((user + system) * tick)
+}
+
+/// The text of `/metrics`.
+async fn metrics_page(admin: &str) -> anyhow::Result<String> {
+    let ask = async {
+        let mut stream = TcpStream::connect(admin).await?;
+        let request = format!("GET /metrics HTTP/1.0\r\nhost: {admin}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    let answer = ask.await.context("reading the metrics page")?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    anyhow::ensure!(head.contains(" 200 "), "the metrics page answers {head}");
+    Ok(body.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_time_stands_behind_a_name_with_spaces() {
+        let stat = "7 (a (b) c) S 1 1 1 0 -1 0 10 0 0 0 25 17 0 0 20 0 3 0 1 1 1";
+        assert_eq!(cpu_milliseconds(stat), Some(420));
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_name() {
+        let text = "Rss:                5000 kB\nPss:                4000 kB\n";
+        assert_eq!(field(text, "Pss:").unwrap(), 4000);
+        assert!(field(text, "Swap:").is_err());
+    }
+}

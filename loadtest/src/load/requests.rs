@@ -1,0 +1,66 @@
+//! Counts the manager's requests at the servers. What this process does to the clusters itself is
+//! not among them: it comes as another user.
+
+use std::collections::BTreeMap;
+
+use fake_cluster::{AuditEntry, Verb};
+use serde::{Deserialize, Serialize};
+
+use super::fleet::Fleet;
+
+const MANAGER: &str = ":operating-system-manager";
+
+/// How many requests of which kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requests {
+    /// By `management` or `worker`, verb and resource: `worker get configmaps`.
+    pub by_kind: BTreeMap<String, u64>,
+    /// Requests that changed an object.
+    pub writes: u64,
+    /// Requests that might have: each costs its server a look, changed or not.
+    pub mutating: u64,
+    /// Reads of one object or of a list; watches are none.
+    pub reads: u64,
+    /// Watches that were opened.
+    pub watches: u64,
+    /// Answers of 400 and above, 404 and 409 excepted, and requests without an answer.
+    pub failed: u64,
+}
+
+impl Requests {
+    /// The requests since the last count, which are then forgotten.
+    pub fn take(fleet: &Fleet) -> Self {
+        let mut counted = Self::default();
+        counted.count("management", &fleet.management.cluster.take_audit());
+        for worker in &fleet.workers {
+            counted.count("worker", &worker.server.cluster.take_audit());
+        }
+        counted
+    }
+
+    /// Adds the manager's requests to one side.
+    pub fn count(&mut self, side: &str, entries: &[AuditEntry]) {
+        for entry in entries.iter().filter(|entry| entry.user.ends_with(MANAGER)) {
+            let mut resource = entry.target.resource.clone();
+            if !entry.target.subresource.is_empty() {
+                resource = format!("{resource}/{}", entry.target.subresource);
+            }
+            let kind = format!("{side} {} {resource}", entry.verb.as_str());
+            *self.by_kind.entry(kind).or_default() += 1;
+            self.writes += u64::from(entry.wrote);
+            self.mutating += u64::from(entry.verb.is_mutating() && entry.target.is_resource());
+            match entry.verb {
+                Verb::Watch => self.watches += 1,
+                Verb::Get | Verb::List => self.reads += 1,
+                _ => {}
+            }
+            let is_well = (200..400).contains(&entry.code) || matches!(entry.code, 404 | 409);
+            self.failed += u64::from(!is_well);
+        }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.by_kind.values().sum()
+    }
+}

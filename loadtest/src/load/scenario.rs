@@ -1,0 +1,93 @@
+//! The scenarios: what is done to the fleet in which order, and which figures come of it.
+
+mod busy;
+mod fleet_wide;
+mod leaks;
+
+use clap::ValueEnum;
+use futures::future::BoxFuture;
+
+use self::busy::Failure;
+use super::outcome::Outcome;
+use super::stage::{Params, Stage};
+
+/// What is done to the fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
+    /// A fleet that is served, and then left alone.
+    Idle,
+    /// The manager starts in a fleet that is registered and has never been served.
+    ColdStart,
+    /// The manager starts in a fleet where everything is current.
+    Restart,
+    /// Tenants join a served fleet, and machine deployments appear.
+    Steady,
+    /// The revision of every machine deployment is raised at once.
+    Storm,
+    /// One tenant's machine deployments change a hundred times as often as the others'.
+    Noisy,
+    /// Each tenth worker cluster is dead.
+    Dead,
+    /// Each tenth worker cluster is slow.
+    Slow,
+    /// Each tenth worker cluster answers 429.
+    Busy,
+    /// All tenants are added and removed, five times.
+    AddRemove,
+    /// One kubeconfig is replaced a thousand times.
+    RotateOne,
+}
+
+impl Scenario {
+    /// What it does, in one line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Idle => "a served fleet is left alone: memory, CPU and requests per tenant",
+            Self::ColdStart => "the manager starts in a registered fleet that was never served",
+            Self::Restart => "the manager starts in a fleet where everything is current",
+            Self::Steady => "tenants join a served fleet, and machine deployments appear",
+            Self::Storm => "the revision of every machine deployment is raised at once",
+            Self::Noisy => "one tenant offers a hundred times the load of the others",
+            Self::Dead => "each tenth worker cluster is dead",
+            Self::Slow => "each tenth worker cluster answers after five seconds",
+            Self::Busy => "each tenth worker cluster answers 429",
+            Self::AddRemove => "all tenants are added and removed five times: what is left",
+            Self::RotateOne => "one kubeconfig is replaced a thousand times: what is left",
+        }
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Runs it from nothing to its end.
+    pub async fn run(self, params: Params) -> anyhow::Result<Outcome> {
+        let mut outcome = Outcome::new(&self.name(), &params);
+        let mut stage = Stage::new(params).await?;
+        let played = self.play(&mut stage, &mut outcome).await;
+        let stopped = stage.stop().await;
+        played.and(stopped).map(|()| outcome)
+    }
+
+    fn play<'a>(
+        self,
+        stage: &'a mut Stage,
+        outcome: &'a mut Outcome,
+    ) -> BoxFuture<'a, anyhow::Result<()>> {
+        match self {
+            Self::Idle => Box::pin(fleet_wide::idle(stage, outcome)),
+            Self::ColdStart => Box::pin(fleet_wide::cold_start(stage, outcome)),
+            Self::Restart => Box::pin(fleet_wide::restart(stage, outcome)),
+            Self::Steady => Box::pin(busy::steady(stage, outcome)),
+            Self::Storm => Box::pin(busy::storm(stage, outcome)),
+            Self::Noisy => Box::pin(busy::noisy(stage, outcome)),
+            Self::Dead => Box::pin(busy::failing(stage, outcome, Failure::Dead)),
+            Self::Slow => Box::pin(busy::failing(stage, outcome, Failure::Slow)),
+            Self::Busy => Box::pin(busy::failing(stage, outcome, Failure::Busy)),
+            Self::AddRemove => Box::pin(leaks::add_remove(stage, outcome)),
+            Self::RotateOne => Box::pin(leaks::rotate_one(stage, outcome)),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Scenarios in which all tenants are alike: at rest, from nothing, and after a restart.
+
+use anyhow::Context as _;
+use tokio::time::Instant;
+
+use crate::load::{
+    latency::Latencies,
+    measure::Sample,
+    outcome::{Figure, Outcome, count, float},
+    requests::Requests,
+    served,
+    stage::Stage,
+};
+
+/// A fleet is registered while the manager runs, served, and then left alone.
+pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    stage.start().await?;
+    stage.settle().await?;
+    let empty = stage.sample().await?;
+    outcome.samples.insert("0 empty".to_owned(), empty);
+    let before = management_bytes(stage);
+    stage.register_all()?;
+    stage.until_all_served(1).await?;
+    stage.settle().await?;
+    outcome
+        .requests
+        .insert("0 served".to_owned(), Requests::take(&stage.fleet));
+    let served = stage.sample().await?;
+    outcome.samples.insert("1 served".to_owned(), served);
+    let begun = Instant::now();
+    stage.rest(stage.params.window).await?;
+    let window = begun.elapsed().as_secs_f64();
+    let requests = Requests::take(&stage.fleet);
+    let rested = stage.sample().await?;
+    outcome.samples.insert("2 rested".to_owned(), rested);
+    let tenants = count(stage.params.tenants);
+    let per_tenant = |kib: u64| (float(kib) - float(empty.resident_kib)) / tenants;
+    let asked = requests.total() - requests.watches;
+    let bytes = (management_bytes(stage) - before) / tenants / 1024.0;
+    outcome.figures.extend([
+        Figure::new(
+            "memory, no tenant",
+            float(empty.resident_kib) / 1024.0,
+            "MiB",
+        )
+        .wanted(30.0, 15.0),
+        Figure::new("memory per tenant", per_tenant(rested.resident_kib), "KiB")
+            .wanted(256.0, 128.0),
+        Figure::new("CPU at rest", cpu(served, rested) / window, "mcore").wanted(20.0, 5.0),
+        Figure::new(
+            "requests per tenant at rest",
+            float(asked) / window / tenants,
+            "1/s",
+        )
+        .wanted(0.02, 0.0),
+        Figure::new("writes at rest", float(requests.writes), "").wanted(0.0, 0.0),
+        Figure::new("management etcd per tenant", bytes, "KiB"),
+    ]);
+    outcome.requests.insert("1 at rest".to_owned(), requests);
+    Ok(())
+}
+
+/// Everything is registered before the manager starts for the first time.
+pub async fn cold_start(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    stage.register_all()?;
+    let begun = stage.start().await?;
+    stage.until_all_served(1).await?;
+    let all = stage.sample().await?;
+    outcome.samples.insert("0 served".to_owned(), all);
+    let served = served_since(stage, begun, 1);
+    let engaged = engaged_since(stage, begun)?;
+    stage.settle().await?;
+    let settled = stage.sample().await?;
+    outcome.samples.insert("1 settled".to_owned(), settled);
+    outcome.figures.extend([
+        Figure::new("all engaged", engaged.max / 1000.0, "s").wanted(30.0, 10.0),
+        Figure::new("all served", served?.max / 1000.0, "s"),
+        Figure::new(
+            "CPU until served",
+            float(all.cpu_milliseconds) / 1000.0,
+            "s",
+        ),
+    ]);
+    outcome
+        .latencies
+        .insert("start to engaged".to_owned(), engaged);
+    outcome
+        .latencies
+        .insert("start to served".to_owned(), served_since(stage, begun, 1)?);
+    Ok(())
+}
+
+/// The manager ends and starts again; nothing has changed meanwhile.
+pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    stage.register_all()?;
+    stage.start().await?;
+    stage.until_all_served(1).await?;
+    stage.settle().await?;
+    let first = stage.sample().await?;
+    outcome.samples.insert("0 before".to_owned(), first);
+    stage.stop().await?;
+    Requests::take(&stage.fleet);
+    let begun = stage.start().await?;
+    let empty = stage.sample().await?;
+    let tenants = stage.params.tenants;
+    stage
+        .until("all worker clusters are watched again", |fleet| {
+            let mut workers = fleet.workers.iter();
+            // Machine deployments and Secrets: with both, a tenant is served again.
+            workers.all(|worker| worker.server.cluster.open_watches() >= 2)
+        })
+        .await?;
+    let took = begun.elapsed();
+    let watched = stage.sample().await?;
+    stage.rest(stage.params.window).await?;
+    let engaged = engaged_since(stage, begun)?;
+    let requests = Requests::take(&stage.fleet);
+    let rested = stage.sample().await?;
+    outcome.samples.insert("1 started".to_owned(), empty);
+    outcome.samples.insert("2 watching".to_owned(), watched);
+    outcome.samples.insert("3 rested".to_owned(), rested);
+    outcome.figures.extend([
+        Figure::new("all engaged", engaged.max / 1000.0, "s").wanted(30.0, 10.0),
+        Figure::new("all watched", took.as_secs_f64(), "s"),
+        Figure::new("writes after a restart", float(requests.mutating), "").wanted(0.0, 0.0),
+        Figure::new(
+            "requests per tenant for a restart",
+            float(requests.total()) / count(tenants),
+            "",
+        ),
+        Figure::new(
+            "memory after a restart",
+            float(rested.resident_kib) / 1024.0,
+            "MiB",
+        ),
+        Figure::new(
+            "CPU of the restart",
+            float(watched.cpu_milliseconds) / 1000.0,
+            "s",
+        ),
+    ]);
+    outcome
+        .latencies
+        .insert("start to engaged".to_owned(), engaged);
+    outcome.requests.insert("restart".to_owned(), requests);
+    Ok(())
+}
+
+/// From a moment to the first look at each tenant's machine deployments.
+fn engaged_since(stage: &Stage, begun: Instant) -> anyhow::Result<Latencies> {
+    let mut durations = Vec::new();
+    for worker in &stage.fleet.workers {
+        let requests = worker.server.cluster.audit();
+        let engaged = served::engaged(&requests);
+        let engaged = engaged.with_context(|| format!("{} was never engaged", worker.tenant))?;
+        durations.push(engaged.duration_since(begun));
+    }
+    Latencies::of(durations)
+}
+
+/// From a moment to both documents of each machine deployment.
+fn served_since(stage: &Stage, begun: Instant, revision: u64) -> anyhow::Result<Latencies> {
+    let mut durations = Vec::new();
+    for worker in &stage.fleet.workers {
+        for name in &worker.machine_deployments {
+            let serving = served::serving(worker, name, revision);
+            let serving = serving.with_context(|| format!("{name} was never served"))?;
+            durations.push(serving.served.duration_since(begun));
+        }
+    }
+    Latencies::of(durations)
+}
+
+/// What the objects of the management cluster take as JSON: etcd keeps them so, at least those of
+/// our kinds.
+fn management_bytes(stage: &Stage) -> f64 {
+    let cluster = &stage.fleet.management.cluster;
+    let kinds = [
+        "secrets",
+        "workerclusters",
+        "operatingsystemprofiles",
+        "operatingsystemconfigs",
+    ];
+    let objects = kinds.iter().flat_map(|kind| cluster.objects(kind));
+    objects.map(|object| count(object.to_string().len())).sum()
+}
+
+/// Processor time between two samples, in milliseconds a thousand times: by seconds it is mcore.
+fn cpu(before: Sample, after: Sample) -> f64 {
+    float(after.cpu_milliseconds - before.cpu_milliseconds)
+}

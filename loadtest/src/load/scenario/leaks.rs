@@ -1,0 +1,150 @@
+//! Scenarios that end where they began: what is left of the process then must be what it was.
+
+use std::time::Duration;
+
+use fake_cluster::Verb;
+
+use crate::load::{
+    fleet::Fleet,
+    measure::Sample,
+    outcome::{Figure, Outcome, float},
+    requests::Requests,
+    stage::Stage,
+};
+
+/// Rounds of adding and removing all tenants.
+const ROUNDS: usize = 5;
+/// Tokio ends an idle thread after ten seconds.
+const CALM: Duration = Duration::from_secs(12);
+/// Rotations of one kubeconfig.
+const ROTATIONS: usize = 1000;
+/// The first rotations bring the process to its working size.
+const WARM: usize = 100;
+/// A budget that a rotation need not wait for: each takes some dozen requests.
+const UNHURRIED: [&str; 4] = ["--worker-requests", "2000", "--worker-burst", "2000"];
+
+/// All tenants are added and removed, over and over.
+pub async fn add_remove(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    stage.start().await?;
+    stage.settle().await?;
+    let begun = stage.sample().await?;
+    outcome.samples.insert("0 empty".to_owned(), begun);
+    let mut first = None;
+    let mut last = begun;
+    for round in 1..=ROUNDS {
+        for worker in &stage.fleet.workers {
+            stage.fleet.give_namespace(worker)?;
+            stage.fleet.register(worker)?;
+        }
+        stage
+            .until("all are watched", |fleet| watches(fleet, 2))
+            .await?;
+        stage.settle().await?;
+        let full = stage.sample().await?;
+        outcome.samples.insert(format!("{round} full"), full);
+        for worker in &stage.fleet.workers {
+            stage.fleet.remove(worker).await?;
+        }
+        stage
+            .until("nothing is watched", |fleet| watches(fleet, 0))
+            .await?;
+        stage.settle().await?;
+        stage.rest(CALM).await?;
+        last = stage.sample().await?;
+        outcome.samples.insert(format!("{round} none"), last);
+        first.get_or_insert(last);
+        Requests::take(&stage.fleet);
+    }
+    outcome.figures.extend(returned(begun, last));
+    outcome.figures.push(growth(
+        "memory, last round against first",
+        first.unwrap_or(begun),
+        last,
+    ));
+    Ok(())
+}
+
+/// One kubeconfig is replaced, over and over, while the rest of the fleet is served.
+pub async fn rotate_one(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let arguments = &mut stage.params.arguments;
+    arguments.extend(UNHURRIED.map(str::to_owned));
+    stage.register_all()?;
+    stage.start().await?;
+    stage.until_all_served(1).await?;
+    stage.settle().await?;
+    stage.rest(CALM).await?;
+    let begun = stage.sample().await?;
+    outcome.samples.insert("0 before".to_owned(), begun);
+    let mut warm = begun;
+    for turn in 1..=ROTATIONS {
+        rotate(stage, turn).await?;
+        if turn == WARM {
+            stage.settle().await?;
+            stage.rest(CALM).await?;
+            warm = stage.sample().await?;
+            outcome.samples.insert(format!("1 after {WARM}"), warm);
+        }
+    }
+    stage.settle().await?;
+    stage.rest(CALM).await?;
+    let ended = stage.sample().await?;
+    outcome
+        .samples
+        .insert(format!("2 after {ROTATIONS}"), ended);
+    outcome.figures.extend(returned(begun, ended));
+    let name = format!("memory, after {ROTATIONS} against after {WARM}");
+    outcome.figures.push(growth(&name, warm, ended));
+    Ok(())
+}
+
+/// Replaces the first tenant's kubeconfig, and waits until its Secrets are watched anew.
+async fn rotate(stage: &Stage, turn: usize) -> anyhow::Result<()> {
+    let Some(worker) = stage.fleet.workers.first() else {
+        return Ok(());
+    };
+    worker.server.cluster.clear_audit();
+    stage.fleet.rotate(worker, turn)?;
+    let watched = worker.server.cluster.wait_until(|cluster| {
+        let requests = cluster.audit();
+        let of_secrets = |verb: Verb, resource: &str| verb == Verb::Watch && resource == "secrets";
+        requests
+            .iter()
+            .any(|one| of_secrets(one.verb, &one.target.resource))
+    });
+    tokio::time::timeout(Duration::from_secs(30), watched).await?;
+    Ok(())
+}
+
+/// Whether each worker cluster has so many watches, or none.
+fn watches(fleet: &Fleet, wanted: usize) -> bool {
+    let mut workers = fleet
+        .workers
+        .iter()
+        .map(|worker| worker.server.cluster.open_watches());
+    workers.all(|open| {
+        if wanted == 0 {
+            open == 0
+        } else {
+            open >= wanted
+        }
+    })
+}
+
+/// What there is more of at the end, in percent of the beginning.
+fn returned(before: Sample, after: Sample) -> Vec<Figure> {
+    let percent = |name: &str, before: u64, after: u64| {
+        let more = (float(after) - float(before)) / float(before.max(1)) * 100.0;
+        Figure::new(name, more, "% more").wanted(5.0, 0.0)
+    };
+    vec![
+        percent("descriptors", before.descriptors, after.descriptors),
+        percent("threads", before.threads, after.threads),
+        percent("series", before.series, after.series),
+        growth("memory", before, after),
+    ]
+}
+
+fn growth(name: &str, before: Sample, after: Sample) -> Figure {
+    let (before, after) = (float(before.resident_kib), float(after.resident_kib));
+    Figure::new(name, (after - before) / before * 100.0, "% more").wanted(5.0, 0.0)
+}

@@ -1,0 +1,121 @@
+//! What the load test guards in CI: counts and ratios, never times. A small fleet and the `osm` of
+//! the build; the reason for each bound stands beside it.
+//!
+//! The `osm` beside the load test is what `cargo test --workspace` builds; after a change of the
+//! manager, `cargo test -p loadtest` alone would judge the old one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use loadtest::demo::screen::Screen;
+use loadtest::load::{measure::Sample, requests::Requests, stage::Params, stage::Stage};
+
+/// Tenants of the small fleet, and of the larger one that it grows to.
+const FEW: usize = 20;
+const MANY: usize = 80;
+/// What one more tenant with one machine deployment may take. A debug build takes 280 KiB, of which
+/// its larger futures are a part; a copy of the default profiles for each tenant would be 400 KiB
+/// more.
+const KIB_PER_TENANT_MAX: u64 = 450;
+/// One connection for each worker cluster, and some that are between two states.
+const DESCRIPTORS_PER_TENANT_MAX: u64 = 2;
+/// Three gauges for each worker cluster, and no label with an open value beside them.
+const SERIES_PER_TENANT_MAX: u64 = 3;
+/// What it takes to serve a new tenant with one machine deployment, watches excepted: 15 to engage
+/// and prepare, 10 profiles and WorkerClusters, 11 for the machine deployment, 5 for the status.
+const REQUESTS_PER_NEW_TENANT_MAX: u64 = 50;
+/// What a raised revision takes: the annotations of a config and two Secrets, and the entry of the
+/// status.
+const REQUESTS_PER_CHANGE_MAX: u64 = 5;
+
+async fn a_stage(tenants: usize) -> Stage {
+    let binary = Path::new(env!("CARGO_BIN_EXE_loadtest"));
+    let params = Params {
+        tenants,
+        machine_deployments: 1,
+        latency: Duration::ZERO,
+        window: Duration::ZERO,
+        osm: binary.with_file_name("osm"),
+        arguments: Vec::new(),
+        log: None,
+        screen: Screen::of_this_process(),
+    };
+    Stage::new(params).await.expect("a fleet in memory starts")
+}
+
+/// Registers all, waits until all are served, and looks.
+async fn served(stage: &mut Stage) -> Sample {
+    stage.register_all().expect("Secrets are stored");
+    let served = stage.until_all_served(1).await;
+    served.expect("all are served");
+    stage.settle().await.expect("the manager runs");
+    stage.sample().await.expect("the manager is looked at")
+}
+
+fn per_tenant(before: u64, after: u64, tenants: usize) -> u64 {
+    after.saturating_sub(before) / u64::try_from(tenants).expect("a few")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_tenant_costs_the_same_and_a_fleet_at_rest_costs_nothing() {
+    let mut stage = a_stage(FEW).await;
+    stage.start().await.expect("the manager starts");
+    let few = served(&mut stage).await;
+    Requests::take(&stage.fleet);
+    stage.fleet.grow(MANY, 1).await.expect("it grows");
+    let many = served(&mut stage).await;
+    let requests = Requests::take(&stage.fleet);
+    let more = MANY - FEW;
+    let memory = per_tenant(few.resident_kib, many.resident_kib, more);
+    let descriptors = per_tenant(few.descriptors, many.descriptors, more);
+    let series = per_tenant(few.series, many.series, more);
+    let asked = per_tenant(requests.watches, requests.total(), more);
+    println!("each tenant: {memory} KiB, {descriptors} fds, {series} series, {asked} requests");
+    assert!(memory <= KIB_PER_TENANT_MAX, "{memory} KiB per tenant");
+    assert!(
+        descriptors <= DESCRIPTORS_PER_TENANT_MAX,
+        "{descriptors} per tenant"
+    );
+    assert!(series <= SERIES_PER_TENANT_MAX, "{series} per tenant");
+    assert!(
+        asked <= REQUESTS_PER_NEW_TENANT_MAX,
+        "{asked}: {requests:?}"
+    );
+
+    // Half a minute of nothing: a poll of any kind would show, and so would a write.
+    stage.rest(Duration::from_secs(30)).await.expect("it runs");
+    let requests = Requests::take(&stage.fleet);
+    assert_eq!(
+        requests.total(),
+        0,
+        "a fleet at rest is left alone: {requests:?}"
+    );
+
+    for worker in &stage.fleet.workers {
+        let revisions = worker.revisions();
+        let raised = revisions.raise("pool-0", 2).await;
+        raised.expect("the revision is raised");
+    }
+    let served = stage.until_all_served(2).await;
+    served.expect("all are served again");
+    stage.settle().await.expect("it runs");
+    let requests = Requests::take(&stage.fleet);
+    let asked = per_tenant(0, requests.total(), MANY);
+    println!("each change: {asked} requests");
+    assert!(asked <= REQUESTS_PER_CHANGE_MAX, "{asked}: {requests:?}");
+
+    stage.stop().await.expect("it ends in order");
+    stage.start().await.expect("it starts again");
+    let watched = stage.until("all are watched again", |fleet| {
+        let mut workers = fleet.workers.iter();
+        workers.all(|worker| worker.server.cluster.open_watches() >= 2)
+    });
+    watched.await.expect("all are watched again");
+    stage.settle().await.expect("it runs");
+    let requests = Requests::take(&stage.fleet);
+    assert_eq!(
+        requests.mutating, 0,
+        "nothing was to be written: {requests:?}"
+    );
+    stage.stop().await.expect("it ends in order");
+}
