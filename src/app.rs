@@ -1,7 +1,11 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
-use std::{collections::BTreeSet, path::Path, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use anyhow::Context as _;
 use http::HeaderValue;
@@ -62,6 +66,8 @@ pub struct Outside {
     pub connector: Connector,
     /// The time of day.
     pub clock: Clock,
+    /// The default profiles: [`built_in_profiles`], or a test's own.
+    pub default_profiles: Arc<[DefaultProfile]>,
     /// Where the admin port listens; none in tests that need none.
     pub admin: Option<TcpListener>,
     /// Where everything is counted.
@@ -109,6 +115,7 @@ pub async fn run_on(
         management: management(&config)?,
         connector: Arc::new(transport::connect),
         clock: Clock::system(),
+        default_profiles: built_in_profiles()?,
         admin: Some(listener),
         metrics,
     };
@@ -147,7 +154,7 @@ pub async fn run_with(
         return tasks.finish().await;
     };
     let scope = scope(&settings);
-    let controllers = controllers(&settings, &scope)?;
+    let controllers = controllers(&settings, &scope, outside.default_profiles);
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);
@@ -204,16 +211,26 @@ fn scope(settings: &Settings) -> Scope {
     Scope::Namespaces(all.into_iter().cloned().collect())
 }
 
-fn controllers(settings: &Settings, scope: &Scope) -> anyhow::Result<Controllers> {
-    Ok(Controllers {
+fn controllers(settings: &Settings, scope: &Scope, defaults: Arc<[DefaultProfile]>) -> Controllers {
+    Controllers {
         profiles: Arc::new(ProfileStore::new(scope.count())),
         subscriptions: Arc::new(Subscriptions::default()),
-        defaults: parse_default_profiles()?,
+        defaults,
         rules: Rules {
             token_lifetime: settings.token_lifetime,
             limits: Limits::default(),
         },
-    })
+    }
+}
+
+/// The default profiles that we ship, parsed once in a process.
+pub fn built_in_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {
+    static PARSED: OnceLock<Arc<[DefaultProfile]>> = OnceLock::new();
+    if let Some(parsed) = PARSED.get() {
+        return Ok(Arc::clone(parsed));
+    }
+    let parsed = parse_default_profiles()?;
+    Ok(Arc::clone(PARSED.get_or_init(|| parsed)))
 }
 
 fn parse_default_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {

@@ -20,6 +20,7 @@ pub mod engage;
 pub mod engagement;
 pub mod facts;
 pub mod health;
+pub mod jitter;
 pub mod permits;
 pub mod prerequisites;
 pub mod rate_limit;

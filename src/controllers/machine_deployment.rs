@@ -14,7 +14,6 @@ use kube::{
     ResourceExt,
     runtime::{controller::Action, reflector::ObjectRef},
 };
-use rand::RngExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -24,6 +23,7 @@ use self::{
 };
 use super::context::Context;
 use crate::api::{machine_deployment::MachineDeployment, names::FINALIZER, names::REVISION};
+use crate::fleet::jitter;
 use crate::plan::{
     bootstrap::renewal,
     changes::changes,
@@ -238,10 +238,7 @@ fn next_look(context: &Context, deployment: &Deployment) -> Action {
         .unwrap_or_default();
     // A little late at random: tokens that were made together are not renewed together, and a
     // token is valid for as long again when its renewal is due.
-    let jitter = context
-        .rules
-        .token_lifetime
-        .mul_f64(rand::rng().random_range(0.0..0.1));
+    let jitter = jitter::part(context.rules.token_lifetime, 0.0, 0.1);
     Action::requeue(left + jitter)
 }
 

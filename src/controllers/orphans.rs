@@ -11,6 +11,7 @@ use super::{
     context::Context,
     machine_deployment::{error::Error, finalize::remove_made},
     seen::SeenObjects,
+    triggers::Look,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -41,7 +42,10 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
                 name,
                 "the machine deployment vanished; what was made for it is removed"
             );
-            remove_made(context, &names).await?;
+            let removed = remove_made(context, &names).await;
+            // One of these names may have come since it was asked for.
+            context.triggers.pull(Look::Overlapping(names));
+            removed?;
         }
     }
     Ok(())

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::subscriptions::Subscriptions;
 use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
-use crate::fleet::watch::{Scope, covers, interpret};
+use crate::fleet::watch::{RELIST_PROFILES, Scope, covers, interpret, relisted};
 use crate::render::{
     RenderError,
     overlay::{self, OverlayError},
@@ -278,8 +278,11 @@ pub async fn follow(
         .into_iter();
     let watches = apis.map(|(limit, api)| {
         // A default profile has about 40 KiB; a page stays below a megabyte.
-        let events = watcher(api, watcher::Config::default().page_size(20))
-            .modify(|profile| profile.managed_fields_mut().clear());
+        let config = watcher::Config::default().page_size(20);
+        let events = relisted(RELIST_PROFILES, move || {
+            watcher(api.clone(), config.clone())
+        })
+        .modify(|profile| profile.managed_fields_mut().clear());
         let mut follower = Follower {
             store: Arc::clone(&store),
             subscriptions: Arc::clone(&subscriptions),

@@ -42,6 +42,17 @@ struct Inner {
     objects: BTreeMap<String, Entry>,
     /// Uids of objects that we deleted, until the watch tells of it.
     buried: HashSet<String>,
+    /// What happened since the list began that is being read.
+    list: Option<List>,
+}
+
+/// A list tells of one moment after it began and before it is complete.
+#[derive(Debug)]
+struct List {
+    /// What we buried before it began: it cannot tell of those any more.
+    buried: HashSet<String>,
+    /// What we wrote since: it need not name it.
+    written: HashSet<String>,
 }
 
 impl SeenObjects {
@@ -109,14 +120,27 @@ impl SeenObjects {
         News::No
     }
 
+    /// The watch begins to tell of every object that there is.
+    pub fn list_begins(&self) {
+        let mut inner = self.lock();
+        inner.list = Some(List {
+            buried: inner.buried.clone(),
+            written: HashSet::new(),
+        });
+    }
+
     /// The watch told of every object that there is; tells the names of those that are gone.
     pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
         let mut inner = self.lock();
-        inner.buried.clear();
+        let list = inner.list.take();
+        let written = list.map_or_else(HashSet::new, |list| {
+            inner.buried.retain(|uid| !list.buried.contains(uid));
+            list.written
+        });
         let gone: Vec<String> = inner
             .objects
             .keys()
-            .filter(|name| !names.contains(*name))
+            .filter(|name| !names.contains(*name) && !written.contains(*name))
             .cloned()
             .collect();
         for name in &gone {
@@ -136,6 +160,9 @@ impl SeenObjects {
             entry.metadata.uid == metadata.uid && is_newer(&entry.metadata, &metadata)
         }) {
             return;
+        }
+        if let Some(list) = &mut inner.list {
+            list.written.insert(name.clone());
         }
         inner.objects.insert(
             name,
@@ -241,6 +268,29 @@ mod tests {
         seen.verified(metadata("v", "9"), digest());
         assert_eq!(seen.watched_deletion(&metadata("u", "8")), News::No);
         assert_eq!(seen.watched_deletion(&metadata("v", "10")), News::Yes);
+        assert_eq!(seen.get("a"), None);
+    }
+
+    #[test]
+    fn a_list_does_not_take_away_what_was_written_while_it_was_read() {
+        let seen = SeenObjects::default();
+        seen.list_begins();
+        seen.verified(metadata("u", "7"), digest());
+        assert_eq!(seen.watched_all(&BTreeSet::new()), Vec::<String>::new());
+        assert!(seen.get("a").is_some());
+        seen.list_begins();
+        assert_eq!(seen.watched_all(&BTreeSet::new()), ["a"]);
+    }
+
+    #[test]
+    fn what_was_deleted_while_a_list_was_read_does_not_come_back_by_it() {
+        let seen = SeenObjects::default();
+        seen.verified(metadata("u", "7"), digest());
+        seen.list_begins();
+        seen.deleted("a");
+        assert_eq!(seen.watched(metadata("u", "7")), News::No);
+        seen.watched_all(&BTreeSet::from(["a".to_owned()]));
+        assert_eq!(seen.watched(metadata("u", "8")), News::No);
         assert_eq!(seen.get("a"), None);
     }
 

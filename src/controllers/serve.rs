@@ -164,7 +164,7 @@ impl Controllers {
         writer: reflector::store::Writer<MachineDeployment>,
     ) {
         let engagement = &context.engagement;
-        let (listed_sender, listed) = watch::channel(false);
+        let (listed_sender, listed) = watch::channel(0);
         let watchers = Watchers {
             board: Arc::clone(&engagement.board),
             triggers: Arc::clone(&context.triggers),
@@ -308,9 +308,9 @@ async fn read_registry_credentials(context: &Context) -> Difference {
     }
 }
 
-/// Once the machine deployments have been listed, what belongs to none of them is judged.
-async fn remove_orphans(context: &Context, mut listed: watch::Receiver<bool>) {
-    if listed.wait_for(|listed| *listed).await.is_ok() {
+/// Whenever the machine deployments have been listed, what belongs to none of them is judged.
+async fn remove_orphans(context: &Context, mut listed: watch::Receiver<u64>) {
+    while listed.changed().await.is_ok() {
         let mut delay = RetryDelay::new(Duration::from_secs(1), Duration::from_mins(1));
         while let Err(error) = orphans::remove(context).await {
             tracing::warn!(

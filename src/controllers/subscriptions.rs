@@ -60,6 +60,15 @@ impl Subscriptions {
         self.config_event(metadata, |configs| configs.watched_deletion(metadata));
     }
 
+    /// A list of every config begins, of one namespace or of all.
+    pub fn configs_list_begins(&self, limit: Option<&String>) {
+        for (namespace, subscriber) in self.all() {
+            if covers(limit, &namespace) {
+                subscriber.configs.list_begins();
+            }
+        }
+    }
+
     /// Every config was listed, of one namespace or of all.
     pub fn configs_listed(
         &self,

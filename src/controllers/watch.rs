@@ -33,7 +33,7 @@ use crate::api::{
 };
 use crate::fleet::{
     board::Board,
-    watch::{Scope, interpret},
+    watch::{RELIST, Scope, interpret, relisted},
 };
 
 /// A page of machine deployments: 5 KiB each.
@@ -46,7 +46,9 @@ pub fn machine_deployments(
     watchers: Watchers,
 ) -> impl Stream<Item = MachineDeployment> + Send {
     let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
-    let events = watcher::watcher(api, watcher::Config::default().page_size(PAGE))
+    let config = watcher::Config::default().page_size(PAGE);
+    let watch = move || watcher::watcher(api.clone(), config.clone());
+    let events = relisted(RELIST, watch)
         .map(|event| event.map(readable))
         .modify(|found| found.managed_fields_mut().clear())
         .reflect(writer);
@@ -66,7 +68,7 @@ pub fn machine_deployments(
                 report.outcomes.retain(|name, _| existing.contains(name));
                 report.existing = Some(existing);
             });
-            watchers.listed.send_replace(true);
+            watchers.listed.send_modify(|lists| *lists += 1);
             None
         }
         Event::Apply(found) => {
@@ -112,9 +114,9 @@ pub struct Watchers {
     pub board: Arc<Board>,
     /// The tenant's triggers.
     pub triggers: Arc<Triggers>,
-    /// Set once all machine deployments have been listed. Not the store's own `wait_until_ready`:
-    /// of several who wait for that one store, it wakes one.
-    pub listed: watch::Sender<bool>,
+    /// Counts the times that all machine deployments have been listed, and those that one went.
+    /// Not the store's own `wait_until_ready`: of several who wait for that one store, it wakes one.
+    pub listed: watch::Sender<u64>,
 }
 
 impl Watchers {
@@ -130,6 +132,9 @@ impl Watchers {
         let namespace = gone.namespace().unwrap_or_default();
         let names = DerivedNames::new(&namespace, &gone.name_any());
         self.triggers.pull(Look::Overlapping(names));
+        // Somebody may have taken our finalizer from it.
+        self.listed
+            .send_modify(|lists| *lists += u64::from(*lists > 0));
     }
 }
 
@@ -145,12 +150,16 @@ fn full_name(found: &MachineDeployment) -> String {
 pub async fn follow_secrets(context: Arc<Context>) {
     let api: Api<PartialObjectMeta<Secret>> =
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
-    let events = watcher::watcher(api, watcher::Config::default());
+    let watch = move || watcher::watcher(api.clone(), watcher::Config::default());
+    let events = relisted(RELIST, watch);
     let mut listed = BTreeSet::new();
     let registration = context.engagement.registration.to_string();
     interpret("Secrets", events, move |event| {
         match event {
-            Event::Init => listed.clear(),
+            Event::Init => {
+                listed.clear();
+                context.secrets.list_begins();
+            }
             Event::InitApply(found) => {
                 listed.insert(found.name_any());
                 tell_secret(&context, found);
@@ -204,10 +213,14 @@ pub async fn follow_configs(management: Client, scope: Scope, subscriptions: Arc
     let watches = apis.map(|(limit, api)| {
         let subscriptions = Arc::clone(&subscriptions);
         let mut listed: HashMap<String, BTreeSet<String>> = HashMap::new();
-        let events = watcher::watcher(api, watcher::Config::default());
+        let watch = move || watcher::watcher(api.clone(), watcher::Config::default());
+        let events = relisted(RELIST, watch);
         interpret("configs", events, move |event| {
             match event {
-                Event::Init => listed.clear(),
+                Event::Init => {
+                    listed.clear();
+                    subscriptions.configs_list_begins(limit.as_ref());
+                }
                 Event::InitApply(found) => {
                     let namespace = found.namespace().unwrap_or_default();
                     listed

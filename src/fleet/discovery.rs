@@ -62,7 +62,9 @@ pub fn discover(
             let mut listed = BTreeSet::new();
             watch::interpret(
                 "registrations",
-                watcher::watcher(api, config),
+                watch::relisted(watch::RELIST, move || {
+                    watcher::watcher(api.clone(), config.clone())
+                }),
                 move |event| interpret(event, limit.as_ref(), &mut listed),
             )
             .boxed()

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use kube::runtime::utils::Backoff;
-use rand::RngExt;
+
+use super::jitter;
 
 /// The first delay: long enough for a restarting API server to refuse no second call at once.
 const FIRST: Duration = Duration::from_millis(500);
@@ -43,7 +44,7 @@ impl Iterator for RetryDelay {
     fn next(&mut self) -> Option<Duration> {
         let step = self.next;
         self.next = (step * 2).min(self.cap);
-        Some(step.mul_f64(rand::rng().random_range(0.5..=1.0)))
+        Some(jitter::part(step, 0.5, 1.0))
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::{
     roster::{Member, Roster},
-    watch::{Scope, interpret},
+    watch::{RELIST, Scope, interpret, relisted},
 };
 use crate::api::worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec};
 use crate::tenant::id::RegistrationId;
@@ -69,7 +69,8 @@ pub fn follow(
     let apis = scope.apis::<WorkerCluster>(management).into_iter();
     let watches = apis.zip(writers).map(|((_, api), writer)| {
         let (reader, roster) = (clusters.clone(), Arc::clone(roster));
-        let events = watcher(api, watcher::Config::default().page_size(100))
+        let config = watcher::Config::default().page_size(100);
+        let events = relisted(RELIST, move || watcher(api.clone(), config.clone()))
             .modify(|found| found.managed_fields_mut().clear())
             .reflect(writer);
         let mut is_complete = false;

@@ -46,7 +46,12 @@ pub fn take(world: &World) -> Snapshot {
                     metadata("namespace"),
                     metadata("name")
                 );
-                secrets.check(&found, &key);
+                let tenant = if name == "management" {
+                    metadata("namespace")
+                } else {
+                    name
+                };
+                secrets.check(&found, (tenant, &key));
                 // A machine deployment's own credentials are not rendered.
                 let is_rendered = annotation(&found, CONTENT).is_some();
                 if let Some(made_for) = annotation(&found, MADE_FOR).filter(|_| is_rendered) {
@@ -85,38 +90,39 @@ pub fn difference(expected: &Snapshot, found: &Snapshot) -> Option<String> {
 /// The secrets of a world that differ from run to run.
 struct Secrets {
     texts: Vec<(String, &'static str)>,
-    key: Option<DigestKey>,
+    /// By tenant.
+    keys: BTreeMap<String, DigestKey>,
 }
 
 impl Secrets {
     fn of(world: &World) -> Self {
         let mut texts = Vec::new();
-        let mut key = None;
-        for (_, cluster) in world.clusters() {
+        let mut keys = BTreeMap::new();
+        for (name, cluster) in world.clusters() {
             for secret in cluster.objects("secrets") {
                 let token = decoded(&secret, "token");
                 let random = decoded(&secret, "token-secret");
-                let name = match text(&secret, "/metadata/name") {
-                    "cloud-init-getter-token" => {
-                        key = Some(DigestKey::derive(&SecretText::new(token.clone())));
-                        "<token>"
-                    }
-                    name if name.ends_with("-cloud-init-getter-token") => "<own token>",
-                    _ => "<token>",
-                };
-                texts.extend([(token, name), (random, "<random>")]);
+                let name_of_secret = text(&secret, "/metadata/name");
+                if name_of_secret == "cloud-init-getter-token" {
+                    let key = DigestKey::derive(&SecretText::new(token.clone()));
+                    keys.insert(name.to_owned(), key);
+                }
+                let is_own = name_of_secret.ends_with("-cloud-init-getter-token");
+                let word = if is_own { "<own token>" } else { "<token>" };
+                texts.extend([(token, word), (random, "<random>")]);
             }
         }
         texts.retain(|(text, _)| !text.is_empty());
-        Self { texts, key }
+        Self { texts, keys }
     }
 
     /// What the annotations say of the bytes is true.
-    fn check(&self, object: &Value, name: &str) {
+    fn check(&self, object: &Value, (tenant, name): (&str, &str)) {
         let Some(content) = annotation(object, CONTENT) else {
             return;
         };
-        let key = self.key.as_ref().expect("what we made, a getter fetches");
+        let key = self.keys.get(tenant);
+        let key = key.expect("what we made, a getter fetches");
         let digest = if text(object, "/kind") == "Secret" {
             secret_digest(key, decoded(object, "cloud-config").as_bytes())
         } else {

@@ -125,6 +125,7 @@ impl World {
             management: transport("management", self.management.front_as(&manager), None, life),
             connector: self.connector(life),
             clock: self.clock(),
+            default_profiles: fixtures::default_profiles(),
             admin: None,
             metrics: Metrics::new(),
         };

@@ -16,7 +16,7 @@ use crate::api::{
     machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, TOKEN_LABEL},
 };
-use crate::controllers::{context::Context, inventory, seen::Entry, tokens};
+use crate::controllers::{context::Context, inventory, tokens};
 use crate::fleet::removal;
 use crate::plan::validate::created;
 
@@ -57,18 +57,16 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
     let secrets: Api<Secret> =
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
     for name in names.secrets() {
-        let is_unseen = || context.secrets.get(name).is_none();
         // Most clouds have no script. One whose creation was not answered may be there, too.
-        if name == names.edge_script && is_unseen() {
+        if context.secrets.get(name).is_none() {
             inventory::verify_secret(context, name)
                 .await
                 .map_err(Error::call(format!("read Secret {name}")))?;
-            if is_unseen() {
-                continue;
-            }
         }
-        let seen = context.secrets.get(name);
-        let deleted = delete(&secrets, name, uid(seen.as_ref())).await;
+        let Some(seen) = context.secrets.get(name) else {
+            continue;
+        };
+        let deleted = delete(&secrets, name, seen.metadata.uid).await;
         if matches!(deleted, Err(Error::Conflict { .. })) {
             // Somebody put another in its place: that one is deleted the next time.
             inventory::verify_secret(context, name)
@@ -89,23 +87,31 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
     }
     context.tokens.remove(&names.key);
     credentials::remove(context, names).await?;
+    remove_config(context, &names.config).await
+}
+
+async fn remove_config(context: &Context, name: &str) -> Result<(), Error> {
+    let verify = async || {
+        inventory::verify_config(context, name)
+            .await
+            .map_err(Error::call("read the OperatingSystemConfig"))
+    };
+    if context.configs.get(name).is_none() {
+        verify().await?;
+    }
+    let Some(seen) = context.configs.get(name) else {
+        return Ok(());
+    };
     let tenant = context.engagement.tenant();
     let configs: Api<OperatingSystemConfig> =
         Api::namespaced(context.engagement.management.clone(), tenant.namespace());
-    let seen = context.configs.get(&names.config);
-    let deleted = delete(&configs, &names.config, uid(seen.as_ref())).await;
+    let deleted = delete(&configs, name, seen.metadata.uid).await;
     if matches!(deleted, Err(Error::Conflict { .. })) {
-        inventory::verify_config(context, &names.config)
-            .await
-            .map_err(Error::call("read the OperatingSystemConfig"))?;
+        verify().await?;
     }
     deleted?;
-    context.configs.deleted(&names.config);
+    context.configs.deleted(name);
     Ok(())
-}
-
-fn uid(seen: Option<&Entry>) -> Option<String> {
-    seen.and_then(|entry| entry.metadata.uid.clone())
 }
 
 /// What is gone already needs no deletion. Of what was seen that very object is deleted, so that a

@@ -2,11 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use rand::RngExt;
 use tokio::sync::{Notify, watch};
 
 use super::Attempt;
-use crate::fleet::{claim, engagement::Shared, facts, retry_delay::RetryDelay};
+use crate::fleet::{claim, engagement::Shared, facts, jitter, retry_delay::RetryDelay};
 use crate::telemetry::logs::chain;
 use crate::tenant::facts::ClusterFacts;
 
@@ -54,5 +53,5 @@ pub async fn keep_facts(
 
 /// Between nine and eleven tenths.
 fn jittered(interval: Duration) -> Duration {
-    interval.mul_f64(rand::rng().random_range(0.9..=1.1))
+    jitter::part(interval, 0.9, 1.1)
 }

@@ -1,0 +1,39 @@
+//! Chance in delays, so that what began together does not come back together.
+//!
+//! Each thread has a row of its own, begun by the system's chance. A simulation begins it by a
+//! number, and sees the same delays again. Nothing secret is drawn from it.
+
+use std::{cell::RefCell, time::Duration};
+
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+thread_local! {
+    static ROW: RefCell<StdRng> = RefCell::new(StdRng::from_rng(&mut rand::rng()));
+}
+
+/// Begins this thread's row anew, by a number.
+pub fn begin(seed: u64) {
+    ROW.set(StdRng::seed_from_u64(seed));
+}
+
+/// A part of the duration, between these two shares of it.
+pub fn part(duration: Duration, least: f64, most: f64) -> Duration {
+    duration.mul_f64(ROW.with_borrow_mut(|row| row.random_range(least..=most)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_begins_with_the_same_number_is_the_same() {
+        let draw = || (0..9).map(|_| part(Duration::from_hours(1), 0.5, 1.0));
+        begin(7);
+        let first: Vec<Duration> = draw().collect();
+        begin(7);
+        assert_eq!(draw().collect::<Vec<_>>(), first);
+        begin(8);
+        assert_ne!(draw().collect::<Vec<_>>(), first);
+        assert!(first.iter().all(|part| *part >= Duration::from_mins(30)));
+    }
+}

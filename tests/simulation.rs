@@ -1,0 +1,75 @@
+//! The whole manager with its clusters under a clock that the test turns, through histories that a
+//! number draws: what users, operators, machine-controller, strangers, networks and crashes do.
+//!
+//! Each number is a world of its own. `OSM_SIMULATION_SEED=n` runs one of them and prints what
+//! happened in it; `OSM_SIMULATION_SEEDS=n` runs so many.
+
+#[path = "sweep/fixtures.rs"]
+mod fixtures;
+#[path = "sweep/snapshot.rs"]
+#[expect(dead_code, reason = "shared with the sweep, which uses the rest")]
+mod snapshot;
+#[path = "sweep/wire.rs"]
+#[expect(dead_code, reason = "shared with the sweep, which uses the rest")]
+mod wire;
+#[path = "sweep/world.rs"]
+#[expect(dead_code, reason = "shared with the sweep, which uses the rest")]
+mod world;
+
+#[cfg(test)]
+#[path = "simulation/history.rs"]
+mod history;
+#[cfg(test)]
+#[path = "simulation/invariants.rs"]
+mod invariants;
+#[cfg(test)]
+#[path = "simulation/model.rs"]
+mod model;
+#[cfg(test)]
+#[path = "simulation/run.rs"]
+mod run;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+/// As many as two cores run in less than three minutes, unoptimized.
+const SEEDS: u64 = 2000;
+/// The seeds of one test.
+const BLOCK: u64 = 50;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let trials = match number("OSM_SIMULATION_SEED") {
+        Some(seed) => vec![Trial::test(format!("seed_{seed}"), move || {
+            println!("{}", history::History::draw(seed));
+            Ok(run::run(seed)?)
+        })],
+        None => blocks(number("OSM_SIMULATION_SEEDS").unwrap_or(SEEDS)),
+    };
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "which worlds to run is said from outside"
+)]
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().expect("a seed is a number"))
+}
+
+fn blocks(seeds: u64) -> Vec<Trial> {
+    let firsts = (0..seeds).step_by(usize::try_from(BLOCK).unwrap_or(1));
+    firsts
+        .map(|first| {
+            let last = (first + BLOCK).min(seeds) - 1;
+            Trial::test(format!("seeds_{first:05}_to_{last:05}"), move || {
+                for seed in first..=last {
+                    run::run(seed)?;
+                }
+                Ok(())
+            })
+        })
+        .collect()
+}

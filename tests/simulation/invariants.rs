@@ -1,0 +1,189 @@
+//! What must hold at every moment, seen from the clusters: their audits, the bytes on the wire, and
+//! the history of each object.
+
+use fake_cluster::{Cluster, Moment, Verb, object};
+use http::Method;
+use osm::api::names::{CLOUD_INIT_SETTINGS, INPUTS, MADE_FOR_REVISION};
+use serde_json::{Value, json};
+
+use crate::{
+    history::MACHINES,
+    model::{FOREIGN, Model, machine_name, made_names},
+};
+
+/// Fails by saying what was seen.
+pub type Held = Result<(), String>;
+
+/// What the requests since the last look tell; they are forgotten.
+pub fn requests(model: &Model) -> Held {
+    for sent in model.life.sent() {
+        let uid = sent.body.pointer("/preconditions/uid");
+        if sent.method == Method::DELETE && !uid.is_some_and(Value::is_string) {
+            return Err(format!("a delete without a precondition: {}", sent.path));
+        }
+    }
+    model.life.forget();
+    for (cluster, handle) in model.world.clusters() {
+        for entry in handle.writes() {
+            let owner = if cluster == "management" {
+                entry.target.namespace.as_str()
+            } else {
+                cluster
+            };
+            let name = &entry.target.name;
+            let is_config = entry.target.resource == "operatingsystemconfigs";
+            let is_document = entry.target.namespace == CLOUD_INIT_SETTINGS
+                && entry.target.resource == "secrets"
+                && !name.starts_with("cloud-init-getter");
+            if (is_config || is_document) && entry.verb != Verb::Create && !name.contains(owner) {
+                return Err(format!("{cluster}: a write to another tenant's {name}"));
+            }
+        }
+        handle.clear_audit();
+    }
+    Ok(())
+}
+
+/// What the histories of all objects tell.
+pub fn histories(model: &Model) -> Held {
+    for tenant in &model.tenants {
+        let worker = model.world.worker(tenant.name);
+        for number in 0..MACHINES {
+            let name = machine_name(tenant.name, number);
+            let names = made_names(tenant.name, number);
+            let machine = worker.history(object("machinedeployments", "kube-system", &name));
+            let told = |held: Held| held.map_err(|problem| format!("{name}: {problem}"));
+            let is_foreign = |moment: &Moment| {
+                let key = (tenant.name.to_owned(), moment.revision);
+                model.foreign.contains(&key)
+            };
+            told(foreign_finalizers(&machine, &is_foreign))?;
+            let secret = |name: &str| worker.history(object("secrets", CLOUD_INIT_SETTINGS, name));
+            let kubeconfig = secret(&names.kubelet_kubeconfig);
+            told(kubelet_kubeconfig(&kubeconfig, &machine, &is_foreign))?;
+            let documents = Documents {
+                bootstrap: secret(&names.bootstrap),
+                provisioning: secret(&names.provisioning),
+            };
+            told(documents.check(&is_foreign))?;
+        }
+        told_apart(worker, tenant.name)?;
+    }
+    Ok(())
+}
+
+/// Nothing of another tenant stands in a cluster.
+fn told_apart(worker: &Cluster, tenant: &str) -> Held {
+    for secret in worker.objects("secrets") {
+        let document = crate::snapshot::decoded(&secret, "cloud-config");
+        let mut lines = document.lines().filter(|line| line.contains("text "));
+        if let Some(foreign) = lines.find(|line| !line.contains(&format!(" of {tenant}"))) {
+            return Err(format!("{tenant} has {foreign}"));
+        }
+    }
+    Ok(())
+}
+
+fn foreign_finalizers(machine: &[Moment], is_foreign: &dyn Fn(&Moment) -> bool) -> Held {
+    let has = |moment: &Moment| {
+        let found = moment.object.as_deref()?;
+        let finalizers = found["metadata"]["finalizers"].as_array()?;
+        finalizers.contains(&json!(FOREIGN)).then_some(())
+    };
+    for pair in machine.windows(2) {
+        if has(&pair[0]).is_some() && has(&pair[1]).is_none() && !is_foreign(&pair[1]) {
+            return Err("a foreign finalizer was taken away".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// The state of an object at a revision.
+fn at(history: &[Moment], revision: u64) -> Option<&Value> {
+    let until = history
+        .iter()
+        .take_while(|moment| moment.revision <= revision);
+    until.last()?.object.as_deref()
+}
+
+/// The manager deletes it only once its machine deployment is deleted or gone.
+fn kubelet_kubeconfig(
+    history: &[Moment],
+    machine: &[Moment],
+    is_foreign: &dyn Fn(&Moment) -> bool,
+) -> Held {
+    for moment in history {
+        if moment.object.is_some() || is_foreign(moment) {
+            continue;
+        }
+        let owner = at(machine, moment.revision);
+        if owner.is_some_and(|owner| owner["metadata"]["deletionTimestamp"].is_null()) {
+            return Err("the kubelet's kubeconfig was deleted beside a living owner".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// The two documents of a machine deployment.
+struct Documents {
+    bootstrap: Vec<Moment>,
+    provisioning: Vec<Moment>,
+}
+
+impl Documents {
+    /// Whoever finds a bootstrap document finds, at that moment or later, a provisioning document
+    /// that is not older.
+    fn check(&self, is_foreign: &dyn Fn(&Moment) -> bool) -> Held {
+        for moment in &self.bootstrap {
+            let Some(bootstrap) = moment.object.as_deref() else {
+                continue;
+            };
+            if is_foreign(moment) {
+                continue;
+            }
+            let provisioning = at(&self.provisioning, moment.revision);
+            let was_foreign = self
+                .provisioning
+                .iter()
+                .rev()
+                .find(|found| found.revision <= moment.revision)
+                .is_some_and(is_foreign);
+            if was_foreign {
+                continue;
+            }
+            for key in [INPUTS, MADE_FOR_REVISION] {
+                let of = |object: &Value| object["metadata"]["annotations"][key].clone();
+                let found = provisioning.map(of);
+                if found.as_ref() != Some(&of(bootstrap)) {
+                    let wanted = of(bootstrap);
+                    return Err(format!(
+                        "a bootstrap document became current, {wanted}, beside {found:?} ({key})"
+                    ));
+                }
+            }
+        }
+        self.replaced(is_foreign)
+    }
+
+    /// Other bytes of the provisioning document are written while there is no bootstrap document,
+    /// or one of the same revision.
+    fn replaced(&self, is_foreign: &dyn Fn(&Moment) -> bool) -> Held {
+        let mut before: Option<&Value> = None;
+        for moment in &self.provisioning {
+            let Some(found) = moment.object.as_deref() else {
+                continue;
+            };
+            let bytes = |object: &Value| object["data"].clone();
+            let is_other = before.is_some_and(|before| bytes(before) != bytes(found));
+            before = Some(found);
+            let Some(bootstrap) = at(&self.bootstrap, moment.revision) else {
+                continue;
+            };
+            let of = |object: &Value| object["metadata"]["annotations"][MADE_FOR_REVISION].clone();
+            if is_other && !is_foreign(moment) && of(bootstrap) != of(found) {
+                return Err("provisioning changed under an old bootstrap document".to_owned());
+            }
+        }
+        Ok(())
+    }
+}
