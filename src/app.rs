@@ -30,7 +30,7 @@ use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfile};
 use crate::controllers::{
     context::Rules,
     profile::DefaultProfile,
-    profile_store::{self, ProfileStore},
+    profile_store::{self, ProfileStore, Quotas},
     serve::Controllers,
     subscriptions::Subscriptions,
     watch::follow_configs,
@@ -42,7 +42,7 @@ use crate::fleet::{
     connect::{self, ClientParts, Connector, Transport},
     engagement::Shared,
     permits::Permits,
-    rate_limit::Budget,
+    rate_limit::{Budget, SharedBudget},
     retry_delay::RetryDelay,
     roster::Roster,
     transport,
@@ -104,13 +104,10 @@ pub async fn run_on(
     let config = management_config(settings.kubeconfig.as_deref()).await?;
     // A tenant's kubeconfig that leads to the management cluster would make a tenant of it.
     let mut settings = settings;
-    let denied = &mut settings.policy.access.addresses.denied_servers;
-    denied.extend(
-        config
-            .cluster_url
-            .authority()
-            .and_then(|server| server.as_str().parse().ok()),
-    );
+    let server = config.cluster_url.authority();
+    if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
+        Arc::make_mut(&mut settings.policies).deny_server(&server);
+    }
     let outside = Outside {
         management: management(&config)?,
         connector: Arc::new(transport::connect),
@@ -145,6 +142,7 @@ pub async fn run_with(
     let client = connect::client(ClientParts {
         transport: outside.management.clone(),
         budget: Arc::new(Budget::new(FLEET_REQUESTS)),
+        share: None,
         timeout: settings.request_timeout,
         health: None,
         kind: ClusterKind::Management,
@@ -169,11 +167,12 @@ pub async fn run_with(
         management: outside.management,
         management_uid,
         connector: outside.connector,
-        policy: settings.policy,
+        policies: settings.policies,
         defaults: Arc::new(settings.tenant_defaults),
         request_timeout: settings.request_timeout,
         facts_interval: settings.facts_interval,
         permits: Permits::new(settings.reconciles_max),
+        management_budget: Arc::new(SharedBudget::new(settings.management_requests)),
         clock: outside.clock,
         metrics: outside.metrics,
         serve: Arc::new(move |engagement| {
@@ -206,14 +205,18 @@ fn scope(settings: &Settings) -> Scope {
     if settings.namespaces.is_empty() {
         return Scope::All;
     }
-    let shared = settings.policy.profile_namespaces.iter();
-    let all: BTreeSet<&String> = settings.namespaces.iter().chain(shared).collect();
-    Scope::Namespaces(all.into_iter().cloned().collect())
+    let shared = settings.policies.profile_namespaces();
+    let all: BTreeSet<String> = settings.namespaces.iter().cloned().chain(shared).collect();
+    Scope::Namespaces(all.into_iter().collect())
 }
 
 fn controllers(settings: &Settings, scope: &Scope, defaults: Arc<[DefaultProfile]>) -> Controllers {
+    let quotas = Quotas {
+        policies: Arc::clone(&settings.policies),
+        defaults: defaults.iter().map(|it| it.name.clone()).collect(),
+    };
     Controllers {
-        profiles: Arc::new(ProfileStore::new(scope.count())),
+        profiles: Arc::new(ProfileStore::new(scope.count(), quotas)),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults,
         rules: Rules {

@@ -10,6 +10,7 @@
 
 pub mod board;
 mod bounded_lines;
+mod bounds;
 pub mod census;
 pub mod claim;
 pub mod clock;
@@ -31,19 +32,24 @@ pub mod transport;
 pub mod watch;
 pub mod worker_clusters;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use kube::Client;
-use tokio::task::{Id, JoinSet};
+use tokio::{
+    task::{Id, JoinSet},
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     discovery::{Discovered, discover},
     engagement::Shared,
+    retry_delay::RetryDelay,
     roster::Member,
     watch::{Scope, covers},
 };
+use crate::tenant::id::RegistrationId;
 
 /// What running a fleet needs.
 pub struct Params {
@@ -59,8 +65,11 @@ pub struct Params {
     pub cancel: CancellationToken,
 }
 
+/// A task that has run for this long without a panic has recovered from those before.
+const RECOVERED_AFTER: Duration = Duration::from_mins(10);
+
 /// Serves the fleet until it is cancelled. Each member's task is awaited; one that panics is
-/// started again, and no other notices.
+/// started again after a delay that grows, and no other notices.
 pub async fn run(params: Params) {
     let Params {
         shared,
@@ -74,6 +83,7 @@ pub async fn run(params: Params) {
         cancel: cancel.clone(),
         tasks: JoinSet::new(),
         serving: HashMap::new(),
+        panics: HashMap::new(),
     };
     let registrations = discover(&management, &scope, &selector);
     tokio::pin!(registrations);
@@ -96,6 +106,8 @@ struct Crew {
     cancel: CancellationToken,
     tasks: JoinSet<()>,
     serving: HashMap<Id, Arc<Member>>,
+    /// When members last panicked, and how long they wait the next time.
+    panics: HashMap<RegistrationId, (Instant, RetryDelay)>,
 }
 
 impl Crew {
@@ -104,7 +116,7 @@ impl Crew {
         match discovered {
             Discovered::Present(registration) => {
                 if let Some(member) = roster.present(*registration) {
-                    self.serve(member);
+                    self.serve(member, Duration::ZERO);
                 }
             }
             Discovered::Gone(id) => roster.gone(&id),
@@ -120,12 +132,20 @@ impl Crew {
         }
     }
 
-    fn serve(&mut self, member: Arc<Member>) {
+    fn serve(&mut self, member: Arc<Member>, after: Duration) {
         let task = cluster_task::run(
             Arc::clone(&self.shared),
             Arc::clone(&member),
             self.cancel.clone(),
         );
+        let cancel = self.cancel.clone();
+        let task = async move {
+            if !after.is_zero() {
+                // One that is cancelled still runs: it ends by itself.
+                let _ = timeout(after, cancel.cancelled()).await;
+            }
+            task.await;
+        };
         let id = self.tasks.spawn(task).id();
         self.serving.insert(id, member);
     }
@@ -138,14 +158,29 @@ impl Crew {
         let Some(member) = self.serving.remove(&id) else {
             return;
         };
+        let mut after = Duration::ZERO;
         if has_panicked {
+            after = self.panicked(&member.id);
             // What it panicked with may hold a tenant's data, and is not logged.
             tracing::error!(registration = %member.id, "a cluster's task panicked and is restarted");
         }
         if self.shared.roster.remove(&member.id) {
+            self.panics.remove(&member.id);
             self.shared.metrics.remove_cluster(&member.id.to_string());
         } else if !self.cancel.is_cancelled() {
-            self.serve(member);
+            self.serve(member, after);
         }
+    }
+
+    /// How long a member that panicked waits: one that always does must not be busy with it.
+    fn panicked(&mut self, id: &RegistrationId) -> Duration {
+        let now = Instant::now();
+        let first = || (now, RetryDelay::default());
+        let (last, delay) = self.panics.entry(id.clone()).or_insert_with(first);
+        if now - *last > RECOVERED_AFTER {
+            *delay = RetryDelay::default();
+        }
+        *last = now;
+        delay.next().unwrap_or_default()
     }
 }

@@ -5,15 +5,19 @@
 
 mod flags;
 mod tenant_defaults;
+mod tenant_policies;
 
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-pub use self::{flags::RunFlags, tenant_defaults::tenant_defaults};
+pub use self::{
+    flags::RunFlags, tenant_defaults::tenant_defaults, tenant_policies::tenant_policies,
+};
 use crate::telemetry::TelemetrySettings;
 use crate::tenant::{
     access::AccessRules,
     address::{AddressRules, Loopback},
-    policy::{RequestBudget, TenantPolicy},
+    policies::TenantPolicies,
+    policy::{ProfileQuota, RequestBudget, TenantPolicy},
     settings::TenantSettings,
 };
 
@@ -32,11 +36,13 @@ pub struct Settings {
     /// Where the admin port is.
     pub admin_address: SocketAddr,
     /// What bounds each tenant.
-    pub policy: TenantPolicy,
+    pub policies: Arc<TenantPolicies>,
     /// The settings of a tenant that sets nothing.
     pub tenant_defaults: TenantSettings,
     /// Reconciles under way at once for all tenants together.
     pub reconciles_max: usize,
+    /// Requests to the management cluster for all tenants together.
+    pub management_requests: RequestBudget,
     /// How long a call may take.
     pub request_timeout: Duration,
     /// How often the facts of a cluster are read again.
@@ -64,6 +70,22 @@ pub enum InvalidSetting {
         /// The file.
         path: PathBuf,
         /// What is wrong.
+        why: String,
+    },
+    /// The file of tenants' policies cannot be read.
+    #[error("cannot read --tenant-policies {}", path.display())]
+    TenantPoliciesFile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The file of tenants' policies is not one.
+    #[error("--tenant-policies {}: {why}", path.display())]
+    TenantPolicies {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
         why: String,
     },
     /// A flag is too small.
@@ -121,7 +143,7 @@ impl RunFlags {
                 return Err(InvalidSetting::Burst { flag });
             }
         }
-        let policy = self.policy();
+        let policies = tenant_policies(self.tenant_policies.as_deref(), self.policy())?;
         let tenant_defaults = tenant_defaults(self.tenant_defaults.as_deref())?;
         Ok(Settings {
             tenant_defaults,
@@ -129,8 +151,12 @@ impl RunFlags {
             registration_selector: self.registration_selector,
             namespaces: self.namespaces,
             admin_address: self.admin_address,
-            policy,
+            policies: Arc::new(policies),
             reconciles_max: self.reconciles,
+            management_requests: RequestBudget {
+                per_second: self.fleet_management_requests,
+                burst: self.fleet_management_burst,
+            },
             request_timeout: self.request_timeout,
             facts_interval: self.facts_interval,
             token_lifetime: self.token_lifetime,
@@ -175,6 +201,10 @@ impl RunFlags {
             },
             reconciles_max: self.tenant_reconciles,
             machine_deployments_max: self.tenant_machine_deployments,
+            profiles: ProfileQuota {
+                count_max: self.tenant_profiles,
+                bytes_max: self.tenant_profile_bytes,
+            },
         }
     }
 }

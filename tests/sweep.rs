@@ -14,8 +14,14 @@ mod world;
 mod budget;
 #[path = "sweep/crash.rs"]
 mod crash;
+#[path = "sweep/fairness.rs"]
+mod fairness;
 #[path = "sweep/order.rs"]
 mod order;
+#[path = "sweep/panics.rs"]
+mod panics;
+#[path = "sweep/policies.rs"]
+mod policies;
 #[path = "sweep/rest.rs"]
 mod rest;
 #[path = "sweep/scenarios.rs"]

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 
 use super::{
     backoff::Backoff, machine_deployment::credentials::NodeCredentials, profile::DefaultProfile,
-    profile_store::ProfileStore, seen::SeenObjects, tokens::Tokens, triggers::Triggers,
+    profile_store::ProfileStore, seen::SeenObjects, sweeps::Sweeps, tokens::Tokens,
+    triggers::Triggers,
 };
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::DefaultProfiles};
 use crate::fleet::engagement::Engagement;
@@ -55,7 +56,9 @@ pub struct Context {
     /// Credentials of registries, as they were read last, or why they cannot be used.
     pub registry_credentials: watch::Sender<Result<RegistryCredentials, String>>,
     /// Delays of machine deployments that failed.
-    pub backoff: Backoff,
+    pub backoff: Arc<Backoff>,
+    /// Machine deployments that are looked at for no change of their own.
+    pub sweeps: Arc<Sweeps>,
     /// What must be looked at again.
     pub triggers: Arc<Triggers>,
     /// Writes Events in the worker cluster.

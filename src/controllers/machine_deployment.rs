@@ -64,11 +64,12 @@ pub async fn reconcile(
     let action = async {
         let asked = Instant::now();
         let wait = tracing::info_span!("wait for a permit");
+        let at_work = context.sweeps.begin(&reference);
         let _permit = context
             .engagement
             .shared
             .permits
-            .take()
+            .take(&context.engagement.tenant(), at_work.urgency())
             .instrument(wait)
             .await;
         context
@@ -91,7 +92,7 @@ pub async fn reconcile(
                 | Error::TooLarge(_),
             ) => Action::await_change(),
             Err(Error::Waiting { until, .. }) => Action::requeue(until),
-            Err(_) => Action::requeue(context.backoff.failed(reference)),
+            Err(_) => Action::requeue(context.backoff.failed(&machine_deployment)),
         }
     };
     Ok(action.instrument(span).await)
@@ -160,7 +161,7 @@ async fn converge(
     // Can it be served? (pure)
     let policy = Policy {
         token_lifetime: context.rules.token_lifetime,
-        machine_deployments_max: context.engagement.shared.policy.machine_deployments_max,
+        machine_deployments_max: context.engagement.policy.machine_deployments_max,
     };
     let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
     let span = tracing::Span::current();

@@ -2,21 +2,26 @@
 //! tenants have it. A profile that extends another is laid over it when somebody first asks, and
 //! what comes of it is a content like any other.
 
+mod room;
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
 };
 
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use kube::{
     Client, ResourceExt,
     core::DeserializeGuard,
     runtime::{WatchStreamExt, watcher, watcher::Event},
 };
 use sha2::{Digest, Sha256};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-use super::subscriptions::Subscriptions;
+pub use self::room::Quotas;
+use self::room::fetch_wanted;
+use super::{profile_quota::Ledger, subscriptions::Subscriptions};
 use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use crate::fleet::watch::{RELIST_PROFILES, Scope, covers, interpret, relisted};
 use crate::render::{
@@ -66,6 +71,10 @@ struct Inner {
     resolved: HashMap<Key, Resolved>,
     contents: HashMap<ContentId, Weak<SharedProfile>>,
     bells: HashMap<String, watch::Sender<()>>,
+    /// Which profiles are kept, by namespace; default ones are not counted.
+    ledgers: HashMap<String, Ledger>,
+    /// Profiles that there is room for now, and whose content is not here.
+    wanted: BTreeSet<Key>,
 }
 
 /// The changes of one namespace's profiles.
@@ -174,7 +183,7 @@ impl Inner {
             let found = self.profiles.get(&(namespace.clone(), base.to_owned()));
             found.map(|found| Arc::clone(&found.spec))
         })?;
-        Ok(self.intern(content_id(&merged), merged))
+        Ok(self.intern(content_id(&merged).0, merged))
     }
 }
 
@@ -182,15 +191,20 @@ impl Inner {
 #[derive(Debug)]
 pub struct ProfileStore {
     inner: RwLock<Inner>,
+    quotas: Quotas,
+    /// Rung when a content is wanted.
+    wanted: Notify,
     /// How many watches have not seen everything once.
     incomplete: watch::Sender<usize>,
 }
 
 impl ProfileStore {
     /// An empty store that so many watches will fill.
-    pub fn new(watches: usize) -> Self {
+    pub fn new(watches: usize, quotas: Quotas) -> Self {
         Self {
             inner: RwLock::default(),
+            quotas,
+            wanted: Notify::new(),
             incomplete: watch::Sender::new(watches),
         }
     }
@@ -239,31 +253,79 @@ impl ProfileStore {
     }
 
     /// Takes a profile. Gives the names of those that come to something else by it.
-    fn insert(&self, key: &Key, spec: OperatingSystemProfileSpec) -> BTreeSet<String> {
-        let id = content_id(&spec);
+    fn insert(&self, key: &Key, profile: Aged) -> BTreeSet<String> {
+        let Aged { created, spec } = profile;
+        let (id, bytes) = content_id(&spec);
+        let (namespace, name) = key;
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         if inner.profiles.get(key).is_some_and(|known| known.id == id) {
             return BTreeSet::new();
         }
+        inner.wanted.remove(key);
+        let mut changed = BTreeSet::new();
+        if !self.quotas.defaults.contains(name) {
+            let ledger = self.ledger(&mut inner, namespace);
+            let moves = ledger.put(name, created, bytes);
+            let is_kept = ledger.keeps(name);
+            changed = inner.moved(namespace, moves);
+            if !is_kept {
+                changed.extend(inner.put(key, None));
+                self.wanted.notify_one();
+                return changed;
+            }
+        }
         let shared = inner.intern(id, spec);
-        inner.put(key, Some(shared))
+        changed.extend(inner.put(key, Some(shared)));
+        self.wanted.notify_one();
+        changed
     }
 
     /// Takes a profile away. Gives the names of those that come to something else by it.
     fn remove(&self, key: &Key) -> BTreeSet<String> {
+        let (namespace, name) = key;
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        inner.put(key, None)
+        inner.wanted.remove(key);
+        let mut changed = inner.put(key, None);
+        if let Some(ledger) = inner.ledgers.get_mut(namespace) {
+            let moves = ledger.remove(name);
+            changed.extend(inner.moved(namespace, moves));
+            self.wanted.notify_one();
+        }
+        changed
     }
 
-    fn keys(&self) -> Vec<Key> {
+    /// All profiles that there are, with room or without.
+    fn keys(&self) -> BTreeSet<Key> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        inner.profiles.keys().cloned().collect()
+        let refused = inner.ledgers.iter().flat_map(|(namespace, ledger)| {
+            let names = ledger.names().cloned();
+            names.map(|name| (namespace.clone(), name))
+        });
+        refused.chain(inner.profiles.keys().cloned()).collect()
     }
 }
 
-/// A spec is plain values; two that are equal have the same JSON.
-fn content_id(spec: &OperatingSystemProfileSpec) -> ContentId {
-    Sha256::digest(serde_json::to_vec(spec).expect("a profile's spec is plain values")).into()
+/// A profile's content, and when the profile was made.
+struct Aged {
+    created: Timestamp,
+    spec: OperatingSystemProfileSpec,
+}
+
+impl Aged {
+    fn of(profile: OperatingSystemProfile) -> Self {
+        Self {
+            created: profile
+                .creation_timestamp()
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            spec: profile.spec,
+        }
+    }
+}
+
+/// A spec is plain values; two that are equal have the same JSON. And how many bytes that has.
+fn content_id(spec: &OperatingSystemProfileSpec) -> (ContentId, usize) {
+    let json = serde_json::to_vec(spec).expect("a profile's spec is plain values");
+    (Sha256::digest(&json).into(), json.len())
 }
 
 /// Watches the profiles of the management cluster for ever.
@@ -296,7 +358,14 @@ pub async fn follow(
         })
         .boxed()
     });
-    stream::select_all(watches).collect::<()>().await;
+    let watches = stream::select_all(watches).collect::<()>();
+    tokio::join!(watches, fetch_wanted(management, &store, &subscriptions));
+}
+
+fn tell(subscriptions: &Subscriptions, (namespace, _): &Key, changed: &BTreeSet<String>) {
+    for name in changed {
+        subscriptions.profile_changed(namespace, name);
+    }
 }
 
 /// What one watch has seen.
@@ -341,17 +410,15 @@ impl Follower {
             tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
             return self.remove(&key);
         };
-        self.tell(&key, &self.store.insert(&key, profile.spec));
+        tell(
+            &self.subscriptions,
+            &key,
+            &self.store.insert(&key, Aged::of(profile)),
+        );
     }
 
     fn remove(&self, key: &Key) {
-        self.tell(key, &self.store.remove(key));
-    }
-
-    fn tell(&self, (namespace, _): &Key, changed: &BTreeSet<String>) {
-        for name in changed {
-            self.subscriptions.profile_changed(namespace, name);
-        }
+        tell(&self.subscriptions, key, &self.store.remove(key));
     }
 }
 

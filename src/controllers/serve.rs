@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use futures::StreamExt;
+use futures::{StreamExt, stream};
 use kube::{
     Api,
     api::ListParams,
     runtime::{
         Controller,
-        controller::Config,
+        controller::{self, Config},
         events::{Recorder, Reporter},
-        reflector,
+        reflector::{self, ObjectRef},
     },
 };
 use tokio::sync::{Notify, watch};
@@ -25,8 +25,9 @@ use super::{
     registry_credentials,
     seen::SeenObjects,
     subscriptions::{Subscriber, Subscriptions},
+    sweeps::Sweeps,
     tokens,
-    triggers::{Look, Triggers},
+    triggers::{Led, Look, Triggers},
     watch::{self as watches, Watchers},
 };
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCluster};
@@ -61,6 +62,10 @@ impl Controllers {
         };
         let subscriber = Arc::new(subscriber);
         let _others = self.subscribe(&context, &subscriber);
+        self.profiles.resize(
+            context.engagement.tenant().namespace(),
+            context.engagement.policy.profiles,
+        );
         tokio::select! {
             biased;
             () = cancel.cancelled() => {}
@@ -76,6 +81,7 @@ impl Controllers {
     ) -> Context {
         let facts = engagement.facts.borrow().clone();
         let key = DigestKey::derive(&facts.fetch_token);
+        let slots = engagement.policy.reconciles_max;
         let reporter = Reporter {
             controller: "osm".to_owned(),
             instance: None,
@@ -92,7 +98,8 @@ impl Controllers {
             tokens: tokens::Tokens::default(),
             node_credentials: credentials::NodeCredentials::default(),
             registry_credentials: watch::Sender::new(Ok(Arc::default())),
-            backoff: super::backoff::Backoff::default(),
+            backoff: Arc::default(),
+            sweeps: Arc::new(Sweeps::new(slots)),
             triggers: Arc::clone(triggers),
             key: std::sync::Mutex::new((facts, key)),
         }
@@ -107,7 +114,7 @@ impl Controllers {
             triggers: Arc::clone(&subscriber.triggers),
             configs: Arc::default(),
         });
-        for namespace in &context.engagement.shared.policy.profile_namespaces {
+        for namespace in &context.engagement.policy.profile_namespaces {
             if namespace != tenant.namespace() {
                 self.subscriptions.subscribe(namespace, &of_others);
             }
@@ -170,14 +177,21 @@ impl Controllers {
             triggers: Arc::clone(&context.triggers),
             listed: listed_sender,
         };
-        let changes =
-            watches::machine_deployments(engagement.worker.clone(), writer, watchers).map(Ok);
-        let looks = Arc::clone(&context.triggers).stream(
-            engagement.tenant().namespace().to_owned(),
-            context.machine_deployments.clone(),
-        );
-        let concurrency =
-            u16::try_from(engagement.shared.policy.reconciles_max).unwrap_or(u16::MAX);
+        let worker = engagement.worker.clone();
+        let sweeps = Arc::clone(&context.sweeps);
+        let changes = watches::machine_deployments(worker, writer, watchers)
+            .inspect(move |changed| sweeps.changed(&ObjectRef::from_obj(changed)))
+            .map(Ok);
+        let sweeps = &context.sweeps;
+        let led = Led {
+            machine_deployments: context.machine_deployments.clone(),
+            sweeps: Arc::clone(sweeps),
+            backoff: Arc::clone(&context.backoff),
+        };
+        let tenant = engagement.tenant().namespace().to_owned();
+        let looks = Arc::clone(&context.triggers).stream(tenant, led);
+        let looks = stream::select(looks, Arc::clone(sweeps).stream());
+        let concurrency = u16::try_from(engagement.policy.reconciles_max).unwrap_or(u16::MAX);
         let reconciles = Controller::for_stream(changes, context.machine_deployments.clone())
             .with_config(Config::default().concurrency(concurrency))
             .reconcile_on(looks)
@@ -187,8 +201,13 @@ impl Controllers {
                 |_, never, _| match *never {},
                 Arc::clone(&context),
             )
-            // What is gone between its trigger and its turn needs nothing.
-            .for_each(|_| std::future::ready(()));
+            .for_each(|done| {
+                // What is gone between its trigger and its turn needs nothing.
+                if let Err(controller::Error::ObjectNotFound(gone)) = done {
+                    sweeps.gone(&gone.name, gone.namespace.as_deref());
+                }
+                std::future::ready(())
+            });
         let others = async {
             tokio::join!(
                 watches::follow_secrets(Arc::clone(&context)),

@@ -13,6 +13,7 @@ use kube::{
 };
 use tokio::sync::Notify;
 
+use super::{backoff::Backoff, sweeps::Sweeps};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, PROFILE, PROFILE_NAMESPACE},
@@ -21,8 +22,10 @@ use crate::api::{
 /// What must be looked at again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Look {
-    /// Every machine deployment of the tenant.
+    /// Every machine deployment of the tenant, since something changed that concerns them all.
     Everywhere,
+    /// Every machine deployment of the tenant, since they were all listed.
+    Listed,
     /// The machine deployments that use a profile.
     Profile {
         /// The profile's namespace.
@@ -43,6 +46,17 @@ pub struct Triggers {
     bell: Notify,
 }
 
+/// Where looks lead.
+#[derive(Clone, Debug)]
+pub struct Led {
+    /// The machine deployments that there are.
+    pub machine_deployments: Store<MachineDeployment>,
+    /// What is looked at everywhere waits here.
+    pub sweeps: Arc<Sweeps>,
+    /// The delays of failures, which end when what they failed by may have changed.
+    pub backoff: Arc<Backoff>,
+}
+
 impl Triggers {
     /// Something must be looked at again.
     pub fn pull(&self, look: Look) {
@@ -53,25 +67,18 @@ impl Triggers {
         self.bell.notify_one();
     }
 
-    /// The machine deployments to look at, for ever.
+    /// The machine deployments to look at now, for ever.
     pub fn stream(
         self: Arc<Self>,
         tenant: String,
-        machine_deployments: Store<MachineDeployment>,
+        led: Led,
     ) -> impl Stream<Item = ObjectRef<MachineDeployment>> + Send {
         stream::unfold(self, |triggers| async move {
             triggers.bell.notified().await;
             let looks = triggers.take();
             Some((looks, triggers))
         })
-        .flat_map(move |looks| {
-            let found = machine_deployments.state_filter(|machine_deployment| {
-                looks
-                    .iter()
-                    .any(|look| concerns(look, machine_deployment, &tenant))
-            });
-            stream::iter(found).map(|found| ObjectRef::from_obj(&*found))
-        })
+        .flat_map(move |looks| stream::iter(led.now(&looks, &tenant)))
     }
 
     fn take(&self) -> HashSet<Look> {
@@ -79,9 +86,42 @@ impl Triggers {
     }
 }
 
+impl Led {
+    /// Which machine deployments the looks concern at once; the others wait for a sweep.
+    fn now(&self, looks: &HashSet<Look>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
+        let store = &self.machine_deployments;
+        let of = |found: Vec<Arc<MachineDeployment>>| -> Vec<_> {
+            found.iter().map(|it| ObjectRef::from_obj(&**it)).collect()
+        };
+        let found = of(store.state_filter(|machine_deployment| {
+            looks
+                .iter()
+                .any(|look| concerns(look, machine_deployment, tenant))
+        }));
+        for reference in &found {
+            self.backoff.reset(reference);
+            self.sweeps.changed(reference);
+        }
+        let is_everywhere = looks.contains(&Look::Everywhere);
+        if is_everywhere || looks.contains(&Look::Listed) {
+            let mut all = of(store.state());
+            all.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+            let found: HashSet<_> = found.iter().collect();
+            all.retain(|reference| !found.contains(reference));
+            if is_everywhere {
+                for reference in &all {
+                    self.backoff.reset(reference);
+                }
+            }
+            self.sweeps.add(all);
+        }
+        found
+    }
+}
+
 fn concerns(look: &Look, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
     match look {
-        Look::Everywhere => true,
+        Look::Everywhere | Look::Listed => false,
         Look::Profile { namespace, name } => {
             let annotations = machine_deployment.annotations();
             let from = annotations

@@ -39,7 +39,8 @@ use crate::fleet::{
 /// A page of machine deployments: 5 KiB each.
 const PAGE: u32 = 100;
 
-/// The machine deployments of the worker cluster, each whenever it changes.
+/// The machine deployments of the worker cluster, each whenever it changes. A list of them all
+/// pulls the triggers instead: it yields to changes.
 pub fn machine_deployments(
     worker: Client,
     writer: Writer<MachineDeployment>,
@@ -60,7 +61,7 @@ pub fn machine_deployments(
         }
         Event::InitApply(found) => {
             listed.insert(full_name(&found));
-            Some(found)
+            None
         }
         Event::InitDone => {
             let existing = std::mem::take(&mut listed);
@@ -69,6 +70,7 @@ pub fn machine_deployments(
                 report.existing = Some(existing);
             });
             watchers.listed.send_modify(|lists| *lists += 1);
+            watchers.triggers.pull(Look::Listed);
             None
         }
         Event::Apply(found) => {

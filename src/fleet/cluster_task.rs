@@ -14,8 +14,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    claim,
-    connect::{self, ClientParts},
+    bounds, claim,
+    connect::{self, ClientParts, Share},
     discovery::Registration,
     engage::{self, Attempt, Setback},
     engagement::{Engagement, Reporting, Shared},
@@ -28,7 +28,8 @@ use super::{
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::{
-    id::RegistrationId,
+    id::{RegistrationId, TenantId},
+    policy::TenantPolicy,
     report::{ConditionType, Finding},
 };
 
@@ -42,7 +43,11 @@ const GIVE_BACK_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Serves one member of the fleet until its registration is gone or the process ends.
 pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationToken) {
-    let management = management_client(&shared);
+    // What bounds the tenant may depend on the labels of its namespace: until they are read the
+    // member only waits, and reports that it does.
+    let policy = Arc::clone(shared.policies.of_unlabelled(&member.id.tenant));
+    let management_budget = Arc::new(Budget::new(policy.management_requests));
+    let management = management_client(&shared, &member.id.tenant, &management_budget);
     let reporting = CancellationToken::new();
     let report = (shared.report)(Reporting {
         member: Arc::clone(&member),
@@ -53,7 +58,8 @@ pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationT
     let serve = async {
         let _ends_the_report = reporting.drop_guard();
         let task = Task {
-            worker_budget: Arc::new(Budget::new(shared.policy.worker_requests)),
+            worker_budget: Arc::new(Budget::new(policy.worker_requests)),
+            management_budget,
             shared,
             member,
             management,
@@ -64,10 +70,14 @@ pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationT
     tokio::join!(report, serve);
 }
 
-fn management_client(shared: &Shared) -> Client {
+fn management_client(shared: &Shared, tenant: &TenantId, budget: &Arc<Budget>) -> Client {
     connect::client(ClientParts {
         transport: shared.management.clone(),
-        budget: Arc::new(Budget::new(shared.policy.management_requests)),
+        budget: Arc::clone(budget),
+        share: Some(Share {
+            budget: Arc::clone(&shared.management_budget),
+            tenant: tenant.clone(),
+        }),
         timeout: shared.request_timeout,
         health: None,
         kind: ClusterKind::Management,
@@ -82,6 +92,8 @@ struct Task {
     /// The budget of the worker cluster: one for the life of the member, or a registration that
     /// keeps changing would buy requests without end.
     worker_budget: Arc<Budget>,
+    /// The budget of the tenant's share of the management API.
+    management_budget: Arc<Budget>,
     /// The attempt that succeeded last: with it the cluster is given back.
     last: Option<Attempt>,
 }
@@ -134,19 +146,13 @@ impl Task {
             let attempt = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                attempt = engage::attempt(engage::Params {
-                    shared: &self.shared,
-                    member: &self.member,
-                    management: &self.management,
-                    registration: &registration,
-                    worker_budget: &self.worker_budget,
-                }) => attempt,
+                attempt = self.engage(&registration) => attempt,
             };
             let wait = match attempt {
-                Ok(attempt) => {
+                Ok((policy, attempt)) => {
                     delay = RetryDelay::default();
                     self.last = Some(attempt.clone());
-                    self.serve_engaged(attempt, &stop).await;
+                    self.serve_engaged((policy, attempt), &stop).await;
                     continue;
                 }
                 Err(setback) => self.note(&setback).then(|| delay.next()).flatten(),
@@ -160,6 +166,35 @@ impl Task {
                 () = sleep_or_pend(wait) => {}
             }
         }
+    }
+
+    /// Asks what bounds the tenant, then tries once to reach its cluster.
+    async fn engage(
+        &self,
+        registration: &Registration,
+    ) -> Result<(Arc<TenantPolicy>, Attempt), Setback> {
+        let policy = bounds::policy_of(&self.shared, &self.management, &self.member.id.tenant)
+            .await
+            .map_err(|error| {
+                let message = format!(
+                    "cannot read the labels of the tenant's namespace, which decide what bounds \
+                     it: {}",
+                    chain(&error)
+                );
+                Setback::failed(ConditionType::Registered, "PolicyUnknown", message)
+            })?;
+        self.worker_budget.resize(policy.worker_requests);
+        self.management_budget.resize(policy.management_requests);
+        let attempt = engage::attempt(engage::Params {
+            shared: &self.shared,
+            policy: &policy,
+            member: &self.member,
+            management: &self.management,
+            registration,
+            worker_budget: &self.worker_budget,
+        })
+        .await?;
+        Ok((policy, attempt))
     }
 
     /// Writes a setback on the board; tells whether time may heal it.
@@ -177,13 +212,18 @@ impl Task {
     }
 
     /// Serves an engaged cluster until it is stopped, paused, or no longer its own.
-    async fn serve_engaged(&self, attempt: Attempt, stop: &CancellationToken) {
+    async fn serve_engaged(
+        &self,
+        (policy, attempt): (Arc<TenantPolicy>, Attempt),
+        stop: &CancellationToken,
+    ) {
         let leave = stop.child_token();
         let (facts_sender, facts) = watch::channel(Arc::clone(&attempt.facts));
         let facts_bell = Arc::new(Notify::new());
         let engagement = Engagement {
             registration: self.member.id.clone(),
             shared: Arc::clone(&self.shared),
+            policy: Arc::clone(&policy),
             worker: attempt.worker.clone(),
             worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
@@ -201,6 +241,12 @@ impl Task {
             () = &mut serving => {}
             () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
             () = self.must_leave() => {}
+            () = bounds::changed(
+                &self.shared,
+                &self.management,
+                &self.member.id.tenant,
+                &policy,
+            ) => {}
             () = stop.cancelled() => {}
         }
         leave.cancel();

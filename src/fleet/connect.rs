@@ -26,13 +26,16 @@ use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 use super::{
     bounded_lines::BoundedLines,
     health::Health,
-    rate_limit::{Budget, Prepaid},
+    rate_limit::{Budget, Prepaid, SharedBudget},
 };
 use crate::telemetry::{
     metrics::{ClusterKind, Metrics},
     traces::{ApiCall, ApiCallLayer},
 };
-use crate::tenant::access::{AccessRules, ClusterAccess};
+use crate::tenant::{
+    access::{AccessRules, ClusterAccess},
+    id::TenantId,
+};
 
 /// What carries requests to one cluster.
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
@@ -58,6 +61,8 @@ pub struct ClientParts {
     pub transport: Transport,
     /// The tenant's budget of requests to this cluster.
     pub budget: Arc<Budget>,
+    /// The budget that all tenants share, where they reach the same cluster.
+    pub share: Option<Share>,
     /// How long a call may take, watches excepted.
     pub timeout: Duration,
     /// Where the outcome of each call is observed; the management cluster has none.
@@ -66,6 +71,15 @@ pub struct ClientParts {
     pub kind: ClusterKind,
     /// Where the calls are counted.
     pub metrics: Metrics,
+}
+
+/// A tenant's share of what all share.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// What all share.
+    pub budget: Arc<SharedBudget>,
+    /// Whose share.
+    pub tenant: TenantId,
 }
 
 /// Makes a client for one of a tenant's clusters.
@@ -97,7 +111,10 @@ impl Service<Request<Body>> for TenantService {
         let parts = self.parts.clone();
         Box::pin(async move {
             if request.extensions().get::<Prepaid>().is_none() {
-                let waited = parts.budget.take(ONE).await;
+                let mut waited = parts.budget.take(ONE).await;
+                if let Some(share) = &parts.share {
+                    waited += share.budget.take(&share.tenant).await;
+                }
                 parts.metrics.throttled(parts.kind, waited);
             }
             let outcome = send(&parts, request).await;
@@ -176,6 +193,7 @@ mod tests {
                 per_second: ONE,
                 burst: ONE,
             })),
+            share: None,
             timeout: Duration::from_mins(1),
             health: None,
             kind: ClusterKind::Worker,

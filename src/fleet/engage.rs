@@ -30,6 +30,7 @@ use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::{
     access::ClusterAccess,
     facts::ClusterFacts,
+    policy::TenantPolicy,
     report::{ConditionType, Finding},
 };
 
@@ -42,6 +43,8 @@ const TOKEN_WAIT: Duration = Duration::from_millis(250);
 pub struct Params<'a> {
     /// What all tenants share.
     pub shared: &'a Shared,
+    /// What bounds the tenant.
+    pub policy: &'a TenantPolicy,
     /// The member.
     pub member: &'a Arc<Member>,
     /// The tenant's share of the management API.
@@ -181,21 +184,21 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Set
             ),
         ));
     };
-    ClusterAccess::parse(kubeconfig.expose(), &params.shared.policy.access).map_err(|error| {
+    ClusterAccess::parse(kubeconfig.expose(), &params.policy.access).map_err(|error| {
         params.shared.metrics.failed(error.category());
         refused("KubeconfigRefused", chain(&error).to_string())
     })
 }
 
 fn worker_client(params: &Params<'_>, access: &ClusterAccess) -> Result<Client, Setback> {
-    let transport =
-        (params.shared.connector)(access, &params.shared.policy.access).map_err(|error| {
-            let why = chain(error.as_ref()).to_string();
-            Setback::refused(ConditionType::Registered, "KubeconfigRefused", why)
-        })?;
+    let transport = (params.shared.connector)(access, &params.policy.access).map_err(|error| {
+        let why = chain(error.as_ref()).to_string();
+        Setback::refused(ConditionType::Registered, "KubeconfigRefused", why)
+    })?;
     Ok(connect::client(ClientParts {
         transport,
         budget: Arc::clone(params.worker_budget),
+        share: None,
         timeout: params.shared.request_timeout,
         health: Some(Arc::new(Health::new(Arc::clone(&params.member.board)))),
         kind: ClusterKind::Worker,

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     board::Board, claim::Claimant, clock::Clock, connect::Connector, connect::Transport,
-    permits::Permits, rate_limit::Budget, roster::Member, roster::Roster,
+    permits::Permits, rate_limit::Budget, rate_limit::SharedBudget, roster::Member, roster::Roster,
     worker_clusters::WorkerClusters,
 };
 use crate::api::worker_cluster::WorkerCluster;
@@ -17,6 +17,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::tenant::{
     facts::ClusterFacts,
     id::{RegistrationId, TenantId},
+    policies::TenantPolicies,
     policy::TenantPolicy,
     settings::TenantSettings,
 };
@@ -34,7 +35,7 @@ pub struct Shared {
     /// Makes transports to worker clusters.
     pub connector: Connector,
     /// What bounds each tenant.
-    pub policy: TenantPolicy,
+    pub policies: Arc<TenantPolicies>,
     /// The settings of a tenant that sets nothing.
     pub defaults: Arc<TenantSettings>,
     /// How long a call may take.
@@ -43,6 +44,8 @@ pub struct Shared {
     pub facts_interval: Duration,
     /// Permits for reconciles, for all tenants together.
     pub permits: Permits,
+    /// What all tenants together may ask of the management API.
+    pub management_budget: Arc<SharedBudget>,
     /// The time of day.
     pub clock: Clock,
     /// Where everything is counted.
@@ -85,6 +88,8 @@ pub struct Engagement {
     pub registration: RegistrationId,
     /// What all tenants share.
     pub shared: Arc<Shared>,
+    /// What bounds the tenant.
+    pub policy: Arc<TenantPolicy>,
     /// The worker cluster's API.
     pub worker: Client,
     /// The budget behind `worker`.

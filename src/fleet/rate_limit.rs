@@ -1,9 +1,14 @@
 //! A budget of requests: so many a second, so many at once, first come, first served.
 //!
-//! Each tenant has two: one for its worker cluster, one for its share of the management API. Time
-//! is tokio's, so that a test with a paused clock sees exact delays.
+//! Each tenant has two: one for its worker cluster, one for its share of the management API. All
+//! tenants share a third for the management API, by turns. Time is tokio's, so that a test with a
+//! paused clock sees exact delays.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use governor::{
     RateLimiter,
@@ -14,7 +19,8 @@ use governor::{
 };
 use tokio::{sync::Mutex, time::Instant};
 
-use crate::tenant::policy::RequestBudget;
+use super::permits::{Permits, Urgency};
+use crate::tenant::{id::TenantId, policy::RequestBudget};
 
 /// tokio's time as governor wants it.
 #[derive(Clone, Debug)]
@@ -30,10 +36,12 @@ impl GovernorClock for TokioClock {
     }
 }
 
+type Limiter = RateLimiter<NotKeyed, InMemoryState, TokioClock, NoOpMiddleware<Nanos>>;
+
 /// A budget of requests.
 #[derive(Debug)]
 pub struct Budget {
-    limiter: RateLimiter<NotKeyed, InMemoryState, TokioClock, NoOpMiddleware<Nanos>>,
+    bucket: std::sync::Mutex<(RequestBudget, Arc<Limiter>)>,
     clock: TokioClock,
     /// Holding this while waiting makes the budget first come, first served.
     queue: Mutex<()>,
@@ -49,12 +57,24 @@ impl Budget {
         let clock = TokioClock {
             start: Instant::now(),
         };
-        let quota = governor::Quota::per_second(size.per_second).allow_burst(size.burst);
         Self {
-            limiter: RateLimiter::direct_with_clock(quota, clock.clone()),
+            bucket: std::sync::Mutex::new((size, bucket(size, &clock))),
             clock,
             queue: Mutex::new(()),
         }
+    }
+
+    /// Another size from now on. The bucket is full then; equal sizes change nothing.
+    pub fn resize(&self, size: RequestBudget) {
+        let mut known = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != size {
+            *known = (size, bucket(size, &self.clock));
+        }
+    }
+
+    fn limiter(&self) -> Arc<Limiter> {
+        let known = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&known.1)
     }
 
     /// Waits until `requests` fit into the budget, takes them, and tells how long that took.
@@ -63,25 +83,60 @@ impl Budget {
     pub async fn take(&self, requests: NonZeroU32) -> Duration {
         let asked = Instant::now();
         let _first_come_first_served = self.queue.lock().await;
-        while let Ok(Err(not_yet)) = self.limiter.check_n(requests) {
+        while let Ok(Err(not_yet)) = self.limiter().check_n(requests) {
             tokio::time::sleep(not_yet.wait_time_from(self.clock.now())).await;
         }
         asked.elapsed()
     }
 }
 
+/// A full bucket of this size.
+fn bucket(size: RequestBudget, clock: &TokioClock) -> Arc<Limiter> {
+    let quota = governor::Quota::per_second(size.per_second).allow_burst(size.burst);
+    Arc::new(RateLimiter::direct_with_clock(quota, clock.clone()))
+}
+
+/// A budget that all tenants share. Where it is short they take turns: a tenant with a thousand
+/// requests in the queue gets no more of it than one with one.
+#[derive(Debug)]
+pub struct SharedBudget {
+    turn: Permits,
+    budget: Budget,
+}
+
+impl SharedBudget {
+    /// A full budget.
+    pub fn new(size: RequestBudget) -> Self {
+        Self {
+            turn: Permits::new(1),
+            budget: Budget::new(size),
+        }
+    }
+
+    /// Waits until a request of the tenant fits into the budget, takes it, and tells how long that
+    /// took.
+    pub async fn take(&self, tenant: &TenantId) -> Duration {
+        let asked = Instant::now();
+        let _turn = self.turn.take(tenant, Urgency::Fresh).await;
+        self.budget.take(NonZeroU32::MIN).await;
+        asked.elapsed()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
-    fn a_budget(per_second: u32, burst: u32) -> Budget {
+    fn a_size(per_second: u32, burst: u32) -> RequestBudget {
         let count = |count| NonZeroU32::new(count).unwrap();
-        Budget::new(RequestBudget {
+        RequestBudget {
             per_second: count(per_second),
             burst: count(burst),
-        })
+        }
+    }
+
+    fn a_budget(per_second: u32, burst: u32) -> Budget {
+        Budget::new(a_size(per_second, burst))
     }
 
     const ONE: NonZeroU32 = NonZeroU32::MIN;
@@ -148,11 +203,41 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn another_size_holds_from_now_on_and_the_same_size_buys_nothing() {
+        let budget = a_budget(1, 1);
+        budget.take(ONE).await;
+        budget.resize(a_size(1, 1));
+        assert!(is_about(budget.take(ONE).await, Duration::from_secs(1)));
+        budget.resize(a_size(10, 2));
+        assert_eq!(budget.take(TWO).await, Duration::ZERO);
+        assert!(is_about(budget.take(ONE).await, Duration::from_millis(100)));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn one_budget_knows_nothing_of_another() {
         let (busy, quiet) = (a_budget(1, 2), a_budget(1, 2));
         for _ in 0..5 {
             busy.take(ONE).await;
         }
         assert_eq!(quiet.take(TWO).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tenants_take_turns_at_the_budget_that_they_share() {
+        let size = a_size(10, 1);
+        let shared = Arc::new(SharedBudget::new(size));
+        let [busy, quiet] = ["busy", "quiet"].map(TenantId::new);
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..1_000 {
+            let (shared, busy) = (Arc::clone(&shared), busy.clone());
+            tasks.spawn(async move { shared.take(&busy).await });
+        }
+        tokio::task::yield_now().await;
+        for _ in 0..20 {
+            // Behind the one that waits for time and the one whose turn is next.
+            let waited = shared.take(&quiet).await;
+            assert!(waited <= Duration::from_millis(303), "{waited:?}");
+        }
+        tasks.shutdown().await;
     }
 }

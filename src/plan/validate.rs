@@ -103,6 +103,13 @@ pub enum ProfileFound {
         /// The profile's name.
         name: String,
     },
+    /// It is there, and the quota of its namespace has no room for it.
+    OverQuota {
+        /// The profile's namespace.
+        namespace: String,
+        /// The profile's name.
+        name: String,
+    },
     /// The tenant may not look there.
     Forbidden {
         /// The namespace that was named.
@@ -122,6 +129,17 @@ pub enum Invalid {
     /// The profile does not exist.
     #[error("OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"")]
     ProfileMissing {
+        /// The profile's namespace.
+        namespace: String,
+        /// The profile's name.
+        name: String,
+    },
+    /// The quota of the profile's namespace has no room for it.
+    #[error(
+        "OperatingSystemProfile \"{name}\" exceeds the quota of namespace \"{namespace}\": older \
+         profiles there use it up; the operator of the fleet sets it"
+    )]
+    ProfileOverQuota {
         /// The profile's namespace.
         namespace: String,
         /// The profile's name.
@@ -190,6 +208,7 @@ impl Invalid {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::ProfileMissing { .. } => "ProfileNotFound",
+            Self::ProfileOverQuota { .. } => "ProfileQuotaExceeded",
             Self::ProfileForbidden { .. } => "ProfileForbidden",
             Self::ProfileUnusable { .. } => "ProfileUnusable",
             Self::Overlay(OverlayError::BaseMissing { .. }) => "ProfileBaseNotFound",
@@ -213,6 +232,7 @@ impl Invalid {
         match self {
             Self::Unreadable => "machine_deployment_unreadable",
             Self::ProfileMissing { .. } => "profile_missing",
+            Self::ProfileOverQuota { .. } => "profile_quota_exceeded",
             Self::ProfileForbidden { .. } => "profile_forbidden",
             Self::ProfileUnusable { error, .. } | Self::ProviderSpec(error) => error.category(),
             Self::Overlay(error) => error.category(),
@@ -372,6 +392,10 @@ fn usable(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid
         }),
         ProfileFound::Unresolved { error } => Err(Invalid::Overlay(error.clone())),
         ProfileFound::Missing { namespace, name } => Err(Invalid::ProfileMissing {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        }),
+        ProfileFound::OverQuota { namespace, name } => Err(Invalid::ProfileOverQuota {
             namespace: namespace.clone(),
             name: name.clone(),
         }),

@@ -32,6 +32,10 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILE")]
     pub tenant_defaults: Option<PathBuf>,
 
+    /// What bounds single tenants: a YAML list of rules, of which the first that matches holds.
+    #[arg(long, value_name = "FILE")]
+    pub tenant_policies: Option<PathBuf>,
+
     /// Namespaces besides its own that a tenant may read profiles from; may be repeated.
     #[arg(long = "profile-namespace", value_name = "NAMESPACE")]
     pub profile_namespaces: Vec<String>,
@@ -64,9 +68,25 @@ pub struct RunFlags {
     #[arg(long, value_name = "COUNT", default_value = "30")]
     pub management_burst: NonZeroU32,
 
+    /// Requests per second to the management cluster for all tenants together; they take turns.
+    #[arg(long, value_name = "COUNT", default_value = "500")]
+    pub fleet_management_requests: NonZeroU32,
+
+    /// Requests at once to the management cluster for all tenants together.
+    #[arg(long, value_name = "COUNT", default_value = "1000")]
+    pub fleet_management_burst: NonZeroU32,
+
     /// Machine deployments per tenant; younger ones are refused.
     #[arg(long, value_name = "COUNT", default_value = "500")]
     pub tenant_machine_deployments: usize,
+
+    /// Profiles per tenant that are kept, besides the default ones; younger ones are refused.
+    #[arg(long, value_name = "COUNT", default_value = "200")]
+    pub tenant_profiles: usize,
+
+    /// Bytes of the profiles per tenant that are kept, besides the default ones.
+    #[arg(long, value_name = "BYTES", default_value = "8388608")]
+    pub tenant_profile_bytes: usize,
 
     /// Reconciles under way at once per tenant.
     #[arg(long, value_name = "COUNT", default_value = "4")]

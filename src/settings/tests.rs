@@ -18,7 +18,13 @@ fn check(arguments: &[&str]) -> Result<Settings, String> {
 
 #[test]
 fn the_management_api_cannot_be_registered_by_its_names() {
-    let rules = check(&[]).unwrap().policy.access.addresses;
+    let rules = check(&[])
+        .unwrap()
+        .policies
+        .default
+        .access
+        .clone()
+        .addresses;
     for name in ["kubernetes.default.svc", "kubernetes"] {
         let host = Host::parse(name).expect("a host");
         assert!(rules.check_host(&host, 443).is_err(), "{name}");

@@ -20,6 +20,17 @@ pub struct TenantPolicy {
     pub reconciles_max: usize,
     /// Machine deployments that are served; the oldest ones, where there are more.
     pub machine_deployments_max: usize,
+    /// Profiles of the tenant's own that are kept in memory, the default ones not counted.
+    pub profiles: ProfileQuota,
+}
+
+/// How much of a namespace's profiles is kept in memory; the oldest ones, where there are more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileQuota {
+    /// How many.
+    pub count_max: usize,
+    /// Bytes of their specs together, as JSON.
+    pub bytes_max: usize,
 }
 
 /// Requests over time: a bucket of `burst` that fills at a rate of `per_second`.
@@ -36,13 +47,19 @@ pub struct RequestBudget {
 const WORKER_REQUESTS: RequestBudget = budget(20, 60);
 /// A new machine deployment costs about three requests here: its config, an Event, the status.
 /// Lower than the worker cluster's, since all tenants share this server: a thousand tenants at
-/// their limit at once are the process limit's business.
+/// their limit at once take turns at the budget that they share.
 const MANAGEMENT_REQUESTS: RequestBudget = budget(10, 30);
 /// Enough to hide the latency of a far worker cluster. More would only queue at the budget.
 const RECONCILES_MAX: usize = 4;
 /// Each keeps three Secrets and a token in the worker cluster, and about 10 KiB in memory here. A
 /// hundred is a large cluster.
 const MACHINE_DEPLOYMENTS_MAX: usize = 500;
+
+/// A default profile has about 40 KiB: two hundred of that size.
+const PROFILES: ProfileQuota = ProfileQuota {
+    count_max: 200,
+    bytes_max: 8 * 1024 * 1024,
+};
 
 impl Default for TenantPolicy {
     fn default() -> Self {
@@ -53,6 +70,7 @@ impl Default for TenantPolicy {
             management_requests: MANAGEMENT_REQUESTS,
             reconciles_max: RECONCILES_MAX,
             machine_deployments_max: MACHINE_DEPLOYMENTS_MAX,
+            profiles: PROFILES,
         }
     }
 }

@@ -92,6 +92,8 @@ pub struct Life {
     plan: Mutex<(Option<Strike>, u64)>,
     /// Set when the blow has fallen.
     struck: watch::Sender<bool>,
+    /// Calls that panic: to which cluster, with what in the path, and how often still.
+    panics: Mutex<Option<(String, String, usize)>>,
     dead: watch::Sender<bool>,
 }
 
@@ -102,6 +104,7 @@ impl Life {
             sent: Mutex::default(),
             plan: Mutex::new((None, 0)),
             struck: watch::Sender::new(false),
+            panics: Mutex::default(),
             dead: watch::Sender::new(false),
         })
     }
@@ -134,6 +137,32 @@ impl Life {
     /// Calls count from here on.
     pub fn arm(&self, strike: Strike) {
         *self.lock() = (Some(strike), 0);
+    }
+
+    /// So many calls to a cluster with this in their path panic.
+    pub fn panic_at(&self, cluster: &str, part: &str, times: usize) {
+        let panics = (cluster.to_owned(), part.to_owned(), times);
+        *self.panics.lock().unwrap_or_else(PoisonError::into_inner) = Some(panics);
+    }
+
+    /// How many calls are still to panic.
+    pub fn panics_left(&self) -> usize {
+        let panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
+        panics.as_ref().map_or(0, |(_, _, left)| *left)
+    }
+
+    fn panic_if_due(&self, cluster: &str, path: &str) {
+        let is_due = {
+            let mut panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
+            match &mut *panics {
+                Some((to, part, left)) if to == cluster && path.contains(&*part) && *left > 0 => {
+                    *left -= 1;
+                    true
+                }
+                _ => false,
+            }
+        };
+        assert!(!is_due, "the call to {path} panics, as it was told to");
     }
 
     /// No blow falls any more.
@@ -243,6 +272,7 @@ impl Wire {
         if *self.life.dead.borrow() {
             return std::future::pending().await;
         }
+        self.life.panic_if_due(&self.name, request.uri().path());
         let request = self.note(request).await?;
         let blow = self.life.meet(&request);
         match blow {

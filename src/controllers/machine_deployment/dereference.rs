@@ -121,7 +121,6 @@ async fn profile(
     };
     if !context
         .engagement
-        .shared
         .policy
         .allows_profiles_of(&tenant, &namespace)
     {
@@ -133,6 +132,12 @@ async fn profile(
         Some(Err(OverlayError::BaseMissing { base, .. })) => Some(base),
         Some(_) => None,
     };
+    if let Some(missing) = missing
+        && context.profiles.is_over_quota(&namespace, missing)
+    {
+        let name = missing.clone();
+        return Ok(ProfileFound::OverQuota { namespace, name });
+    }
     if missing.is_some_and(|missing| context.awaits_default(&namespace, missing)) {
         return Err(Error::Waiting {
             reason: "AwaitingProfile",

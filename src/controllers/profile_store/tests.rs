@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::tenant::policy::ProfileQuota;
 
 fn spec(says: Value) -> OperatingSystemProfileSpec {
     let mut profile = json!({ "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0" });
@@ -16,6 +17,14 @@ fn on(base: &str) -> OperatingSystemProfileSpec {
     spec(json!({ "extends": base }))
 }
 
+/// All of one age: names decide.
+fn aged(spec: OperatingSystemProfileSpec) -> Aged {
+    Aged {
+        created: Timestamp::UNIX_EPOCH,
+        spec,
+    }
+}
+
 fn key(namespace: &str, name: &str) -> Key {
     (namespace.to_owned(), name.to_owned())
 }
@@ -26,9 +35,9 @@ fn names<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
 
 #[test]
 fn a_change_concerns_what_lies_on_it_and_nothing_else() {
-    let store = ProfileStore::new(0);
-    let put = |name: &str, spec| store.insert(&key("a", name), spec);
-    store.insert(&key("b", "site"), on("base"));
+    let store = ProfileStore::new(0, Quotas::default());
+    let put = |name: &str, spec| store.insert(&key("a", name), aged(spec));
+    store.insert(&key("b", "site"), aged(on("base")));
     assert_eq!(put("site", on("base")), names(["site"]));
     assert_eq!(put("team", on("site")), names(["team"]));
     assert_eq!(put("other", spec(json!({}))), names(["other"]));
@@ -46,7 +55,7 @@ fn a_change_concerns_what_lies_on_it_and_nothing_else() {
 
 #[test]
 fn an_overlay_is_resolved_again_when_what_it_lies_on_changes() {
-    let store = ProfileStore::new(0);
+    let store = ProfileStore::new(0, Quotas::default());
     let says = |os_version: &str| {
         let templates = json!({ "templates": { "version": os_version } });
         spec(json!({ "osVersion": os_version, "provisioningConfig": templates }))
@@ -55,12 +64,12 @@ fn an_overlay_is_resolved_again_when_what_it_lies_on_changes() {
         let resolved = store.resolved("a", "team").unwrap();
         resolved.map(|shared| shared.spec().provisioning_config.templates["version"].clone())
     };
-    store.insert(&key("a", "team"), on("site"));
-    store.insert(&key("a", "site"), on("base"));
+    store.insert(&key("a", "team"), aged(on("site")));
+    store.insert(&key("a", "site"), aged(on("base")));
     assert_eq!(template().unwrap_err().category(), "overlay-base-missing");
-    store.insert(&key("a", "base"), says("1"));
+    store.insert(&key("a", "base"), aged(says("1")));
     assert_eq!(template().unwrap(), "1");
-    store.insert(&key("a", "base"), says("2"));
+    store.insert(&key("a", "base"), aged(says("2")));
     assert_eq!(template().unwrap(), "2");
     store.remove(&key("a", "base"));
     assert!(template().is_err());
@@ -68,14 +77,14 @@ fn an_overlay_is_resolved_again_when_what_it_lies_on_changes() {
 
 #[test]
 fn tenants_with_equal_overlays_and_bases_share_one_content() {
-    let store = ProfileStore::new(0);
+    let store = ProfileStore::new(0, Quotas::default());
     let resolved = |namespace: &str| store.resolved(namespace, "site").unwrap().unwrap();
     for namespace in ["a", "b", "c"] {
         let version = if namespace == "c" { "v2.0.0" } else { "v1.0.0" };
-        store.insert(&key(namespace, "site"), on("base"));
+        store.insert(&key(namespace, "site"), aged(on("base")));
         let text = json!({ "templates": { "version": version } });
         let base = spec(json!({ "provisioningConfig": text }));
-        store.insert(&key(namespace, "base"), base);
+        store.insert(&key(namespace, "base"), aged(base));
     }
     assert!(Arc::ptr_eq(&resolved("a"), &resolved("b")));
     assert!(!Arc::ptr_eq(&resolved("a"), &resolved("c")));
@@ -89,4 +98,65 @@ fn tenants_with_equal_overlays_and_bases_share_one_content() {
         inner.resolved.len(),
     );
     assert_eq!(left, (0, 0, 0), "nothing is kept for nobody");
+}
+
+/// A store whose namespaces have room for two profiles, and for any default one.
+fn a_store_for_two() -> ProfileStore {
+    let quotas = Quotas {
+        policies: Arc::default(),
+        defaults: names(["osp-ubuntu"]),
+    };
+    let store = ProfileStore::new(0, quotas);
+    store.resize("a", quota(2));
+    store
+}
+
+fn quota(count_max: usize) -> ProfileQuota {
+    ProfileQuota {
+        count_max,
+        bytes_max: usize::MAX,
+    }
+}
+
+#[test]
+fn what_exceeds_the_quota_is_not_kept_and_default_profiles_always_fit() {
+    let store = a_store_for_two();
+    let put = |name: &str| store.insert(&key("a", name), aged(spec(json!({ "osVersion": name }))));
+    assert_eq!(put("c"), names(["c"]));
+    assert_eq!(put("d"), names(["d"]));
+    assert_eq!(put("e"), names(["e"]));
+    assert!(store.is_over_quota("a", "e") && store.get("a", "e").is_none());
+    assert_eq!(put("b"), names(["b", "d"]), "the youngest makes room");
+    assert_eq!(put("osp-ubuntu"), names(["osp-ubuntu"]));
+    assert!(store.get("a", "osp-ubuntu").is_some());
+    assert!(!store.is_over_quota("a", "f"), "it is not there");
+    let inner = store.inner.read().unwrap();
+    assert_eq!(inner.contents.len(), 3, "of the others nothing is kept");
+}
+
+#[tokio::test]
+async fn a_profile_that_has_room_again_is_fetched_once_and_only_while_it_is_there() {
+    let store = a_store_for_two();
+    let content = || aged(spec(json!({})));
+    for name in ["c", "d", "e", "f"] {
+        store.insert(&key("a", name), content());
+    }
+    store.remove(&key("a", "c"));
+    assert_eq!(store.wanted().await, BTreeSet::from([key("a", "e")]));
+    assert_eq!(store.insert_wanted(&key("a", "e"), content()), names(["e"]));
+    assert_eq!(
+        store.insert_wanted(&key("a", "e"), aged(on("d"))),
+        names([])
+    );
+    assert_eq!(store.insert_wanted(&key("a", "f"), content()), names([]));
+    assert_eq!(store.resize("a", quota(3)), names([]));
+    assert_eq!(store.wanted().await, BTreeSet::from([key("a", "f")]));
+    store.remove(&key("a", "f"));
+    assert_eq!(
+        store.insert_wanted(&key("a", "f"), content()),
+        names([]),
+        "it is gone"
+    );
+    assert_eq!(store.resize("a", quota(1)), names(["e"]));
+    assert_eq!(store.keys(), BTreeSet::from([key("a", "d"), key("a", "e")]));
 }

@@ -1,0 +1,137 @@
+//! What of a namespace's profiles there is room for, and what is read again when room comes free.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError},
+};
+
+use kube::{Api, Client};
+
+use super::{Aged, Inner, Key, ProfileStore, tell};
+use crate::api::profile::OperatingSystemProfile;
+use crate::controllers::{
+    profile_quota::{Ledger, Moves},
+    subscriptions::Subscriptions,
+};
+use crate::fleet::retry_delay::RetryDelay;
+use crate::telemetry::logs::chain;
+use crate::tenant::{id::TenantId, policies::TenantPolicies, policy::ProfileQuota};
+
+/// What bounds the store.
+#[derive(Clone, Debug, Default)]
+pub struct Quotas {
+    /// What bounds each tenant, by its namespace, until it is engaged.
+    pub policies: Arc<TenantPolicies>,
+    /// The names of default profiles: those always have room.
+    pub defaults: BTreeSet<String>,
+}
+
+impl Inner {
+    /// Lets go what has no room any more. Gives the names of those that come to something else.
+    pub(super) fn moved(&mut self, namespace: &str, moves: Moves) -> BTreeSet<String> {
+        let key = |name| (namespace.to_owned(), name);
+        let mut changed = BTreeSet::new();
+        for evicted in moves.evicted {
+            tracing::warn!(namespace, name = evicted, "a profile exceeds its quota");
+            let evicted = key(evicted);
+            self.wanted.remove(&evicted);
+            changed.extend(self.put(&evicted, None));
+        }
+        self.wanted.extend(moves.admitted.into_iter().map(key));
+        changed
+    }
+}
+
+impl ProfileStore {
+    /// Whether there is such a profile, and no room for it.
+    pub fn is_over_quota(&self, namespace: &str, name: &str) -> bool {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let ledger = inner.ledgers.get(namespace);
+        ledger.is_some_and(|ledger| ledger.refuses(name))
+    }
+
+    /// Another quota holds for a namespace. Gives the names of those that come to something else.
+    pub fn resize(&self, namespace: &str, quota: ProfileQuota) -> BTreeSet<String> {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let ledger = inner.ledgers.entry(namespace.to_owned());
+        let moves = ledger.or_insert_with(|| Ledger::new(quota)).resize(quota);
+        let changed = inner.moved(namespace, moves);
+        self.wanted.notify_one();
+        changed
+    }
+
+    /// Takes the content of a profile that was wanted, if it still is.
+    pub(super) fn insert_wanted(&self, key: &Key, profile: Aged) -> BTreeSet<String> {
+        let is_wanted = {
+            let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+            let ledger = inner.ledgers.get(&key.0);
+            let is_kept = ledger.is_some_and(|ledger| ledger.keeps(&key.1));
+            is_kept && !inner.profiles.contains_key(key)
+        };
+        if is_wanted {
+            self.insert(key, profile)
+        } else {
+            BTreeSet::new()
+        }
+    }
+
+    pub(super) fn ledger<'a>(&self, inner: &'a mut Inner, namespace: &str) -> &'a mut Ledger {
+        let ledger = inner.ledgers.entry(namespace.to_owned());
+        ledger.or_insert_with(|| {
+            let policy = self
+                .quotas
+                .policies
+                .of_unlabelled(&TenantId::new(namespace));
+            Ledger::new(policy.profiles)
+        })
+    }
+
+    /// Waits until contents are wanted, and takes note that they are asked for.
+    pub(super) async fn wanted(&self) -> BTreeSet<Key> {
+        loop {
+            let wanted = {
+                let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+                std::mem::take(&mut inner.wanted)
+            };
+            if !wanted.is_empty() {
+                return wanted;
+            }
+            self.wanted.notified().await;
+        }
+    }
+
+    fn want(&self, key: Key) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        inner.wanted.insert(key);
+    }
+}
+
+/// Reads profiles that have room now and had none when they were seen, for ever.
+pub(super) async fn fetch_wanted(
+    management: Client,
+    store: &ProfileStore,
+    subscriptions: &Subscriptions,
+) {
+    let mut delay = RetryDelay::default();
+    loop {
+        for key in store.wanted().await {
+            let profiles: Api<OperatingSystemProfile> = Api::namespaced(management.clone(), &key.0);
+            match profiles.get_opt(&key.1).await {
+                Ok(Some(profile)) => {
+                    delay = RetryDelay::default();
+                    tell(
+                        subscriptions,
+                        &key,
+                        &store.insert_wanted(&key, Aged::of(profile)),
+                    );
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "cannot read a profile again");
+                    store.want(key);
+                    tokio::time::sleep(delay.next().unwrap_or_default()).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Sweeps: machine deployments that are looked at once more for no change of their own, after the
+//! first list or when something changed that concerns them all.
+//!
+//! They wait here, each once, and few at a time are let into the queue of reconciles: a fresh
+//! change finds a slot of its tenant free. One that is reconciled meanwhile needs no sweep.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::{Stream, stream};
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Notify;
+
+use crate::api::machine_deployment::MachineDeployment;
+use crate::fleet::permits::Urgency;
+
+type Reference = ObjectRef<MachineDeployment>;
+
+/// The sweeps of one tenant.
+#[derive(Debug)]
+pub struct Sweeps {
+    state: Mutex<State>,
+    bell: Notify,
+    at_once: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Who waits, in the order of coming.
+    queue: BTreeMap<u64, Reference>,
+    tickets: HashMap<Reference, u64>,
+    next_ticket: u64,
+    /// Who was let into the queue of reconciles, and is not at work yet.
+    let_in: HashSet<Reference>,
+    at_work: usize,
+}
+
+impl Sweeps {
+    /// For a tenant that has so many slots: all but one, where there are more.
+    pub fn new(slots: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            bell: Notify::new(),
+            at_once: slots.saturating_sub(1).max(1),
+        }
+    }
+
+    /// These wait for a sweep from now on, unless they do already.
+    pub fn add(&self, references: impl IntoIterator<Item = Reference>) {
+        let mut state = self.lock();
+        for reference in references {
+            let is_new = !state.tickets.contains_key(&reference);
+            if is_new && !state.let_in.contains(&reference) {
+                let ticket = state.next_ticket;
+                state.next_ticket += 1;
+                state.queue.insert(ticket, reference.clone());
+                state.tickets.insert(reference, ticket);
+            }
+        }
+        drop(state);
+        self.bell.notify_one();
+    }
+
+    /// The machine deployments to reconcile, each when there is room for it, for ever.
+    pub fn stream(self: Arc<Self>) -> impl Stream<Item = Reference> + Send {
+        stream::unfold(self, |sweeps| async move {
+            loop {
+                if let Some(next) = sweeps.let_one_in() {
+                    return Some((next, sweeps));
+                }
+                sweeps.bell.notified().await;
+            }
+        })
+    }
+
+    /// A change of this one is about to be reconciled: it needs no sweep.
+    pub fn changed(&self, reference: &Reference) {
+        let mut state = self.lock();
+        state.forget(reference);
+        let made_room = state.let_in.remove(reference);
+        drop(state);
+        if made_room {
+            self.bell.notify_one();
+        }
+    }
+
+    /// One of this name was gone before its turn.
+    pub fn gone(&self, name: &str, namespace: Option<&str>) {
+        let reference = ObjectRef::new(name);
+        self.changed(&match namespace {
+            Some(namespace) => reference.within(namespace),
+            None => reference,
+        });
+    }
+
+    /// Work on this one begins. What it is done for lasts until the guard is dropped.
+    pub fn begin(self: &Arc<Self>, reference: &Reference) -> AtWork {
+        let mut state = self.lock();
+        state.forget(reference);
+        if !state.let_in.remove(reference) {
+            return AtWork(None);
+        }
+        state.at_work += 1;
+        AtWork(Some(Arc::clone(self)))
+    }
+
+    fn let_one_in(&self) -> Option<Reference> {
+        let mut state = self.lock();
+        if state.let_in.len() + state.at_work >= self.at_once {
+            return None;
+        }
+        let (_, reference) = state.queue.pop_first()?;
+        state.tickets.remove(&reference);
+        state.let_in.insert(reference.clone());
+        Some(reference)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn forget(&mut self, reference: &Reference) {
+        if let Some(ticket) = self.tickets.remove(reference) {
+            self.queue.remove(&ticket);
+        }
+    }
+}
+
+/// Work on one machine deployment: a sweep of these, or a fresh change.
+#[derive(Debug)]
+pub struct AtWork(Option<Arc<Sweeps>>);
+
+impl AtWork {
+    /// What the work is done for.
+    pub const fn urgency(&self) -> Urgency {
+        match self.0 {
+            Some(_) => Urgency::Sweep,
+            None => Urgency::Fresh,
+        }
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        if let Some(sweeps) = self.0.take() {
+            let mut state = sweeps.lock();
+            state.at_work = state.at_work.saturating_sub(1);
+            drop(state);
+            sweeps.bell.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+
+    use super::*;
+
+    fn reference(name: &str) -> Reference {
+        ObjectRef::new(name).within("kube-system")
+    }
+
+    fn names(sweeps: &Sweeps) -> Vec<String> {
+        std::iter::from_fn(|| sweeps.let_one_in())
+            .map(|let_in| let_in.name)
+            .collect()
+    }
+
+    #[test]
+    fn sweeps_leave_a_slot_of_the_tenant_free_and_follow_one_another() {
+        let sweeps = Arc::new(Sweeps::new(4));
+        sweeps.add(["a", "b", "c", "d", "e"].map(reference));
+        assert_eq!(names(&sweeps), ["a", "b", "c"]);
+        let at_work = sweeps.begin(&reference("b"));
+        assert_eq!(at_work.urgency(), Urgency::Sweep);
+        assert_eq!(names(&sweeps), [""; 0]);
+        drop(at_work);
+        assert_eq!(names(&sweeps), ["d"]);
+        let one_slot = Sweeps::new(1);
+        one_slot.add([reference("a")]);
+        assert_eq!(names(&one_slot), ["a"]);
+    }
+
+    #[test]
+    fn sweeps_of_one_machine_deployment_are_merged_with_each_other_and_with_its_changes() {
+        let sweeps = Arc::new(Sweeps::new(2));
+        for _ in 0..1_000 {
+            sweeps.add(["a", "b", "c"].map(reference));
+        }
+        assert_eq!(names(&sweeps), ["a"]);
+        sweeps.add([reference("a")]);
+        assert_eq!(sweeps.lock().queue.len(), 2, "a is on its way already");
+        // A change of one that waits takes its place, and of one that was let in its room.
+        sweeps.changed(&reference("b"));
+        sweeps.changed(&reference("a"));
+        assert_eq!(sweeps.begin(&reference("a")).urgency(), Urgency::Fresh);
+        assert_eq!(names(&sweeps), ["c"]);
+        // Work that begins for another reason sees all that a sweep would.
+        drop(sweeps.begin(&reference("c")));
+        sweeps.add([reference("d")]);
+        assert_eq!(sweeps.begin(&reference("d")).urgency(), Urgency::Fresh);
+        assert_eq!(names(&sweeps), [""; 0]);
+        // A change while work is under way is swept after it.
+        let at_work = sweeps.begin(&reference("e"));
+        sweeps.add([reference("e")]);
+        drop(at_work);
+        assert_eq!(names(&sweeps), ["e"]);
+    }
+
+    #[tokio::test]
+    async fn the_stream_goes_on_when_there_is_room() {
+        let sweeps = Arc::new(Sweeps::new(1));
+        let mut stream = Box::pin(Arc::clone(&sweeps).stream());
+        sweeps.add(["a", "b"].map(reference));
+        assert_eq!(stream.next().await.map(|next| next.name), Some("a".into()));
+        let mut next = stream.next();
+        assert!(futures::poll!(&mut next).is_pending());
+        drop(sweeps.begin(&reference("a")));
+        assert_eq!(next.await.map(|next| next.name), Some("b".into()));
+    }
+}

@@ -1,0 +1,161 @@
+//! Who gets the next permit.
+
+use std::collections::HashMap;
+
+use tokio::{sync::mpsc, task::JoinSet};
+
+use super::*;
+
+const NAMES: [&str; 3] = ["berlin", "lisbon", "oslo"];
+
+/// Asks in this order while the only permit is taken; tells in which order they were served.
+struct Queue {
+    permits: Permits,
+    held: Permit,
+    tasks: JoinSet<()>,
+    served: mpsc::UnboundedReceiver<(&'static str, usize)>,
+    told: mpsc::UnboundedSender<(&'static str, usize)>,
+}
+
+impl Queue {
+    async fn new() -> Self {
+        let permits = Permits::new(1);
+        let (told, served) = mpsc::unbounded_channel();
+        Self {
+            held: permits.take(&TenantId::new("holder"), Urgency::Fresh).await,
+            permits,
+            tasks: JoinSet::new(),
+            served,
+            told,
+        }
+    }
+
+    /// Waits in the queue before this returns.
+    async fn ask(&mut self, name: &'static str, index: usize, urgency: Urgency) {
+        let (permits, told) = (self.permits.clone(), self.told.clone());
+        self.tasks.spawn(async move {
+            let _permit = permits.take(&TenantId::new(name), urgency).await;
+            told.send((name, index)).unwrap();
+        });
+        tokio::task::yield_now().await;
+    }
+
+    async fn order(mut self) -> Vec<(&'static str, usize)> {
+        drop(self.held);
+        self.tasks.join_all().await;
+        drop(self.told);
+        let mut order = Vec::new();
+        while let Some(served) = self.served.recv().await {
+            order.push(served);
+        }
+        assert_eq!(self.permits.lock().free, 1, "every permit came back");
+        order
+    }
+}
+
+#[tokio::test]
+async fn tenants_that_wait_are_served_in_a_circle_and_in_order_within_each() {
+    let mut queue = Queue::new().await;
+    for index in 0..100 {
+        queue.ask("berlin", index, Urgency::Fresh).await;
+    }
+    for index in 0..3 {
+        queue.ask("lisbon", index, Urgency::Fresh).await;
+        queue.ask("oslo", index, Urgency::Fresh).await;
+    }
+    let order = queue.order().await;
+    for round in 0..3 {
+        for (place, name) in NAMES.into_iter().enumerate() {
+            assert_eq!(order[round * 3 + place], (name, round));
+        }
+    }
+    let rest: Vec<usize> = order[9..].iter().map(|(_, index)| *index).collect();
+    assert_eq!(rest, (3..100).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn sweeps_yield_to_fresh_changes_and_have_one_permit_in_five() {
+    let mut queue = Queue::new().await;
+    for index in 0..10 {
+        queue.ask("berlin", index, Urgency::Sweep).await;
+    }
+    for index in 10..30 {
+        queue.ask("lisbon", index, Urgency::Fresh).await;
+    }
+    let order = queue.order().await;
+    let sweeps: Vec<usize> = order[..25]
+        .iter()
+        .enumerate()
+        .filter_map(|(place, (name, _))| (*name == "berlin").then_some(place))
+        .collect();
+    assert_eq!(sweeps, [4, 9, 14, 19, 24]);
+    assert_eq!(order.len(), 30);
+}
+
+#[tokio::test]
+async fn who_leaves_while_waiting_leaves_no_hole() {
+    let permits = Permits::new(1);
+    let [berlin, lisbon, _] = NAMES.map(TenantId::new);
+    let held = permits.take(&berlin, Urgency::Fresh).await;
+    for _ in 0..1_000 {
+        let waits = permits.take(&lisbon, Urgency::Fresh);
+        assert!(futures::poll!(std::pin::pin!(waits)).is_pending());
+    }
+    {
+        let state = permits.lock();
+        assert_eq!(state.fresh.turns.len(), 1);
+        let waiting: usize = state.fresh.waiting.values().map(BTreeMap::len).sum();
+        assert_eq!(waiting, 0);
+    }
+    let stays = permits.take(&berlin, Urgency::Fresh);
+    let mut stays = std::pin::pin!(stays);
+    assert!(futures::poll!(&mut stays).is_pending());
+    drop(held);
+    let next = stays.await;
+    drop(next);
+    assert_eq!(permits.lock().free, 1);
+}
+
+#[tokio::test]
+async fn a_permit_that_nobody_fetches_any_more_goes_to_the_next() {
+    let permits = Permits::new(1);
+    let [berlin, lisbon, oslo] = NAMES.map(TenantId::new);
+    let held = permits.take(&berlin, Urgency::Fresh).await;
+    let mut leaves = Box::pin(permits.take(&lisbon, Urgency::Fresh));
+    let mut stays = Box::pin(permits.take(&oslo, Urgency::Fresh));
+    assert!(futures::poll!(&mut leaves).is_pending());
+    assert!(futures::poll!(&mut stays).is_pending());
+    drop(held);
+    // Its permit has been sent, and it goes without having looked.
+    drop(leaves);
+    drop(stays.await);
+    assert_eq!(permits.lock().free, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn under_much_coming_and_going_no_permit_is_lost() {
+    let permits = Permits::new(3);
+    let mut tasks = JoinSet::new();
+    for index in 0..300_usize {
+        let permits = permits.clone();
+        let tenant = TenantId::new(NAMES[index % 3]);
+        let urgency = [Urgency::Fresh, Urgency::Sweep][index % 2];
+        tasks.spawn(async move {
+            for turn in 0..20 {
+                let take = permits.take(&tenant, urgency);
+                if (index + turn) % 4 == 0 {
+                    let _ = futures::poll!(std::pin::pin!(take));
+                } else {
+                    let _permit = take.await;
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+    }
+    tasks.join_all().await;
+    let state = permits.lock();
+    assert_eq!(state.free, 3);
+    let left = [&state.fresh, &state.sweeps].map(|lane| lane.waiting.len());
+    assert_eq!(left, [0, 0]);
+    let _: &HashMap<_, _> = &state.fresh.waiting;
+}
