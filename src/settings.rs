@@ -4,11 +4,12 @@
 //! what bounds a tenant stands here.
 
 mod flags;
+mod replica;
 mod tenant_defaults;
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, time::Duration};
 
-pub use self::{flags::RunFlags, tenant_defaults::tenant_defaults};
+pub use self::{flags::RunFlags, replica::ReplicaSettings, tenant_defaults::tenant_defaults};
 use crate::telemetry::TelemetrySettings;
 use crate::tenant::{
     access::AccessRules,
@@ -43,6 +44,8 @@ pub struct Settings {
     pub facts_interval: Duration,
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
+    /// This replica among the others.
+    pub replica: ReplicaSettings,
     /// Logs and traces.
     pub telemetry: TelemetrySettings,
 }
@@ -73,6 +76,12 @@ pub enum InvalidSetting {
         flag: &'static str,
         /// The least that works.
         least: String,
+    },
+    /// The name of a replica or a fleet becomes part of a Lease's name and of a header.
+    #[error("--{flag} must be lower-case letters, digits and dashes, at most {} of them", replica::NAME_BYTES_MAX)]
+    Name {
+        /// The flag.
+        flag: &'static str,
     },
     /// The selector is empty.
     #[error("--registration-selector must not be empty: every Secret would be a registration")]
@@ -122,6 +131,7 @@ impl RunFlags {
             }
         }
         let policy = self.policy();
+        let replica = self.replica()?;
         let tenant_defaults = tenant_defaults(self.tenant_defaults.as_deref())?;
         Ok(Settings {
             tenant_defaults,
@@ -139,8 +149,9 @@ impl RunFlags {
                 log_filter: self.log_filter,
                 otlp_endpoint: self.otlp_endpoint.filter(|endpoint| !endpoint.is_empty()),
                 sample_ratio: self.trace_ratio,
-                instance_id: self.instance,
+                instance_id: Some(replica.instance.clone()),
             },
+            replica,
         })
     }
 

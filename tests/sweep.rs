@@ -16,6 +16,8 @@ mod budget;
 mod crash;
 #[path = "sweep/order.rs"]
 mod order;
+#[path = "sweep/replicas.rs"]
+mod replicas;
 #[path = "sweep/rest.rs"]
 mod rest;
 #[path = "sweep/scenarios.rs"]

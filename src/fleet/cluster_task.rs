@@ -19,6 +19,7 @@ use super::{
     discovery::Registration,
     engage::{self, Attempt, Setback},
     engagement::{Engagement, Reporting, Shared},
+    partition::fence::Fence,
     rate_limit::Budget,
     removal,
     retry_delay::RetryDelay,
@@ -40,9 +41,14 @@ const DISENGAGE_TIMEOUT: Duration = Duration::from_secs(15);
 /// is over by then, and a cluster that was removed together with its registration is not coming.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Serves one member of the fleet until its registration is gone or the process ends.
-pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationToken) {
-    let management = management_client(&shared);
+/// Serves one member of the fleet until its registration is gone or it is cancelled.
+pub async fn run(
+    shared: Arc<Shared>,
+    member: Arc<Member>,
+    fence: Fence,
+    cancel: CancellationToken,
+) {
+    let management = management_client(&shared, &fence);
     let reporting = CancellationToken::new();
     let report = (shared.report)(Reporting {
         member: Arc::clone(&member),
@@ -57,6 +63,7 @@ pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationT
             shared,
             member,
             management,
+            fence,
             last: None,
         };
         task.run(&cancel).await;
@@ -64,12 +71,13 @@ pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationT
     tokio::join!(report, serve);
 }
 
-fn management_client(shared: &Shared) -> Client {
+fn management_client(shared: &Shared, fence: &Fence) -> Client {
     connect::client(ClientParts {
         transport: shared.management.clone(),
         budget: Arc::new(Budget::new(shared.policy.management_requests)),
         timeout: shared.request_timeout,
         health: None,
+        fence: Some(fence.clone()),
         kind: ClusterKind::Management,
         metrics: shared.metrics.clone(),
     })
@@ -79,6 +87,8 @@ struct Task {
     shared: Arc<Shared>,
     member: Arc<Member>,
     management: Client,
+    /// What every write of the tenant must pass.
+    fence: Fence,
     /// The budget of the worker cluster: one for the life of the member, or a registration that
     /// keeps changing would buy requests without end.
     worker_budget: Arc<Budget>,
@@ -140,6 +150,7 @@ impl Task {
                     management: &self.management,
                     registration: &registration,
                     worker_budget: &self.worker_budget,
+                    fence: &self.fence,
                 }) => attempt,
             };
             let wait = match attempt {

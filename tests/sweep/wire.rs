@@ -2,6 +2,7 @@
 //! strikes at one of them.
 
 use std::{
+    collections::BTreeSet,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
@@ -93,6 +94,8 @@ pub struct Life {
     /// Set when the blow has fallen.
     struck: watch::Sender<bool>,
     dead: watch::Sender<bool>,
+    /// The clusters that it does not reach for now.
+    stalled: watch::Sender<BTreeSet<String>>,
 }
 
 impl Life {
@@ -103,6 +106,7 @@ impl Life {
             plan: Mutex::new((None, 0)),
             struck: watch::Sender::new(false),
             dead: watch::Sender::new(false),
+            stalled: watch::Sender::default(),
         })
     }
 
@@ -131,6 +135,18 @@ impl Life {
             .clear();
     }
 
+    /// What is sent to a cluster does not arrive until this is undone.
+    pub fn stall(&self, cluster: &str) {
+        self.stalled.send_modify(|stalled| {
+            stalled.insert(cluster.to_owned());
+        });
+    }
+
+    /// Everything arrives again, what was sent meanwhile too.
+    pub fn go_on(&self) {
+        self.stalled.send_modify(BTreeSet::clear);
+    }
+
     /// Calls count from here on.
     pub fn arm(&self, strike: Strike) {
         *self.lock() = (Some(strike), 0);
@@ -153,6 +169,10 @@ impl Life {
     }
 
     fn meet(&self, request: &Request<Body>) -> Option<Blow> {
+        // What keeps the Lease depends on the time, not on what is done.
+        if is_of_leases(request) {
+            return None;
+        }
         let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
         let mut plan = self.lock();
         let (strike, count) = &mut *plan;
@@ -228,11 +248,11 @@ impl Wire {
             path: head.uri.path().to_owned(),
             body: serde_json::from_slice(&body).unwrap_or_default(),
         };
-        self.life
-            .sent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(sent);
+        if !sent.path.contains(LEASES) {
+            let kept = &self.life.sent;
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push(sent);
+        }
         Ok(Request::from_parts(head, Body::from(body)))
     }
 
@@ -243,6 +263,13 @@ impl Wire {
         if *self.life.dead.borrow() {
             return std::future::pending().await;
         }
+        // The sender lives as long as this, so the wait cannot fail.
+        let _ = self
+            .life
+            .stalled
+            .subscribe()
+            .wait_for(|stalled| !stalled.contains(&self.name))
+            .await;
         let request = self.note(request).await?;
         let blow = self.life.meet(&request);
         match blow {
@@ -265,6 +292,13 @@ impl Wire {
         }
         Ok(answer.map(|body| body.map_err(io::Error::other).boxed_unsync()))
     }
+}
+
+/// The Leases of replicas.
+const LEASES: &str = "/apis/coordination.k8s.io/";
+
+fn is_of_leases(request: &Request<Body>) -> bool {
+    request.uri().path().starts_with(LEASES)
 }
 
 fn broken() -> BoxError {
