@@ -40,7 +40,7 @@ Operating System Manager
 pub enum Gate {
     /// The watches of the management cluster have listed what is there.
     ManagementWatches,
-    /// The replica holds its membership Lease and has published its first view.
+    /// The replica holds its membership Lease, and all members have agreed on its coming.
     Membership,
     /// The admission webhook listens and has its certificate.
     Admission,

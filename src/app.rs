@@ -21,7 +21,7 @@ use kube::{
     client::{Body, ConfigExt},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, ServiceBuilder, util::BoxCloneSyncService};
 
@@ -41,6 +41,13 @@ use crate::fleet::{
     clock::Clock,
     connect::{self, ClientParts, Connector, Transport},
     engagement::Shared,
+    partition::{
+        Holder,
+        fence::Fence,
+        grant::Grant,
+        lease::Leases,
+        membership::{self, Membership, Placement, Terms},
+    },
     permits::Permits,
     rate_limit::{Budget, SharedBudget},
     retry_delay::RetryDelay,
@@ -108,9 +115,10 @@ pub async fn run_on(
     if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
         Arc::make_mut(&mut settings.policies).deny_server(&server);
     }
+    let agent = transport::user_agent(&settings.replica.instance);
     let outside = Outside {
-        management: management(&config)?,
-        connector: Arc::new(transport::connect),
+        management: management(&config, agent.clone())?,
+        connector: Arc::new(move |access, rules| transport::connect(access, rules, &agent)),
         clock: Clock::system(),
         default_profiles: built_in_profiles()?,
         admin: Some(listener),
@@ -130,7 +138,8 @@ pub async fn run_with(
         stop: cancel.child_token(),
     };
     let roster = Arc::new(Roster::default());
-    let readiness = Readiness::waiting_for(&[Gate::ManagementWatches]);
+    let (membership, placement) = membership(&settings, &outside);
+    let readiness = Readiness::waiting_for(&[Gate::ManagementWatches, Gate::Membership]);
     if let Some(listener) = outside.admin {
         let state = AdminState {
             metrics: outside.metrics.clone(),
@@ -145,6 +154,7 @@ pub async fn run_with(
         share: None,
         timeout: settings.request_timeout,
         health: None,
+        fence: None,
         kind: ClusterKind::Management,
         metrics: outside.metrics.clone(),
     });
@@ -157,10 +167,11 @@ pub async fn run_with(
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);
     tasks.spawn(open_gate(
-        readiness,
+        readiness.clone(),
         controllers.clone(),
         worker_clusters.clone(),
     ));
+    tasks.spawn(open_membership_gate(readiness, placement.grants.clone()));
     let shared = Arc::new(Shared {
         roster,
         worker_clusters,
@@ -184,14 +195,68 @@ pub async fn run_with(
     let selector = settings.registration_selector;
     let fleet = fleet::run(fleet::Params {
         shared,
+        placement,
         management: client,
         scope,
         selector,
         cancel,
     });
+    // The Lease is released after the last write of the fleet; one that is lost ends everything.
+    let leave = CancellationToken::new();
+    let work = async {
+        fleet.await;
+        leave.cancel();
+        Ok(())
+    };
     tokio::select! {
-        () = fleet => tasks.finish().await,
+        ended = async { tokio::try_join!(work, membership.run(&leave)) } => {
+            ended?;
+            tasks.finish().await
+        }
         panicked = tasks.panicked() => Err(panicked),
+    }
+}
+
+/// The replica's place in the fleet. Its Lease has a client of its own: no queue, no fence.
+fn membership(settings: &Settings, outside: &Outside) -> (Membership, Placement) {
+    let replica = &settings.replica;
+    let me = Holder {
+        instance: replica.instance.clone(),
+        incarnation: format!("{:08x}", rand::random::<u32>()),
+    };
+    let terms = Terms {
+        duration: replica.lease_duration,
+        margin: settings.request_timeout,
+    };
+    let client = connect::client(ClientParts {
+        transport: outside.management.clone(),
+        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
+        share: None,
+        timeout: terms.call_timeout(),
+        health: None,
+        fence: None,
+        kind: ClusterKind::Management,
+        metrics: outside.metrics.clone(),
+    });
+    let namespace = &replica.lease_namespace;
+    Membership::new(membership::Params {
+        leases: Leases::new(
+            client,
+            namespace,
+            &replica.fleet,
+            (me.clone(), terms.duration),
+        ),
+        me,
+        terms,
+        clock: outside.clock.clone(),
+        fence: Fence::closed(outside.clock.clone(), terms.margin),
+    })
+}
+
+/// A replica is ready once all members have agreed on its coming.
+async fn open_membership_gate(readiness: Readiness, mut grants: watch::Receiver<Grant>) {
+    if grants.wait_for(Grant::has_begun).await.is_ok() {
+        readiness.set_ready(Gate::Membership);
     }
 }
 
@@ -357,7 +422,7 @@ async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<S
 
 /// What carries requests to the management cluster: the operator's own kubeconfig is trusted, and
 /// read by kube.
-fn management(config: &kube::Config) -> anyhow::Result<Transport> {
+fn management(config: &kube::Config, agent: HeaderValue) -> anyhow::Result<Transport> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_connect_timeout(config.connect_timeout);
@@ -377,11 +442,10 @@ fn management(config: &kube::Config) -> anyhow::Result<Transport> {
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
-        .map_request(|mut request: http::Request<Body>| {
-            let agent = HeaderValue::from_static(transport::USER_AGENT);
+        .map_request(move |mut request: http::Request<Body>| {
             request
                 .headers_mut()
-                .insert(http::header::USER_AGENT, agent);
+                .insert(http::header::USER_AGENT, agent.clone());
             request
         })
         .map_err(BoxError::from)

@@ -4,13 +4,15 @@
 //! what bounds a tenant stands here.
 
 mod flags;
+mod replica;
 mod tenant_defaults;
 mod tenant_policies;
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use self::{
-    flags::RunFlags, tenant_defaults::tenant_defaults, tenant_policies::tenant_policies,
+    flags::RunFlags, replica::ReplicaSettings, tenant_defaults::tenant_defaults,
+    tenant_policies::tenant_policies,
 };
 use crate::telemetry::TelemetrySettings;
 use crate::tenant::{
@@ -49,6 +51,8 @@ pub struct Settings {
     pub facts_interval: Duration,
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
+    /// This replica among the others.
+    pub replica: ReplicaSettings,
     /// Logs and traces.
     pub telemetry: TelemetrySettings,
 }
@@ -95,6 +99,15 @@ pub enum InvalidSetting {
         flag: &'static str,
         /// The least that works.
         least: String,
+    },
+    /// The name of a replica or a fleet becomes part of a Lease's name and of a header.
+    #[error(
+        "--{flag} must be lower-case letters, digits and dashes, at most {} of them",
+        replica::NAME_BYTES_MAX
+    )]
+    Name {
+        /// The flag.
+        flag: &'static str,
     },
     /// The selector is empty.
     #[error("--registration-selector must not be empty: every Secret would be a registration")]
@@ -144,6 +157,7 @@ impl RunFlags {
             }
         }
         let policies = tenant_policies(self.tenant_policies.as_deref(), self.policy())?;
+        let replica = self.replica()?;
         let tenant_defaults = tenant_defaults(self.tenant_defaults.as_deref())?;
         Ok(Settings {
             tenant_defaults,
@@ -165,8 +179,9 @@ impl RunFlags {
                 log_filter: self.log_filter,
                 otlp_endpoint: self.otlp_endpoint.filter(|endpoint| !endpoint.is_empty()),
                 sample_ratio: self.trace_ratio,
-                instance_id: self.instance,
+                instance_id: Some(replica.instance.clone()),
             },
+            replica,
         })
     }
 

@@ -22,6 +22,8 @@ mod order;
 mod panics;
 #[path = "sweep/policies.rs"]
 mod policies;
+#[path = "sweep/replicas.rs"]
+mod replicas;
 #[path = "sweep/rest.rs"]
 mod rest;
 #[path = "sweep/scenarios.rs"]

@@ -48,6 +48,10 @@ pub const TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";
 pub const WORKER_CLUSTER_LABEL: &str = "operatingsystemmanager.k8c.io/worker-cluster";
 /// Annotation of the worker cluster's `cloud-init-settings`: who serves the cluster.
 pub const CLAIM: &str = "operatingsystemmanager.k8c.io/claimed-by";
+/// Label of a replica's Lease: the fleet that it is a member of.
+pub const FLEET_LABEL: &str = "operatingsystemmanager.k8c.io/fleet";
+/// Annotation of a replica's Lease: the digest of the member set that it acts on.
+pub const VIEW: &str = "operatingsystemmanager.k8c.io/members";
 
 /// A label's value may have this many bytes at most.
 pub const LABEL_VALUE_BYTES_MAX: usize = 63;

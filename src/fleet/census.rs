@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{board::Board, roster::Roster};
+use super::{
+    board::Board,
+    roster::{Place, Roster},
+};
 use crate::telemetry::metrics::{Connection, Metrics, TenantState};
 use crate::tenant::report::{ConditionType, Report};
 
@@ -13,11 +16,18 @@ pub fn take(roster: &Roster, metrics: &Metrics) {
         .map(|state| (state.as_str(), (*state, 0)))
         .collect();
     for member in roster.members() {
-        let (state, connection) = look(&member.board);
+        let is_here = member.place() == Place::Here;
+        let (state, connection) = if is_here {
+            look(&member.board)
+        } else {
+            (TenantState::Elsewhere, Connection::Down)
+        };
         if let Some((_, count)) = counts.get_mut(state.as_str()) {
             *count += 1;
         }
-        metrics.set_cluster(&member.id.to_string(), connection);
+        if is_here {
+            metrics.set_cluster(&member.id.to_string(), connection);
+        }
     }
     for (state, count) in counts.into_values() {
         metrics.set_tenants(state, count);

@@ -1,32 +1,55 @@
-//! The wall clock, passed in so that tests can turn it.
+//! The clocks, passed in so that tests can turn them: the time of day, and the time since boot.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 
-/// Tells the time of day.
+/// Tells the time.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+pub struct Clock {
+    wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    boot: Arc<dyn Fn() -> Duration + Send + Sync>,
+}
 
 impl Clock {
-    /// The system's clock.
+    /// The system's clocks.
     pub fn system() -> Self {
-        Self(Arc::new(Timestamp::now))
+        Self {
+            wall: Arc::new(Timestamp::now),
+            boot: Arc::new(boot_time),
+        }
     }
 
     /// A clock that starts at `base` and goes with tokio's time, so that a paused time pauses it.
     pub fn tokio(base: Timestamp) -> Self {
         let start = tokio::time::Instant::now();
-        Self(Arc::new(move || {
-            base.saturating_add(start.elapsed())
-                .unwrap_or(Timestamp::MAX)
-        }))
+        Self {
+            wall: Arc::new(move || {
+                base.saturating_add(start.elapsed())
+                    .unwrap_or(Timestamp::MAX)
+            }),
+            boot: Arc::new(move || start.elapsed()),
+        }
     }
 
     /// The time of day.
     pub fn now(&self) -> Timestamp {
-        (self.0)()
+        (self.wall)()
     }
+
+    /// The time since boot. It never goes back, nobody sets it, and it goes on while the machine is
+    /// suspended or the process stopped.
+    pub fn since_boot(&self) -> Duration {
+        (self.boot)()
+    }
+}
+
+fn boot_time() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(seconds, nanoseconds)
 }
 
 impl fmt::Debug for Clock {

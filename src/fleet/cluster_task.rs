@@ -19,6 +19,7 @@ use super::{
     discovery::Registration,
     engage::{self, Attempt, Setback},
     engagement::{Engagement, Reporting, Shared},
+    partition::fence::Fence,
     rate_limit::Budget,
     removal,
     retry_delay::RetryDelay,
@@ -41,13 +42,18 @@ const DISENGAGE_TIMEOUT: Duration = Duration::from_secs(15);
 /// is over by then, and a cluster that was removed together with its registration is not coming.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Serves one member of the fleet until its registration is gone or the process ends.
-pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationToken) {
+/// Serves one member of the fleet until its registration is gone or it is cancelled.
+pub async fn run(
+    shared: Arc<Shared>,
+    member: Arc<Member>,
+    fence: Fence,
+    cancel: CancellationToken,
+) {
     // What bounds the tenant may depend on the labels of its namespace: until they are read the
     // member only waits, and reports that it does.
     let policy = Arc::clone(shared.policies.of_unlabelled(&member.id.tenant));
     let management_budget = Arc::new(Budget::new(policy.management_requests));
-    let management = management_client(&shared, &member.id.tenant, &management_budget);
+    let management = management_client(&shared, &member.id.tenant, &management_budget, &fence);
     let reporting = CancellationToken::new();
     let report = (shared.report)(Reporting {
         member: Arc::clone(&member),
@@ -63,6 +69,7 @@ pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationT
             shared,
             member,
             management,
+            fence,
             last: None,
         };
         task.run(&cancel).await;
@@ -70,7 +77,12 @@ pub async fn run(shared: Arc<Shared>, member: Arc<Member>, cancel: CancellationT
     tokio::join!(report, serve);
 }
 
-fn management_client(shared: &Shared, tenant: &TenantId, budget: &Arc<Budget>) -> Client {
+fn management_client(
+    shared: &Shared,
+    tenant: &TenantId,
+    budget: &Arc<Budget>,
+    fence: &Fence,
+) -> Client {
     connect::client(ClientParts {
         transport: shared.management.clone(),
         budget: Arc::clone(budget),
@@ -80,6 +92,7 @@ fn management_client(shared: &Shared, tenant: &TenantId, budget: &Arc<Budget>) -
         }),
         timeout: shared.request_timeout,
         health: None,
+        fence: Some(fence.clone()),
         kind: ClusterKind::Management,
         metrics: shared.metrics.clone(),
     })
@@ -89,6 +102,8 @@ struct Task {
     shared: Arc<Shared>,
     member: Arc<Member>,
     management: Client,
+    /// What every write of the tenant must pass.
+    fence: Fence,
     /// The budget of the worker cluster: one for the life of the member, or a registration that
     /// keeps changing would buy requests without end.
     worker_budget: Arc<Budget>,
@@ -192,6 +207,7 @@ impl Task {
             management: &self.management,
             registration,
             worker_budget: &self.worker_budget,
+            fence: &self.fence,
         })
         .await?;
         Ok((policy, attempt))

@@ -26,6 +26,7 @@ use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 use super::{
     bounded_lines::BoundedLines,
     health::Health,
+    partition::fence::Fence,
     rate_limit::{Budget, Prepaid, SharedBudget},
 };
 use crate::telemetry::{
@@ -67,6 +68,8 @@ pub struct ClientParts {
     pub timeout: Duration,
     /// Where the outcome of each call is observed; the management cluster has none.
     pub health: Option<Arc<Health>>,
+    /// What every write must pass as it is sent; the replica's own Lease passes none.
+    pub fence: Option<Fence>,
     /// Which of the tenant's clusters this is.
     pub kind: ClusterKind,
     /// Where the calls are counted.
@@ -116,6 +119,10 @@ impl Service<Request<Body>> for TenantService {
                     waited += share.budget.take(&share.tenant).await;
                 }
                 parts.metrics.throttled(parts.kind, waited);
+            }
+            // Behind every queue of ours: nothing waits between this and the wire.
+            if let Some(fence) = &parts.fence {
+                fence.check(request.method())?;
             }
             let outcome = send(&parts, request).await;
             if let Some(health) = &parts.health {
@@ -196,6 +203,7 @@ mod tests {
             share: None,
             timeout: Duration::from_mins(1),
             health: None,
+            fence: None,
             kind: ClusterKind::Worker,
             metrics: Metrics::new(),
         })

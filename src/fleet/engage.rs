@@ -20,6 +20,7 @@ use super::{
     engagement::Shared,
     facts::{self, FactsError},
     health::Health,
+    partition::fence::Fence,
     prerequisites,
     rate_limit::Budget,
     roster::{Member, Standing},
@@ -53,6 +54,8 @@ pub struct Params<'a> {
     pub registration: &'a Registration,
     /// The budget of the worker cluster.
     pub worker_budget: &'a Arc<Budget>,
+    /// What every write to the worker cluster must pass.
+    pub fence: &'a Fence,
 }
 
 /// An attempt that succeeded.
@@ -201,6 +204,7 @@ fn worker_client(params: &Params<'_>, access: &ClusterAccess) -> Result<Client, 
         share: None,
         timeout: params.shared.request_timeout,
         health: Some(Arc::new(Health::new(Arc::clone(&params.member.board)))),
+        fence: Some(params.fence.clone()),
         kind: ClusterKind::Worker,
         metrics: params.shared.metrics.clone(),
     }))

@@ -4,7 +4,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use dashmap::DashMap;
@@ -39,6 +42,44 @@ pub struct Member {
     pub standing: watch::Sender<Standing>,
     /// What is known of the tenant.
     pub board: Arc<Board>,
+    /// Whether this replica serves it.
+    is_here: AtomicBool,
+}
+
+/// Where a tenant is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By another replica, or by none yet.
+    Elsewhere,
+    /// By this replica.
+    Here,
+}
+
+impl Member {
+    fn new(id: RegistrationId, registration: Arc<Registration>) -> Self {
+        Self {
+            id,
+            registration: watch::Sender::new(Some(registration)),
+            worker_cluster: watch::Sender::new(None),
+            standing: watch::Sender::new(Standing::Owner),
+            board: Arc::default(),
+            is_here: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes note that this replica serves it.
+    pub fn take(&self) {
+        self.is_here.store(true, Ordering::Relaxed);
+    }
+
+    /// Where it is served.
+    pub fn place(&self) -> Place {
+        if self.is_here.load(Ordering::Relaxed) {
+            Place::Here
+        } else {
+            Place::Elsewhere
+        }
+    }
 }
 
 /// Every registration of the fleet, by the namespace that it asks for.
@@ -75,13 +116,7 @@ impl Roster {
             });
             None
         } else {
-            let member = Arc::new(Member {
-                id: id.clone(),
-                registration: watch::Sender::new(Some(registration)),
-                worker_cluster: watch::Sender::new(None),
-                standing: watch::Sender::new(Standing::Owner),
-                board: Arc::default(),
-            });
+            let member = Arc::new(Member::new(id.clone(), registration));
             self.members
                 .entry(id.tenant.clone())
                 .or_default()
@@ -112,6 +147,20 @@ impl Roster {
         self.members
             .remove_if(&id.tenant, |_, members| members.is_empty());
         removed
+    }
+
+    /// Forgets what was learned of a member that was let go: another replica knows better by now.
+    /// Hands out the member that stands in its place.
+    pub fn renew(&self, id: &RegistrationId) -> Option<Arc<Member>> {
+        let registration = self.member(id)?.registration.borrow().clone()?;
+        let fresh = Arc::new(Member::new(id.clone(), registration));
+        if let Some(mut members) = self.members.get_mut(&id.tenant) {
+            for member in members.iter_mut().filter(|member| member.id == *id) {
+                *member = Arc::clone(&fresh);
+            }
+        }
+        self.settle_standing(&id.tenant);
+        Some(fresh)
     }
 
     /// A member by its id.

@@ -45,8 +45,13 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
-/// What we call ourselves.
-pub const USER_AGENT: &str = concat!("osm/", env!("CARGO_PKG_VERSION"));
+/// What a replica calls itself to API servers, so that their audit logs tell replicas apart. What no
+/// header can hold is left out.
+pub fn user_agent(instance: &str) -> HeaderValue {
+    let version = env!("CARGO_PKG_VERSION");
+    HeaderValue::try_from(format!("osm/{version} ({instance})"))
+        .unwrap_or_else(|_| HeaderValue::from_static(concat!("osm/", env!("CARGO_PKG_VERSION"))))
+}
 
 /// A kubeconfig that passed every check, and still cannot be connected with.
 #[derive(Debug, thiserror::Error)]
@@ -69,11 +74,19 @@ pub enum TransportError {
 }
 
 /// Makes the transport of a checked kubeconfig. Nothing is connected yet.
-pub fn connect(access: &ClusterAccess, rules: &AccessRules) -> Result<Transport, BoxError> {
-    Ok(build(access, rules)?)
+pub fn connect(
+    access: &ClusterAccess,
+    rules: &AccessRules,
+    user_agent: &HeaderValue,
+) -> Result<Transport, BoxError> {
+    Ok(build(access, rules, user_agent.clone())?)
 }
 
-fn build(access: &ClusterAccess, rules: &AccessRules) -> Result<Transport, TransportError> {
+fn build(
+    access: &ClusterAccess,
+    rules: &AccessRules,
+    user_agent: HeaderValue,
+) -> Result<Transport, TransportError> {
     let mut http = HttpConnector::new_with_resolver(CheckedResolver {
         rules: Arc::new(rules.addresses.clone()),
         port: access.server.port,
@@ -107,10 +120,7 @@ fn build(access: &ClusterAccess, rules: &AccessRules) -> Result<Transport, Trans
     let service = ServiceBuilder::new()
         .map_request(move |mut request: Request<Body>| {
             let headers = request.headers_mut();
-            headers.insert(
-                http::header::USER_AGENT,
-                HeaderValue::from_static(USER_AGENT),
-            );
+            headers.insert(http::header::USER_AGENT, user_agent.clone());
             if let Some(authorization) = &authorization {
                 headers.insert(AUTHORIZATION, authorization.clone());
             }

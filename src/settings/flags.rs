@@ -124,7 +124,27 @@ pub struct RunFlags {
     #[arg(long, value_name = "RATIO", default_value = "1")]
     pub trace_ratio: f64,
 
-    /// What tells this replica from the others in traces.
+    /// This replica's name, in its Lease, in traces and to API servers: one process at a time has
+    /// it. Without it: the host's name and something random.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub instance: Option<String>,
+
+    /// The fleet whose tenants this replica shares with the others of the same fleet. Two
+    /// installations in one management cluster are two fleets.
+    #[arg(long, value_name = "NAME", default_value = "osm")]
+    pub fleet: String,
+
+    /// Where the replicas' Leases are.
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "POD_NAMESPACE",
+        default_value = "operating-system-manager"
+    )]
+    pub lease_namespace: String,
+
+    /// How long after its last sign of life a replica's tenants go to the others. It stops writing
+    /// one request timeout before.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = humantime::parse_duration)]
+    pub lease_duration: Duration,
 }

@@ -10,6 +10,8 @@ use tokio::time::Instant;
 pub struct Request {
     /// Who asked.
     pub user: String,
+    /// What the client calls itself.
+    pub user_agent: String,
     /// `get`, `create`, …
     pub verb: String,
     /// The plural, with the subresource after a slash if there is one.
@@ -46,6 +48,7 @@ impl From<AuditEvent> for Request {
     fn from(event: AuditEvent) -> Self {
         Self {
             user: event.user,
+            user_agent: event.user_agent,
             verb: event.verb,
             resource: full_resource(&event.resource, &event.subresource),
             namespace: event.namespace,
@@ -82,6 +85,7 @@ impl Anchor {
             .expect("a duration of today");
         Request {
             user: entry.user,
+            user_agent: entry.user_agent,
             verb: entry.verb.as_str().to_owned(),
             resource: full_resource(&entry.target.resource, &entry.target.subresource),
             namespace: entry.target.namespace,

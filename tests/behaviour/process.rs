@@ -39,6 +39,11 @@ fn arguments(stage: &Stage, kubeconfig: &NamedTempFile, more: &[&str]) -> Vec<St
         .to_vec();
     arguments.extend(["--registration-selector".to_owned(), stage.selector()]);
     arguments.extend(["--admin-address", "127.0.0.1:0"].map(str::to_owned));
+    arguments.extend(["--fleet".to_owned(), stage.name().to_owned()]);
+    if !more.contains(&"--instance") {
+        // The next one of the same name does not wait for the Lease of one that was killed.
+        arguments.extend(["--instance", "osm-0"].map(str::to_owned));
+    }
     arguments.extend(more.iter().map(|&it| it.to_owned()));
     arguments
 }

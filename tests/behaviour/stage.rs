@@ -54,6 +54,11 @@ impl Stage {
         Self { world, name }
     }
 
+    /// The name of the stage, and of the fleet that serves it.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Selects the stage's registrations.
     pub fn selector(&self) -> String {
         format!("{WORKER_CLUSTER_LABEL}=true,scenario={}", self.name)

@@ -15,6 +15,7 @@ mod proxy;
 pub mod registration;
 pub mod removal;
 pub mod repair;
+pub mod replicas;
 pub mod rights;
 pub mod rotation;
 mod server;
@@ -145,6 +146,7 @@ macro_rules! scenarios {
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             life::a_second_signal_ends_the_process_at_once,
+            replicas::three_processes_hand_tenants_over_when_they_are_killed_stopped_or_restarted,
             life::no_secret_is_told_in_logs_metrics_events_conditions_or_configs,
         }
     };

@@ -24,7 +24,7 @@ use crate::world::World;
 pub type Snapshot = BTreeMap<String, Value>;
 
 /// What is no business of the manager's, or only tells of what happened on the way.
-const LEFT_OUT: [&str; 2] = ["events", "configmaps"];
+const LEFT_OUT: [&str; 3] = ["events", "configmaps", "leases"];
 
 /// Takes a snapshot, and checks what holds in every settled state.
 pub fn take(world: &World) -> Snapshot {

@@ -2,6 +2,7 @@
 //! strikes at one of them.
 
 use std::{
+    collections::BTreeSet,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
@@ -95,6 +96,8 @@ pub struct Life {
     /// Calls that panic: to which cluster, with what in the path, and how often still.
     panics: Mutex<Option<(String, String, usize)>>,
     dead: watch::Sender<bool>,
+    /// The clusters that it does not reach for now.
+    stalled: watch::Sender<BTreeSet<String>>,
 }
 
 impl Life {
@@ -106,6 +109,7 @@ impl Life {
             struck: watch::Sender::new(false),
             panics: Mutex::default(),
             dead: watch::Sender::new(false),
+            stalled: watch::Sender::default(),
         })
     }
 
@@ -132,6 +136,18 @@ impl Life {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
+    }
+
+    /// What is sent to a cluster does not arrive until this is undone.
+    pub fn stall(&self, cluster: &str) {
+        self.stalled.send_modify(|stalled| {
+            stalled.insert(cluster.to_owned());
+        });
+    }
+
+    /// Everything arrives again, what was sent meanwhile too.
+    pub fn go_on(&self) {
+        self.stalled.send_modify(BTreeSet::clear);
     }
 
     /// Calls count from here on.
@@ -182,6 +198,10 @@ impl Life {
     }
 
     fn meet(&self, request: &Request<Body>) -> Option<Blow> {
+        // What keeps the Lease depends on the time, not on what is done.
+        if is_of_leases(request) {
+            return None;
+        }
         let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
         let mut plan = self.lock();
         let (strike, count) = &mut *plan;
@@ -257,11 +277,11 @@ impl Wire {
             path: head.uri.path().to_owned(),
             body: serde_json::from_slice(&body).unwrap_or_default(),
         };
-        self.life
-            .sent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(sent);
+        if !sent.path.contains(LEASES) {
+            let kept = &self.life.sent;
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.push(sent);
+        }
         Ok(Request::from_parts(head, Body::from(body)))
     }
 
@@ -273,6 +293,13 @@ impl Wire {
             return std::future::pending().await;
         }
         self.life.panic_if_due(&self.name, request.uri().path());
+        // The sender lives as long as this, so the wait cannot fail.
+        let _ = self
+            .life
+            .stalled
+            .subscribe()
+            .wait_for(|stalled| !stalled.contains(&self.name))
+            .await;
         let request = self.note(request).await?;
         let blow = self.life.meet(&request);
         match blow {
@@ -295,6 +322,13 @@ impl Wire {
         }
         Ok(answer.map(|body| body.map_err(io::Error::other).boxed_unsync()))
     }
+}
+
+/// The Leases of replicas.
+const LEASES: &str = "/apis/coordination.k8s.io/";
+
+fn is_of_leases(request: &Request<Body>) -> bool {
+    request.uri().path().starts_with(LEASES)
 }
 
 fn broken() -> BoxError {

@@ -1,0 +1,220 @@
+//! The tasks of the members that this replica serves: started, let go and joined here alone.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    task::{Id, JoinError, JoinSet},
+    time::{Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    cluster_task,
+    discovery::Discovered,
+    engagement::Shared,
+    partition::{fence::Fence, membership::Placement},
+    retry_delay::RetryDelay,
+    roster::Member,
+    watch::covers,
+};
+use crate::tenant::id::RegistrationId;
+
+/// A task that has run for this long without a panic has recovered from those before.
+const RECOVERED_AFTER: Duration = Duration::from_mins(10);
+
+/// The tasks of the members.
+pub(super) struct Crew {
+    shared: Arc<Shared>,
+    placement: Placement,
+    cancel: CancellationToken,
+    tasks: JoinSet<()>,
+    serving: HashMap<Id, Serving>,
+    /// When members last panicked, and how long they wait the next time.
+    panics: HashMap<RegistrationId, (Instant, RetryDelay)>,
+}
+
+/// One task.
+struct Serving {
+    member: Arc<Member>,
+    cancel: CancellationToken,
+    fence: Fence,
+}
+
+impl Crew {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        placement: Placement,
+        cancel: CancellationToken,
+    ) -> Self {
+        Self {
+            shared,
+            placement,
+            cancel,
+            tasks: JoinSet::new(),
+            serving: HashMap::new(),
+            panics: HashMap::new(),
+        }
+    }
+
+    /// Waits until a task has ended or other tenants are this replica's, and sees to it.
+    pub(super) async fn moved(&mut self) {
+        tokio::select! {
+            biased;
+            Some(ended) = self.tasks.join_next_with_id() => {
+                self.ended(ended.map(|(id, ())| id));
+            }
+            Ok(()) = self.placement.grants.changed() => self.place(),
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Tells that nothing is served but what is granted, where that is so.
+    pub(super) fn tell(&self) {
+        let grant = self.placement.grants.borrow().clone();
+        let is_granted = |it: &Serving| grant.covers(&it.member.id.tenant);
+        if self.serving.values().all(is_granted) {
+            self.placement.let_go.send_if_modified(|before| {
+                let is_another = *before != grant;
+                *before = grant;
+                is_another
+            });
+        }
+    }
+
+    /// Waits for everything that was told to end.
+    pub(super) async fn finish(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    pub(super) fn discovered(&mut self, discovered: Discovered) {
+        match discovered {
+            Discovered::Present(registration) => {
+                if let Some(member) = self.shared.roster.present(*registration)
+                    && self.is_granted(&member.id)
+                {
+                    self.serve(member, Duration::ZERO);
+                }
+            }
+            Discovered::Gone(id) => self.gone(&id),
+            Discovered::Complete { limit, seen } => {
+                self.shared.roster.listed(limit.clone());
+                for member in self.shared.roster.members() {
+                    let is_covered = covers(limit.as_ref(), member.id.tenant.namespace());
+                    if is_covered && !seen.contains(&member.id) {
+                        self.gone(&member.id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Who serves it gives it back, and ends.
+    fn gone(&self, id: &RegistrationId) {
+        self.shared.roster.gone(id);
+        if !self.serving.values().any(|it| it.member.id == *id) {
+            self.shared.roster.remove(id);
+        }
+    }
+
+    fn is_granted(&self, id: &RegistrationId) -> bool {
+        self.placement.grants.borrow().covers(&id.tenant)
+    }
+
+    /// Lets go of what is not this replica's any more, and takes what has become its own.
+    fn place(&mut self) {
+        let grant = self.placement.grants.borrow_and_update().clone();
+        let mut here = HashSet::new();
+        for serving in self.serving.values() {
+            here.insert(serving.member.id.clone());
+            if !grant.covers(&serving.member.id.tenant) {
+                serving.cancel.cancel();
+            }
+        }
+        for member in self.shared.roster.members() {
+            if grant.covers(&member.id.tenant) && !here.contains(&member.id) {
+                self.serve(member, Duration::ZERO);
+            }
+        }
+    }
+
+    fn serve(&mut self, member: Arc<Member>, after: Duration) {
+        member.take();
+        let cancel = self.cancel.child_token();
+        let fence = self.placement.fence.of_tenant();
+        let task = cluster_task::run(
+            Arc::clone(&self.shared),
+            Arc::clone(&member),
+            fence.clone(),
+            cancel.clone(),
+        );
+        let waiting = cancel.clone();
+        let task = async move {
+            if !after.is_zero() {
+                // One that is cancelled still runs: it ends by itself.
+                let _ = timeout(after, waiting.cancelled()).await;
+            }
+            task.await;
+        };
+        let id = self.tasks.spawn(task).id();
+        let serving = Serving {
+            member,
+            cancel,
+            fence,
+        };
+        self.serving.insert(id, serving);
+    }
+
+    fn ended(&mut self, ended: Result<Id, JoinError>) {
+        let (id, has_panicked) = match ended {
+            Ok(id) => (id, false),
+            Err(error) => (error.id(), error.is_panic()),
+        };
+        let Some(serving) = self.serving.remove(&id) else {
+            return;
+        };
+        serving.fence.let_go();
+        let member = serving.member;
+        let mut after = Duration::ZERO;
+        if has_panicked {
+            after = self.panicked(&member.id);
+            // What it panicked with may hold a tenant's data, and is not logged.
+            tracing::error!(registration = %member.id, "a cluster's task panicked and is restarted");
+        }
+        let roster = &self.shared.roster;
+        if roster.remove(&member.id) {
+            self.panics.remove(&member.id);
+            self.shared.metrics.remove_cluster(&member.id.to_string());
+            return;
+        }
+        if self.cancel.is_cancelled() {
+            return;
+        }
+        let member = if serving.cancel.is_cancelled() {
+            self.shared.metrics.remove_cluster(&member.id.to_string());
+            roster.renew(&member.id)
+        } else {
+            Some(member)
+        };
+        if let Some(member) = member
+            && self.is_granted(&member.id)
+        {
+            self.serve(member, after);
+        }
+    }
+
+    /// How long a member that panicked waits: one that always does must not be busy with it.
+    fn panicked(&mut self, id: &RegistrationId) -> Duration {
+        let now = Instant::now();
+        let first = || (now, RetryDelay::default());
+        let (last, delay) = self.panics.entry(id.clone()).or_insert_with(first);
+        if now - *last > RECOVERED_AFTER {
+            *delay = RetryDelay::default();
+        }
+        *last = now;
+        delay.next().unwrap_or_default()
+    }
+}

@@ -1,0 +1,74 @@
+//! Which replica serves which tenant. The parts that decide are pure; `membership` alone asks and
+//! writes.
+//!
+//! ```text
+//!  Leases ──list──► sightings ──► evaluate ──► stance ──► grant ──► fleet ──► what was let go
+//!  one per replica  what is seen  one table    aimed at,  which     serves it        │
+//!    ▲                                         published  tenants   or not           │
+//!    └──────────────── the new view, once everything that moved was let go ◄─────────┘
+//! ```
+//!
+//! A tenant goes to the member that draws the highest number for it. A replica lets go of what
+//! moved before it publishes the member set that it acts on, and takes what is new once one list
+//! shows that every member has published the same set. A member is gone when its Lease is: deleted
+//! by compare-and-swap after it was seen unchanged for its duration by the local clock, or released
+//! by its holder. Its own fence has closed before.
+
+pub mod evaluate;
+pub mod fence;
+pub mod grant;
+pub mod lease;
+pub mod membership;
+pub mod sightings;
+pub mod stance;
+
+use std::{collections::BTreeSet, fmt};
+
+use sha2::{Digest, Sha256};
+
+/// One life of one replica: a process that comes back under its name is another holder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Holder {
+    /// The replica's name; it draws the replica's tenants.
+    pub instance: String,
+    /// Drawn when the process starts.
+    pub incarnation: String,
+}
+
+impl Holder {
+    /// Reads a `holderIdentity`. One that was not written by us is one life of one replica, too.
+    pub fn parse(identity: &str) -> Self {
+        let (instance, incarnation) = identity.rsplit_once('_').unwrap_or((identity, ""));
+        Self {
+            instance: instance.to_owned(),
+            incarnation: incarnation.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}_{}", self.instance, self.incarnation)
+    }
+}
+
+/// A set of members.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View(pub BTreeSet<Holder>);
+
+impl View {
+    /// What is published of it.
+    pub fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for holder in &self.0 {
+            digest.update(holder.to_string());
+            digest.update([0]);
+        }
+        let short = digest.finalize();
+        short
+            .iter()
+            .take(16)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}

@@ -1,0 +1,260 @@
+//! The membership Leases: one per replica, in one namespace, found by a label. Every write is a
+//! compare-and-swap.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
+};
+
+use super::{
+    Holder, View,
+    sightings::{Listed, Sighting},
+};
+use crate::api::names::{FLEET_LABEL, VIEW};
+
+/// The Leases of one fleet, for one of its replicas.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    api: Api<Lease>,
+    fleet: String,
+    duration: Duration,
+    me: Holder,
+}
+
+/// Why a Lease could not be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// The call failed; the Lease may still be ours.
+    #[error("cannot call the API server for Lease {name}")]
+    Call {
+        /// The Lease.
+        name: String,
+        /// Why.
+        source: kube::Error,
+    },
+    /// Somebody else removed it or took it over.
+    #[error(
+        "Lease {name} is lost: {why}; other replicas serve this one's tenants, so the process ends"
+    )]
+    Lost {
+        /// The Lease.
+        name: String,
+        /// What became of it.
+        why: String,
+    },
+}
+
+impl Leases {
+    /// The Leases of a fleet in a namespace.
+    pub fn new(client: Client, namespace: &str, fleet: &str, me: (Holder, Duration)) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            fleet: fleet.to_owned(),
+            me: me.0,
+            duration: me.1,
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}", self.fleet, self.me.instance)
+    }
+
+    fn failed(&self, source: kube::Error) -> LeaseError {
+        LeaseError::Call {
+            name: self.name(),
+            source,
+        }
+    }
+
+    /// All Leases of the fleet, read from the store and not from a cache.
+    pub async fn list(&self) -> Result<Listed, LeaseError> {
+        let params = ListParams::default().labels(&format!("{FLEET_LABEL}={}", self.fleet));
+        let list = self
+            .api
+            .list(&params)
+            .await
+            .map_err(|source| self.failed(source))?;
+        let revision = list.metadata.resource_version.unwrap_or_default();
+        Ok(Listed {
+            // One that is no number is never older.
+            revision: revision.parse().unwrap_or(u64::MAX),
+            leases: list
+                .items
+                .iter()
+                .map(|lease| (lease.name_any(), sighting(lease)))
+                .collect(),
+        })
+    }
+
+    /// Makes the replica's Lease with the set that it acts on, or takes over the one that an earlier
+    /// process of its name has left.
+    pub async fn join(&self, view: &View, now: Timestamp) -> Result<Lease, LeaseError> {
+        let wanted = self.wanted(view, now);
+        let name = self.name();
+        match self.api.create(&PostParams::default(), &wanted).await {
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            created => return created.map_err(|source| self.failed(source)),
+        }
+        let found = self.api.get(&name).await;
+        let found = found.map_err(|source| self.failed(source))?;
+        let spec = found.spec.clone().unwrap_or_default();
+        let wanted = Lease {
+            spec: Some(LeaseSpec {
+                lease_transitions: Some(spec.lease_transitions.unwrap_or_default() + 1),
+                ..wanted.spec.unwrap_or_default()
+            }),
+            metadata: ObjectMeta {
+                uid: found.metadata.uid,
+                resource_version: found.metadata.resource_version,
+                ..wanted.metadata
+            },
+        };
+        self.replace(&wanted).await
+    }
+
+    /// Writes the Lease anew.
+    pub async fn renew(
+        &self,
+        before: &Lease,
+        view: &View,
+        now: Timestamp,
+    ) -> Result<Lease, LeaseError> {
+        let mut wanted = before.clone();
+        wanted
+            .annotations_mut()
+            .insert(VIEW.to_owned(), view.digest());
+        let spec = wanted.spec.get_or_insert_default();
+        spec.renew_time = Some(MicroTime(now));
+        match self.replace(&wanted).await {
+            Err(LeaseError::Call { source, .. }) if is_conflict(&source) => {}
+            replaced => return replaced,
+        }
+        // An answer of ours may have been lost; somebody else may have been faster.
+        let found = self.find().await?;
+        wanted.metadata.resource_version = found.metadata.resource_version;
+        self.replace(&wanted).await
+    }
+
+    /// The replica's Lease, if it is still its own.
+    async fn find(&self) -> Result<Lease, LeaseError> {
+        let found = match self.api.get_opt(&self.name()).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(self.lost("it was deleted".to_owned())),
+            Err(source) => return Err(self.failed(source)),
+        };
+        let holder = sighting(&found).holder;
+        if holder.as_ref() == Some(&self.me) {
+            return Ok(found);
+        }
+        let holder = holder.map_or_else(|| "nobody".to_owned(), |holder| holder.to_string());
+        Err(self.lost(format!("it is held by {holder}")))
+    }
+
+    /// Removes a Lease that is over, unless it was written since.
+    pub async fn evict(&self, name: &str, seen: &Sighting) -> Result<(), LeaseError> {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(seen.uid.clone()),
+                resource_version: Some(seen.resource_version.clone()),
+            }),
+            ..DeleteParams::default()
+        };
+        match self.api.delete(name, &params).await {
+            Err(source) if is_conflict(&source) || is_gone(&source) => Ok(()),
+            deleted => deleted.map(drop).map_err(|source| self.failed(source)),
+        }
+    }
+
+    /// Leaves: nobody needs to wait for a Lease without a holder. Who finds it later removes it.
+    pub async fn release(&self, before: &Lease, now: Timestamp) -> Result<(), LeaseError> {
+        let mut wanted = before.clone();
+        let spec = wanted.spec.get_or_insert_default();
+        spec.holder_identity = Some(String::new());
+        spec.renew_time = Some(MicroTime(now));
+        match self.replace(&wanted).await {
+            Err(LeaseError::Call { source, .. }) if is_conflict(&source) => {}
+            replaced => return replaced.map(drop),
+        }
+        let found = self.find().await?;
+        wanted.metadata.resource_version = found.metadata.resource_version;
+        self.replace(&wanted).await.map(drop)
+    }
+
+    async fn replace(&self, wanted: &Lease) -> Result<Lease, LeaseError> {
+        let name = self.name();
+        match self
+            .api
+            .replace(&name, &PostParams::default(), wanted)
+            .await
+        {
+            Err(source) if is_gone(&source) => Err(self.lost("it was deleted".to_owned())),
+            replaced => replaced.map_err(|source| self.failed(source)),
+        }
+    }
+
+    fn lost(&self, why: String) -> LeaseError {
+        LeaseError::Lost {
+            name: self.name(),
+            why,
+        }
+    }
+
+    fn wanted(&self, view: &View, now: Timestamp) -> Lease {
+        let seconds = self.duration.as_secs_f64().ceil();
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "settings keep it below a day"
+        )]
+        let seconds = seconds as i32;
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name()),
+                labels: Some(BTreeMap::from([(
+                    FLEET_LABEL.to_owned(),
+                    self.fleet.clone(),
+                )])),
+                annotations: Some(BTreeMap::from([(VIEW.to_owned(), view.digest())])),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.me.to_string()),
+                lease_duration_seconds: Some(seconds),
+                acquire_time: Some(MicroTime(now)),
+                renew_time: Some(MicroTime(now)),
+                lease_transitions: Some(0),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+}
+
+/// A Lease without a duration is over at once, and somebody's mistake.
+fn sighting(lease: &Lease) -> Sighting {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let seconds = spec.lease_duration_seconds.unwrap_or_default();
+    Sighting {
+        holder: spec
+            .holder_identity
+            .filter(|identity| !identity.is_empty())
+            .map(|identity| Holder::parse(&identity)),
+        view: lease.annotations().get(VIEW).cloned().unwrap_or_default(),
+        uid: lease.uid().unwrap_or_default(),
+        resource_version: lease.resource_version().unwrap_or_default(),
+        duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+    }
+}
+
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict())
+}
+
+fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
+}

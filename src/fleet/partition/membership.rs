@@ -1,0 +1,291 @@
+//! Keeps the replica a member: writes its Lease, reads those of the others, follows what they say.
+//!
+//! It never waits for a tenant: while the fleet lets go of what moved, the Lease goes on being
+//! renewed with the set that was published before.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Holder, View,
+    evaluate::{Pace, Verdict, evaluate},
+    fence::Fence,
+    grant::Grant,
+    lease::{LeaseError, Leases},
+    sightings::{Listed, Sightings},
+    stance::Stance,
+};
+use crate::fleet::{clock::Clock, retry_delay::RetryDelay};
+use crate::telemetry::logs::chain;
+
+/// How soon the Leases are read again while something is expected of another replica.
+const BRISK: Duration = Duration::from_millis(250);
+/// How long the last write of a replica that leaves may take.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a Lease holds, and what follows from that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// For how long a Lease holds after it was written.
+    pub duration: Duration,
+    /// How long a write of the replica may take: no write is sent later than this before the end.
+    pub margin: Duration,
+}
+
+impl Terms {
+    /// How often the Lease is written: four times before the fence would close.
+    fn renewal_interval(self) -> Duration {
+        self.duration.saturating_sub(self.margin) / 4
+    }
+
+    /// How long one call for the Leases may take: two fit in before the fence would close.
+    pub fn call_timeout(self) -> Duration {
+        self.duration.saturating_sub(self.margin) / 2
+    }
+}
+
+/// What a replica's membership needs.
+pub struct Params {
+    /// The Leases.
+    pub leases: Leases,
+    /// This life of this replica.
+    pub me: Holder,
+    /// How long its Lease holds.
+    pub terms: Terms,
+    /// The clocks.
+    pub clock: Clock,
+    /// Opened as long as the Lease holds.
+    pub fence: Fence,
+}
+
+/// What the fleet follows, and what it tells.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// Which tenants this replica may serve.
+    pub grants: watch::Receiver<Grant>,
+    /// The last grant for which everything else was let go.
+    pub let_go: watch::Sender<Grant>,
+    /// What the writes pass.
+    pub fence: Fence,
+}
+
+/// A replica's membership.
+pub struct Membership {
+    params: Params,
+    grants: watch::Sender<Grant>,
+    let_go: watch::Receiver<Grant>,
+}
+
+/// A replica that holds its Lease.
+struct Member {
+    lease: Lease,
+    stance: Stance,
+    sightings: Sightings,
+    renewed: Instant,
+    is_failing: bool,
+}
+
+impl Membership {
+    /// A membership that has not begun, and what the fleet needs of it.
+    pub fn new(params: Params) -> (Self, Placement) {
+        let grants = watch::Sender::new(Grant::nothing(&params.me.instance));
+        let let_go = watch::Sender::new(Grant::nothing(&params.me.instance));
+        let placement = Placement {
+            grants: grants.subscribe(),
+            let_go: let_go.clone(),
+            fence: params.fence.clone(),
+        };
+        let membership = Self {
+            params,
+            grants,
+            let_go: let_go.subscribe(),
+        };
+        (membership, placement)
+    }
+
+    /// Joins and stays until `leave`, which is set once nothing is served any more. Ends early only
+    /// where the Lease is lost for good.
+    pub async fn run(mut self, leave: &CancellationToken) -> Result<(), LeaseError> {
+        let joined = tokio::select! {
+            biased;
+            () = leave.cancelled() => return Ok(()),
+            joined = self.join() => joined,
+        };
+        let mut member = joined;
+        let left = loop {
+            let pace = match self.step(&mut member).await {
+                Ok(pace) => pace,
+                Err(lost) => break Err(lost),
+            };
+            let next = self.next(&member, pace);
+            tokio::select! {
+                biased;
+                () = leave.cancelled() => break Ok(()),
+                () = sleep_until(next) => {}
+                Ok(()) = self.let_go.changed() => {}
+            }
+        };
+        self.params.fence.extend(Duration::ZERO);
+        left?;
+        let release = self
+            .params
+            .leases
+            .release(&member.lease, self.params.clock.now());
+        match timeout(RELEASE_TIMEOUT, release).await {
+            Ok(Ok(())) => tracing::info!(replica = %self.params.me, "left the fleet"),
+            Ok(Err(error)) => {
+                tracing::warn!(error = %chain(&error), "the Lease was not released");
+            }
+            Err(_) => tracing::warn!("the Lease was not released in time"),
+        }
+        Ok(())
+    }
+
+    /// Tries until there is a Lease.
+    async fn join(&self) -> Member {
+        let mut delay = RetryDelay::default();
+        loop {
+            match self.try_join().await {
+                Ok(member) => return member,
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "cannot join the fleet");
+                }
+            }
+            tokio::time::sleep(delay.next().unwrap_or_default()).await;
+        }
+    }
+
+    /// The first set is published with the Lease: nothing has to be let go.
+    async fn try_join(&self) -> Result<Member, LeaseError> {
+        let params = &self.params;
+        let listed = params.leases.list().await?;
+        let is_other = |holder: &Holder| holder.instance != params.me.instance;
+        let others = listed.leases.into_values().filter_map(|it| it.holder);
+        let mut view = View(others.filter(is_other).collect());
+        view.0.insert(params.me.clone());
+        let sent = params.clock.since_boot();
+        let lease = params.leases.join(&view, params.clock.now()).await?;
+        params.fence.extend(sent + params.terms.duration);
+        tracing::info!(replica = %params.me, members = view.0.len(), "joined the fleet");
+        Ok(Member {
+            lease,
+            stance: Stance::joining(params.me.clone(), view),
+            sightings: Sightings::new(params.terms.duration / 3),
+            renewed: Instant::now(),
+            is_failing: false,
+        })
+    }
+
+    /// Renews if it is time, looks, and follows. Only a Lease that is lost is an error.
+    async fn step(&self, member: &mut Member) -> Result<Pace, LeaseError> {
+        if member.renewed.elapsed() >= self.params.terms.renewal_interval() {
+            let view = member.stance.published.clone();
+            let renewed = self.write(member, view).await;
+            weather(member, renewed)?;
+        }
+        let listed = self.params.leases.list().await;
+        let Some(listed) = weather(member, listed)? else {
+            return Ok(Pace::Brisk);
+        };
+        let verdict = self.look(member, listed);
+        self.follow(member, &verdict).await?;
+        self.evict(member, &verdict).await;
+        Ok(verdict.pace)
+    }
+
+    fn look(&self, member: &mut Member, listed: Listed) -> Verdict {
+        let now = self.params.clock.since_boot();
+        member.sightings.update(listed, now);
+        let published = &member.stance.published;
+        evaluate(&self.params.me, published, member.sightings.leases(), now)
+    }
+
+    async fn follow(&self, member: &mut Member, verdict: &Verdict) -> Result<(), LeaseError> {
+        let before = member.stance.aim.clone();
+        member.stance.follow(verdict);
+        let stance = &member.stance;
+        if stance.aim != before {
+            let members: Vec<&String> = stance.aim.0.iter().map(|it| &it.instance).collect();
+            tracing::info!(?members, "the members of the fleet changed");
+        }
+        self.grants.send_if_modified(|grant| {
+            let is_another = *grant != stance.grant;
+            grant.clone_from(&stance.grant);
+            is_another
+        });
+        // What moved is let go first.
+        if *self.let_go.borrow() != stance.grant {
+            return Ok(());
+        }
+        let Some(view) = stance.to_publish().cloned() else {
+            return Ok(());
+        };
+        let published = self.write(member, view.clone()).await;
+        if weather(member, published)?.is_some() {
+            member.stance.has_published(view);
+        }
+        Ok(())
+    }
+
+    async fn write(&self, member: &mut Member, view: View) -> Result<(), LeaseError> {
+        let params = &self.params;
+        let sent = params.clock.since_boot();
+        let renewal = params
+            .leases
+            .renew(&member.lease, &view, params.clock.now());
+        member.lease = renewal.await?;
+        member.renewed = Instant::now();
+        params.fence.extend(sent + params.terms.duration);
+        Ok(())
+    }
+
+    /// Removes the Leases of those that were not heard of. Somebody else may be faster.
+    async fn evict(&self, member: &Member, verdict: &Verdict) {
+        for name in &verdict.over {
+            let Some(seen) = member.sightings.leases().get(name) else {
+                continue;
+            };
+            match self.params.leases.evict(name, &seen.lease).await {
+                Ok(()) => tracing::info!(lease = %name, "removed a Lease that was over"),
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "cannot remove a Lease that is over");
+                }
+            }
+        }
+    }
+
+    fn next(&self, member: &Member, pace: Pace) -> Instant {
+        let renewal = member.renewed + self.params.terms.renewal_interval();
+        let look = Instant::now() + BRISK;
+        match pace {
+            Pace::Calm => renewal,
+            Pace::Brisk => renewal.min(look).max(Instant::now() + BRISK / 5),
+        }
+    }
+}
+
+/// Whether a call succeeded. Failures are told when they begin; only a lost Lease is one for good.
+fn weather<T>(
+    member: &mut Member,
+    outcome: Result<T, LeaseError>,
+) -> Result<Option<T>, LeaseError> {
+    match outcome {
+        Ok(value) => {
+            member.is_failing = false;
+            Ok(Some(value))
+        }
+        Err(lost @ LeaseError::Lost { .. }) => Err(lost),
+        Err(error) => {
+            if !std::mem::replace(&mut member.is_failing, true) {
+                tracing::warn!(error = %chain(&error), "cannot keep the membership");
+            }
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Several managers share one fleet: each tenant is served by one, and moves in order when replicas
+//! come, go, die or lose sight of the management cluster.
+
+use std::{sync::Arc, time::Duration};
+
+use fake_cluster::{Fault, Matcher, Verb, object};
+use tokio::time::Instant;
+
+use crate::{
+    fixtures,
+    snapshot::boot_secret,
+    wire::Life,
+    world::{Process, World, put},
+};
+
+const TENANTS: [&str; 6] = ["berlin", "cairo", "dakar", "lima", "lisbon", "oslo"];
+/// The default.
+const LEASE: Duration = Duration::from_secs(15);
+/// The namespace of the Leases.
+const HOME: &str = "operating-system-manager";
+/// Long enough for members to agree and for tenants to be engaged.
+const AGREED: Duration = Duration::from_secs(20);
+
+struct Replica {
+    name: &'static str,
+    life: Arc<Life>,
+    process: Process,
+}
+
+struct Fleet {
+    world: World,
+    /// Everybody who ever lived.
+    lives: Vec<(&'static str, Arc<Life>)>,
+    made: usize,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        let mut world = World::new(&TENANTS);
+        world.settings.replica.lease_duration = LEASE;
+        for tenant in TENANTS {
+            world.register(tenant);
+            put(
+                &world.management,
+                fixtures::a_profile(tenant, "v1.0.0", "text\n"),
+            );
+        }
+        Self {
+            world,
+            lives: Vec::new(),
+            made: 0,
+        }
+    }
+
+    fn start(&mut self, name: &'static str) -> Replica {
+        name.clone_into(&mut self.world.settings.replica.instance);
+        let life = Life::new();
+        self.lives.push((name, Arc::clone(&life)));
+        Replica {
+            name,
+            process: self.world.start_as(&life),
+            life,
+        }
+    }
+
+    async fn start_all<const N: usize>(&mut self, names: [&'static str; N]) -> [Replica; N] {
+        let replicas = names.map(|name| self.start(name));
+        tokio::time::sleep(AGREED).await;
+        replicas
+    }
+
+    /// Makes one more machine deployment in every worker cluster.
+    fn change(&mut self) -> String {
+        self.made += 1;
+        let name = format!("workers-{}", self.made);
+        for tenant in TENANTS {
+            put(
+                self.world.worker(tenant),
+                fixtures::a_machine_deployment(&name),
+            );
+        }
+        name
+    }
+
+    /// Waits until a tenant's machine deployment is served, and tells how long that took.
+    async fn served(&self, tenant: &str, name: &str) -> Duration {
+        let asked = Instant::now();
+        let secret = format!("{name}-kube-system-bootstrap-config");
+        let worker = self.world.worker(tenant);
+        let wait = worker.wait_until(|cluster| boot_secret(cluster, &secret).is_some());
+        let waited = tokio::time::timeout(Duration::from_mins(2), wait).await;
+        assert!(waited.is_ok(), "{tenant} is not served");
+        asked.elapsed()
+    }
+
+    async fn all_served(&self, name: &str) {
+        for tenant in TENANTS {
+            self.served(tenant, name).await;
+        }
+    }
+
+    /// Who has written for a tenant, one after the other: its worker cluster and its namespace.
+    fn writers(&self, tenant: &str) -> Vec<&'static str> {
+        let namespace = format!("/namespaces/{tenant}/");
+        let mut writes: Vec<(Instant, &'static str)> = Vec::new();
+        for (name, life) in &self.lives {
+            let sent = life.sent();
+            let is_write = |it: &&crate::wire::Sent| {
+                it.method != http::Method::GET && (it.to == tenant || it.path.contains(&namespace))
+            };
+            writes.extend(sent.iter().filter(is_write).map(|it| (it.at, *name)));
+        }
+        writes.sort_by_key(|(at, _)| *at);
+        let mut writers: Vec<&str> = writes.into_iter().map(|(_, name)| name).collect();
+        writers.dedup();
+        writers
+    }
+
+    /// Nobody comes back to a tenant that another has taken.
+    fn check_order(&self) {
+        for tenant in TENANTS {
+            let writers = self.writers(tenant);
+            let mut once = writers.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(writers.len(), once.len(), "{tenant}: {writers:?}");
+        }
+    }
+
+    fn owner(&self, tenant: &str) -> &'static str {
+        self.writers(tenant)
+            .last()
+            .copied()
+            .expect("somebody wrote")
+    }
+
+    fn has_lease(&self, name: &str) -> bool {
+        let name = format!("osm-{name}");
+        let lease = object("leases", HOME, &name);
+        self.world.management.get(lease).is_some()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_replicas_serve_each_tenant_once_and_share_them() {
+    let mut fleet = Fleet::new();
+    let replicas = fleet.start_all(["a", "b", "c"]).await;
+    let begun = fleet.lives.iter().map(|(_, life)| life.forget()).count();
+    assert_eq!(begun, 3);
+    let name = fleet.change();
+    fleet.all_served(&name).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    let mut owners: Vec<&str> = Vec::new();
+    for tenant in TENANTS {
+        let writers = fleet.writers(tenant);
+        assert_eq!(writers.len(), 1, "{tenant}: {writers:?}");
+        owners.extend(writers);
+    }
+    owners.sort_unstable();
+    owners.dedup();
+    assert_eq!(owners, ["a", "b", "c"], "these names share these tenants");
+    for replica in replicas {
+        replica.process.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn alone_it_serves_at_once() {
+    let mut fleet = Fleet::new();
+    let name = fleet.change();
+    let asked = Instant::now();
+    let replica = fleet.start("a");
+    fleet.all_served(&name).await;
+    assert!(
+        asked.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        asked.elapsed()
+    );
+    // Its own name comes back from a crash at once, too.
+    replica.process.kill().await;
+    let name = fleet.change();
+    let asked = Instant::now();
+    let replica = fleet.start("a");
+    fleet.all_served(&name).await;
+    assert!(
+        asked.elapsed() < Duration::from_millis(500),
+        "{:?}",
+        asked.elapsed()
+    );
+    replica.process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killing_one_moves_its_tenants_alone_within_the_lease_and_five_seconds() {
+    let mut fleet = Fleet::new();
+    let [a, b, c] = fleet.start_all(["a", "b", "c"]).await;
+    let before = TENANTS.map(|tenant| fleet.owner(tenant));
+    b.process.kill().await;
+    let name = fleet.change();
+    let killed = Instant::now();
+    fleet.all_served(&name).await;
+    let took = killed.elapsed();
+    assert!(took <= LEASE + Duration::from_secs(5), "{took:?}");
+    println!("killed one of three: all served after {took:?}");
+    for (tenant, before) in TENANTS.iter().zip(before) {
+        let now = fleet.owner(tenant);
+        assert_eq!(now == before, before != b.name, "{tenant}: {before}, {now}");
+    }
+    fleet.check_order();
+    assert!(!fleet.has_lease("b"), "somebody has cleared up");
+    a.process.stop().await;
+    c.process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_leaves_in_order_is_not_waited_for() {
+    let mut fleet = Fleet::new();
+    let [a, b] = fleet.start_all(["a", "b"]).await;
+    b.process.stop().await;
+    let name = fleet.change();
+    let left = Instant::now();
+    fleet.all_served(&name).await;
+    assert!(
+        left.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        left.elapsed()
+    );
+    fleet.check_order();
+    tokio::time::sleep(LEASE * 2).await;
+    assert!(!fleet.has_lease("b"), "somebody has cleared up");
+    a.process.stop().await;
+}
+
+/// The worst kind of absence: it does not hear that it is lost, and its tenants hear it well.
+#[tokio::test(start_paused = true)]
+async fn one_that_loses_the_management_cluster_stops_writing_before_others_begin_and_ends() {
+    let mut fleet = Fleet::new();
+    let [a, b] = fleet.start_all(["a", "b"]).await;
+    b.life.stall("management");
+    let cut = Instant::now();
+    let mut names = Vec::new();
+    while cut.elapsed() < LEASE * 3 {
+        names.push(fleet.change());
+        tokio::time::sleep(Duration::from_millis(700)).await;
+    }
+    for name in &names {
+        fleet.all_served(name).await;
+    }
+    let late = b.life.sent();
+    let late = late
+        .iter()
+        .filter(|it| it.method != http::Method::GET && it.at > cut + Duration::from_secs(5));
+    assert_eq!(
+        late.count(),
+        0,
+        "it wrote within a request of its Lease's end"
+    );
+    b.life.go_on();
+    let ended = b.process.ended().await.expect_err("its Lease is lost");
+    assert!(
+        ended.to_string().contains("Lease osm-b is lost"),
+        "{ended:#}"
+    );
+    fleet.check_order();
+    a.process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_joiner_takes_over_tenant_by_tenant_under_load_even_if_lists_lag() {
+    for lag in [0, 8] {
+        let mut fleet = Fleet::new();
+        let replicas = fleet.start_all(["a", "b"]).await;
+        if lag > 0 {
+            let stale = Fault::StaleList { revisions: lag };
+            let matcher = Matcher::on(&[Verb::List], "leases");
+            fleet.world.management.inject_times(matcher, stale, 30);
+        }
+        let joiner = fleet.start("c");
+        let begun = Instant::now();
+        let mut names = Vec::new();
+        while begun.elapsed() < AGREED * 2 {
+            names.push(fleet.change());
+            tokio::time::sleep(Duration::from_millis(900)).await;
+        }
+        for name in &names {
+            fleet.all_served(name).await;
+        }
+        fleet.check_order();
+        let taken = TENANTS.iter().filter(|it| fleet.owner(it) == "c").count();
+        assert!((1..=4).contains(&taken), "{taken} went to the joiner");
+        joiner.process.stop().await;
+        for replica in replicas {
+            replica.process.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rolling_restart_loses_no_change() {
+    let mut fleet = Fleet::new();
+    let old = fleet.start_all(["a", "b", "c"]).await;
+    let mut names = Vec::new();
+    let mut new = Vec::new();
+    for (replica, name) in old.into_iter().zip(["d", "e", "f"]) {
+        new.push(fleet.start(name));
+        for _ in 0..5 {
+            names.push(fleet.change());
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        replica.process.stop().await;
+    }
+    for name in &names {
+        fleet.all_served(name).await;
+    }
+    fleet.check_order();
+    for replica in new {
+        replica.process.stop().await;
+    }
+}
