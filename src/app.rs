@@ -1,6 +1,8 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
+pub mod plan;
+
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::Context as _;
@@ -26,7 +28,8 @@ use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfile};
 use crate::controllers::{
     context::Rules,
     profile::DefaultProfile,
-    profile_store::{self, ProfileStore},
+    profile_store::{self, ProfileStore, content_digest},
+    rollout::{Rollout, Tenants},
     serve::Controllers,
     subscriptions::Subscriptions,
     watch::follow_configs,
@@ -51,7 +54,7 @@ use crate::telemetry::{
     logs::chain,
     metrics::{ClusterKind, Metrics},
 };
-use crate::tenant::policy::RequestBudget;
+use crate::tenant::{policy::RequestBudget, waves::Pace};
 
 /// What the process meets outside of itself. Tests hand in clusters in memory and a clock of
 /// their own.
@@ -151,11 +154,11 @@ pub async fn run_with(
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);
-    tasks.spawn(open_gate(
-        readiness,
-        controllers.clone(),
-        worker_clusters.clone(),
-    ));
+    let (profiles, clusters) = (controllers.clone(), worker_clusters.clone());
+    tasks.spawn(open_gate(readiness, profiles, clusters));
+    let defaults = Arc::new(settings.tenant_defaults);
+    let tenants = Tenants::new(&roster, &scope, &defaults);
+    tasks.pace(&controllers, tenants, (settings.rollout, &outside.metrics));
     let shared = Arc::new(Shared {
         roster,
         worker_clusters,
@@ -163,7 +166,7 @@ pub async fn run_with(
         management_uid,
         connector: outside.connector,
         policy: settings.policy,
-        defaults: Arc::new(settings.tenant_defaults),
+        defaults,
         request_timeout: settings.request_timeout,
         facts_interval: settings.facts_interval,
         permits: Permits::new(settings.reconciles_max),
@@ -209,6 +212,7 @@ fn controllers(settings: &Settings, scope: &Scope) -> anyhow::Result<Controllers
         profiles: Arc::new(ProfileStore::new(scope.count())),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults: parse_default_profiles()?,
+        turns: Arc::default(),
         rules: Rules {
             token_lifetime: settings.token_lifetime,
             limits: Limits::default(),
@@ -224,6 +228,7 @@ fn parse_default_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {
                 .with_context(|| format!("the default profile {} is broken", default.name))?;
             Ok(DefaultProfile {
                 name: default.name.to_owned(),
+                content: content_digest(&profile.spec),
                 spec: profile.spec,
             })
         })
@@ -269,6 +274,24 @@ impl ProcessTasks {
                 tracing::error!(error = %chain(&error), "the admin port failed");
             }
         });
+    }
+
+    /// Gives turns to install newer default profiles.
+    fn pace(
+        &mut self,
+        controllers: &Controllers,
+        tenants: Tenants,
+        (pace, metrics): (Pace, &Metrics),
+    ) {
+        let rollout = Rollout {
+            turns: Arc::clone(&controllers.turns),
+            tenants,
+            profiles: Arc::clone(&controllers.profiles),
+            defaults: Arc::clone(&controllers.defaults),
+            pace,
+            metrics: metrics.clone(),
+        };
+        self.spawn(rollout.run());
     }
 
     fn watch_management(&mut self, client: &Client, scope: &Scope, controllers: &Controllers) {

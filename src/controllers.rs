@@ -16,6 +16,7 @@ pub mod orphans;
 pub mod profile;
 pub mod profile_store;
 pub mod registry_credentials;
+pub mod rollout;
 pub mod seen;
 pub mod serve;
 pub mod subscriptions;

@@ -15,6 +15,7 @@ use crate::tenant::{
     address::{AddressRules, Loopback},
     policy::{RequestBudget, TenantPolicy},
     settings::TenantSettings,
+    waves::Pace,
 };
 
 /// The shortest lifetime of a bootstrap token: a machine takes minutes to boot.
@@ -43,6 +44,8 @@ pub struct Settings {
     pub facts_interval: Duration,
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
+    /// How newer default profiles reach the fleet.
+    pub rollout: Pace,
     /// Logs and traces.
     pub telemetry: TelemetrySettings,
 }
@@ -134,6 +137,10 @@ impl RunFlags {
             request_timeout: self.request_timeout,
             facts_interval: self.facts_interval,
             token_lifetime: self.token_lifetime,
+            rollout: Pace {
+                waves: self.rollout_waves,
+                failures_percent_max: self.rollout_pause_failure_rate,
+            },
             telemetry: TelemetrySettings {
                 log_format: self.log_format,
                 log_filter: self.log_filter,

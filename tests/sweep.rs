@@ -18,6 +18,8 @@ mod crash;
 mod order;
 #[path = "sweep/rest.rs"]
 mod rest;
+#[path = "sweep/rollout.rs"]
+mod rollout;
 #[path = "sweep/scenarios.rs"]
 mod scenarios;
 #[path = "sweep/stale.rs"]

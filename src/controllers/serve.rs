@@ -21,6 +21,7 @@ use super::{
     profile::{self, DefaultProfile},
     profile_store::ProfileStore,
     registry_credentials,
+    rollout::Turns,
     seen::SeenObjects,
     subscriptions::{Subscriber, Subscriptions},
     tokens,
@@ -42,6 +43,8 @@ pub struct Controllers {
     pub subscriptions: Arc<Subscriptions>,
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
+    /// Who may install newer default profiles now.
+    pub turns: Arc<Turns>,
     /// What all tenants go by.
     pub rules: Rules,
 }
@@ -83,6 +86,7 @@ impl Controllers {
             engagement,
             rules: self.rules.clone(),
             defaults: Arc::clone(&self.defaults),
+            turns: Arc::clone(&self.turns),
             profiles: Arc::clone(&self.profiles),
             machine_deployments,
             configs: Arc::default(),

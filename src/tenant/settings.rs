@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::Serialize;
 
-use crate::api::worker_cluster::WorkerClusterSpec;
+use crate::api::worker_cluster::{ProfileRollout, WorkerClusterSpec};
 
 /// The feature gate that every kubelet gets unless a setting says otherwise.
 const ROTATE_SERVER_CERTIFICATE: &str = "RotateKubeletServerCertificate";
@@ -45,6 +45,12 @@ pub struct TenantSettings {
     pub api_server_override: Option<String>,
     /// Free variables for templates.
     pub variables: BTreeMap<String, String>,
+    /// Which default profiles are installed; none means all. No input of a render.
+    #[serde(skip)]
+    pub default_profile_names: Option<Vec<String>>,
+    /// When newer default profiles are installed. No input of a render.
+    #[serde(skip)]
+    pub profile_rollout: ProfileRollout,
 }
 
 impl Default for TenantSettings {
@@ -66,6 +72,8 @@ impl Default for TenantSettings {
             mirror_order: MirrorOrder::default(),
             api_server_override: None,
             variables: BTreeMap::new(),
+            default_profile_names: None,
+            profile_rollout: ProfileRollout::default(),
         }
     }
 }
@@ -148,6 +156,14 @@ impl TenantSettings {
                 .into_iter()
                 .chain(spec.variables.clone())
                 .collect(),
+            default_profile_names: spec
+                .default_profile_names
+                .clone()
+                .or(defaults.default_profile_names),
+            profile_rollout: spec
+                .rollout
+                .and_then(|rollout| rollout.default_profiles)
+                .unwrap_or(defaults.profile_rollout),
         })
     }
 }
@@ -177,4 +193,26 @@ fn with_server_certificates(gates: &BTreeMap<String, bool>) -> BTreeMap<String, 
         .entry(ROTATE_SERVER_CERTIFICATE.to_owned())
         .or_insert(true);
     gates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::worker_cluster::Rollout;
+
+    #[test]
+    fn how_profiles_are_installed_is_no_input_of_a_render() {
+        let before = TenantSettings::default();
+        let spec = WorkerClusterSpec {
+            default_profile_names: Some(vec!["osp-ubuntu".to_owned()]),
+            rollout: Some(Rollout {
+                default_profiles: Some(ProfileRollout::Manual),
+            }),
+            ..WorkerClusterSpec::default()
+        };
+        let after = before.with(&spec).unwrap();
+        assert_ne!(before, after);
+        let inputs = [&before, &after].map(|it| serde_json::to_value(it).unwrap());
+        assert_eq!(inputs[0], inputs[1]);
+    }
 }

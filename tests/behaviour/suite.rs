@@ -8,6 +8,7 @@ pub mod edge;
 mod fixtures;
 pub mod life;
 pub mod overlays;
+pub mod plan;
 mod process;
 pub mod profiles;
 mod proxy;
@@ -130,6 +131,7 @@ macro_rules! scenarios {
             overlays::a_changed_base_renders_what_lies_on_it_anew_and_nothing_else,
             overlays::a_missing_base_is_told_touches_nothing_and_heals_when_it_comes,
             overlays::overlays_that_extend_each_other_are_refused_until_one_does_not,
+            plan::a_plan_tells_what_would_be_written_and_writes_nothing,
             edge::an_edge_script_is_there_as_long_as_its_machine_deployment,
             definitions::a_configs_spec_never_changes_and_its_annotations_may,
             definitions::a_profiles_spec_changes_with_its_version_only,
