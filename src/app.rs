@@ -1,36 +1,27 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
+mod management;
+pub mod plan;
+
 use std::{
     collections::BTreeSet,
-    path::Path,
     sync::{Arc, OnceLock},
 };
 
 use anyhow::Context as _;
-use http::HeaderValue;
-use http_body_util::BodyExt;
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::{
-    client::legacy::{Client as HyperClient, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client, ResourceExt,
-    client::{Body, ConfigExt},
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Api, Client, ResourceExt};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use tower::{BoxError, ServiceBuilder, util::BoxCloneSyncService};
 
 use crate::admin::{self, AdminState, Gate, Readiness};
 use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfile};
 use crate::controllers::{
     context::Rules,
     profile::DefaultProfile,
-    profile_store::{self, ProfileStore, Quotas},
+    profile_store::{self, ProfileStore, Quotas, content_digest},
+    rollout::{Rollout, Tenants},
     serve::Controllers,
     subscriptions::Subscriptions,
     watch::follow_configs,
@@ -62,7 +53,7 @@ use crate::telemetry::{
     logs::chain,
     metrics::{ClusterKind, Metrics},
 };
-use crate::tenant::policy::RequestBudget;
+use crate::tenant::{policy::RequestBudget, waves::Pace};
 
 /// What the process meets outside of itself. Tests hand in clusters in memory and a clock of
 /// their own.
@@ -108,7 +99,7 @@ pub async fn run_on(
     metrics: Metrics,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
-    let config = management_config(settings.kubeconfig.as_deref()).await?;
+    let config = management::config(settings.kubeconfig.as_deref()).await?;
     // A tenant's kubeconfig that leads to the management cluster would make a tenant of it.
     let mut settings = settings;
     let server = config.cluster_url.authority();
@@ -117,7 +108,7 @@ pub async fn run_on(
     }
     let agent = transport::user_agent(&settings.replica.instance);
     let outside = Outside {
-        management: management(&config, agent.clone())?,
+        management: management::transport(&config, agent.clone())?,
         connector: Arc::new(move |access, rules| transport::connect(access, rules, &agent)),
         clock: Clock::system(),
         default_profiles: built_in_profiles()?,
@@ -166,12 +157,12 @@ pub async fn run_with(
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);
-    tasks.spawn(open_gate(
-        readiness.clone(),
-        controllers.clone(),
-        worker_clusters.clone(),
-    ));
+    let (profiles, clusters) = (controllers.clone(), worker_clusters.clone());
+    tasks.spawn(open_gate(readiness.clone(), profiles, clusters));
     tasks.spawn(open_membership_gate(readiness, placement.grants.clone()));
+    let defaults = Arc::new(settings.tenant_defaults);
+    let tenants = Tenants::new(&roster, &scope, &defaults);
+    tasks.pace(&controllers, tenants, (settings.rollout, &outside.metrics));
     let shared = Arc::new(Shared {
         roster,
         worker_clusters,
@@ -179,7 +170,7 @@ pub async fn run_with(
         management_uid,
         connector: outside.connector,
         policies: settings.policies,
-        defaults: Arc::new(settings.tenant_defaults),
+        defaults,
         request_timeout: settings.request_timeout,
         facts_interval: settings.facts_interval,
         permits: Permits::new(settings.reconciles_max),
@@ -284,6 +275,7 @@ fn controllers(settings: &Settings, scope: &Scope, defaults: Arc<[DefaultProfile
         profiles: Arc::new(ProfileStore::new(scope.count(), quotas)),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults,
+        turns: Arc::default(),
         rules: Rules {
             token_lifetime: settings.token_lifetime,
             limits: Limits::default(),
@@ -309,6 +301,7 @@ fn parse_default_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {
                 .with_context(|| format!("the default profile {} is broken", default.name))?;
             Ok(DefaultProfile {
                 name: default.name.to_owned(),
+                content: content_digest(&profile.spec),
                 spec: profile.spec,
             })
         })
@@ -354,6 +347,24 @@ impl ProcessTasks {
                 tracing::error!(error = %chain(&error), "the admin port failed");
             }
         });
+    }
+
+    /// Gives turns to install newer default profiles.
+    fn pace(
+        &mut self,
+        controllers: &Controllers,
+        tenants: Tenants,
+        (pace, metrics): (Pace, &Metrics),
+    ) {
+        let rollout = Rollout {
+            turns: Arc::clone(&controllers.turns),
+            tenants,
+            profiles: Arc::clone(&controllers.profiles),
+            defaults: Arc::clone(&controllers.defaults),
+            pace,
+            metrics: metrics.clone(),
+        };
+        self.spawn(rollout.run());
     }
 
     fn watch_management(&mut self, client: &Client, scope: &Scope, controllers: &Controllers) {
@@ -417,82 +428,5 @@ async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<S
             () = cancel.cancelled() => return None,
             () = tokio::time::sleep(delay.next().unwrap_or_default()) => {}
         }
-    }
-}
-
-/// What carries requests to the management cluster: the operator's own kubeconfig is trusted, and
-/// read by kube.
-fn management(config: &kube::Config, agent: HeaderValue) -> anyhow::Result<Transport> {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_connect_timeout(config.connect_timeout);
-    http.set_nodelay(true);
-    let https = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(http);
-    let client = HyperClient::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .timer(TokioTimer::new())
-        .http2_keep_alive_interval(std::time::Duration::from_secs(30))
-        .http2_keep_alive_timeout(std::time::Duration::from_secs(15))
-        .http2_keep_alive_while_idle(true)
-        .build::<_, Body>(https);
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .map_request(move |mut request: http::Request<Body>| {
-            request
-                .headers_mut()
-                .insert(http::header::USER_AGENT, agent.clone());
-            request
-        })
-        .map_err(BoxError::from)
-        .map_response(|response: http::Response<hyper::body::Incoming>| {
-            response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
-        })
-        .service(client);
-    Ok(BoxCloneSyncService::new(service))
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the management client is made here"
-)]
-async fn management_config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
-    let Some(path) = kubeconfig else {
-        return kube::Config::infer()
-            .await
-            .context("found no way into the management cluster");
-    };
-    let read = Kubeconfig::read_from(path)
-        .with_context(|| format!("cannot read --kubeconfig {}", path.display()))?;
-    kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
-        .await
-        .with_context(|| format!("cannot use --kubeconfig {}", path.display()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn the_error_of_a_panic_has_no_message_of_it() {
-        let tasks = || {
-            let mut tasks = ProcessTasks {
-                tasks: JoinSet::new(),
-                stop: CancellationToken::new(),
-            };
-            tasks.spawn(async { panic!("c4n4ry") });
-            tasks
-        };
-        let error = tasks().panicked().await;
-        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
-        let tasks = tasks();
-        // On one thread: it has its turn, and panics.
-        tokio::task::yield_now().await;
-        let error = tasks.finish().await.unwrap_err();
-        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
     }
 }

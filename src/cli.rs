@@ -9,6 +9,7 @@ mod facts;
 mod input;
 mod lint;
 mod output;
+mod plan;
 mod profiles;
 mod render;
 mod run;
@@ -74,6 +75,14 @@ Exit codes: 0 no errors, 1 errors (or warnings with --deny-warnings), 2 a file c
 
 Exit codes: 0 equal, 1 different or refused, 2 a file cannot be read.")]
     Diff(diff::DiffFlags),
+    /// Tell what reconciles would write into live clusters, and write nothing.
+    #[command(after_help = "Examples:
+  osm plan --kubeconfig management.kubeconfig
+  osm plan -n tenant-berlin --with-defaults
+  osm plan --profile-file my-profile.yaml --format json
+
+Exit codes: 0 nothing would be written, 2 something would, 1 something is refused or not reached.")]
+    Plan(Box<plan::PlanFlags>),
     /// List, show or export the default profiles.
     #[command(after_help = "Examples:
   osm profiles list
@@ -127,6 +136,7 @@ impl Cli {
             Command::Render(flags) => render::run(&flags),
             Command::Lint(flags) => lint::run(&flags),
             Command::Diff(flags) => diff::run(&flags),
+            Command::Plan(flags) => Ok(plan::run(*flags)),
             Command::Profiles { command } => profiles::run(&command),
             Command::Bom(flags) => bom::run(&flags),
             Command::Convert(flags) => convert::run(&flags),

@@ -17,6 +17,7 @@ pub mod profile;
 pub mod profile_quota;
 pub mod profile_store;
 pub mod registry_credentials;
+pub mod rollout;
 pub mod seen;
 pub mod serve;
 pub mod subscriptions;

@@ -10,9 +10,11 @@
 
 pub mod bootstrap;
 pub mod changes;
+pub mod default_profile;
 pub mod desired;
 pub mod digest;
 pub mod observed;
+pub mod rollout;
 pub mod status;
 pub mod validate;
 

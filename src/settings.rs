@@ -21,6 +21,7 @@ use crate::tenant::{
     policies::TenantPolicies,
     policy::{ProfileQuota, RequestBudget, TenantPolicy},
     settings::TenantSettings,
+    waves::Pace,
 };
 
 /// The shortest lifetime of a bootstrap token: a machine takes minutes to boot.
@@ -53,6 +54,8 @@ pub struct Settings {
     pub token_lifetime: Duration,
     /// This replica among the others.
     pub replica: ReplicaSettings,
+    /// How newer default profiles reach the fleet.
+    pub rollout: Pace,
     /// Logs and traces.
     pub telemetry: TelemetrySettings,
 }
@@ -174,6 +177,10 @@ impl RunFlags {
             request_timeout: self.request_timeout,
             facts_interval: self.facts_interval,
             token_lifetime: self.token_lifetime,
+            rollout: Pace {
+                waves: self.rollout_waves,
+                failures_percent_max: self.rollout_pause_failure_rate,
+            },
             telemetry: TelemetrySettings {
                 log_format: self.log_format,
                 log_filter: self.log_filter,

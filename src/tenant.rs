@@ -12,3 +12,4 @@ pub mod policy;
 pub mod report;
 pub mod secret_text;
 pub mod settings;
+pub mod waves;

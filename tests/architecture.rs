@@ -123,12 +123,12 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ),
     (
         "Kubeconfig::",
-        &["src/app.rs"],
+        &["src/app/management.rs"],
         "what a tenant wrote goes through tenant/access.rs",
     ),
     (
         "Config::infer",
-        &["src/app.rs"],
+        &["src/app/management.rs"],
         "only the composition root connects to the management API",
     ),
     ("#[allow(", &[], "say #[expect(…, reason = \"…\")]"),

@@ -38,6 +38,7 @@ const NOT_REASONS: &[&str] = &[
     "Context",
     "ERROR",
     "False",
+    "InstallProfiles",
     "Opaque",
     "Reconcile",
     "Register",

@@ -26,6 +26,8 @@ mod policies;
 mod replicas;
 #[path = "sweep/rest.rs"]
 mod rest;
+#[path = "sweep/rollout.rs"]
+mod rollout;
 #[path = "sweep/scenarios.rs"]
 mod scenarios;
 #[path = "sweep/stale.rs"]

@@ -42,6 +42,10 @@ pub const NEAR_LIMIT: &str = "operatingsystemmanager.k8c.io/near-limit";
 /// Annotation of what we make: the machine deployment, as `namespace/name`.
 pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 
+/// Annotation of a default profile: the digest of the content that we installed. Where the content
+/// has another, somebody has edited it.
+pub const INSTALLED_CONTENT: &str = "operatingsystemmanager.k8c.io/installed-content";
+
 /// Label of a bootstrap token: the key of its machine deployment.
 pub const TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";
 /// Label of a kubeconfig Secret that registers a worker cluster.

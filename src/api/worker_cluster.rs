@@ -1,11 +1,15 @@
 //! `WorkerCluster`: what an operator says about one worker cluster, and what became of it.
 
+mod rollout;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use self::rollout::{ProfileRollout, Rollout};
 
 /// What an operator says about a worker cluster. Everything but the Secret's name has a default.
 #[expect(
@@ -36,6 +40,12 @@ use serde::{Deserialize, Serialize};
     ),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
     printcolumn(name = "Served", type_ = "string", json_path = ".status.served"),
+    printcolumn(
+        name = "Outdated",
+        type_ = "integer",
+        json_path = ".status.outdated",
+        priority = 1
+    ),
     printcolumn(
         name = "Age",
         type_ = "date",
@@ -80,6 +90,13 @@ pub struct WorkerClusterSpec {
     /// What happens to the default profiles of the tenant.
     #[serde(default)]
     pub default_profiles: DefaultProfiles,
+    /// Which default profiles are installed, by name. Absent means all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub default_profile_names: Option<Vec<String>>,
+    /// How newer versions reach the tenant. Absent means as the fleet's defaults say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
     /// The cluster's DNS servers.
     #[serde(
         default,
@@ -187,7 +204,8 @@ pub enum ProfileAnnotation {
 /// What happens to the default profiles of a tenant.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum DefaultProfiles {
-    /// They are installed, and replaced whenever their version is another than ours.
+    /// They are installed, and replaced when their version is another than ours, unless a newer
+    /// release installed them.
     #[default]
     Replace,
     /// They are installed where they are missing, and left alone after that.
@@ -242,6 +260,9 @@ pub struct WorkerClusterStatus {
     /// How many machine deployments are served, of how many: `2/3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<String>,
+    /// How many machine deployments render a default profile that is older than ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outdated: Option<u32>,
     /// One entry per machine deployment, failing ones first, at most a hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machine_deployments: Vec<MachineDeploymentEntry>,
@@ -265,6 +286,25 @@ pub struct MachineDeploymentEntry {
     /// The trace of the reconcile that found this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
+    /// The profile that was rendered or tried last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileEntry>,
+}
+
+/// The profile of a machine deployment.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileEntry {
+    /// The profile's name.
+    pub name: String,
+    /// The profile's version.
+    pub version: String,
+    /// The default profile that it is, or lies on, and the version of that: `osp-ubuntu v2.0.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// The version of that default profile that is to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// Whether a machine deployment is served.

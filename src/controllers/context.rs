@@ -12,14 +12,17 @@ use tokio::sync::watch;
 
 use super::{
     backoff::Backoff, machine_deployment::credentials::NodeCredentials, profile::DefaultProfile,
-    profile_store::ProfileStore, seen::SeenObjects, sweeps::Sweeps, tokens::Tokens,
+    profile_store::ProfileStore, rollout::Turns, seen::SeenObjects, sweeps::Sweeps, tokens::Tokens,
     triggers::Triggers,
 };
-use crate::api::{machine_deployment::MachineDeployment, worker_cluster::DefaultProfiles};
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
+};
 use crate::fleet::engagement::Engagement;
 use crate::plan::digest::DigestKey;
 use crate::render::{Limits, input::RegistryCredential};
-use crate::tenant::facts::ClusterFacts;
+use crate::tenant::{facts::ClusterFacts, settings::TenantSettings};
 
 /// Credentials of registries, by registry.
 pub type RegistryCredentials = Arc<BTreeMap<String, RegistryCredential>>;
@@ -41,6 +44,8 @@ pub struct Context {
     pub rules: Rules,
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
+    /// Who may install newer default profiles now.
+    pub turns: Arc<Turns>,
     /// The profiles of the fleet; what this tenant may see of them is decided at each look.
     pub profiles: Arc<ProfileStore>,
     /// The machine deployments of the worker cluster.
@@ -67,7 +72,40 @@ pub struct Context {
     pub key: Mutex<(Arc<ClusterFacts>, DigestKey)>,
 }
 
+/// What a tenant's settings say about the default profiles.
+#[derive(Clone, Debug)]
+pub struct DefaultProfileSettings {
+    /// When newer ones are installed.
+    pub pace: ProfileRollout,
+    names: Option<Vec<String>>,
+}
+
+impl DefaultProfileSettings {
+    /// What the settings of a WorkerCluster come to, over the fleet's defaults.
+    pub fn new(defaults: &TenantSettings, own: Option<&WorkerCluster>) -> Self {
+        let spec = own.map(|own| &own.spec);
+        let names = spec.and_then(|spec| spec.default_profile_names.as_ref());
+        let pace = spec.and_then(|spec| spec.rollout?.default_profiles);
+        Self {
+            pace: pace.unwrap_or(defaults.profile_rollout),
+            names: names.or(defaults.default_profile_names.as_ref()).cloned(),
+        }
+    }
+
+    /// Whether the tenant gets the default profile of this name.
+    pub fn wants(&self, name: &str) -> bool {
+        let names = self.names.as_ref();
+        names.is_none_or(|names| names.iter().any(|wanted| wanted == name))
+    }
+}
+
 impl Context {
+    /// What the tenant's settings say about the default profiles.
+    pub fn default_profile_settings(&self) -> DefaultProfileSettings {
+        let own = self.engagement.worker_cluster.borrow();
+        DefaultProfileSettings::new(&self.engagement.shared.defaults, own.as_deref())
+    }
+
     /// Whether a profile that is not there is about to be installed: a default one of the tenant's
     /// own namespace, unless its policy forgoes them. Where the installation fails the tenant's
     /// condition says so.
@@ -78,6 +116,7 @@ impl Context {
             .is_some_and(|own| own.spec.default_profiles == DefaultProfiles::Disabled);
         !forgoes
             && namespace == self.engagement.tenant().namespace()
+            && self.default_profile_settings().wants(name)
             && self.defaults.iter().any(|default| default.name == name)
     }
 

@@ -18,8 +18,11 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use self::{
-    adopt::Adopted, apply::apply, dereference::dereference, error::Error,
-    update_status::update_status,
+    adopt::Adopted,
+    apply::apply,
+    dereference::dereference,
+    error::Error,
+    update_status::{Tried, update_status},
 };
 use super::context::Context;
 use crate::api::{machine_deployment::MachineDeployment, names::FINALIZER, names::REVISION};
@@ -78,8 +81,13 @@ pub async fn reconcile(
             .metrics
             .queue_waited(asked.elapsed());
         let begun = Instant::now();
+        let profile = update_status::profile(&context, &machine_deployment);
         let outcome = serve(&machine_deployment, &context).await;
-        update_status(&context, &machine_deployment, &outcome, begun.elapsed()).await;
+        let tried = Tried {
+            profile,
+            took: begun.elapsed(),
+        };
+        update_status(&context, &machine_deployment, &outcome, tried).await;
         match outcome {
             Ok(served) => {
                 context.backoff.reset(&reference);

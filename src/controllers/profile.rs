@@ -1,25 +1,40 @@
-//! Installs the default profiles in the tenant's namespace, and keeps them there.
+//! Installs the default profiles in the tenant's namespace, and keeps them there: new ones at once,
+//! newer ones in the tenant's turn.
+
+use std::collections::BTreeMap;
 
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{ObjectMeta, PostParams},
+    runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use tokio::sync::Notify;
 
-use super::context::Context;
+use super::{
+    context::Context,
+    profile_store::content_digest,
+    rollout::{Asking, Turn},
+};
 use crate::api::{
+    names::INSTALLED_CONTENT,
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
-    worker_cluster::DefaultProfiles,
+    worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
 };
 use crate::fleet::retry_delay::RetryDelay;
+use crate::plan::default_profile::{Installed, Verdict, judge};
 use crate::telemetry::logs::chain;
 use crate::tenant::report::{ConditionType, Finding};
+
+/// An Event's note may have 1 KiB.
+const NOTE_CHARACTERS_MAX: usize = 1_000;
 
 /// A default profile, as it is built into this program.
 #[derive(Clone, Debug)]
 pub struct DefaultProfile {
     /// The profile's name.
     pub name: String,
+    /// The digest of the spec.
+    pub content: String,
     /// The profile's spec.
     pub spec: OperatingSystemProfileSpec,
 }
@@ -28,13 +43,30 @@ pub struct DefaultProfile {
 /// profile of the namespace or the policy may have changed.
 pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Notify) {
     let mut delay = RetryDelay::default();
-    let board = &context.engagement.board;
+    let turns = &context.turns;
+    let mut asking = None;
     loop {
-        match install(context, defaults).await {
-            Ok(reason) => {
-                board.found(ConditionType::ProfilesInstalled, Finding::well(reason));
+        let turn = asking.as_ref().map_or(Turn::Awaited, Asking::turn);
+        let board = &context.engagement.board;
+        match install(context, defaults, &turn).await {
+            Ok(kept) => {
                 delay = RetryDelay::default();
-                changed.notified().await;
+                tell_kept(context, &kept).await;
+                board.found(ConditionType::ProfilesInstalled, kept.finding(&turn));
+                // What waits for its turn asks for one; whoever has nothing to wait for does not.
+                let waits = kept.waits();
+                match (&asking, waits) {
+                    (None, true) => {
+                        asking = Some(turns.ask(&context.engagement.tenant()));
+                        continue;
+                    }
+                    (Some(_), false) => asking = None,
+                    _ => {}
+                }
+                tokio::select! {
+                    () = changed.notified() => {}
+                    () = another_turn(asking.as_mut()) => {}
+                }
             }
             Err(error) => {
                 let message = format!("cannot install a default profile: {}", chain(&error));
@@ -46,54 +78,218 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
     }
 }
 
+async fn another_turn(asking: Option<&mut Asking>) {
+    match asking {
+        Some(asking) => asking.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What stands in the namespace after a look, where it is not simply ours.
+#[derive(Debug, Default)]
+struct Kept {
+    pace: ProfileRollout,
+    is_disabled: bool,
+    edited: Vec<String>,
+    newer: Vec<String>,
+    older: Vec<String>,
+    awaiting: Vec<String>,
+    overwritten: Vec<String>,
+}
+
+impl Kept {
+    /// Whether something waits for the tenant's turn.
+    fn waits(&self) -> bool {
+        !self.awaiting.is_empty() && self.pace == ProfileRollout::Waves
+    }
+
+    fn finding(&self, turn: &Turn) -> Finding {
+        let reason = match (turn, self.pace) {
+            _ if self.is_disabled => "Disabled",
+            _ if self.awaiting.is_empty() => "Installed",
+            (_, ProfileRollout::Manual) => "AwaitingApproval",
+            (Turn::Paused(_), _) => "RolloutPaused",
+            _ => "AwaitingTurn",
+        };
+        let mut message = self.remarks();
+        if let (Turn::Paused(why), "RolloutPaused") = (turn, reason) {
+            message.push(why.clone());
+        }
+        Finding {
+            message: message.join("; "),
+            ..Finding::well(reason)
+        }
+    }
+
+    /// What people should know, in parts of a sentence.
+    fn remarks(&self) -> Vec<String> {
+        [
+            (&self.edited, "edited, and kept as found"),
+            (&self.newer, "of a newer release, and kept"),
+            (&self.older, "older than ours, and kept"),
+            (&self.awaiting, "to be replaced by a newer one"),
+        ]
+        .into_iter()
+        .filter(|(names, _)| !names.is_empty())
+        .map(|(names, what)| format!("{what}: {}", names.join(", ")))
+        .collect()
+    }
+}
+
 async fn install(
     context: &Context,
     defaults: &[DefaultProfile],
-) -> Result<&'static str, kube::Error> {
-    let policy = {
+    turn: &Turn,
+) -> Result<Kept, kube::Error> {
+    let (policy, settings) = {
         let own = context.engagement.worker_cluster.borrow();
-        own.as_ref()
-            .map_or(DefaultProfiles::default(), |own| own.spec.default_profiles)
+        let policy = own
+            .as_ref()
+            .map_or(DefaultProfiles::default(), |own| own.spec.default_profiles);
+        (policy, context.default_profile_settings())
     };
-    if policy == DefaultProfiles::Disabled {
-        return Ok("Disabled");
+    let mut kept = Kept {
+        pace: settings.pace,
+        is_disabled: policy == DefaultProfiles::Disabled,
+        ..Kept::default()
+    };
+    if kept.is_disabled {
+        return Ok(kept);
     }
-    for default in defaults {
-        install_one(context, default, policy).await?;
+    for default in defaults.iter().filter(|it| settings.wants(&it.name)) {
+        install_one(context, default, (policy, turn), &mut kept).await?;
     }
-    Ok("Installed")
+    Ok(kept)
 }
 
 async fn install_one(
     context: &Context,
     default: &DefaultProfile,
-    policy: DefaultProfiles,
+    (policy, turn): (DefaultProfiles, &Turn),
+    kept: &mut Kept,
 ) -> Result<(), kube::Error> {
     let tenant = context.engagement.tenant();
-    let api: Api<OperatingSystemProfile> =
-        Api::namespaced(context.engagement.management.clone(), tenant.namespace());
-    let Some(installed) = context.profiles.get(tenant.namespace(), &default.name) else {
-        let profile = OperatingSystemProfile {
-            metadata: ObjectMeta {
-                name: Some(default.name.clone()),
-                ..ObjectMeta::default()
-            },
-            spec: default.spec.clone(),
-        };
-        return match api.create(&PostParams::default(), &profile).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-            created => created.map(drop),
-        };
+    let namespace = tenant.namespace();
+    let Some(found) = context.profiles.get(namespace, &default.name) else {
+        return create(context, default).await;
     };
-    if installed.spec().version == default.spec.version || policy == DefaultProfiles::Keep {
-        return Ok(());
-    }
-    let mut profile = api.get(&default.name).await?;
-    if profile.spec.version != default.spec.version {
-        profile.spec = default.spec.clone();
-        profile.managed_fields_mut().clear();
-        api.replace(&default.name, &PostParams::default(), &profile)
-            .await?;
+    let installed_content = context.profiles.installed_content(namespace, &default.name);
+    let installed = Installed {
+        version: &found.spec().version,
+        content: &found.content(),
+        installed_content: installed_content.as_deref(),
+    };
+    let versions = || {
+        let (old, new) = (&found.spec().version, &default.spec.version);
+        format!("{} ({old} -> {new})", default.name)
+    };
+    let may_replace = match kept.pace {
+        ProfileRollout::Immediate => true,
+        ProfileRollout::Waves => *turn == Turn::Come,
+        ProfileRollout::Manual => false,
+    };
+    match judge(policy, installed, (&default.spec.version, &default.content)) {
+        Verdict::Current => {}
+        Verdict::KeepEdited => kept.edited.push(default.name.clone()),
+        Verdict::KeepNewer => kept.newer.push(versions()),
+        Verdict::KeepOlder => kept.older.push(versions()),
+        Verdict::Upgrade if may_replace => replace(context, default, installed.content).await?,
+        Verdict::Restore => {
+            replace(context, default, installed.content).await?;
+            kept.overwritten.push(versions());
+        }
+        Verdict::Overwrite if may_replace => {
+            replace(context, default, installed.content).await?;
+            kept.overwritten.push(versions());
+        }
+        Verdict::Upgrade | Verdict::Overwrite => kept.awaiting.push(versions()),
     }
     Ok(())
+}
+
+fn api(context: &Context) -> Api<OperatingSystemProfile> {
+    let tenant = context.engagement.tenant();
+    Api::namespaced(context.engagement.management.clone(), tenant.namespace())
+}
+
+fn mark(default: &DefaultProfile) -> (String, String) {
+    (INSTALLED_CONTENT.to_owned(), default.content.clone())
+}
+
+async fn create(context: &Context, default: &DefaultProfile) -> Result<(), kube::Error> {
+    let profile = OperatingSystemProfile {
+        metadata: ObjectMeta {
+            name: Some(default.name.clone()),
+            annotations: Some(BTreeMap::from([mark(default)])),
+            ..ObjectMeta::default()
+        },
+        spec: default.spec.clone(),
+    };
+    match api(context).create(&PostParams::default(), &profile).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        created => created.map(drop),
+    }
+}
+
+/// Puts ours in place of the content that was judged; anything else is judged when it is seen.
+async fn replace(
+    context: &Context,
+    default: &DefaultProfile,
+    judged: &str,
+) -> Result<(), kube::Error> {
+    let api = api(context);
+    let mut profile = api.get(&default.name).await?;
+    if content_digest(&profile.spec) != judged {
+        return Ok(());
+    }
+    profile.spec = default.spec.clone();
+    profile.annotations_mut().extend([mark(default)]);
+    profile.managed_fields_mut().clear();
+    api.replace(&default.name, &PostParams::default(), &profile)
+        .await
+        .map(drop)
+}
+
+/// Tells people of what they might not expect: an edit that is kept, once, and one that is gone.
+async fn tell_kept(context: &Context, kept: &Kept) {
+    let (board, own) = (
+        &context.engagement.board,
+        context.engagement.worker_cluster.borrow().clone(),
+    );
+    let Some(own) = own else { return };
+    let remark = kept.remarks();
+    let edited = remark.first().filter(|_| !kept.edited.is_empty());
+    if let Some(edited) = edited {
+        let on_board = board.read(|report| {
+            let finding = report.findings.get(&ConditionType::ProfilesInstalled);
+            finding.is_some_and(|finding| finding.message.contains(edited.as_str()))
+        });
+        let conditions = own.status.iter().flat_map(|status| &status.conditions);
+        let in_status = conditions.into_iter().any(|it| it.message.contains(edited));
+        if !on_board && !in_status {
+            publish(context, &own, ("DefaultProfileEdited", edited)).await;
+        }
+    }
+    if !kept.overwritten.is_empty() {
+        let note = format!("replaced by ours: {}", kept.overwritten.join(", "));
+        publish(context, &own, ("DefaultProfileReplaced", &note)).await;
+    }
+}
+
+async fn publish(context: &Context, own: &WorkerCluster, (reason, note): (&str, &str)) {
+    let reporter = Reporter {
+        controller: "osm".to_owned(),
+        instance: None,
+    };
+    let event = Event {
+        type_: EventType::Warning,
+        reason: reason.to_owned(),
+        note: Some(note.chars().take(NOTE_CHARACTERS_MAX).collect()),
+        action: "InstallProfiles".to_owned(),
+        secondary: None,
+    };
+    let recorder = Recorder::new(context.engagement.management.clone(), reporter);
+    if let Err(error) = recorder.publish(&event, &own.object_ref(&())).await {
+        tracing::debug!(error = %chain(&error), "cannot write an Event");
+    }
 }

@@ -22,7 +22,10 @@ use tokio::sync::{Notify, watch};
 pub use self::room::Quotas;
 use self::room::fetch_wanted;
 use super::{profile_quota::Ledger, subscriptions::Subscriptions};
-use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use crate::api::{
+    names::INSTALLED_CONTENT,
+    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
+};
 use crate::fleet::watch::{RELIST_PROFILES, Scope, covers, interpret, relisted};
 use crate::render::{
     RenderError,
@@ -32,6 +35,9 @@ use crate::render::{
 
 type ContentId = [u8; 32];
 type Key = (String, String);
+
+/// More profiles than may lie on each other.
+const ROOT_STEPS_MAX: usize = 16;
 
 /// One content, compiled when it is first used.
 #[derive(Debug)]
@@ -45,6 +51,11 @@ impl SharedProfile {
     /// The profile's spec.
     pub fn spec(&self) -> &OperatingSystemProfileSpec {
         &self.spec
+    }
+
+    /// The digest of the content, in hex.
+    pub fn content(&self) -> String {
+        hex(&self.id)
     }
 
     /// Compiles the profile, once. May take some milliseconds of a core.
@@ -65,6 +76,8 @@ pub type Resolved = Result<Arc<SharedProfile>, OverlayError>;
 #[derive(Debug, Default)]
 struct Inner {
     profiles: HashMap<Key, Arc<SharedProfile>>,
+    /// The contents that we installed, where a profile says so.
+    installed: HashMap<Key, Box<str>>,
     /// Which profiles of its namespace extend one; it need not exist.
     overlays: HashMap<Key, BTreeSet<String>>,
     /// What profiles that extend another come to, as far as somebody has asked.
@@ -216,6 +229,35 @@ impl ProfileStore {
         inner.profiles.get(&key).cloned()
     }
 
+    /// The content that we installed as this profile, if it says so.
+    pub fn installed_content(&self, namespace: &str, name: &str) -> Option<String> {
+        let key = (namespace.to_owned(), name.to_owned());
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        inner.installed.get(&key).map(ToString::to_string)
+    }
+
+    /// The profile that everything below a profile lies on: itself, where it extends none.
+    pub fn root(&self, namespace: &str, name: &str) -> Option<(String, Arc<SharedProfile>)> {
+        let mut name = name.to_owned();
+        for _ in 0..ROOT_STEPS_MAX {
+            let shared = self.get(namespace, &name)?;
+            match &shared.spec.extends {
+                None => return Some((name, shared)),
+                Some(base) => name.clone_from(base),
+            }
+        }
+        None
+    }
+
+    /// Takes note of the content that we installed as a profile.
+    fn mark(&self, key: &Key, installed: Option<&String>) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        match installed {
+            Some(content) => inner.installed.insert(key.clone(), content.as_str().into()),
+            None => inner.installed.remove(key),
+        };
+    }
+
     /// A profile laid over what it extends, if there is one.
     pub fn resolved(&self, namespace: &str, name: &str) -> Option<Resolved> {
         let key = (namespace.to_owned(), name.to_owned());
@@ -322,6 +364,19 @@ impl Aged {
     }
 }
 
+/// The digest of a profile's content, in hex.
+pub fn content_digest(spec: &OperatingSystemProfileSpec) -> String {
+    hex(&content_id(spec).0)
+}
+
+fn hex(id: &ContentId) -> String {
+    use std::fmt::Write as _;
+    id.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 /// A spec is plain values; two that are equal have the same JSON. And how many bytes that has.
 fn content_id(spec: &OperatingSystemProfileSpec) -> (ContentId, usize) {
     let json = serde_json::to_vec(spec).expect("a profile's spec is plain values");
@@ -410,6 +465,8 @@ impl Follower {
             tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
             return self.remove(&key);
         };
+        self.store
+            .mark(&key, profile.annotations().get(INSTALLED_CONTENT));
         tell(
             &self.subscriptions,
             &key,
@@ -418,6 +475,7 @@ impl Follower {
     }
 
     fn remove(&self, key: &Key) {
+        self.store.mark(key, None);
         tell(&self.subscriptions, key, &self.store.remove(key));
     }
 }

@@ -23,6 +23,7 @@ use super::{
     profile::{self, DefaultProfile},
     profile_store::ProfileStore,
     registry_credentials,
+    rollout::Turns,
     seen::SeenObjects,
     subscriptions::{Subscriber, Subscriptions},
     sweeps::Sweeps,
@@ -45,6 +46,8 @@ pub struct Controllers {
     pub subscriptions: Arc<Subscriptions>,
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
+    /// Who may install newer default profiles now.
+    pub turns: Arc<Turns>,
     /// What all tenants go by.
     pub rules: Rules,
 }
@@ -91,6 +94,7 @@ impl Controllers {
             engagement,
             rules: self.rules.clone(),
             defaults: Arc::clone(&self.defaults),
+            turns: Arc::clone(&self.turns),
             profiles: Arc::clone(&self.profiles),
             machine_deployments,
             configs: Arc::default(),

@@ -45,20 +45,22 @@ impl Board {
 
     /// Writes down what became of a machine deployment; tells whether that is news.
     pub fn outcome(&self, machine_deployment: &str, outcome: Outcome) -> bool {
-        let news = {
+        let (is_news, is_written) = {
             let mut report = self.lock();
             let before = report
                 .outcomes
                 .insert(machine_deployment.to_owned(), outcome.clone());
-            before.is_none_or(|before| {
+            let profile = before.as_ref().map(|before| before.profile.clone());
+            let is_news = before.is_none_or(|before| {
                 (before.state, before.reason, before.message)
                     != (outcome.state, outcome.reason, outcome.message)
-            })
+            });
+            (is_news, is_news || profile != Some(outcome.profile))
         };
-        if news {
+        if is_written {
             self.bell.notify_one();
         }
-        news
+        is_news
     }
 
     /// Changes any other part of the report.

@@ -13,7 +13,7 @@ use std::{
 use dashmap::DashMap;
 use tokio::sync::watch;
 
-use super::{board::Board, discovery::Registration};
+use super::{board::Board, discovery::Registration, watch::Scope};
 use crate::api::worker_cluster::WorkerCluster;
 use crate::tenant::id::{RegistrationId, TenantId};
 
@@ -186,6 +186,15 @@ impl Roster {
                 listed.namespaces.insert(namespace);
             }
             None => listed.everywhere = Everywhere::Yes,
+        }
+    }
+
+    /// Whether every registration of a scope has been seen.
+    pub fn is_listed(&self, scope: &Scope) -> bool {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match scope {
+            Scope::All => listed.everywhere == Everywhere::Yes,
+            Scope::Namespaces(names) => names.iter().all(|name| listed.namespaces.contains(name)),
         }
     }
 

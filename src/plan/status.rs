@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::api::worker_cluster::{
-    MachineDeploymentEntry, MachineDeploymentState, WorkerClusterStatus,
+    MachineDeploymentEntry, MachineDeploymentState, ProfileEntry, WorkerClusterStatus,
 };
-use crate::tenant::report::{ConditionType, Finding, Outcome, Report};
+use crate::tenant::report::{ConditionType, Finding, Outcome, ProfileTried, Report};
 
 /// Entries beyond this many are left out, served ones first: a status must stay far below the
 /// 1.5 MiB of an object, and people read the first screen.
@@ -85,6 +85,7 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         condition.observed_generation = generation;
     }
     let served = served(&entries);
+    let outdated = outdated(&entries);
     WorkerClusterStatus {
         conditions,
         observed_generation: generation,
@@ -102,6 +103,10 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
             .existing
             .as_ref()
             .map_or_else(|| before.served.clone(), |_| Some(served)),
+        outdated: report
+            .existing
+            .as_ref()
+            .map_or(before.outdated, |_| Some(outdated)),
         machine_deployments: entries.into_iter().take(ENTRIES_MAX).collect(),
     }
 }
@@ -191,6 +196,12 @@ fn served(entries: &[MachineDeploymentEntry]) -> String {
     format!("{}/{}", served.count(), entries.len())
 }
 
+fn outdated(entries: &[MachineDeploymentEntry]) -> u32 {
+    let profiles = entries.iter().filter_map(|entry| entry.profile.as_ref());
+    let outdated = profiles.filter(|profile| profile.next.is_some());
+    u32::try_from(outdated.count()).unwrap_or(u32::MAX)
+}
+
 /// One entry per machine deployment that exists, failing ones first, then by name.
 fn entries(report: &Report, before: &[MachineDeploymentEntry]) -> Vec<MachineDeploymentEntry> {
     let old: BTreeMap<&str, &MachineDeploymentEntry> = before
@@ -221,16 +232,32 @@ fn entry(
     let unchanged = before.filter(|old| {
         (old.state, old.reason.as_str(), &old.message) == (outcome.state, outcome.reason, &message)
     });
-    unchanged
-        .cloned()
-        .unwrap_or_else(|| MachineDeploymentEntry {
+    let profile = outcome.profile.as_deref().map(profile);
+    match unchanged {
+        Some(unchanged) => MachineDeploymentEntry {
+            profile,
+            ..unchanged.clone()
+        },
+        None => MachineDeploymentEntry {
             name: name.to_owned(),
             state: outcome.state,
             reason: outcome.reason.to_owned(),
             message,
             since: to_the_second(outcome.at),
             trace_id: outcome.trace_id.clone(),
-        })
+            profile,
+        },
+    }
+}
+
+fn profile(tried: &ProfileTried) -> ProfileEntry {
+    let default = tried.default.as_ref();
+    ProfileEntry {
+        name: tried.name.clone(),
+        version: tried.version.clone(),
+        default: default.map(|(name, version)| format!("{name} {version}")),
+        next: tried.next.clone(),
+    }
 }
 
 fn cut(message: &str) -> String {

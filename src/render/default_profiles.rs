@@ -1,6 +1,10 @@
 //! The profiles that we ship, as they are committed under `manifests/profiles`. They are text
 //! here: whoever installs or compiles one parses it.
 
+use std::cmp::Ordering;
+
+use super::version::Version;
+
 /// A profile that we ship.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefaultProfile {
@@ -36,4 +40,10 @@ const DEFAULT_PROFILES: &[DefaultProfile] = &[
 /// Every profile that we ship, in the order of their names.
 pub fn default_profiles() -> &'static [DefaultProfile] {
     DEFAULT_PROFILES
+}
+
+/// Which of two versions of a profile is newer; nothing where one cannot be read. Build metadata
+/// does not count.
+pub fn version_order(left: &str, right: &str) -> Option<Ordering> {
+    Some(Version::parse(left)?.precedence(&Version::parse(right)?))
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::telemetry::logs::LogFormat;
 use crate::tenant::address::AddressRange;
+use crate::tenant::waves::{Wave, percent};
 
 /// Flags of `osm run`, as they are typed.
 #[derive(Args, Clone, Debug)]
@@ -107,6 +108,21 @@ pub struct RunFlags {
     /// How long a bootstrap token is valid; it is renewed at half of that.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = humantime::parse_duration)]
     pub token_lifetime: Duration,
+
+    /// How many tenants get newer default profiles at a time, as numbers or shares: each wave
+    /// waits until those of the waves before are settled.
+    #[arg(
+        long,
+        value_name = "WAVE",
+        value_delimiter = ',',
+        default_value = "1,10%,100%"
+    )]
+    pub rollout_waves: Vec<Wave>,
+
+    /// Nobody gets newer default profiles while more machine deployments than this fail with them,
+    /// in percent.
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = percent)]
+    pub rollout_pause_failure_rate: u8,
 
     /// The form of a log line.
     #[arg(long, value_name = "FORMAT", default_value = "json")]

@@ -16,10 +16,11 @@ use prometheus_client::registry::Registry;
 
 use crate::telemetry::metrics::declared::{
     ApiRequestLabels, Category, Cluster, Clusters, DocumentLabel, Kind, OutcomeLabel, Reconciles,
-    Requests, SecretLabel, State, UserData,
+    Requests, Rollout, SecretLabel, State, UserData,
 };
 pub use crate::telemetry::metrics::labels::{
-    ClusterKind, CodeClass, Connection, Document, Outcome, SecretKind, TenantState, Verb,
+    ClusterKind, CodeClass, Connection, Document, Outcome, Paused, RolloutState, SecretKind,
+    TenantState, Verb,
 };
 
 /// All metrics; a clone is the same metrics.
@@ -133,6 +134,24 @@ impl Metrics {
             .tenants
             .get_or_create(&State { state })
             .set(gauge(count));
+    }
+
+    /// So many tenants stand here in the rollout of default profiles.
+    pub fn set_rollout(&self, state: RolloutState, count: usize) {
+        self.0
+            .clusters
+            .rollout
+            .get_or_create(&Rollout { state })
+            .set(gauge(count));
+    }
+
+    /// Whether the rollout of default profiles is paused.
+    pub fn set_rollout_paused(&self, paused: Paused) {
+        let paused = match paused {
+            Paused::Yes => 1,
+            Paused::No => 0,
+        };
+        self.0.clusters.rollout_paused.set(paused);
     }
 
     /// Whether a worker cluster (`namespace/name`) answers.

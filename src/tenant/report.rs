@@ -87,6 +87,21 @@ pub struct Outcome {
     pub at: Timestamp,
     /// The trace of the reconcile that found this.
     pub trace_id: Option<String>,
+    /// The profile that was tried; nothing where it was not found.
+    pub profile: Option<Box<ProfileTried>>,
+}
+
+/// The profile that a machine deployment was tried with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileTried {
+    /// The profile's name.
+    pub name: String,
+    /// The profile's version.
+    pub version: String,
+    /// The default profile that it is or lies on, and the version of that.
+    pub default: Option<(String, String)>,
+    /// The version of that default profile that is to come.
+    pub next: Option<String>,
 }
 
 /// What is known of a tenant.
@@ -104,6 +119,8 @@ pub struct Report {
     pub version: Option<String>,
     /// The machine deployments that exist, as `namespace/name`, once they have been listed.
     pub existing: Option<BTreeSet<String>>,
+    /// Those of them that are none of ours.
+    pub ignored: BTreeSet<String>,
     /// What became of them.
     pub outcomes: BTreeMap<String, Outcome>,
 }

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::Serialize;
 
-use crate::api::worker_cluster::{NodeCredentials, StoredConfig, WorkerClusterSpec};
+use crate::api::worker_cluster::{
+    NodeCredentials, ProfileRollout, StoredConfig, WorkerClusterSpec,
+};
 
 /// The feature gate that every kubelet gets unless a setting says otherwise.
 const ROTATE_SERVER_CERTIFICATE: &str = "RotateKubeletServerCertificate";
@@ -53,6 +55,12 @@ pub struct TenantSettings {
     /// what was made before there was a choice is current.
     #[serde(skip_serializing_if = "is_default")]
     pub stored_config: StoredConfig,
+    /// Which default profiles are installed; none means all. No input of a render.
+    #[serde(skip)]
+    pub default_profile_names: Option<Vec<String>>,
+    /// When newer default profiles are installed. No input of a render.
+    #[serde(skip)]
+    pub profile_rollout: ProfileRollout,
 }
 
 impl Default for TenantSettings {
@@ -76,6 +84,8 @@ impl Default for TenantSettings {
             variables: BTreeMap::new(),
             node_credentials: NodeCredentials::default(),
             stored_config: StoredConfig::default(),
+            default_profile_names: None,
+            profile_rollout: ProfileRollout::default(),
         }
     }
 }
@@ -160,6 +170,14 @@ impl TenantSettings {
                 .collect(),
             node_credentials: spec.node_credentials.unwrap_or(defaults.node_credentials),
             stored_config: spec.stored_config.unwrap_or(defaults.stored_config),
+            default_profile_names: spec
+                .default_profile_names
+                .clone()
+                .or(defaults.default_profile_names),
+            profile_rollout: spec
+                .rollout
+                .and_then(|rollout| rollout.default_profiles)
+                .unwrap_or(defaults.profile_rollout),
         })
     }
 }
@@ -202,6 +220,7 @@ fn with_server_certificates(gates: &BTreeMap<String, bool>) -> BTreeMap<String, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::worker_cluster::Rollout;
 
     /// What is stored for those who opt in to nothing must not be rendered anew by a release that
     /// has more to opt in to.
@@ -222,5 +241,21 @@ mod tests {
         assert_eq!(own.node_credentials, NodeCredentials::PerMachineDeployment);
         // The token is an input, and the wish for one is not.
         assert_eq!(serde_json::to_string(&own).unwrap(), written);
+    }
+
+    #[test]
+    fn how_profiles_are_installed_is_no_input_of_a_render() {
+        let before = TenantSettings::default();
+        let spec = WorkerClusterSpec {
+            default_profile_names: Some(vec!["osp-ubuntu".to_owned()]),
+            rollout: Some(Rollout {
+                default_profiles: Some(ProfileRollout::Manual),
+            }),
+            ..WorkerClusterSpec::default()
+        };
+        let after = before.with(&spec).unwrap();
+        assert_ne!(before, after);
+        let inputs = [&before, &after].map(|it| serde_json::to_value(it).unwrap());
+        assert_eq!(inputs[0], inputs[1]);
     }
 }

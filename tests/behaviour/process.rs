@@ -190,3 +190,18 @@ impl Binary {
         (status, self.log())
     }
 }
+
+/// Runs `osm plan` for the stage's registrations: its exit code and what it printed.
+pub async fn plan(stage: &Stage, more: &[&str]) -> (Option<i32>, String) {
+    let kubeconfig = kubeconfig_file(stage);
+    let output = Command::new(env!("CARGO_BIN_EXE_osm"))
+        .arg("plan")
+        .args(arguments(stage, &kubeconfig, more))
+        .env_clear()
+        .kill_on_drop(true)
+        .output();
+    let output = ok(output.await, "the binary was built with this test");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let told = text(&output.stdout) + &text(&output.stderr);
+    (output.status.code(), told)
+}

@@ -9,28 +9,85 @@ use kube::{
 };
 
 use super::{Served, ServedKind, error::Error};
-use crate::api::{machine_deployment::MachineDeployment, worker_cluster::MachineDeploymentState};
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{PROFILE, PROFILE_NAMESPACE},
+    worker_cluster::MachineDeploymentState,
+};
 use crate::controllers::context::Context;
+use crate::plan::default_profile::is_older;
 use crate::telemetry::{self, logs::chain, metrics::Outcome as OutcomeLabel};
-use crate::tenant::report::Outcome;
+use crate::tenant::report::{Outcome, ProfileTried};
 
 /// An Event's note may have 1 KiB.
 const NOTE_CHARACTERS_MAX: usize = 1_000;
+
+/// What a reconcile went by, and how long it took.
+#[derive(Debug)]
+pub struct Tried {
+    /// The profile, as it was before the reconcile looked for it.
+    pub profile: Option<Box<ProfileTried>>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// The profile that a machine deployment names, as it is installed now.
+pub fn profile(
+    context: &Context,
+    machine_deployment: &MachineDeployment,
+) -> Option<Box<ProfileTried>> {
+    let annotations = machine_deployment.annotations();
+    let name = annotations.get(PROFILE)?;
+    let tenant = context.engagement.tenant();
+    let own = tenant.namespace();
+    let namespace = annotations
+        .get(PROFILE_NAMESPACE)
+        .filter(|named| !named.is_empty())
+        .map_or(own, String::as_str);
+    let policy = &context.engagement.policy;
+    if !policy.allows_profiles_of(&tenant, namespace) {
+        return None;
+    }
+    let version = context
+        .profiles
+        .get(namespace, name)?
+        .spec()
+        .version
+        .clone();
+    let root = context.profiles.root(namespace, name);
+    let default = root.and_then(|(name, root)| {
+        let default = context.defaults.iter().find(|it| it.name == name)?;
+        (namespace == own).then(|| (default, root.spec().version.clone()))
+    });
+    let next = default.as_ref().and_then(|(default, version)| {
+        is_older(version, &default.spec.version).then(|| default.spec.version.clone())
+    });
+    Some(Box::new(ProfileTried {
+        name: name.clone(),
+        version,
+        default: default.map(|(default, version)| (default.name.clone(), version)),
+        next,
+    }))
+}
 
 /// Writes down what became of a machine deployment.
 pub async fn update_status(
     context: &Context,
     machine_deployment: &Arc<MachineDeployment>,
     result: &Result<Served, Error>,
-    took: Duration,
+    tried: Tried,
 ) {
+    let Tried { profile, took } = tried;
     let name = format!(
         "{}/{}",
         machine_deployment.namespace().unwrap_or_default(),
         machine_deployment.name_any()
     );
     let metrics = &context.engagement.shared.metrics;
-    let outcome = outcome(context, result);
+    let outcome = Outcome {
+        profile,
+        ..outcome(context, result)
+    };
     metrics.reconciled(label(outcome.state), took);
     let span = tracing::Span::current();
     span.record("outcome", outcome.reason);
@@ -48,8 +105,13 @@ pub async fn update_status(
             }
             tracing::debug!(machine_deployment = %name, writes, ?took, "reconciled");
         }
-        Ok(_) => context.engagement.board.update(|report| {
+        Ok(served) => context.engagement.board.update(|report| {
             report.outcomes.remove(&name);
+            if served.kind == ServedKind::Ignored {
+                report.ignored.insert(name);
+            } else {
+                report.ignored.remove(&name);
+            }
         }),
         // To wait is no failure: the first look at a new machine deployment is one.
         Err(Error::Waiting { .. }) => {
@@ -91,6 +153,7 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
         message,
         at: context.engagement.shared.clock.now(),
         trace_id: telemetry::trace_id(),
+        profile: None,
     }
 }
 

@@ -20,6 +20,7 @@ fn an_outcome(state: MachineDeploymentState, reason: &'static str, trace: &str) 
         message: None,
         at: now(),
         trace_id: Some(trace.to_owned()),
+        profile: None,
     }
 }
 

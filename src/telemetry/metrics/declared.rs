@@ -13,7 +13,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 use crate::telemetry::metrics::labels::{
-    ClusterKind, CodeClass, Document, Outcome, SecretKind, TenantState, Verb,
+    ClusterKind, CodeClass, Document, Outcome, RolloutState, SecretKind, TenantState, Verb,
 };
 
 /// From a millisecond to half a minute. The targets (50 ms, 250 ms) are boundaries, so that an
@@ -69,6 +69,8 @@ pub(super) struct Clusters {
     pub up: Family<Cluster, Gauge>,
     pub last_success: Family<Cluster, Gauge<f64, AtomicU64>>,
     pub objects: Family<Cluster, Gauge>,
+    pub rollout: Family<Rollout, Gauge>,
+    pub rollout_paused: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -106,6 +108,11 @@ pub(super) struct SecretLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct State {
     pub state: TenantState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Rollout {
+    pub state: RolloutState,
 }
 
 /// The one label whose values are not a closed set.
@@ -227,11 +234,21 @@ impl Clusters {
         let last_success = in_seconds(registry, name, help, Family::default());
         let help = "Objects of the worker cluster that are kept in memory";
         let objects = plain(registry, "osm_cluster_objects", help, Family::default());
+        let rollout = Family::<Rollout, Gauge>::default();
+        for &state in RolloutState::ALL {
+            drop(rollout.get_or_create(&Rollout { state }));
+        }
+        let help = "Tenants in the rollout of default profiles, by where they stand";
+        plain(registry, "osm_rollout_tenants", help, rollout.clone());
+        let help = "Whether the rollout of default profiles is paused, 1 or 0";
+        let rollout_paused = plain(registry, "osm_rollout_paused", help, Gauge::default());
         Self {
             tenants,
             up,
             last_success,
             objects,
+            rollout,
+            rollout_paused,
         }
     }
 }

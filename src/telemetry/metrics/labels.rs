@@ -66,6 +66,18 @@ label! {
 }
 
 label! {
+    /// Where a tenant stands in the rollout of default profiles.
+    RolloutState {
+        /// It has them, and every machine deployment was looked at.
+        Settled = "settled",
+        /// It has them, and machine deployments are still to be looked at.
+        Settling = "settling",
+        /// It has older ones.
+        Waiting = "waiting",
+    }
+}
+
+label! {
     /// Whose API server a request goes to.
     ClusterKind {
         /// The cluster that we run in.
@@ -157,6 +169,15 @@ label! {
         /// The token that one machine deployment's machines fetch their documents with.
         GetterToken = "getter-token",
     }
+}
+
+/// Whether the rollout of default profiles is paused; the value of a gauge, not a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paused {
+    /// It is.
+    Yes,
+    /// It is not.
+    No,
 }
 
 /// Whether a worker cluster answers; the value of a gauge, not a label.

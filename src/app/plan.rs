@@ -1,0 +1,367 @@
+//! What a reconcile would write, asked of live clusters and written nowhere: the manager may run or
+//! not. Only reads are sent; what is missing is a refusal, not a write.
+
+mod look;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use anyhow::Context as _;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use serde::Serialize;
+
+use self::look::Tenant;
+use super::management;
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{DerivedNames, FINALIZER, PROFILE, PROFILE_NAMESPACE},
+    profile::OperatingSystemProfileSpec,
+};
+use crate::plan::{
+    bootstrap::Randomness,
+    changes::{Change, changes},
+    desired::{Stamp, desired, is_current},
+    observed::Observed,
+    validate::{Deployment, Found, Policy, ProfileFound, Rival, created, validate},
+};
+use crate::render::{Limits, input::ProviderConfig, overlay, render, template::CompiledProfile};
+use crate::rules::{
+    diff::{Names, differences},
+    machine_deployment::default_profile,
+    user_data::fit,
+};
+use crate::settings::Settings;
+
+/// What is asked.
+#[derive(Debug)]
+pub struct Question {
+    /// As `osm run` has them.
+    pub settings: Settings,
+    /// The management cluster's kubeconfig.
+    pub kubeconfig: Option<PathBuf>,
+    /// The tenants; none means all.
+    pub tenants: Vec<String>,
+    /// Profiles in place of those that are installed, by name.
+    pub profiles: BTreeMap<String, OperatingSystemProfileSpec>,
+}
+
+/// What would become of one machine deployment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Answer {
+    /// The tenant's namespace.
+    pub tenant: String,
+    /// The machine deployment, as `namespace/name`; nothing where the tenant cannot be looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_deployment: Option<String>,
+    /// What it would come to.
+    pub verdict: Verdict,
+    /// Why it cannot be told, or would be refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Which inputs differ from those of what stands there.
+    pub inputs: Vec<&'static str>,
+    /// What would be written, in order.
+    pub writes: Vec<String>,
+    /// The config's differences, as unified diffs; secrets are marked.
+    pub diff: String,
+}
+
+/// What a machine deployment would come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// Nothing would be written.
+    Unchanged,
+    /// Objects would be made or annotated; no document would change.
+    Written,
+    /// Its documents would be made anew with other bytes.
+    Rotated,
+    /// It would be refused.
+    Refused,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// Asks.
+pub async fn plan(question: &Question) -> anyhow::Result<Vec<Answer>> {
+    let config = management::config(question.kubeconfig.as_deref()).await?;
+    let client = Client::try_from(config).context("cannot use the management kubeconfig")?;
+    let registrations = look::registrations(&client, question).await?;
+    let mut answers = Vec::new();
+    for registration in registrations {
+        let tenant = registration.namespace().unwrap_or_default();
+        match Box::pin(of_tenant(&client, question, &registration)).await {
+            Ok(found) => answers.extend(found),
+            Err(error) => answers.push(Answer {
+                message: Some(format!("{error:#}")),
+                ..Answer::new(&tenant, None, Verdict::Unknown)
+            }),
+        }
+    }
+    Ok(answers)
+}
+
+async fn of_tenant(
+    client: &Client,
+    question: &Question,
+    registration: &k8s_openapi::api::core::v1::Secret,
+) -> anyhow::Result<Vec<Answer>> {
+    let tenant = Tenant::look(client, question, registration).await?;
+    let all: Api<MachineDeployment> = Api::all(tenant.worker.clone());
+    let all = all
+        .list(&ListParams::default())
+        .await
+        .context("cannot list machine deployments")?;
+    let living: Vec<Arc<MachineDeployment>> = all
+        .items
+        .into_iter()
+        .filter(|it| it.metadata.deletion_timestamp.is_none())
+        .map(Arc::new)
+        .collect();
+    let answers = living.iter().map(|it| tenant.answer(it, &living));
+    Ok(answers.collect())
+}
+
+impl Answer {
+    fn new(tenant: &str, machine_deployment: Option<String>, verdict: Verdict) -> Self {
+        Self {
+            tenant: tenant.to_owned(),
+            machine_deployment,
+            verdict,
+            message: None,
+            inputs: Vec::new(),
+            writes: Vec::new(),
+            diff: String::new(),
+        }
+    }
+}
+
+fn full_name(machine_deployment: &MachineDeployment) -> String {
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    format!("{namespace}/{}", machine_deployment.name_any())
+}
+
+impl Tenant {
+    fn answer(&self, found: &Arc<MachineDeployment>, all: &[Arc<MachineDeployment>]) -> Answer {
+        let answer = Answer::new(&self.namespace, Some(full_name(found)), Verdict::Unchanged);
+        let decided = self.adopted(found).and_then(|(adopted, writes)| {
+            let mut answer = answer.clone();
+            answer.writes = writes;
+            self.decide(&adopted, all, answer)
+        });
+        decided.unwrap_or_else(|refusal| Answer {
+            verdict: Verdict::Refused,
+            message: Some(refusal),
+            ..answer
+        })
+    }
+
+    /// The machine deployment as it would be served.
+    fn adopted(
+        &self,
+        found: &Arc<MachineDeployment>,
+    ) -> Result<(Arc<MachineDeployment>, Vec<String>), String> {
+        let mut writes = Vec::new();
+        let mut adopted = MachineDeployment::clone(found);
+        if !found.finalizers().iter().any(|name| name == FINALIZER) {
+            writes.push("add the finalizer to the machine deployment".to_owned());
+        }
+        let named = found.annotations().get(PROFILE);
+        if named.is_none_or(String::is_empty) {
+            let value = &found.spec.template.spec.provider_spec.value;
+            let provider =
+                ProviderConfig::decode(value.as_ref().unwrap_or(&serde_json::Value::Null))
+                    .map_err(|error| error.to_string())?;
+            let utility = provider
+                .provisioning_utility()
+                .map_err(|error| error.to_string())?;
+            let profile = default_profile(
+                &provider.operating_system,
+                &provider.cloud_provider,
+                utility.as_str(),
+            )
+            .map_err(|error| error.to_string())?;
+            writes.push(format!("annotate the machine deployment with {profile}"));
+            let annotations = adopted.annotations_mut();
+            annotations.insert(PROFILE.to_owned(), profile.to_owned());
+        }
+        Ok((Arc::new(adopted), writes))
+    }
+
+    fn decide(
+        &self,
+        machine_deployment: &Arc<MachineDeployment>,
+        all: &[Arc<MachineDeployment>],
+        mut answer: Answer,
+    ) -> Result<Answer, String> {
+        let found = self.found(machine_deployment, all);
+        let policy = Policy {
+            token_lifetime: self.token_lifetime,
+            machine_deployments_max: self.policy.machine_deployments_max,
+        };
+        let deployment = validate(&found, &policy).map_err(|error| error.to_string())?;
+        answer.inputs = differing(&deployment.stamp, &found.observed);
+        let fitting = if is_current(&deployment, &found.observed) {
+            None
+        } else {
+            Some(self.render(&deployment, &mut answer)?)
+        };
+        for change in changes(desired(&deployment, fitting), &found.observed) {
+            if matches!(
+                change,
+                Change::RecreateSecret(..) | Change::DeleteSecret(..)
+            ) {
+                answer.verdict = Verdict::Rotated;
+            } else if answer.verdict == Verdict::Unchanged {
+                answer.verdict = Verdict::Written;
+            }
+            answer.writes.push(told(&change));
+        }
+        if answer.verdict == Verdict::Unchanged && !answer.writes.is_empty() {
+            answer.verdict = Verdict::Written;
+        }
+        Ok(answer)
+    }
+
+    fn render(
+        &self,
+        deployment: &Deployment,
+        answer: &mut Answer,
+    ) -> Result<crate::rules::user_data::Fitting, String> {
+        let machine_deployment = &deployment.machine_deployment;
+        let namespace = machine_deployment.namespace().unwrap_or_default();
+        let name = machine_deployment.name_any();
+        let input = deployment.render_input(&name, &namespace);
+        let rendered = render(&input, &Limits::default()).map_err(|error| error.to_string())?;
+        let fitting = fit(rendered).map_err(|error| error.to_string())?;
+        if let Some(before) = self.configs.get(&deployment.names.config) {
+            let names = Names {
+                old: "live",
+                new: "planned",
+            };
+            answer.diff = differences(names, &before.spec, &fitting.rendered.stored_config);
+        }
+        Ok(fitting)
+    }
+
+    fn found(
+        &self,
+        machine_deployment: &Arc<MachineDeployment>,
+        all: &[Arc<MachineDeployment>],
+    ) -> Found {
+        let namespace = machine_deployment.namespace().unwrap_or_default();
+        let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
+        let age = |it: &MachineDeployment| (created(it), it.uid());
+        let others = all.iter().filter(|it| it.uid() != machine_deployment.uid());
+        let rivals = others.clone().filter(|other| {
+            let namespace = other.namespace().unwrap_or_default();
+            DerivedNames::new(&namespace, &other.name_any()).overlaps(&names)
+        });
+        Found {
+            rivals: rivals
+                .map(|other| Rival {
+                    created: created(other),
+                    uid: other.uid().unwrap_or_default(),
+                    name: full_name(other),
+                })
+                .collect(),
+            older: others
+                .filter(|it| age(it) < age(machine_deployment))
+                .count(),
+            profile: self.profile(machine_deployment),
+            settings: self.settings.clone(),
+            facts: Arc::clone(&self.facts),
+            kubeconfig_ca: Arc::clone(&self.kubeconfig_ca),
+            registry_credentials: Arc::clone(&self.registry_credentials),
+            token: self.tokens.get(&names.key).cloned(),
+            token_attempt: 0,
+            random: Randomness([0; 64]),
+            observed: Observed {
+                config: self.config(&names.config),
+                provisioning: self.secrets.get(&names.provisioning).cloned(),
+                bootstrap: self.secrets.get(&names.bootstrap).cloned(),
+                kubelet_kubeconfig: self.secrets.get(&names.kubelet_kubeconfig).cloned(),
+                edge_script: self.secrets.get(&names.edge_script).cloned(),
+            },
+            now: self.now,
+            machine_deployment: Arc::clone(machine_deployment),
+        }
+    }
+
+    fn profile(&self, machine_deployment: &MachineDeployment) -> ProfileFound {
+        let annotations = machine_deployment.annotations();
+        let name = annotations.get(PROFILE).cloned().unwrap_or_default();
+        let named = annotations.get(PROFILE_NAMESPACE);
+        let named = named.filter(|named| !named.is_empty()).cloned();
+        let namespace = named.unwrap_or_else(|| self.namespace.clone());
+        if !self.policy.allows_profiles_of(&self.id, &namespace) {
+            return ProfileFound::Forbidden { namespace };
+        }
+        let find = |name: &str| {
+            let key = (namespace.clone(), name.to_owned());
+            self.profiles.get(&key).cloned()
+        };
+        let Some(spec) = find(&name) else {
+            return ProfileFound::Missing { namespace, name };
+        };
+        let whole = match overlay::resolve(&name, &spec, find) {
+            Ok(whole) => whole,
+            Err(error) => return ProfileFound::Unresolved { error },
+        };
+        match CompiledProfile::compile(&whole) {
+            Ok(profile) => ProfileFound::Usable {
+                name,
+                profile: Arc::new(profile),
+            },
+            Err(error) => ProfileFound::Unusable {
+                name: format!("{namespace}/{name}"),
+                error: Arc::new(error),
+            },
+        }
+    }
+}
+
+/// The inputs that differ from what the bootstrap Secret says of itself.
+fn differing(stamp: &Stamp, observed: &Observed) -> Vec<&'static str> {
+    use crate::api::names::{
+        INPUTS, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION,
+    };
+    let Some(seen) = &observed.bootstrap else {
+        return Vec::new();
+    };
+    let mut inputs = Vec::new();
+    for (annotation, now, name) in [
+        (MADE_FOR_REVISION, &stamp.revision, "revision"),
+        (MADE_FOR_ANNOTATIONS, &stamp.annotations_hash, "annotations"),
+        (
+            MADE_FOR_PROFILE_VERSION,
+            &stamp.profile_version,
+            "profile version",
+        ),
+    ] {
+        if seen.annotation(annotation) != Some(now) {
+            inputs.push(name);
+        }
+    }
+    let digest = stamp
+        .inputs
+        .as_ref()
+        .map(crate::plan::digest::Digest::as_str);
+    if inputs.is_empty() && seen.is_ours() && seen.annotation(INPUTS) != digest {
+        inputs.push("profile content, settings, credentials, cluster facts or renderer");
+    }
+    inputs
+}
+
+fn told(change: &Change) -> String {
+    match change {
+        Change::CreateToken(_) => "create the bootstrap token".to_owned(),
+        Change::ExtendToken(_) => "extend the bootstrap token".to_owned(),
+        Change::CreateSecret(wanted) => format!("create Secret {}", wanted.name),
+        Change::ReplaceSecret(wanted, _) => format!("update Secret {}", wanted.name),
+        Change::RecreateSecret(wanted, _) => format!("recreate Secret {}", wanted.name),
+        Change::DeleteSecret(name, _) => format!("delete Secret {name}"),
+        Change::CreateConfig(wanted) => format!("create config {}", wanted.name),
+        Change::StampConfig(wanted, _) => format!("annotate config {}", wanted.name),
+        Change::RecreateConfig(wanted, _) => format!("recreate config {}", wanted.name),
+    }
+}

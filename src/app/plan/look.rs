@@ -1,0 +1,315 @@
+//! Reads everything about a tenant that its reconciles would know.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    num::NonZeroU32,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow};
+use jiff::Timestamp;
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Namespace, Secret},
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, ObjectMeta},
+};
+use serde::de::DeserializeOwned;
+
+use super::Question;
+use crate::api::{
+    config::OperatingSystemConfig,
+    names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, TOKEN_LABEL},
+    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
+    worker_cluster::WorkerCluster,
+};
+use crate::controllers::{registry_credentials, tokens};
+use crate::fleet::{
+    connect::{self, ClientParts},
+    facts,
+    rate_limit::Budget,
+    transport,
+};
+use crate::plan::{
+    bootstrap::Token,
+    desired::{config_digest, secret_digest},
+    digest::DigestKey,
+    observed::Seen,
+};
+use crate::render::input::RegistryCredential;
+use crate::telemetry::metrics::{ClusterKind, Metrics};
+use crate::tenant::{
+    access::ClusterAccess,
+    facts::ClusterFacts,
+    id::TenantId,
+    policy::{RequestBudget, TenantPolicy},
+    settings::{SettingsError, TenantSettings},
+};
+
+/// As `osm run` reads a registration: our key first, then Cluster API's.
+const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
+/// Objects of a page.
+const PAGE: u32 = 50;
+
+/// A tenant, as its reconciles would know it.
+pub(super) struct Tenant {
+    pub(super) namespace: String,
+    pub(super) id: TenantId,
+    pub(super) policy: TenantPolicy,
+    pub(super) token_lifetime: Duration,
+    pub(super) worker: Client,
+    pub(super) settings: Result<Arc<TenantSettings>, SettingsError>,
+    pub(super) facts: Arc<ClusterFacts>,
+    pub(super) kubeconfig_ca: Arc<[u8]>,
+    pub(super) registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
+    pub(super) profiles: HashMap<(String, String), Arc<OperatingSystemProfileSpec>>,
+    pub(super) configs: HashMap<String, OperatingSystemConfig>,
+    pub(super) secrets: HashMap<String, Seen>,
+    pub(super) tokens: HashMap<String, Token>,
+    pub(super) key: DigestKey,
+    pub(super) now: Timestamp,
+}
+
+/// The registrations that are asked about.
+pub(super) async fn registrations(
+    client: &Client,
+    question: &Question,
+) -> anyhow::Result<Vec<Secret>> {
+    let selector = &question.settings.registration_selector;
+    let page = ListParams::default().labels(selector);
+    if question.tenants.is_empty() {
+        let all = all(Api::all(client.clone()), page).await;
+        return all.context("cannot list registrations");
+    }
+    let mut found = Vec::new();
+    for tenant in &question.tenants {
+        let of_tenant = all(Api::namespaced(client.clone(), tenant), page.clone()).await;
+        let of_tenant: Vec<Secret> =
+            of_tenant.with_context(|| format!("cannot list registrations of {tenant}"))?;
+        if of_tenant.is_empty() {
+            return Err(anyhow!("{tenant}: no registration"));
+        }
+        found.extend(of_tenant);
+    }
+    Ok(found)
+}
+
+/// Every page of a list.
+async fn all<K>(api: Api<K>, page: ListParams) -> Result<Vec<K>, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let mut page = page.limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let list = api.list(&page).await?;
+        found.extend(list.items);
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(found),
+        }
+    }
+}
+
+impl Tenant {
+    pub(super) async fn look(
+        client: &Client,
+        question: &Question,
+        registration: &Secret,
+    ) -> anyhow::Result<Self> {
+        let namespace = registration.namespace().unwrap_or_default();
+        let settings = &question.settings;
+        let id = TenantId::new(&namespace);
+        let policy = policy_of(client, question, &id).await?;
+        let (access, worker) = connect(question, &policy, registration)?;
+        let own = worker_cluster(client, registration).await?;
+        let status = own.as_ref().and_then(|own| own.status.as_ref());
+        let in_use = status.and_then(|status| status.api_server.as_deref());
+        let facts = facts::read(&worker, &access.certificate_authority, in_use)
+            .await
+            .context("cannot read the worker cluster's facts")?;
+        let key = DigestKey::derive(&facts.fetch_token);
+        let reference = own
+            .as_ref()
+            .and_then(|own| own.spec.registry_credentials_secret_ref.as_ref());
+        let credentials = match reference {
+            None => BTreeMap::new(),
+            Some(reference) => {
+                registry_credentials::read(client, &namespace, &reference.name).await?
+            }
+        };
+        let configs: Vec<OperatingSystemConfig> = all(
+            Api::namespaced(client.clone(), &namespace),
+            ListParams::default(),
+        )
+        .await
+        .context("cannot list configs")?;
+        let defaults = &settings.tenant_defaults;
+        Ok(Self {
+            id,
+            policy: TenantPolicy::clone(&policy),
+            token_lifetime: settings.token_lifetime,
+            settings: own
+                .as_ref()
+                .map_or_else(|| Ok(defaults.clone()), |own| defaults.with(&own.spec))
+                .map(Arc::new),
+            facts: Arc::new(facts),
+            kubeconfig_ca: access.certificate_authority.as_slice().into(),
+            registry_credentials: Arc::new(credentials),
+            profiles: profiles(client, question, (&policy, &namespace)).await?,
+            configs: configs
+                .into_iter()
+                .map(|config| (config.name_any(), config))
+                .collect(),
+            secrets: secrets(&worker, &key).await?,
+            tokens: bootstrap_tokens(&worker).await?,
+            key,
+            now: Timestamp::now(),
+            worker,
+            namespace,
+        })
+    }
+
+    /// A config, as it was seen.
+    pub(super) fn config(&self, name: &str) -> Option<Seen> {
+        let config = self.configs.get(name)?;
+        Some(Seen {
+            metadata: config.metadata.clone(),
+            content: config_digest(&self.key, &config.spec),
+        })
+    }
+}
+
+/// A client for the worker cluster, by the same rules as the manager's.
+fn connect(
+    question: &Question,
+    policy: &TenantPolicy,
+    registration: &Secret,
+) -> anyhow::Result<(ClusterAccess, Client)> {
+    let data = registration.data.as_ref();
+    let kubeconfig = KUBECONFIG_KEYS
+        .iter()
+        .find_map(|key| data?.get(*key))
+        .context("the registration has no kubeconfig")?;
+    let access = ClusterAccess::parse(&kubeconfig.0, &policy.access)?;
+    let agent = transport::user_agent(&question.settings.replica.instance);
+    let transport =
+        transport::connect(&access, &policy.access, &agent).map_err(|error| anyhow!(error))?;
+    let budget = RequestBudget {
+        per_second: NonZeroU32::MIN.saturating_add(19),
+        ..policy.worker_requests
+    };
+    let worker = connect::client(ClientParts {
+        transport,
+        budget: Arc::new(Budget::new(budget)),
+        share: None,
+        fence: None,
+        timeout: question.settings.request_timeout,
+        health: None,
+        kind: ClusterKind::Worker,
+        metrics: Metrics::new(),
+    });
+    Ok((access, worker))
+}
+
+/// What bounds a tenant; the labels of its namespace are read where they decide.
+async fn policy_of(
+    client: &Client,
+    question: &Question,
+    tenant: &TenantId,
+) -> anyhow::Result<Arc<TenantPolicy>> {
+    let policies = &question.settings.policies;
+    if let Ok(policy) = policies.of(tenant, None) {
+        return Ok(Arc::clone(policy));
+    }
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespace = namespaces
+        .get_metadata(tenant.namespace())
+        .await
+        .context("cannot read the labels of the tenant's namespace")?;
+    let policy = policies.of(tenant, Some(namespace.labels()));
+    Ok(Arc::clone(policy.unwrap_or(&policies.default)))
+}
+
+/// The oldest WorkerCluster that names the registration.
+async fn worker_cluster(
+    client: &Client,
+    registration: &Secret,
+) -> anyhow::Result<Option<WorkerCluster>> {
+    let namespace = registration.namespace().unwrap_or_default();
+    let found: Vec<WorkerCluster> = all(
+        Api::namespaced(client.clone(), &namespace),
+        ListParams::default(),
+    )
+    .await
+    .context("cannot list WorkerClusters")?;
+    let name = registration.name_any();
+    let own = found
+        .into_iter()
+        .filter(|own| own.spec.kubeconfig_secret_ref.name == name);
+    Ok(own.min_by_key(|own| (own.creation_timestamp().map(|time| time.0), own.uid())))
+}
+
+/// The profiles that the tenant may use, with those of the question in their place.
+async fn profiles(
+    client: &Client,
+    question: &Question,
+    (policy, tenant): (&TenantPolicy, &str),
+) -> anyhow::Result<HashMap<(String, String), Arc<OperatingSystemProfileSpec>>> {
+    let shared = &policy.profile_namespaces;
+    let mut profiles = HashMap::new();
+    for namespace in shared.iter().map(String::as_str).chain([tenant]) {
+        let api = Api::namespaced(client.clone(), namespace);
+        let found: Vec<OperatingSystemProfile> = all(api, ListParams::default())
+            .await
+            .with_context(|| format!("cannot list profiles of {namespace}"))?;
+        let found = found.into_iter().map(|it| (it.name_any(), it.spec));
+        profiles.extend(found.map(|(name, spec)| ((namespace.to_owned(), name), Arc::new(spec))));
+    }
+    for (name, spec) in &question.profiles {
+        profiles.insert((tenant.to_owned(), name.clone()), Arc::new(spec.clone()));
+    }
+    Ok(profiles)
+}
+
+async fn secrets(worker: &Client, key: &DigestKey) -> anyhow::Result<HashMap<String, Seen>> {
+    let api = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    let found: Vec<Secret> = all(api, ListParams::default())
+        .await
+        .context("cannot list what was made for nodes")?;
+    let seen = found.into_iter().map(|secret| {
+        let data = secret.data.unwrap_or_default();
+        let ours = [CLOUD_CONFIG_KEY, KUBECONFIG_KEY, EDGE_SCRIPT_KEY];
+        let bytes = ours.iter().find_map(|key| data.get(*key));
+        let content = secret_digest(key, bytes.map_or(&[], |ByteString(bytes)| bytes));
+        let metadata: ObjectMeta = secret.metadata;
+        let name = metadata.name.clone().unwrap_or_default();
+        (name, Seen { metadata, content })
+    });
+    Ok(seen.collect())
+}
+
+/// The bootstrap tokens; of two for one machine deployment the one that is valid for longer.
+async fn bootstrap_tokens(worker: &Client) -> anyhow::Result<HashMap<String, Token>> {
+    let page = ListParams::default().labels(TOKEN_LABEL);
+    let found = all(tokens::api(worker), page)
+        .await
+        .context("cannot list bootstrap tokens")?;
+    let mut by_key: HashMap<String, Token> = HashMap::new();
+    for secret in &found {
+        let (Some(key), Some(known)) = (secret.labels().get(TOKEN_LABEL), tokens::read(secret))
+        else {
+            continue;
+        };
+        let better = by_key
+            .get(key)
+            .is_none_or(|before| before.expires < known.token.expires);
+        if better {
+            by_key.insert(key.clone(), known.token);
+        }
+    }
+    Ok(by_key)
+}

@@ -1,0 +1,118 @@
+//! `osm plan`: what reconciles would write into live clusters, without writing it.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueEnum};
+
+use super::{input, output};
+use crate::app::plan::{Answer, Question, Verdict, plan};
+use crate::render::default_profiles::default_profiles;
+use crate::settings::RunFlags;
+
+/// What `osm plan` takes.
+#[derive(Args, Debug)]
+pub(super) struct PlanFlags {
+    /// Look at this tenant only, by its namespace; may be repeated.
+    #[arg(short = 'n', long = "tenant", value_name = "NAMESPACE")]
+    tenants: Vec<String>,
+
+    /// As if this profile were installed in each tenant's namespace: a file; may be repeated.
+    #[arg(long = "profile-file", value_name = "FILE")]
+    profile_files: Vec<String>,
+
+    /// As if this release's default profiles were installed.
+    #[arg(long)]
+    with_defaults: bool,
+
+    /// How the answers are written.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+
+    #[command(flatten)]
+    run: RunFlags,
+}
+
+/// How the answers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Something would be written.
+const CHANGES: u8 = 2;
+
+pub(super) fn run(flags: PlanFlags) -> ExitCode {
+    answer(flags).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn answer(flags: PlanFlags) -> anyhow::Result<ExitCode> {
+    let mut profiles = BTreeMap::new();
+    if flags.with_defaults {
+        for default in default_profiles() {
+            profiles.insert(default.name.to_owned(), input::profile(default.name)?.spec);
+        }
+    }
+    for file in &flags.profile_files {
+        let profile = input::profile(file)?;
+        profiles.insert(profile.name, profile.spec);
+    }
+    let kubeconfig: Option<PathBuf> = flags.run.kubeconfig.clone();
+    let question = Question {
+        settings: flags.run.check()?,
+        kubeconfig,
+        tenants: flags.tenants,
+        profiles,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let answers = runtime.block_on(plan(&question))?;
+    match flags.format {
+        Format::Text => output::print(text(&answers))?,
+        Format::Json => output::print(serde_json::to_string_pretty(&answers)? + "\n")?,
+    }
+    Ok(code(&answers))
+}
+
+fn code(answers: &[Answer]) -> ExitCode {
+    let is = |verdicts: &[Verdict]| answers.iter().any(|it| verdicts.contains(&it.verdict));
+    if is(&[Verdict::Refused, Verdict::Unknown]) {
+        ExitCode::FAILURE
+    } else if is(&[Verdict::Written, Verdict::Rotated]) {
+        ExitCode::from(CHANGES)
+    } else {
+        output::SUCCESS
+    }
+}
+
+fn text(answers: &[Answer]) -> String {
+    let mut text = String::new();
+    for answer in answers {
+        let verdict = match answer.verdict {
+            Verdict::Unchanged => "unchanged",
+            Verdict::Written => "would be written, without a rotation",
+            Verdict::Rotated => "would be rotated",
+            Verdict::Refused => "would be refused",
+            Verdict::Unknown => "unknown",
+        };
+        let name = answer.machine_deployment.as_deref().unwrap_or("-");
+        let _ = writeln!(text, "{} {name}: {verdict}", answer.tenant);
+        if let Some(message) = &answer.message {
+            let _ = writeln!(text, "  {message}");
+        }
+        if !answer.inputs.is_empty() {
+            let _ = writeln!(text, "  differs: {}", answer.inputs.join(", "));
+        }
+        for write in &answer.writes {
+            let _ = writeln!(text, "  {write}");
+        }
+        text.push_str(&answer.diff);
+    }
+    text
+}

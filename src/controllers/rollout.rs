@@ -1,0 +1,383 @@
+//! Gives turns: who of the fleet may install newer default profiles now.
+//!
+//! Where each tenant stands is read from the installed profiles, and from its board, or from its
+//! WorkerCluster's status while it is not engaged: a restart goes on where it was. While nobody
+//! asks, nothing runs.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{Notify, watch};
+
+use super::{
+    context::DefaultProfileSettings, profile::DefaultProfile, profile_store::ProfileStore,
+};
+use crate::api::worker_cluster::{DefaultProfiles, MachineDeploymentEntry, ProfileRollout};
+use crate::fleet::{
+    board::Board,
+    roster::{Member, Roster},
+    watch::Scope,
+};
+use crate::plan::{
+    default_profile::is_older,
+    rollout::{Decision, Participant, Standing, decide, is_profiles_fault},
+};
+use crate::telemetry::metrics::{Metrics, Paused, RolloutState};
+use crate::tenant::{
+    id::TenantId,
+    report::{ConditionType, Outcome},
+    settings::TenantSettings,
+    waves::Pace,
+};
+
+/// How often the fleet is looked at while somebody asks: a wave takes many times as long.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Whether a tenant's turn has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It has.
+    Come,
+    /// It has not yet.
+    Awaited,
+    /// Nobody's has, for this reason.
+    Paused(String),
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Decided {
+    granted: BTreeSet<TenantId>,
+    paused: Option<String>,
+}
+
+/// Who asks for a turn, and who has one.
+#[derive(Debug, Default)]
+pub struct Turns {
+    asking: Mutex<BTreeSet<TenantId>>,
+    bell: Notify,
+    decided: watch::Sender<Decided>,
+}
+
+/// A tenant that asks for its turn, until it is dropped.
+#[derive(Debug)]
+pub struct Asking {
+    turns: Arc<Turns>,
+    tenant: TenantId,
+    decided: watch::Receiver<Decided>,
+}
+
+impl Turns {
+    /// Asks for a turn.
+    pub fn ask(self: &Arc<Self>, tenant: &TenantId) -> Asking {
+        self.asking().insert(tenant.clone());
+        self.bell.notify_one();
+        Asking {
+            turns: Arc::clone(self),
+            tenant: tenant.clone(),
+            decided: self.decided.subscribe(),
+        }
+    }
+
+    fn asking(&self) -> MutexGuard<'_, BTreeSet<TenantId>> {
+        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asking {
+    /// Whether the turn has come.
+    pub fn turn(&self) -> Turn {
+        let decided = self.decided.borrow();
+        match &decided.paused {
+            _ if decided.granted.contains(&self.tenant) => Turn::Come,
+            Some(why) => Turn::Paused(why.clone()),
+            None => Turn::Awaited,
+        }
+    }
+
+    /// Waits until the answer may be another.
+    pub async fn changed(&mut self) {
+        let before = self.turn();
+        // The sender is part of the turns: it cannot be gone.
+        while self.decided.changed().await.is_ok() {
+            if self.turn() != before {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.turns.asking().remove(&self.tenant);
+    }
+}
+
+/// The tenants of the fleet.
+#[derive(Debug)]
+pub struct Tenants {
+    /// The roster.
+    pub roster: Arc<Roster>,
+    /// Where registrations are looked for.
+    pub scope: Scope,
+    /// The settings of a tenant that sets nothing.
+    pub settings: Arc<TenantSettings>,
+}
+
+impl Tenants {
+    /// The tenants of a roster.
+    pub fn new(roster: &Arc<Roster>, scope: &Scope, settings: &Arc<TenantSettings>) -> Self {
+        Self {
+            roster: Arc::clone(roster),
+            scope: scope.clone(),
+            settings: Arc::clone(settings),
+        }
+    }
+}
+
+/// What giving turns goes by.
+#[derive(Debug)]
+pub struct Rollout {
+    /// Who asks.
+    pub turns: Arc<Turns>,
+    /// The tenants.
+    pub tenants: Tenants,
+    /// What is installed.
+    pub profiles: Arc<ProfileStore>,
+    /// What should be.
+    pub defaults: Arc<[DefaultProfile]>,
+    /// The waves.
+    pub pace: Pace,
+    /// Where everything is counted.
+    pub metrics: Metrics,
+}
+
+impl Rollout {
+    /// Gives turns for ever.
+    pub async fn run(self) {
+        loop {
+            self.turns.bell.notified().await;
+            while !self.turns.asking().is_empty() {
+                self.look();
+                tokio::time::sleep(INTERVAL).await;
+            }
+            self.look();
+        }
+    }
+
+    fn look(&self) {
+        let asking = self.turns.asking().clone();
+        let members = self.tenants.roster.members();
+        let participants: Vec<_> = members
+            .iter()
+            .filter_map(|member| self.participant(member, &asking))
+            .collect();
+        self.count(&participants);
+        // Before every registration has been seen, a share of them says nothing.
+        let decision = if self.tenants.roster.is_listed(&self.tenants.scope) {
+            decide(&participants, &self.pace)
+        } else {
+            Decision::Granted(Vec::new())
+        };
+        let decided = match decision {
+            Decision::Granted(granted) => Decided {
+                granted: granted.into_iter().collect(),
+                paused: None,
+            },
+            Decision::Paused { failed, tried } => Decided {
+                paused: Some(format!(
+                    "nobody gets newer default profiles: {failed} of {tried} machine deployments \
+                     fail with them"
+                )),
+                ..Decided::default()
+            },
+        };
+        self.tell(&decided, &participants);
+        self.turns.decided.send_if_modified(|before| {
+            let news = *before != decided;
+            *before = decided;
+            news
+        });
+    }
+
+    fn count(&self, participants: &[Participant<TenantId>]) {
+        for (state, of) in [
+            (RolloutState::Settled, &[Standing::Settled][..]),
+            (RolloutState::Settling, &[Standing::Settling]),
+            (
+                RolloutState::Waiting,
+                &[
+                    Standing::Underway,
+                    Standing::Asking,
+                    Standing::AskingWithoutUsers,
+                    Standing::Away,
+                ],
+            ),
+        ] {
+            let count = participants.iter().filter(|it| of.contains(&it.standing));
+            self.metrics.set_rollout(state, count.count());
+        }
+    }
+
+    /// A pause, its end and each new turn are told once, in the log.
+    fn tell(&self, decided: &Decided, participants: &[Participant<TenantId>]) {
+        let before = self.turns.decided.borrow();
+        let paused = decided.paused.as_ref().map_or(Paused::No, |_| Paused::Yes);
+        self.metrics.set_rollout_paused(paused);
+        match (&before.paused, &decided.paused) {
+            (None, Some(why)) => {
+                let failing = participants.iter().filter(|it| it.failed > 0);
+                let tenants: Vec<&str> = failing.map(|it| it.id.namespace()).take(3).collect();
+                tracing::warn!(%why, ?tenants, "the rollout of default profiles is paused");
+            }
+            (Some(_), None) => tracing::info!("the rollout of default profiles goes on"),
+            _ => {}
+        }
+        let new = decided.granted.difference(&before.granted).count();
+        if new > 0 {
+            tracing::info!(tenants = new, "tenants get newer default profiles");
+        }
+    }
+
+    /// Where a member stands; nothing, where its settings keep it out.
+    fn participant(
+        &self,
+        member: &Member,
+        asking: &BTreeSet<TenantId>,
+    ) -> Option<Participant<TenantId>> {
+        let own = member.worker_cluster.borrow().clone();
+        let settings = DefaultProfileSettings::new(&self.tenants.settings, own.as_deref());
+        let policy = own
+            .as_ref()
+            .map_or(DefaultProfiles::default(), |own| own.spec.default_profiles);
+        if policy != DefaultProfiles::Replace || settings.pace == ProfileRollout::Manual {
+            return None;
+        }
+        let tenant = &member.id.tenant;
+        let wanted = self.defaults.iter().filter(|it| settings.wants(&it.name));
+        let (mut older, mut ours) = (0_usize, 0_usize);
+        for default in wanted {
+            match self.profiles.get(tenant.namespace(), &default.name) {
+                Some(found) if is_older(&found.spec().version, &default.spec.version) => older += 1,
+                Some(_) => ours += 1,
+                None => {}
+            }
+        }
+        let status = own.as_ref().and_then(|own| own.status.as_ref());
+        let users = self.users(
+            &member.board,
+            status.map_or(&[], |it| &it.machine_deployments),
+        );
+        let standing = match older {
+            0 if users.unlooked + users.behind > 0 => Standing::Settling,
+            // What has no users proves nothing.
+            0 if users.tried == 0 => return None,
+            0 => Standing::Settled,
+            _ if !users.are_known() || !asking.contains(tenant) => Standing::Away,
+            _ if ours > 0 => Standing::Underway,
+            _ if users.tried + users.behind == 0 => Standing::AskingWithoutUsers,
+            _ => Standing::Asking,
+        };
+        Some(Participant {
+            id: tenant.clone(),
+            standing,
+            tried: users.tried,
+            failed: users.failed,
+        })
+    }
+
+    fn users(&self, board: &Board, entries: &[MachineDeploymentEntry]) -> Users {
+        board.read(|report| {
+            let mut users = Users {
+                is_listed: report.existing.is_some(),
+                ..Users::default()
+            };
+            let Some(existing) = &report.existing else {
+                for entry in entries {
+                    users.add(self, of_entry(entry));
+                }
+                // Whoever is not engaged holds nobody up.
+                return users.without_delay();
+            };
+            for name in existing
+                .iter()
+                .filter(|name| !report.ignored.contains(*name))
+            {
+                if let Some(outcome) = report.outcomes.get(name) {
+                    users.add(self, of_outcome(outcome));
+                } else {
+                    users.unlooked += 1;
+                    if let Some(entry) = entries.iter().find(|entry| entry.name == *name) {
+                        users.add(self, of_entry(entry));
+                    }
+                }
+            }
+            let connected = report.findings.get(&ConditionType::Connected);
+            if connected.is_some_and(|finding| !finding.holds) {
+                users = users.without_delay();
+            }
+            users
+        })
+    }
+
+    fn is_ours(&self, name: &str, version: &str) -> bool {
+        let default = self.defaults.iter().find(|default| default.name == name);
+        default.is_none_or(|default| !is_older(version, &default.spec.version))
+    }
+}
+
+/// A machine deployment: the default profile that it was tried with, the version of that, and the
+/// reason of what came of it.
+type User<'a> = (Option<(&'a str, &'a str)>, &'a str);
+
+fn of_outcome(outcome: &Outcome) -> User<'_> {
+    let default = outcome.profile.as_ref().and_then(|it| it.default.as_ref());
+    let default = default.map(|(name, version)| (name.as_str(), version.as_str()));
+    (default, outcome.reason)
+}
+
+fn of_entry(entry: &MachineDeploymentEntry) -> User<'_> {
+    let default = entry.profile.as_ref().and_then(|it| it.default.as_ref());
+    let default = default.and_then(|default| default.split_once(' '));
+    (default, &entry.reason)
+}
+
+/// The machine deployments of a tenant that use default profiles.
+#[derive(Debug, Default)]
+struct Users {
+    is_listed: bool,
+    tried: usize,
+    failed: usize,
+    /// Those that were last tried with an older one.
+    behind: usize,
+    /// Those that have not been looked at since the tenant was engaged.
+    unlooked: usize,
+}
+
+impl Users {
+    fn add(&mut self, rollout: &Rollout, (default, reason): User<'_>) {
+        match default {
+            None => {}
+            Some((name, version)) if rollout.is_ours(name, version) => {
+                self.tried += 1;
+                self.failed += usize::from(is_profiles_fault(reason));
+            }
+            Some(_) => self.behind += 1,
+        }
+    }
+
+    /// Whether every machine deployment has been looked at since the tenant was engaged.
+    const fn are_known(&self) -> bool {
+        self.is_listed && self.unlooked == 0
+    }
+
+    fn without_delay(self) -> Self {
+        Self {
+            behind: 0,
+            unlooked: 0,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `osm plan` against live clusters: it tells what would be written, and writes nothing.
+
+use std::io::Write as _;
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use crate::suite::audit::{Request, told};
+use crate::suite::fixtures::{self, a_little_machine_deployment, a_profile};
+use crate::suite::process::{Manager, plan};
+use crate::suite::rotation::install;
+use crate::suite::stage::{Stage, Tenant, merge};
+use crate::suite::world::{IN_WORKER, MANAGER, World};
+
+pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'static World) {
+    let stage = Stage::open(world, "plan");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile("v1.0.0", "before")).await;
+    let before = tenant.serve(&a_little_machine_deployment("workers")).await;
+    tenant.says("Ready", "True", "Ready").await;
+    let (code, text) = plan(&stage, &[]).await;
+    assert_eq!(code, Some(0), "while the manager runs: {text}");
+    manager.stop().await;
+
+    let since = Timestamp::now();
+    let (code, text) = plan(&stage, &["-n", &tenant.namespace]).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("kube-system/workers: unchanged"), "{text}");
+
+    let after = a_profile("v2.0.0", "after");
+    let mut file = NamedTempFile::new().expect("there is room for a file");
+    let yaml = serde_saphyr::to_string(&after).expect("a profile is plain values");
+    file.write_all(yaml.as_bytes()).expect("the file is ours");
+    let path = file.path().to_str().expect("a path of ours is text");
+    let (code, text) = plan(&stage, &["--profile-file", path]).await;
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("would be rotated"), "{text}");
+
+    assert_eq!(writes((&stage, &tenant), since).await, Vec::<String>::new());
+    let patch = json!({ "spec": serde_json::to_value(&after.spec).expect("plain values") });
+    merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
+    let since = Timestamp::now();
+    let (code, text) = plan(&stage, &["--format", "json"]).await;
+    assert_eq!(code, Some(2), "{text}");
+    let answers: Value = serde_json::from_str(&text).expect("it is JSON");
+    let answer = &answers[0];
+    assert_eq!(answer["machineDeployment"], "kube-system/workers");
+    assert_eq!(answer["verdict"], "Rotated", "{text}");
+    assert_eq!(answer["inputs"], json!(["profile version"]));
+    let diff = answer["diff"].as_str().unwrap_or_default();
+    assert!(
+        diff.contains("-before") && diff.contains("+after"),
+        "{diff}"
+    );
+    assert_eq!(writes((&stage, &tenant), since).await, Vec::<String>::new());
+    assert_eq!(tenant.made("workers", "1").await.uids(), before.uids());
+
+    // What was foretold comes to pass, in the order in which it was told.
+    let since = Timestamp::now();
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.says("Ready", "True", "Ready").await;
+    let rotated = crate::suite::wait::until("it is rotated", async || {
+        let made = tenant.made("workers", "1").await;
+        (made.provisioning.uid() != before.provisioning.uid()).then_some(made)
+    });
+    drop(rotated.await);
+    assert_ne!(writes((&stage, &tenant), since).await, Vec::<String>::new());
+    let (code, text) = plan(&stage, &[]).await;
+    assert_eq!(code, Some(0), "{text}");
+    manager.stop().await;
+}
+
+/// What was written on behalf of the tenant, in either cluster.
+async fn writes((stage, tenant): (&Stage, &Tenant), since: Timestamp) -> Vec<String> {
+    let management = &stage.world.management;
+    management.settle_audit().await;
+    tenant.worker.settle_audit().await;
+    let mut all: Vec<Request> = management.requests(MANAGER, since);
+    all.retain(|request| request.namespace == tenant.namespace);
+    all.extend(tenant.worker.requests(IN_WORKER, since));
+    assert!(!all.is_empty(), "somebody has asked something");
+    all.retain(Request::is_write);
+    let lines = told(&all);
+    lines.lines().map(str::to_owned).collect()
+}

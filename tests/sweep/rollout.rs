@@ -1,0 +1,275 @@
+//! Newer default profiles go through the fleet in waves, and stop where they fail.
+
+use std::time::Duration;
+
+use fake_cluster::object;
+use osm::{api::profile::OperatingSystemProfile, controllers::profile_store::content_digest};
+use serde_json::{Value, json};
+
+use crate::{
+    fixtures,
+    scenarios::{change, set},
+    world::{World, put, settings},
+};
+
+/// Twelve tenants: the second wave, a tenth of them, comes to two.
+const TENANTS: [&str; 12] = [
+    "t-01", "t-02", "t-03", "t-04", "t-05", "t-06", "t-07", "t-08", "t-09", "t-10", "t-11", "t-12",
+];
+const UBUNTU: &str = "osp-ubuntu";
+const OLD: &str = "v1.0.0+jinja";
+const INSTALLED_CONTENT: &str = "operatingsystemmanager.k8c.io/installed-content";
+
+/// An older default profile, which serves clouds that today's does not.
+fn an_old_default(tenant: &str) -> Value {
+    let mut profile = fixtures::a_profile(tenant, OLD, "old\n");
+    set(&mut profile, "/metadata/name", json!(UBUNTU));
+    let clouds = json!([{"name": "openstack"}, {"name": "scaleway"}]);
+    set(&mut profile, "/spec/supportedCloudProviders", clouds);
+    let content = content(&profile);
+    let annotations = json!({INSTALLED_CONTENT: content});
+    set(&mut profile, "/metadata/annotations", annotations);
+    profile
+}
+
+fn content(profile: &Value) -> String {
+    let profile: OperatingSystemProfile =
+        serde_json::from_value(profile.clone()).expect("it is a profile");
+    content_digest(&profile.spec)
+}
+
+/// A tenant with an older default profile, and a machine deployment that uses it.
+fn a_tenant(world: &World, tenant: &str, cloud: &str) {
+    let spec = json!({"defaultProfileNames": [UBUNTU]});
+    put(&world.management, fixtures::a_worker_cluster(tenant, &spec));
+    world.register(tenant);
+    put(&world.management, an_old_default(tenant));
+    let mut machine_deployment = fixtures::a_machine_deployment("workers");
+    let annotations = json!({fixtures::PROFILE: UBUNTU, fixtures::REVISION: "1"});
+    set(
+        &mut machine_deployment,
+        "/metadata/annotations",
+        annotations,
+    );
+    let provider = "/spec/template/spec/providerSpec/value/cloudProvider";
+    set(&mut machine_deployment, provider, json!(cloud));
+    put(world.worker(tenant), machine_deployment);
+}
+
+fn installed(world: &World, tenant: &str) -> Value {
+    let profile = object("operatingsystemprofiles", tenant, UBUNTU);
+    world.management.get(profile).expect("it is installed")
+}
+
+fn is_upgraded(world: &World, tenant: &str) -> bool {
+    installed(world, tenant)["spec"]["version"] != OLD
+}
+
+fn upgraded<'a>(world: &World, tenants: &[&'a str]) -> Vec<&'a str> {
+    let upgraded = tenants.iter().filter(|it| is_upgraded(world, it));
+    upgraded.copied().collect()
+}
+
+/// The version that a machine deployment's bootstrap Secret was made from.
+fn rendered(world: &World, tenant: &str) -> Value {
+    let secret = object(
+        "secrets",
+        "cloud-init-settings",
+        crate::scenarios::BOOTSTRAP,
+    );
+    let found = world.worker(tenant).get(secret).unwrap_or_default();
+    found["metadata"]["annotations"]["k8c.io/osp-version"].clone()
+}
+
+fn status(world: &World, tenant: &str) -> Value {
+    let own = world
+        .management
+        .get(object("workerclusters", tenant, tenant));
+    own.expect("it is there")["status"].clone()
+}
+
+fn condition(world: &World, tenant: &str) -> Value {
+    let status = status(world, tenant);
+    let conditions = status["conditions"].as_array().cloned();
+    let mut conditions = conditions.unwrap_or_default().into_iter();
+    let found = conditions.find(|it| it["type"] == "ProfilesInstalled");
+    found.unwrap_or_default()
+}
+
+fn events(world: &World, reason: &str) -> usize {
+    let all = world.management.objects("events");
+    all.iter().filter(|it| it["reason"] == reason).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn newer_defaults_go_through_the_fleet_in_waves() {
+    let world = World::new(&TENANTS);
+    for tenant in TENANTS {
+        a_tenant(&world, tenant, "openstack");
+    }
+    let process = world.start();
+    let mut counts = vec![0];
+    for _ in 0..600 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let upgraded = upgraded(&world, &TENANTS);
+        if counts.last() == Some(&upgraded.len()) {
+            continue;
+        }
+        // A wave begins when all of the one before are rendered.
+        let waits = counts.last().copied().unwrap_or_default();
+        if waits <= 2 {
+            let before = TENANTS.iter().take(waits);
+            let behind: Vec<_> = before
+                .filter(|it| [json!(OLD), Value::Null].contains(&rendered(&world, it)))
+                .collect();
+            assert_eq!(behind, Vec::<&&str>::new(), "{counts:?}");
+        }
+        counts.push(upgraded.len());
+    }
+    assert_eq!(&counts[..3], [0, 1, 2], "then the rest: {counts:?}");
+    assert_eq!(counts.last(), Some(&TENANTS.len()));
+    world.settle().await;
+    for tenant in TENANTS {
+        assert_ne!(rendered(&world, tenant), OLD, "{tenant}");
+        assert_eq!(status(&world, tenant)["outdated"], 0);
+        assert_eq!(condition(&world, tenant)["reason"], "Installed");
+    }
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_failures_stop_the_rollout_until_they_are_gone() {
+    let world = World::new(&["t-01", "t-02", "t-03", "t-04"]);
+    let old = ["t-01", "t-02", "t-03"];
+    for tenant in old {
+        a_tenant(&world, tenant, "scaleway");
+    }
+    let process = world.start();
+    world.settle().await;
+    assert_eq!(upgraded(&world, &old), ["t-01"]);
+    let waiting = status(&world, "t-02");
+    assert_eq!(condition(&world, "t-02")["reason"], "RolloutPaused");
+    assert_eq!(waiting["outdated"], 1, "{waiting}");
+    let profile = &waiting["machineDeployments"][0]["profile"];
+    assert_eq!(profile["default"], format!("{UBUNTU} {OLD}"));
+    assert_ne!(profile["next"], Value::Null);
+    process.kill().await;
+
+    // Another process goes by what stands there, and new tenants wait for nobody.
+    let process = world.start();
+    put(
+        &world.management,
+        fixtures::a_worker_cluster("t-04", &json!({})),
+    );
+    world.register("t-04");
+    world.settle().await;
+    assert_eq!(upgraded(&world, &old), ["t-01"]);
+    assert_eq!(condition(&world, "t-04")["reason"], "Installed");
+
+    let provider = "/spec/template/spec/providerSpec/value/cloudProvider";
+    for tenant in old {
+        let workers = ("machinedeployments", "kube-system", "workers");
+        change(world.worker(tenant), workers, |found| {
+            set(found, provider, json!("openstack"));
+        });
+    }
+    world.settle().await;
+    assert_eq!(upgraded(&world, &old), old);
+    assert_eq!(condition(&world, "t-02")["reason"], "Installed");
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_may_go_ahead_or_wait_until_it_is_told() {
+    let mut world = World::new(&["t-01", "t-02", "t-03"]);
+    // Nobody but who goes ahead has a turn: one of three is the only wave that ends.
+    world.settings = settings(&["--rollout-waves=1"]);
+    for (tenant, pace) in [("t-01", "Manual"), ("t-02", "Immediate"), ("t-03", "Waves")] {
+        a_tenant(&world, tenant, "scaleway");
+        let spec = json!({
+            "defaultProfileNames": [UBUNTU],
+            "rollout": {"defaultProfiles": pace},
+        });
+        put(&world.management, fixtures::a_worker_cluster(tenant, &spec));
+    }
+    let process = world.start();
+    world.settle().await;
+    let tenants = ["t-01", "t-02", "t-03"];
+    assert_eq!(upgraded(&world, &tenants)[0], "t-02");
+    assert_eq!(condition(&world, "t-01")["reason"], "AwaitingApproval");
+    change(
+        &world.management,
+        ("workerclusters", "t-01", "t-01"),
+        |own| {
+            set(own, "/spec/rollout/defaultProfiles", json!("Immediate"));
+        },
+    );
+    world.settle().await;
+    assert!(is_upgraded(&world, "t-01"));
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_release_is_not_taken_back_and_an_edit_is_kept_and_told_once() {
+    let world = World::new(&["newer", "edited", "raised"]);
+    let mut process = world.start();
+    for tenant in ["newer", "edited", "raised"] {
+        let spec = json!({"defaultProfileNames": [UBUNTU]});
+        put(&world.management, fixtures::a_worker_cluster(tenant, &spec));
+        world.register(tenant);
+    }
+    world.settle().await;
+    let ours = installed(&world, "newer");
+    let all = world.management.objects("operatingsystemprofiles");
+    assert_eq!(all.len(), 3, "no other default profile was asked for");
+    for (tenant, version) in [("newer", "v99.0.0+jinja"), ("raised", "v99.0.0+jinja")] {
+        change(
+            &world.management,
+            ("operatingsystemprofiles", tenant, UBUNTU),
+            |found| {
+                set(found, "/spec/version", json!(version));
+                if tenant == "newer" {
+                    let content = content(found);
+                    set(
+                        found,
+                        "/metadata/annotations",
+                        json!({INSTALLED_CONTENT: content}),
+                    );
+                }
+            },
+        );
+    }
+    change(
+        &world.management,
+        ("operatingsystemprofiles", "edited", UBUNTU),
+        |found| {
+            set(found, "/spec/osVersion", json!("24.04-edited"));
+        },
+    );
+    world.settle().await;
+    for _ in 0..2 {
+        assert_eq!(
+            installed(&world, "newer")["spec"]["version"],
+            "v99.0.0+jinja"
+        );
+        assert_eq!(
+            installed(&world, "edited")["spec"]["osVersion"],
+            "24.04-edited"
+        );
+        assert_eq!(installed(&world, "raised")["spec"], ours["spec"], "as ever");
+        assert_eq!(events(&world, "DefaultProfileEdited"), 1);
+        assert_eq!(events(&world, "DefaultProfileReplaced"), 1);
+        let told = condition(&world, "edited");
+        assert_eq!(
+            told["message"],
+            format!("edited, and kept as found: {UBUNTU}")
+        );
+        let told = condition(&world, "newer");
+        let message = told["message"].as_str().unwrap_or_default();
+        assert!(message.contains("of a newer release"), "{told}");
+        process.stop().await;
+        process = world.start();
+        world.settle().await;
+    }
+    process.stop().await;
+}
