@@ -36,3 +36,5 @@ mod stale;
 mod tokens;
 #[path = "sweep/unreachable.rs"]
 mod unreachable;
+#[path = "sweep/upstream.rs"]
+mod upstream;

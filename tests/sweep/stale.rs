@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+use osm::fleet::watch::{RELIST, RELIST_PROFILES};
 use serde_json::{Value, json};
 
 use crate::{
@@ -87,6 +88,55 @@ async fn a_machine_deployment_whose_event_was_lost_is_served_after_the_next_list
     expire(berlin);
     world.settle().await;
     assert!(boot_secret(berlin, name).is_some());
+    process.stop().await;
+}
+
+/// No watch ever breaks or says that it is behind: each begins anew with a list, in its own time.
+#[tokio::test(start_paused = true)]
+async fn what_lost_events_told_of_is_found_within_the_hour() {
+    let (world, process, _) = a_settled_world().await;
+    let before = snapshot::take(&world);
+    let berlin = world.worker("berlin");
+    for resource in ["secrets", "machinedeployments"] {
+        deafen(berlin, resource);
+    }
+    for resource in ["operatingsystemconfigs", "workerclusters", "secrets"] {
+        deafen(&world.management, resource);
+    }
+    assert!(berlin.delete_raw(object("secrets", "cloud-init-settings", PROVISIONING)));
+    let config = "workers-kube-system-config";
+    let config = object("operatingsystemconfigs", "berlin", config);
+    assert!(world.management.delete_raw(config));
+    put(berlin, fixtures::a_machine_deployment("more"));
+    tokio::time::sleep(RELIST * 4 / 3 + Duration::from_secs(30)).await;
+    assert!(boot_secret(berlin, "more-kube-system-bootstrap-config").is_some());
+    assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "more")));
+    tokio::time::sleep(RELIST * 4 / 3 + Duration::from_secs(30)).await;
+    process.stop().await;
+    assert_eq!(snapshot::difference(&before, &snapshot::take(&world)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_whose_event_was_lost_is_read_within_eight_hours() {
+    let (world, process, _) = a_settled_world().await;
+    deafen(&world.management, "operatingsystemprofiles");
+    profile(&world, "another text\n");
+    tokio::time::sleep(RELIST_PROFILES * 4 / 3 + Duration::from_secs(30)).await;
+    process.stop().await;
+    let secret = boot_secret(world.worker("berlin"), PROVISIONING).unwrap();
+    assert!(snapshot::decoded(&secret, "cloud-config").contains("another text"));
+}
+
+/// Somebody takes our finalizer, and the watch tells that the machine deployment is gone.
+#[tokio::test(start_paused = true)]
+async fn what_a_vanished_machine_deployment_left_is_removed_as_soon_as_it_is_told() {
+    let (world, process, _) = a_settled_world().await;
+    let berlin = world.worker("berlin");
+    assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "workers")));
+    world.settle().await;
+    for name in [BOOTSTRAP, PROVISIONING, KUBELET_KUBECONFIG] {
+        assert!(boot_secret(berlin, name).is_none(), "{name}");
+    }
     process.stop().await;
 }
 

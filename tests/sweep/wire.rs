@@ -65,6 +65,8 @@ pub struct Sent {
     pub method: Method,
     /// Its path, without the query.
     pub path: String,
+    /// Whether it is a watch.
+    pub is_watch: bool,
     /// Its body; nothing where it has none.
     pub body: Value,
 }
@@ -275,6 +277,10 @@ impl Wire {
             to: self.name.clone(),
             method: head.method.clone(),
             path: head.uri.path().to_owned(),
+            is_watch: head
+                .uri
+                .query()
+                .is_some_and(|query| query.contains("watch=true")),
             body: serde_json::from_slice(&body).unwrap_or_default(),
         };
         if !sent.path.contains(LEASES) {

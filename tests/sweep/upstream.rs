@@ -1,0 +1,216 @@
+//! Defects of the program that users run today, one test for each that no other test names; the
+//! table in `docs/testing.md` has them all.
+
+use std::time::Duration;
+
+use fake_cluster::{Fault, Matcher, Verb, object};
+use osm::fleet::watch::RELIST;
+use serde_json::{Value, json};
+
+use crate::{
+    fixtures,
+    scenarios::{
+        BOOTSTRAP, PROVISIONING, Scenario, change, delete_machine_deployment, profile,
+        raise_revision, set,
+    },
+    snapshot::{self, boot_secret, decoded, text},
+    wire::{Life, Sent},
+    world::{World, put},
+};
+
+const CONFIG: &str = "workers-kube-system-config";
+
+fn document(world: &World, tenant: &str, name: &str) -> String {
+    let secret = boot_secret(world.worker(tenant), name);
+    decoded(&secret.unwrap_or_default(), "cloud-config")
+}
+
+fn config() -> fake_cluster::ObjectRef<'static> {
+    object("operatingsystemconfigs", "berlin", CONFIG)
+}
+
+/// The one before deleted the config, died, and took the Secrets of before for current ever after.
+#[tokio::test(start_paused = true)]
+async fn a_rotation_that_ended_after_the_configs_deletion_goes_on_with_the_secrets() {
+    let world = Scenario::RevisionAndProvisioning.world();
+    let process = world.start();
+    world.settle().await;
+    process.kill().await;
+    assert!(world.management.delete_raw(config()));
+    Scenario::RevisionAndProvisioning.happen(&world).await;
+    let process = world.start();
+    world.settle().await;
+    process.stop().await;
+    for name in [BOOTSTRAP, PROVISIONING] {
+        let secret = boot_secret(world.worker("berlin"), name).expect("it is there");
+        let revision = "/metadata/annotations/k8c.io~1machine-deployment-revision";
+        assert_eq!(text(&secret, revision), "2", "{name}");
+    }
+    assert!(document(&world, "berlin", PROVISIONING).contains("another text"));
+}
+
+/// A list shows what was deleted; nothing is rendered from what it shows, and the next list tells.
+#[tokio::test(start_paused = true)]
+async fn a_config_that_only_an_old_list_shows_is_made_anew() {
+    let world = Scenario::Provisioning.world();
+    let process = world.start();
+    world.settle().await;
+    let before = snapshot::take(&world);
+    process.stop().await;
+    assert!(world.management.delete_raw(config()));
+    let stale = Fault::StaleList { revisions: 1 };
+    let lists = Matcher::on(&[Verb::List], "operatingsystemconfigs");
+    world.management.inject_times(lists, stale, 2);
+    let process = world.start();
+    tokio::time::sleep(RELIST * 4 / 3 + Duration::from_secs(30)).await;
+    process.stop().await;
+    assert_eq!(snapshot::difference(&before, &snapshot::take(&world)), None);
+}
+
+/// It waited for an event of the machine deployment, or ten hours.
+#[tokio::test(start_paused = true)]
+async fn a_changed_profile_waits_for_no_event_of_a_machine_deployment() {
+    let world = Scenario::Provisioning.world();
+    let process = world.start();
+    world.settle().await;
+    profile(&world, "another text\n");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(document(&world, "berlin", PROVISIONING).contains("another text"));
+    process.stop().await;
+}
+
+/// Each `kubectl apply` deleted and made everything, for the same bytes.
+#[tokio::test(start_paused = true)]
+async fn what_kubectl_notes_of_itself_deletes_nothing() {
+    let world = Scenario::Provisioning.world();
+    let life = Life::new();
+    let process = world.start_as(&life);
+    world.settle().await;
+    life.forget();
+    let machine_deployment = ("machinedeployments", "kube-system", "workers");
+    change(world.worker("berlin"), machine_deployment, |found| {
+        let note = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
+        set(found, note, json!("{}"));
+    });
+    world.settle().await;
+    process.stop().await;
+    let lines: Vec<String> = life.writes().iter().map(Sent::line).collect();
+    assert!(
+        !lines.is_empty(),
+        "the annotations are part of what is noted"
+    );
+    assert!(
+        lines.iter().all(|line| !line.starts_with("DELETE")),
+        "{lines:?}"
+    );
+}
+
+/// Without the annotation it was seen no more, and its finalizer stayed for ever.
+#[tokio::test(start_paused = true)]
+async fn a_machine_deployment_that_lost_its_annotation_can_still_be_deleted() {
+    let world = Scenario::Deletion.world();
+    let spec = json!({"profileAnnotation": "RequireAnnotation"});
+    put(
+        &world.management,
+        fixtures::a_worker_cluster("berlin", &spec),
+    );
+    let process = world.start();
+    world.settle().await;
+    let berlin = world.worker("berlin");
+    assert!(boot_secret(berlin, BOOTSTRAP).is_some());
+    let machine_deployment = ("machinedeployments", "kube-system", "workers");
+    change(berlin, machine_deployment, |found| {
+        if let Some(annotations) = found.pointer_mut("/metadata/annotations") {
+            *annotations = json!({});
+        }
+    });
+    world.settle().await;
+    delete_machine_deployment(berlin).await;
+    world.settle().await;
+    process.stop().await;
+    assert_eq!(berlin.objects("machinedeployments"), [Value::Null; 0]);
+    assert!(boot_secret(berlin, BOOTSTRAP).is_none());
+}
+
+/// They were kept in what all reconciles share, and stayed there.
+#[tokio::test(start_paused = true)]
+async fn credentials_of_registries_reach_no_other_tenant_and_go_with_their_reference() {
+    let world = World::new(&["berlin", "lisbon"]);
+    let print = "{{ ContainerRuntimeConfig }}\n";
+    for name in ["berlin", "lisbon"] {
+        world.register(name);
+        put(
+            &world.management,
+            fixtures::a_profile(name, "v1.0.0", print),
+        );
+        put(
+            world.worker(name),
+            fixtures::a_machine_deployment("workers"),
+        );
+    }
+    put(
+        &world.management,
+        json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "registries", "namespace": "berlin"},
+            // {"username":"u","password":"of-berlin"}
+            "data": {"registry.example": "eyJ1c2VybmFtZSI6InUiLCJwYXNzd29yZCI6Im9mLWJlcmxpbiJ9"},
+        }),
+    );
+    let spec = json!({"registryCredentialsSecretRef": {"name": "registries"}});
+    put(
+        &world.management,
+        fixtures::a_worker_cluster("berlin", &spec),
+    );
+    let process = world.start();
+    world.settle().await;
+    assert!(document(&world, "berlin", PROVISIONING).contains("of-berlin"));
+    assert!(!document(&world, "lisbon", PROVISIONING).contains("of-berlin"));
+    assert!(!document(&world, "lisbon", PROVISIONING).is_empty());
+    change(
+        &world.management,
+        ("workerclusters", "berlin", "berlin"),
+        |own| {
+            if let Some(spec) = own.get_mut("spec").and_then(Value::as_object_mut) {
+                spec.remove("registryCredentialsSecretRef");
+            }
+        },
+    );
+    world.settle().await;
+    process.stop().await;
+    assert!(!document(&world, "berlin", PROVISIONING).contains("of-berlin"));
+}
+
+/// It dereferenced what was not there, and panicked.
+#[tokio::test(start_paused = true)]
+async fn a_machine_deployment_without_a_provider_spec_harms_no_other() {
+    let world = Scenario::Create.world();
+    let berlin = world.worker("berlin");
+    let mut empty = fixtures::a_machine_deployment("empty");
+    set(&mut empty, "/spec/template/spec/providerSpec", json!({}));
+    put(berlin, empty);
+    let process = world.start();
+    world.settle().await;
+    assert!(boot_secret(berlin, BOOTSTRAP).is_some());
+    assert!(boot_secret(berlin, "empty-kube-system-bootstrap-config").is_none());
+    process.stop().await;
+}
+
+/// The next pass, after a crash in the middle, must not be stopped by what is there already.
+#[tokio::test(start_paused = true)]
+async fn an_edge_script_that_is_there_already_stops_no_rotation() {
+    let world = Scenario::EdgeSettings.world();
+    let process = world.start();
+    world.settle().await;
+    process.kill().await;
+    assert!(world.management.delete_raw(config()));
+    raise_revision(world.worker("berlin"));
+    let process = world.start();
+    world.settle().await;
+    process.stop().await;
+    assert!(world.management.get(config()).is_some());
+    let secret = boot_secret(world.worker("berlin"), BOOTSTRAP).expect("it is there");
+    let revision = "/metadata/annotations/k8c.io~1machine-deployment-revision";
+    assert_eq!(text(&secret, revision), "2");
+}
