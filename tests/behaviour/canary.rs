@@ -30,38 +30,74 @@ pub async fn no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_anot
     world: &'static World,
 ) {
     let stage = Stage::open(world, "canaries");
-    let names = ["berlin", "lisbon"];
-    let tenants = stage.tenants(names).await;
+    let [berlin, lisbon] = stage.tenants(["berlin", "lisbon"]).await;
     let collector = ok(Collector::start().await, "loopback has a free port");
     let endpoint = collector.endpoint();
     let binary = Binary::start(
         &stage,
         &["--log-filter", "trace", "--otlp-endpoint", &endpoint],
     );
-    let mut secrets = Vec::new();
-    for (tenant, name) in tenants.iter().zip(names) {
+    let both = [(&berlin, "berlin"), (&lisbon, "lisbon")];
+    for (tenant, name) in both {
         register(tenant, name).await;
-        for (index, cloud) in clouds_of(name).into_iter().enumerate() {
-            let system = systems().swap_remove(index % systems().len());
+        for (cloud, system) in clouds_of(name)
+            .into_iter()
+            .zip(systems().into_iter().cycle())
+        {
             drop(tenant.create(&a_worker(name, &system, cloud)).await);
         }
         drop(tenant.create(&a_broken_worker(name)).await);
     }
-    for (tenant, name) in tenants.iter().zip(names) {
+    for (tenant, name) in both {
         for (cloud, _) in clouds_of(name) {
             let entry = format!("kube-system/{name}-{cloud}");
             tenant.entry(&entry, ("Served", "Current")).await;
         }
         let broken = format!("kube-system/{name}-broken");
         tenant.entry(&broken, ("Refused", "NoDefaultProfile")).await;
-        secrets.push(secrets_of(tenant, name).await);
     }
+    let of_berlin = secrets_of(&berlin, "berlin").await;
+    let of_lisbon = secrets_of(&lisbon, "lisbon").await;
+    let mut told = told_by(binary, &collector).await;
+    for (place, text) in &told {
+        for line in text.lines() {
+            let is_of_both = both.iter().all(|(it, _)| line.contains(&it.namespace));
+            assert!(!is_of_both, "{place} speaks of two tenants: {line}");
+        }
+    }
+    for (tenant, name) in both {
+        told.extend(written_about(tenant, name).await);
+    }
+    hold_none(&told, &of_berlin);
+    hold_none(&told, &of_lisbon);
+    for ((own, name), (other, foreign)) in both
+        .into_iter()
+        .zip([(&lisbon, of_lisbon), (&berlin, of_berlin)])
+    {
+        let mut texts = written_about(own, name).await;
+        texts.extend(held_by(own, name).await);
+        hold_none(&texts, &foreign);
+        let named = ("the other tenant".to_owned(), other.namespace.clone());
+        hold_none(&texts, &Secrets::from([named]));
+    }
+}
+
+/// No text has any of the secrets in it.
+fn hold_none(texts: &[(String, String)], secrets: &Secrets) {
+    for (place, text) in texts {
+        for (what, secret) in secrets {
+            assert!(!text.contains(secret.as_str()), "{what} stands in {place}");
+        }
+    }
+}
+
+/// Ends the process, and hands out everything that it has said: pages, log and spans.
+async fn told_by(binary: Binary, collector: &Collector) -> Vec<(String, String)> {
     let address = binary.admin_address().await;
-    let mut told = BTreeMap::new();
+    let mut told = Vec::new();
     for path in ["/metrics", "/livez", "/readyz", "/debug/fleet", "/"] {
-        told.insert(path.to_owned(), page(&address, path).await);
+        told.push((path.to_owned(), page(&address, path).await));
     }
-    assert!(told["/metrics"].contains("osm_reconciles_total"));
     binary.signal("TERM").await;
     let (status, log) = binary.ended().await;
     assert!(status.success(), "{status}");
@@ -70,39 +106,12 @@ pub async fn no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_anot
         .await;
     let spans = ok(spans, "the spans came").into_iter();
     let spans: Vec<String> = spans.map(|span| format!("{span:?}")).collect();
-    for text in log.lines().chain(spans.iter().map(String::as_str)) {
-        let is_of_both = tenants.iter().all(|it| text.contains(&it.namespace));
-        assert!(!is_of_both, "of two tenants: {text}");
-    }
-    told.insert("the log".to_owned(), log);
-    told.insert("the spans".to_owned(), spans.join("\n"));
-    for (tenant, name) in tenants.iter().zip(names) {
-        told.extend(written_about(tenant, name).await);
-    }
-    for (place, text) in &told {
-        for (what, secret) in secrets.iter().flatten() {
-            assert!(!text.contains(secret.as_str()), "{what} stands in {place}");
-        }
-    }
-    for ((own, name), other) in tenants.iter().zip(names).zip([1, 0]) {
-        for (place, text) in written_about(own, name)
-            .await
-            .into_iter()
-            .chain(held_by(own).await)
-        {
-            let (other, foreign) = (&tenants[other].namespace, &secrets[other]);
-            assert!(
-                !text.contains(other.as_str()),
-                "{other} stands in {place} of {name}"
-            );
-            for (what, secret) in foreign {
-                assert!(
-                    !text.contains(secret.as_str()),
-                    "{what} stands in {place} of {name}"
-                );
-            }
-        }
-    }
+    let mut pages = told.iter();
+    assert!(pages.any(|(_, page)| page.contains("osm_reconciles_total")));
+    assert!(log.contains("reconciled"), "it has logged");
+    told.push(("the log".to_owned(), log));
+    told.push(("the spans".to_owned(), spans.join("\n")));
+    told
 }
 
 /// The first tenant has a machine deployment on every cloud, the other on a few.
@@ -158,13 +167,16 @@ async fn register(tenant: &Tenant, name: &str) {
 
 /// A copy of a default profile for every cloud.
 fn everywhere(system: &System) -> OperatingSystemProfile {
-    let mut profile: Value = serde_saphyr::from_str(system.yaml).expect("it is YAML");
-    profile["metadata"] = json!({ "name": format!("all-{}", system.profile) });
-    profile["spec"]["supportedCloudProviders"] = CLOUDS
+    let mut profile: OperatingSystemProfile =
+        serde_saphyr::from_str(system.yaml).expect("a default profile is a profile");
+    profile.metadata = fixtures::named(&format!("all-{}", system.profile));
+    let clouds: Value = CLOUDS
         .iter()
         .map(|(cloud, _)| json!({ "name": cloud }))
         .collect();
-    serde_json::from_value(profile).expect("it was one before")
+    profile.spec.supported_cloud_providers =
+        serde_json::from_value(clouds).expect("every name is known");
+    profile
 }
 
 fn a_worker(name: &str, system: &System, cloud: (&str, &[&str])) -> MachineDeployment {
@@ -177,8 +189,16 @@ fn a_worker(name: &str, system: &System, cloud: (&str, &[&str])) -> MachineDeplo
 /// One that is refused, with credentials in it.
 fn a_broken_worker(name: &str) -> MachineDeployment {
     let mut made = a_machine_deployment(&format!("{name}-broken"));
-    let mut spec = provider_spec(&systems()[0], CLOUDS[0], &mark(name));
-    spec["operatingSystem"] = json!("no-such-system");
+    let nowhere = System {
+        profile: "",
+        yaml: "",
+        name: "no-such-system",
+    };
+    let spec = provider_spec(
+        &nowhere,
+        ("openstack", &["username", "password"]),
+        &mark(name),
+    );
     made.spec.template.spec.provider_spec.value = Some(spec);
     made
 }
@@ -246,7 +266,7 @@ async fn namespace_claims(namespaces: &Api<Namespace>, tenant: &Tenant) -> (Stri
 }
 
 /// What a tenant's machines get.
-async fn held_by(tenant: &Tenant) -> Vec<(String, String)> {
+async fn held_by(tenant: &Tenant, name: &str) -> Vec<(String, String)> {
     let secrets = ok(
         tenant.secrets().list(&ListParams::default()).await,
         "they are listed",
@@ -257,7 +277,6 @@ async fn held_by(tenant: &Tenant) -> Vec<(String, String)> {
         data.map(move |(key, value)| (format!("{name}, {key}"), readable(&value.0)))
     });
     let found: Vec<(String, String)> = values.collect();
-    let name = tenant.namespace.rsplit('-').next().unwrap_or_default();
     let own = mark(name);
     let reached = found.iter().filter(|(_, text)| text.contains(&own)).count();
     let wanted = clouds_of(name).len();

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, REVISION, TOKEN_LABEL};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
@@ -19,7 +19,7 @@ use crate::suite::process::Manager;
 use crate::suite::removal::delete;
 use crate::suite::rotation::install;
 use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, WORKER, entries, merge};
+use crate::suite::stage::{Made, Stage, Tenant, WORKER, entries, merge};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
@@ -60,9 +60,10 @@ pub async fn every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_fo
     assert!(refused.is_empty(), "{}", told(&refused));
     let mut unused = Vec::new();
     for grant in granted() {
-        let requests = match grant.is_in_worker() {
-            true => &in_worker,
-            false => &in_management,
+        let requests = if grant.is_in_worker() {
+            &in_worker
+        } else {
+            &in_management
         };
         let is_excused = UNUSED.contains(&(&grant.verb, &grant.resource));
         if !is_excused && !requests.iter().any(|it| grant.is_used_by(it)) {
@@ -117,6 +118,42 @@ async fn begin_without_a_namespace(stage: &Stage, tenant: &Tenant) -> Manager {
 
 /// One life: everything that the manager does comes up once.
 async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
+    register_anew(tenant).await;
+    install(tenant, &a_profile("v1.0.0", "first")).await;
+    let made = tenant.serve(&a_little_machine_deployment("workers")).await;
+    tenant.annotate("workers", (REVISION, "2")).await;
+    drop(tenant.made("workers", "2").await);
+    let changed = serde_json::to_value(a_profile("v1.0.1", "second").spec).expect("plain values");
+    merge(&tenant.profiles(), PROFILE_NAME, json!({ "spec": changed })).await;
+    let is_new =
+        |found: &k8s_openapi::api::core::v1::Secret| found.uid() != made.provisioning.uid();
+    let name = made.provisioning.name_any();
+    wait::for_object(&tenant.secrets(), &name, "it is made anew", is_new).await;
+    // Somebody else's write is verified by a read.
+    let edited = json!({ "data": { "kubeconfig": "Zm9yZWlnbg==" } });
+    let name = made.kubelet_kubeconfig.name_any();
+    merge(&tenant.secrets(), &name, edited).await;
+    wait::for_object(&tenant.secrets(), &name, "it is right", |found| {
+        found.data == made.kubelet_kubeconfig.data
+    })
+    .await;
+    let older = json!({ "spec": { "version": "v0.0.1+jinja" } });
+    tenant.says("ProfilesInstalled", "True", "Installed").await;
+    merge(&tenant.profiles(), "osp-ubuntu", older).await;
+    wait::for_object(
+        &tenant.profiles(),
+        "osp-ubuntu",
+        "it is ours again",
+        |found| found.spec.version != "v0.0.1+jinja",
+    )
+    .await;
+    every_kind(tenant, &made).await;
+    manager.stop().await;
+    second_half(stage, tenant, &made.names).await;
+}
+
+/// A kubeconfig that is refused, then one that works, and settings.
+async fn register_anew(tenant: &Tenant) {
     let registry = fixtures::a_secret("registries", ("docker.io", r#"{"username":"robot"}"#));
     let registries = tenant.registrations();
     ok(
@@ -147,34 +184,10 @@ async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
             "onRemoval": "Purge",
         }))
         .await;
-    install(tenant, &a_profile("v1.0.0", "first")).await;
-    let made = tenant.serve(&a_little_machine_deployment("workers")).await;
-    tenant.annotate("workers", (REVISION, "2")).await;
-    drop(tenant.made("workers", "2").await);
-    let changed = serde_json::to_value(a_profile("v1.0.1", "second").spec).expect("plain values");
-    merge(&tenant.profiles(), PROFILE_NAME, json!({ "spec": changed })).await;
-    let is_new =
-        |found: &k8s_openapi::api::core::v1::Secret| found.uid() != made.provisioning.uid();
-    let name = made.provisioning.name_any();
-    wait::for_object(&tenant.secrets(), &name, "it is made anew", is_new).await;
-    // Somebody else's write is verified by a read.
-    let edited = json!({ "data": { "kubeconfig": "Zm9yZWlnbg==" } });
-    let name = made.kubelet_kubeconfig.name_any();
-    merge(&tenant.secrets(), &name, edited).await;
-    wait::for_object(&tenant.secrets(), &name, "it is right", |found| {
-        found.data == made.kubelet_kubeconfig.data
-    })
-    .await;
-    let older = json!({ "spec": { "version": "v0.0.1+jinja" } });
-    tenant.says("ProfilesInstalled", "True", "Installed").await;
-    merge(&tenant.profiles(), "osp-ubuntu", older).await;
-    wait::for_object(
-        &tenant.profiles(),
-        "osp-ubuntu",
-        "it is ours again",
-        |found| found.spec.version != "v0.0.1+jinja",
-    )
-    .await;
+}
+
+/// One that is refused, a config that somebody else has written, an edge, and an overlay.
+async fn every_kind(tenant: &Tenant, made: &Made) {
     let unknown = fixtures::with_annotation(
         a_machine_deployment("lost"),
         (osm::api::names::PROFILE, "no-such-profile"),
@@ -208,8 +221,6 @@ async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
     );
     install(tenant, &an_overlay("site", ("osp-ubuntu", json!({})))).await;
     drop(tenant.serve(&of("overlaid", "site")).await);
-    manager.stop().await;
-    second_half(stage, tenant, &made.names).await;
 }
 
 /// After a restart: a token that ends soon, one too many, and the end of a machine deployment.
@@ -355,30 +366,21 @@ fn granted() -> Vec<Grant> {
 
 fn granted_in(file: &str, text: &str) -> Vec<Grant> {
     let mut lines = text.lines().enumerate();
-    let mut line_of_rule = || {
-        let found = lines.find(|(_, line)| line.starts_with("- apiGroups:"));
-        found.expect("a rule begins so").0 + 1
-    };
-    let documents: Vec<Role> = serde_saphyr::from_multiple::<serde_json::Value>(text)
-        .expect("our manifests are YAML")
-        .into_iter()
-        .filter(|it| it["kind"] == "Role" || it["kind"] == "ClusterRole")
-        .map(|mut role| {
-            // A ClusterRole is read as a Role without a namespace.
-            role["kind"] = json!("Role");
-            serde_json::from_value(role).expect("it is a role")
-        })
-        .collect();
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).expect("our manifests are YAML");
     let mut grants = Vec::new();
-    for role in documents {
-        for rule in role.rules.iter().flatten() {
-            let line = line_of_rule();
-            for (verb, resource, name) in one_by_one(rule) {
+    for document in documents {
+        let told = |pointer| document.pointer(pointer).and_then(Value::as_str);
+        let rules = document.get("rules").cloned().unwrap_or_else(|| json!([]));
+        let rules: Vec<PolicyRule> = serde_json::from_value(rules).expect("they are rules");
+        for rule in rules {
+            let begins = lines.find(|(_, line)| line.starts_with("- apiGroups:"));
+            let line = begins.expect("a rule begins so").0 + 1;
+            for (verb, resource, name) in one_by_one(&rule) {
                 grants.push(Grant {
                     file: file.to_owned(),
                     line,
-                    role: role.name_any(),
-                    namespace: role.namespace().unwrap_or_default(),
+                    role: told("/metadata/name").unwrap_or_default().to_owned(),
+                    namespace: told("/metadata/namespace").unwrap_or_default().to_owned(),
                     verb,
                     resource,
                     name,
