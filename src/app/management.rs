@@ -71,27 +71,3 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Co
         .await
         .with_context(|| format!("cannot use --kubeconfig {}", path.display()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn the_error_of_a_panic_has_no_message_of_it() {
-        let tasks = || {
-            let mut tasks = ProcessTasks {
-                tasks: JoinSet::new(),
-                stop: CancellationToken::new(),
-            };
-            tasks.spawn(async { panic!("c4n4ry") });
-            tasks
-        };
-        let error = tasks().panicked().await;
-        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
-        let tasks = tasks();
-        // On one thread: it has its turn, and panics.
-        tokio::task::yield_now().await;
-        let error = tasks.finish().await.unwrap_err();
-        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
-    }
-}

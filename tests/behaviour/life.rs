@@ -215,7 +215,7 @@ async fn secrets(tenant: &Tenant, made: &Made, kubeconfig: &str) -> BTreeMap<&'s
 }
 
 /// Everything of a kind, as JSON.
-async fn all<K: wait::Watched>(api: &kube::Api<K>) -> String {
+pub async fn all<K: wait::Watched>(api: &kube::Api<K>) -> String {
     let listed = ok(api.list(&ListParams::default()).await, "they are listed");
     let objects = listed
         .items
@@ -226,7 +226,7 @@ async fn all<K: wait::Watched>(api: &kube::Api<K>) -> String {
 }
 
 /// A page of the admin port.
-async fn page(address: &str, path: &str) -> String {
+pub async fn page(address: &str, path: &str) -> String {
     let mut stream = ok(TcpStream::connect(address).await, "the port is open");
     let request = format!("GET {path} HTTP/1.1\r\nHost: osm\r\nConnection: close\r\n\r\n");
     ok(stream.write_all(request.as_bytes()).await, "it is sent");

@@ -126,7 +126,7 @@ pub async fn overlays_that_extend_each_other_are_refused_until_one_does_not(worl
 }
 
 /// A machine deployment that names a profile.
-fn of(name: &str, profile: &str) -> osm::api::machine_deployment::MachineDeployment {
+pub fn of(name: &str, profile: &str) -> osm::api::machine_deployment::MachineDeployment {
     with_annotation(a_little_machine_deployment(name), (PROFILE, profile))
 }
 
@@ -135,7 +135,7 @@ fn a_file(path: &str, data: &str) -> Value {
 }
 
 /// A profile that sets nothing but this in its provisioning half.
-fn an_overlay(name: &str, (base, provisioning): (&str, Value)) -> OperatingSystemProfile {
+pub fn an_overlay(name: &str, (base, provisioning): (&str, Value)) -> OperatingSystemProfile {
     let profile = json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "OperatingSystemProfile",
         "metadata": { "name": name },

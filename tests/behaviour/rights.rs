@@ -1,61 +1,43 @@
 //! Least privilege: every verb that our manifests grant is one that the manager uses.
 
+use std::path::Path;
+
 use jiff::Timestamp;
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, REVISION, TOKEN_LABEL};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
-    self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile,
+    self, PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile, on_cloud,
 };
+use crate::suite::overlays::{an_overlay, of};
 use crate::suite::process::Manager;
 use crate::suite::removal::delete;
 use crate::suite::rotation::install;
-use crate::suite::server::{Server, ok};
-use crate::suite::stage::{Stage, Tenant, WORKER, merge};
+use crate::suite::server::ok;
+use crate::suite::stage::{Made, Stage, Tenant, WORKER, entries, merge};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
 /// Verbs that one life does not use, each with the reason why it is granted.
-const UNUSED: &[(&str, &str, &str)] = &[
-    (
-        "create",
-        "namespaces",
-        "the namespace is missing in clusters without our manifests only",
-    ),
-    (
-        "get",
-        "workerclusters",
-        "read by people who debug under this identity",
-    ),
-    (
-        "get",
-        "operatingsystemconfigs",
-        "after a refused write only, which no test can force here",
-    ),
-    (
-        "list",
-        "endpointslices",
-        "where a cluster announces no cluster-info",
-    ),
-    (
-        "patch",
-        "events",
-        "an Event that is repeated within minutes is counted",
-    ),
-    ("get", "leases", "after a refused write only"),
-    (
-        "delete",
-        "leases",
-        "of replicas that were not heard of; here is only one",
-    ),
+const UNUSED: &[(&str, &str)] = &[
+    // After a write of a Lease that was refused.
+    ("get", "leases"),
+    // Of replicas that were not heard of for long; here is only one.
+    ("delete", "leases"),
+    // Where a rule of --tenant-policies asks for labels.
+    ("get", "namespaces"),
 ];
 
 /// Where the replicas' Leases are.
 const LEASES: &str = "operating-system-manager";
+
+/// Roles of this file are for people.
+const FOR_PEOPLE: &str = "tenants.yaml";
 
 pub async fn every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for(
     world: &'static World,
@@ -63,7 +45,9 @@ pub async fn every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_fo
     let stage = Stage::open(world, "rights");
     let tenant = stage.tenant().await;
     let begun = Timestamp::now();
-    live(&stage, &tenant).await;
+    let manager = begin_without_a_namespace(&stage, &tenant).await;
+    let entitled = Timestamp::now();
+    live(&stage, &tenant, manager).await;
     tenant.worker.settle_audit().await;
     world.management.settle_audit().await;
     let in_worker = tenant.worker.requests(IN_WORKER, begun);
@@ -74,46 +58,70 @@ pub async fn every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_fo
     };
     in_management.retain(|it| !of_others(it));
     let all = in_management.iter().chain(&in_worker);
-    let refused: Vec<Request> = all.filter(|it| it.code == 403).cloned().collect();
+    let refused = all.filter(|it| it.code == 403 && it.received >= entitled);
+    let refused: Vec<Request> = refused.cloned().collect();
     assert!(refused.is_empty(), "{}", told(&refused));
-    let mut unused = unused(&world.management, &in_management).await;
-    unused.extend(self::unused(&tenant.worker, &in_worker).await);
-    assert_eq!(unused, Vec::<String>::new());
+    let mut unused = Vec::new();
+    for grant in granted() {
+        let requests = if grant.is_in_worker() {
+            &in_worker
+        } else {
+            &in_management
+        };
+        let is_excused = UNUSED.contains(&(&grant.verb, &grant.resource));
+        if !is_excused && !requests.iter().any(|it| grant.is_used_by(it)) {
+            unused.push(grant.to_string());
+        }
+    }
+    assert!(
+        unused.is_empty(),
+        "nothing has used:\n{}",
+        unused.join("\n")
+    );
+}
+
+/// The namespace of the Secrets is missing, and our roles in it with it: the manager makes it, and
+/// is refused there until an administrator applies the roles again.
+async fn begin_without_a_namespace(stage: &Stage, tenant: &Tenant) -> Manager {
+    let namespaces: Api<Namespace> = Api::all(tenant.admin.clone());
+    let deleted = namespaces
+        .delete(CLOUD_INIT_SETTINGS, &DeleteParams::default())
+        .await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    wait::for_absence(&namespaces, CLOUD_INIT_SETTINGS).await;
+    // Not every cluster announces itself; those that do not are asked for their endpoints.
+    let announced: Api<ConfigMap> = Api::namespaced(tenant.admin.clone(), "kube-public");
+    let announcement = ok(announced.get_opt("cluster-info").await, "it is looked for");
+    if announcement.is_some() {
+        let delete = DeleteParams::default();
+        let deleted = announced.delete("cluster-info", &delete).await;
+        ok(deleted, "an administrator may delete").map_left(drop);
+    }
+    let manager = Manager::start(stage, &[]).await;
+    tenant.register().await;
+    wait::for_object(&namespaces, CLOUD_INIT_SETTINGS, "it is made", |_| true).await;
+    tenant
+        .says("Prepared", "False", "PrerequisitesFailed")
+        .await;
+    tenant.worker.apply_file("manifests/rbac/worker.yaml").await;
+    let rights = "manifests/rbac/worker-node-credentials.yaml";
+    tenant.worker.apply_file(rights).await;
+    // A real server on loopback has no endpoints.
+    if let Some(mut announcement) = announcement {
+        tenant.says("Prepared", "False", "NoApiServer").await;
+        announcement.metadata = fixtures::named("cluster-info");
+        let made = announced
+            .create(&PostParams::default(), &announcement)
+            .await;
+        drop(ok(made, "an administrator may create"));
+    }
+    tenant.says("Prepared", "True", "Prepared").await;
+    manager
 }
 
 /// One life: everything that the manager does comes up once.
-async fn live(stage: &Stage, tenant: &Tenant) {
-    let manager = Manager::start(stage, &[]).await;
-    let registry = fixtures::a_secret("registries", ("docker.io", r#"{"username":"robot"}"#));
-    let registries = tenant.registrations();
-    ok(
-        registries.create(&PostParams::default(), &registry).await,
-        "it is made",
-    );
-    let reference = json!({ "name": "registries" });
-    tenant
-        .configure(json!({ "registryCredentialsSecretRef": reference }))
-        .await;
-    tenant.register_as(WORKER, "not a kubeconfig").await;
-    tenant
-        .says("Registered", "False", "KubeconfigRefused")
-        .await;
-    ok(
-        tenant
-            .worker_clusters()
-            .delete(WORKER, &DeleteParams::default())
-            .await,
-        "it goes",
-    )
-    .map_left(drop);
-    // It is made anew, by the manager.
-    tenant
-        .set_kubeconfig(&tenant.worker.kubeconfig(IN_WORKER).await)
-        .await;
-    tenant.says("Connected", "True", "Healthy").await;
-    tenant
-        .configure(json!({ "registryCredentialsSecretRef": reference }))
-        .await;
+async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
+    register_anew(tenant).await;
     install(tenant, &a_profile("v1.0.0", "first")).await;
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
     tenant.annotate("workers", (REVISION, "2")).await;
@@ -142,6 +150,47 @@ async fn live(stage: &Stage, tenant: &Tenant) {
         |found| found.spec.version != "v0.0.1+jinja",
     )
     .await;
+    every_kind(tenant, &made).await;
+    manager.stop().await;
+    second_half(stage, tenant, &made.names).await;
+}
+
+/// A kubeconfig that is refused, then one that works, and settings.
+async fn register_anew(tenant: &Tenant) {
+    let registry = fixtures::a_secret("registries", ("docker.io", r#"{"username":"robot"}"#));
+    let registries = tenant.registrations();
+    ok(
+        registries.create(&PostParams::default(), &registry).await,
+        "it is made",
+    );
+    tenant.set_kubeconfig("not a kubeconfig").await;
+    tenant
+        .says("Registered", "False", "KubeconfigRefused")
+        .await;
+    ok(
+        tenant
+            .worker_clusters()
+            .delete(WORKER, &DeleteParams::default())
+            .await,
+        "it goes",
+    )
+    .map_left(drop);
+    // It is made anew, by the manager.
+    tenant
+        .set_kubeconfig(&tenant.worker.kubeconfig(IN_WORKER).await)
+        .await;
+    tenant.says("Connected", "True", "Healthy").await;
+    tenant
+        .configure(json!({
+            "registryCredentialsSecretRef": { "name": "registries" },
+            "nodeCredentials": "PerMachineDeployment",
+            "onRemoval": "Purge",
+        }))
+        .await;
+}
+
+/// One that is refused, a config that somebody else has written, an edge, and an overlay.
+async fn every_kind(tenant: &Tenant, made: &Made) {
     let unknown = fixtures::with_annotation(
         a_machine_deployment("lost"),
         (osm::api::names::PROFILE, "no-such-profile"),
@@ -150,8 +199,31 @@ async fn live(stage: &Stage, tenant: &Tenant) {
     tenant
         .entry("kube-system/lost", ("Refused", "ProfileNotFound"))
         .await;
-    manager.stop().await;
-    second_half(stage, tenant, &made.names).await;
+    // An Event that comes again, with another note, is counted.
+    let other = (osm::api::names::PROFILE, "no-such-profile-either");
+    tenant.annotate("lost", other).await;
+    wait::for_object(
+        &tenant.worker_clusters(),
+        WORKER,
+        "it says the other name",
+        |found| {
+            let mut messages = entries(found).iter().filter_map(|it| it.message.as_ref());
+            messages.any(|message| message.contains("no-such-profile-either"))
+        },
+    )
+    .await;
+    // A config that somebody else has annotated is read.
+    let foreign = json!({ "metadata": { "annotations": { "example.com/note": "hello" } } });
+    merge(&tenant.configs(), &made.names.config, foreign).await;
+    tenant.annotate("workers", (REVISION, "3")).await;
+    drop(tenant.made("workers", "3").await);
+    drop(
+        tenant
+            .serve(&on_cloud(a_machine_deployment("at-the-edge"), "edge"))
+            .await,
+    );
+    install(tenant, &an_overlay("site", ("osp-ubuntu", json!({})))).await;
+    drop(tenant.serve(&of("overlaid", "site")).await);
 }
 
 /// After a restart: a token that ends soon, one too many, and the end of a machine deployment.
@@ -219,62 +291,107 @@ async fn second_half(stage: &Stage, tenant: &Tenant, names: &osm::api::names::De
     let manager = Manager::start(stage, &[]).await;
     let names = osm::api::names::DerivedNames::new("kube-system", "vanishing");
     wait::for_absence(&tenant.configs(), &names.config).await;
+    tenant.says("Connected", "True", "Healthy").await;
+    tenant.unregister().await;
+    tenant
+        .says("Registered", "False", "RegistrationRemoved")
+        .await;
     manager.stop().await;
 }
 
-/// What the roles of a server grant to the manager and no request has used.
-async fn unused(server: &Server, requests: &[Request]) -> Vec<String> {
-    let mut unused = Vec::new();
-    for (namespace, rules) in granted(server).await {
+/// One verb on one resource that a file grants to the manager.
+struct Grant {
+    /// The file, and the line of the rule.
+    file: String,
+    line: usize,
+    role: String,
+    /// Empty where it is granted for all.
+    namespace: String,
+    verb: String,
+    resource: String,
+    /// Empty where it is granted for every name.
+    name: String,
+}
+
+impl Grant {
+    fn is_in_worker(&self) -> bool {
+        self.file.starts_with("worker")
+    }
+
+    fn is_used_by(&self, request: &Request) -> bool {
+        request.verb == self.verb
+            && request.resource == self.resource
+            && (self.namespace.is_empty() || request.namespace == self.namespace)
+            && (self.name.is_empty() || request.name == self.name)
+    }
+}
+
+impl std::fmt::Display for Grant {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            file, line, role, ..
+        } = self;
+        let (verb, resource, name) = (&self.verb, &self.resource, &self.name);
+        let namespace = match self.namespace.as_str() {
+            "" => "all namespaces",
+            namespace => namespace,
+        };
+        write!(
+            formatter,
+            "manifests/rbac/{file}:{line}: {role} in {namespace}: {verb} {resource} {name}"
+        )
+    }
+}
+
+/// What the files in `manifests/rbac` grant to the manager.
+fn granted() -> Vec<Grant> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/rbac");
+    let mut grants = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder is part of the repository") {
+        let path = entry.expect("it is readable").path();
+        let file = path.file_name().map(|name| name.to_string_lossy());
+        let file = file.expect("it has a name").into_owned();
+        if file != FOR_PEOPLE {
+            let text = std::fs::read_to_string(&path).expect("it is readable");
+            grants.extend(granted_in(&file, &text));
+        }
+    }
+    for file in [
+        "management.yaml",
+        "worker.yaml",
+        "worker-node-credentials.yaml",
+    ] {
+        let is_read = grants.iter().any(|grant| grant.file == file);
+        assert!(is_read, "{file} grants something");
+    }
+    grants
+}
+
+fn granted_in(file: &str, text: &str) -> Vec<Grant> {
+    let mut lines = text.lines().enumerate();
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text).expect("our manifests are YAML");
+    let mut grants = Vec::new();
+    for document in documents {
+        let told = |pointer| document.pointer(pointer).and_then(Value::as_str);
+        let rules = document.get("rules").cloned().unwrap_or_else(|| json!([]));
+        let rules: Vec<PolicyRule> = serde_json::from_value(rules).expect("they are rules");
         for rule in rules {
+            let begins = lines.find(|(_, line)| line.starts_with("- apiGroups:"));
+            let line = begins.expect("a rule begins so").0 + 1;
             for (verb, resource, name) in one_by_one(&rule) {
-                let is_used = requests.iter().any(|it| {
-                    it.verb == verb
-                        && it.resource == resource
-                        && (namespace.is_empty() || it.namespace == namespace)
-                        && (name.is_empty() || it.name == name)
+                grants.push(Grant {
+                    file: file.to_owned(),
+                    line,
+                    role: told("/metadata/name").unwrap_or_default().to_owned(),
+                    namespace: told("/metadata/namespace").unwrap_or_default().to_owned(),
+                    verb,
+                    resource,
+                    name,
                 });
-                let is_excused = UNUSED
-                    .iter()
-                    .any(|(v, r, _)| (*v, *r) == (&*verb, &*resource));
-                if !is_used && !is_excused {
-                    unused.push(format!("{verb} {resource} {name} in {namespace:?}"));
-                }
             }
         }
     }
-    unused
-}
-
-/// The rules of the manager's roles, with the namespace that they hold in.
-async fn granted(server: &Server) -> Vec<(String, Vec<PolicyRule>)> {
-    let ours = |name: &str| name.starts_with("operating-system-manager");
-    // Those are for people.
-    let for_people = [
-        "operating-system-manager-view",
-        "operating-system-manager-edit",
-    ];
-    let all = ListParams::default();
-    let cluster: Api<ClusterRole> = Api::all(server.admin().await);
-    let roles: Api<Role> = Api::all(server.admin().await);
-    let cluster = ok(cluster.list(&all).await, "roles are listed")
-        .items
-        .into_iter();
-    let roles = ok(roles.list(&all).await, "roles are listed")
-        .items
-        .into_iter();
-    let cluster = cluster.map(|it| (it.name_any(), String::new(), it.rules));
-    let roles = roles.map(|it| (it.name_any(), it.namespace().unwrap_or_default(), it.rules));
-    let granted: Vec<(String, Vec<PolicyRule>)> = cluster
-        .chain(roles)
-        .filter(|(name, ..)| ours(name) && !for_people.contains(&name.as_str()))
-        .map(|(_, namespace, rules)| (namespace, rules.unwrap_or_default()))
-        .collect();
-    assert!(
-        granted.len() > 1,
-        "the roles are found, in {CLOUD_INIT_SETTINGS} and elsewhere"
-    );
-    granted
+    grants
 }
 
 fn one_by_one(rule: &PolicyRule) -> Vec<(String, String, String)> {

@@ -105,7 +105,7 @@ fn no_stored_config_of_any_system_on_any_cloud_holds_a_secret() {
             let inline = text(&rendered.config);
             let mut wanted = vec!["own-fetch-token", "registry-password", "cloud-config"];
             wanted.extend(places);
-            if system.operating_system == "rhel" {
+            if system.name == "rhel" {
                 wanted.extend(&SUBSCRIPTION[..2]);
             }
             for place in wanted {

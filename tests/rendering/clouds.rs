@@ -61,10 +61,11 @@ pub const SUBSCRIPTION: [&str; 5] = [
 ];
 
 /// A default profile and the operating system that it is for.
+#[derive(Clone)]
 pub struct System {
     pub profile: &'static str,
     pub yaml: &'static str,
-    pub operating_system: &'static str,
+    pub name: &'static str,
 }
 
 /// Every default profile.
@@ -72,7 +73,7 @@ pub fn systems() -> Vec<System> {
     let systems = default_profiles().iter().map(|profile| System {
         profile: profile.name,
         yaml: profile.yaml,
-        operating_system: match profile.name {
+        name: match profile.name {
             "osp-amzn2" | "osp-amzn2023" => "amzn2",
             "osp-rhel" => "rhel",
             "osp-centos-stream" | "osp-rockylinux" => "rockylinux",
@@ -84,6 +85,10 @@ pub fn systems() -> Vec<System> {
 }
 
 /// A provider spec with a canary in each place that may hold a secret: the mark, and the place.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a JSON object that is written has every key"
+)]
 pub fn provider_spec(system: &System, (cloud, places): (&str, &[&str]), mark: &str) -> Value {
     let canary = |place: &str| format!("{mark}-{}", place.replace('/', "-"));
     let mut cloud_spec = json!({ "region": "somewhere" });
@@ -100,7 +105,7 @@ pub fn provider_spec(system: &System, (cloud, places): (&str, &[&str]), mark: &s
         *at = value;
     }
     let mut system_spec = json!({ "distUpgradeOnBoot": false });
-    if system.operating_system == "rhel" {
+    if system.name == "rhel" {
         for place in SUBSCRIPTION {
             system_spec[place] = json!(canary(place));
         }
@@ -113,7 +118,7 @@ pub fn provider_spec(system: &System, (cloud, places): (&str, &[&str]), mark: &s
         "sshPublicKeys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKm0 ops@example.com"],
         "cloudProvider": cloud,
         "cloudProviderSpec": cloud_spec,
-        "operatingSystem": system.operating_system,
+        "operatingSystem": system.name,
         "operatingSystemSpec": system_spec,
         "overwriteCloudConfig": format!("[global]\npassword = {}\n", canary("cloud-config")),
     })

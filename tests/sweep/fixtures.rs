@@ -3,7 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use osm::{api::profile::OperatingSystemProfileSpec, controllers::profile::DefaultProfile};
+use osm::{
+    api::profile::OperatingSystemProfileSpec,
+    controllers::{profile::DefaultProfile, profile_store::content_digest},
+};
 use serde_json::{Value, json};
 
 /// The definitions and roles of the management cluster.
@@ -170,6 +173,7 @@ pub fn default_profiles() -> Arc<[DefaultProfile]> {
     let spec = serde_json::from_value(spec.unwrap_or_default()).expect("a profile has a spec");
     let default = |name: &str| DefaultProfile {
         name: name.to_owned(),
+        content: content_digest(&spec),
         spec: OperatingSystemProfileSpec::clone(&spec),
     };
     [default("osp-flatcar"), default("osp-ubuntu")].into()

@@ -183,7 +183,7 @@ impl Scenario {
                 }
             }
             Self::Deletion | Self::EdgeDeletion | Self::OwnDeletion => {
-                delete_machine_deployment(berlin).await
+                delete_machine_deployment(berlin).await;
             }
             Self::Release | Self::Purge | Self::OwnPurge => unregister(world),
         }
