@@ -41,13 +41,13 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     assert!(text.contains("would be rotated"), "{text}");
 
     assert_eq!(writes((&stage, &tenant), since).await, Vec::<String>::new());
-    let patch = json!({ "spec": serde_json::to_value(&after.spec).expect("plain values") });
-    merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
+    let next = json!({ "spec": serde_json::to_value(&after.spec).expect("plain values") });
+    merge(&tenant.profiles(), fixtures::PROFILE_NAME, next).await;
     let since = Timestamp::now();
     let (code, text) = plan(&stage, &["--format", "json"]).await;
     assert_eq!(code, Some(2), "{text}");
     let answers: Value = serde_json::from_str(&text).expect("it is JSON");
-    let answer = &answers[0];
+    let answer = answers.get(0).expect("there is one answer");
     assert_eq!(answer["machineDeployment"], "kube-system/workers");
     assert_eq!(answer["verdict"], "Rotated", "{text}");
     assert_eq!(answer["inputs"], json!(["profile version"]));
