@@ -12,6 +12,7 @@ use crate::suite::fixtures::{self, a_little_machine_deployment, a_profile};
 use crate::suite::process::{Manager, plan};
 use crate::suite::rotation::install;
 use crate::suite::stage::{Stage, Tenant, merge};
+use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
 pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'static World) {
@@ -63,15 +64,16 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     let since = Timestamp::now();
     let manager = Manager::start(&stage, &[]).await;
     tenant.says("Ready", "True", "Ready").await;
-    let rotated = crate::suite::wait::until("it is rotated", async || {
-        let made = tenant.made("workers", "1").await;
-        (made.provisioning.uid() != before.provisioning.uid()).then_some(made)
-    });
-    drop(rotated.await);
+    let name = before.provisioning.name_any();
+    wait::for_object(&tenant.secrets(), &name, "it is rotated", |found| {
+        found.uid() != before.provisioning.uid()
+    })
+    .await;
+    // What runs may finish.
+    manager.stop().await;
     assert_ne!(writes((&stage, &tenant), since).await, Vec::<String>::new());
     let (code, text) = plan(&stage, &[]).await;
     assert_eq!(code, Some(0), "{text}");
-    manager.stop().await;
 }
 
 /// What was written on behalf of the tenant, in either cluster.
