@@ -15,6 +15,7 @@ use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, FINALIZER, PROFILE, PROFILE_NAMESPACE},
     profile::OperatingSystemProfileSpec,
+    worker_cluster::ProfileAnnotation,
 };
 use crate::plan::{
     bootstrap::Randomness,
@@ -117,7 +118,8 @@ async fn of_tenant(
         .filter(|it| it.metadata.deletion_timestamp.is_none())
         .map(Arc::new)
         .collect();
-    let answers = living.iter().map(|it| tenant.answer(it, &living));
+    let served = living.iter().filter(|it| tenant.serves(it));
+    let answers = served.map(|it| tenant.answer(it, &living));
     Ok(answers.collect())
 }
 
@@ -141,9 +143,19 @@ fn full_name(machine_deployment: &MachineDeployment) -> String {
 }
 
 impl Tenant {
+    /// Whether a machine deployment is one that the manager serves.
+    fn serves(&self, found: &MachineDeployment) -> bool {
+        let is_named = found
+            .annotations()
+            .get(PROFILE)
+            .is_some_and(|it| !it.is_empty());
+        let is_ours = found.finalizers().iter().any(|name| name == FINALIZER);
+        is_named || is_ours || self.unnamed == ProfileAnnotation::Default
+    }
+
     fn answer(&self, found: &Arc<MachineDeployment>, all: &[Arc<MachineDeployment>]) -> Answer {
         let answer = Answer::new(&self.namespace, Some(full_name(found)), Verdict::Unchanged);
-        let decided = self.adopted(found).and_then(|(adopted, writes)| {
+        let decided = adopted(found).and_then(|(adopted, writes)| {
             let mut answer = answer.clone();
             answer.writes = writes;
             self.decide(&adopted, all, answer)
@@ -153,38 +165,6 @@ impl Tenant {
             message: Some(refusal),
             ..answer
         })
-    }
-
-    /// The machine deployment as it would be served.
-    fn adopted(
-        &self,
-        found: &Arc<MachineDeployment>,
-    ) -> Result<(Arc<MachineDeployment>, Vec<String>), String> {
-        let mut writes = Vec::new();
-        let mut adopted = MachineDeployment::clone(found);
-        if !found.finalizers().iter().any(|name| name == FINALIZER) {
-            writes.push("add the finalizer to the machine deployment".to_owned());
-        }
-        let named = found.annotations().get(PROFILE);
-        if named.is_none_or(String::is_empty) {
-            let value = &found.spec.template.spec.provider_spec.value;
-            let provider =
-                ProviderConfig::decode(value.as_ref().unwrap_or(&serde_json::Value::Null))
-                    .map_err(|error| error.to_string())?;
-            let utility = provider
-                .provisioning_utility()
-                .map_err(|error| error.to_string())?;
-            let profile = default_profile(
-                &provider.operating_system,
-                &provider.cloud_provider,
-                utility.as_str(),
-            )
-            .map_err(|error| error.to_string())?;
-            writes.push(format!("annotate the machine deployment with {profile}"));
-            let annotations = adopted.annotations_mut();
-            annotations.insert(PROFILE.to_owned(), profile.to_owned());
-        }
-        Ok((Arc::new(adopted), writes))
     }
 
     fn decide(
@@ -318,6 +298,36 @@ impl Tenant {
             },
         }
     }
+}
+
+/// The machine deployment as it would be served.
+fn adopted(
+    found: &Arc<MachineDeployment>,
+) -> Result<(Arc<MachineDeployment>, Vec<String>), String> {
+    let mut writes = Vec::new();
+    let mut adopted = MachineDeployment::clone(found);
+    if !found.finalizers().iter().any(|name| name == FINALIZER) {
+        writes.push("add the finalizer to the machine deployment".to_owned());
+    }
+    let named = found.annotations().get(PROFILE);
+    if named.is_none_or(String::is_empty) {
+        let value = &found.spec.template.spec.provider_spec.value;
+        let provider = ProviderConfig::decode(value.as_ref().unwrap_or(&serde_json::Value::Null))
+            .map_err(|error| error.to_string())?;
+        let utility = provider
+            .provisioning_utility()
+            .map_err(|error| error.to_string())?;
+        let profile = default_profile(
+            &provider.operating_system,
+            &provider.cloud_provider,
+            utility.as_str(),
+        )
+        .map_err(|error| error.to_string())?;
+        writes.push(format!("annotate the machine deployment with {profile}"));
+        let annotations = adopted.annotations_mut();
+        annotations.insert(PROFILE.to_owned(), profile.to_owned());
+    }
+    Ok((Arc::new(adopted), writes))
 }
 
 /// The inputs that differ from what the bootstrap Secret says of itself.

@@ -144,7 +144,7 @@ pub async fn kubectl_shows_what_matters_of_each_kind(world: &'static World) {
     for (url, expected) in [
         (
             WorkerCluster::url_path(&(), None),
-            "Name Ready Reason Version Served Age Server Paused Message",
+            "Name Ready Reason Version Served Outdated Age Server Paused Message",
         ),
         (
             OperatingSystemProfile::url_path(&(), None),

@@ -12,6 +12,7 @@ use crate::suite::fixtures::{self, a_little_machine_deployment, a_profile};
 use crate::suite::process::{Manager, plan};
 use crate::suite::rotation::install;
 use crate::suite::stage::{Stage, Tenant, merge};
+use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
 pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'static World) {
@@ -41,13 +42,13 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     assert!(text.contains("would be rotated"), "{text}");
 
     assert_eq!(writes((&stage, &tenant), since).await, Vec::<String>::new());
-    let patch = json!({ "spec": serde_json::to_value(&after.spec).expect("plain values") });
-    merge(&tenant.profiles(), fixtures::PROFILE_NAME, patch).await;
+    let next = json!({ "spec": serde_json::to_value(&after.spec).expect("plain values") });
+    merge(&tenant.profiles(), fixtures::PROFILE_NAME, next).await;
     let since = Timestamp::now();
     let (code, text) = plan(&stage, &["--format", "json"]).await;
     assert_eq!(code, Some(2), "{text}");
     let answers: Value = serde_json::from_str(&text).expect("it is JSON");
-    let answer = &answers[0];
+    let answer = answers.get(0).expect("there is one answer");
     assert_eq!(answer["machineDeployment"], "kube-system/workers");
     assert_eq!(answer["verdict"], "Rotated", "{text}");
     assert_eq!(answer["inputs"], json!(["profile version"]));
@@ -63,15 +64,16 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     let since = Timestamp::now();
     let manager = Manager::start(&stage, &[]).await;
     tenant.says("Ready", "True", "Ready").await;
-    let rotated = crate::suite::wait::until("it is rotated", async || {
-        let made = tenant.made("workers", "1").await;
-        (made.provisioning.uid() != before.provisioning.uid()).then_some(made)
-    });
-    drop(rotated.await);
+    let name = before.provisioning.name_any();
+    wait::for_object(&tenant.secrets(), &name, "it is rotated", |found| {
+        found.uid() != before.provisioning.uid()
+    })
+    .await;
+    // What runs may finish.
+    manager.stop().await;
     assert_ne!(writes((&stage, &tenant), since).await, Vec::<String>::new());
     let (code, text) = plan(&stage, &[]).await;
     assert_eq!(code, Some(0), "{text}");
-    manager.stop().await;
 }
 
 /// What was written on behalf of the tenant, in either cluster.

@@ -56,13 +56,17 @@ fn a_tenant(world: &World, tenant: &str, cloud: &str) {
     put(world.worker(tenant), machine_deployment);
 }
 
+fn at(found: &Value, pointer: &str) -> Value {
+    found.pointer(pointer).cloned().unwrap_or_default()
+}
+
 fn installed(world: &World, tenant: &str) -> Value {
     let profile = object("operatingsystemprofiles", tenant, UBUNTU);
     world.management.get(profile).expect("it is installed")
 }
 
 fn is_upgraded(world: &World, tenant: &str) -> bool {
-    installed(world, tenant)["spec"]["version"] != OLD
+    at(&installed(world, tenant), "/spec/version") != OLD
 }
 
 fn upgraded<'a>(world: &World, tenants: &[&'a str]) -> Vec<&'a str> {
@@ -78,27 +82,27 @@ fn rendered(world: &World, tenant: &str) -> Value {
         crate::scenarios::BOOTSTRAP,
     );
     let found = world.worker(tenant).get(secret).unwrap_or_default();
-    found["metadata"]["annotations"]["k8c.io/osp-version"].clone()
+    at(&found, "/metadata/annotations/k8c.io~1osp-version")
 }
 
 fn status(world: &World, tenant: &str) -> Value {
     let own = world
         .management
         .get(object("workerclusters", tenant, tenant));
-    own.expect("it is there")["status"].clone()
+    at(&own.expect("it is there"), "/status")
 }
 
 fn condition(world: &World, tenant: &str) -> Value {
     let status = status(world, tenant);
-    let conditions = status["conditions"].as_array().cloned();
+    let conditions = at(&status, "/conditions").as_array().cloned();
     let mut conditions = conditions.unwrap_or_default().into_iter();
-    let found = conditions.find(|it| it["type"] == "ProfilesInstalled");
+    let found = conditions.find(|it| at(it, "/type") == "ProfilesInstalled");
     found.unwrap_or_default()
 }
 
 fn events(world: &World, reason: &str) -> usize {
     let all = world.management.objects("events");
-    all.iter().filter(|it| it["reason"] == reason).count()
+    all.iter().filter(|it| at(it, "/reason") == reason).count()
 }
 
 #[tokio::test(start_paused = true)]

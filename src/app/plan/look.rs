@@ -24,7 +24,7 @@ use crate::api::{
     config::OperatingSystemConfig,
     names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, TOKEN_LABEL},
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
-    worker_cluster::WorkerCluster,
+    worker_cluster::{ProfileAnnotation, WorkerCluster},
 };
 use crate::controllers::{registry_credentials, tokens};
 use crate::fleet::{
@@ -60,6 +60,8 @@ pub(super) struct Tenant {
     pub(super) id: TenantId,
     pub(super) policy: TenantPolicy,
     pub(super) token_lifetime: Duration,
+    /// What happens to a machine deployment that names no profile.
+    pub(super) unnamed: ProfileAnnotation,
     pub(super) worker: Client,
     pub(super) settings: Result<Arc<TenantSettings>, SettingsError>,
     pub(super) facts: Arc<ClusterFacts>,
@@ -152,6 +154,9 @@ impl Tenant {
             id,
             policy: TenantPolicy::clone(&policy),
             token_lifetime: settings.token_lifetime,
+            unnamed: own.as_ref().map_or_else(ProfileAnnotation::default, |own| {
+                own.spec.profile_annotation
+            }),
             settings: own
                 .as_ref()
                 .map_or_else(|| Ok(defaults.clone()), |own| defaults.with(&own.spec))
