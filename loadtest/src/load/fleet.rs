@@ -276,8 +276,12 @@ fn in_every_worker() -> anyhow::Result<&'static [Value]> {
     }
 }
 
+/// With the finalizer that every namespace has: without it nothing would empty it when it goes.
 fn namespace(name: &str) -> Value {
-    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
+    json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
+        "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
+    })
 }
 
 /// As kubeadm makes it: here nodes learn where their API server is.
