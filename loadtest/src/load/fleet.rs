@@ -84,7 +84,8 @@ impl Fleet {
         self.management.front.kubeconfig(&user)
     }
 
-    /// Adds worker clusters up to a number, each with so many machine deployments; none is registered.
+    /// Adds worker clusters up to a number, each with so many machine deployments. None is
+    /// registered.
     pub async fn grow(&mut self, tenants: usize, machine_deployments: usize) -> anyhow::Result<()> {
         for index in self.workers.len()..tenants {
             let worker = Worker::start(index, machine_deployments).await?;
