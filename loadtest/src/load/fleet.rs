@@ -84,7 +84,8 @@ impl Fleet {
         self.management.front.kubeconfig(&user)
     }
 
-    /// Adds worker clusters up to a number, each with so many machine deployments; none is registered.
+    /// Adds worker clusters up to a number, each with so many machine deployments. None is
+    /// registered.
     pub async fn grow(&mut self, tenants: usize, machine_deployments: usize) -> anyhow::Result<()> {
         for index in self.workers.len()..tenants {
             let worker = Worker::start(index, machine_deployments).await?;
@@ -276,8 +277,12 @@ fn in_every_worker() -> anyhow::Result<&'static [Value]> {
     }
 }
 
+/// With the finalizer that every namespace has: without it nothing would empty it when it goes.
 fn namespace(name: &str) -> Value {
-    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } })
+    json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
+        "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
+    })
 }
 
 /// As kubeadm makes it: here nodes learn where their API server is.

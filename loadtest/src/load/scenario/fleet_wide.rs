@@ -122,7 +122,7 @@ pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
     outcome.figures.extend([
         Figure::new("all engaged", engaged.max / 1000.0, "s").wanted(30.0, 10.0),
         Figure::new("all watched", took.as_secs_f64(), "s"),
-        Figure::new("writes after a restart", float(requests.mutating), "").wanted(0.0, 0.0),
+        Figure::new("writes after a restart", float(requests.writes), "").wanted(0.0, 0.0),
         Figure::new(
             "requests per tenant for a restart",
             float(requests.total()) / count(tenants),
