@@ -103,6 +103,7 @@ fn summary(conditions: &[Condition]) -> Condition {
     let order = [
         ConditionType::Registered,
         ConditionType::Connected,
+        ConditionType::Adopted,
         ConditionType::Claimed,
         ConditionType::Prepared,
         ConditionType::ProfilesInstalled,
@@ -113,7 +114,9 @@ fn summary(conditions: &[Condition]) -> Condition {
         .iter()
         .filter_map(of)
         .find(|found| found.status != "True");
-    let missing = order.iter().find(|kind| of(kind).is_none());
+    // Most clusters were never served by another program.
+    let mut needed = order.iter().filter(|kind| **kind != ConditionType::Adopted);
+    let missing = needed.find(|kind| of(kind).is_none());
     let (status, reason, message) = match (wrong, missing) {
         (Some(wrong), _) => ("False", wrong.reason.clone(), wrong.message.clone()),
         (None, Some(missing)) => (

@@ -14,6 +14,9 @@ use crate::controllers::context::Context;
 use crate::telemetry::{self, logs::chain, metrics::Outcome as OutcomeLabel};
 use crate::tenant::report::Outcome;
 
+/// The reason of a machine deployment whose documents are another program's.
+pub const KEPT_AS_FOUND: &str = "KeptAsFound";
+
 /// An Event's note may have 1 KiB.
 const NOTE_CHARACTERS_MAX: usize = 1_000;
 
@@ -77,6 +80,13 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
             MachineDeploymentState::Served,
             "UserDataNearLimit",
             Some(near_limit.clone()),
+        ),
+        Ok(Served {
+            kept: Some(kept), ..
+        }) => (
+            MachineDeploymentState::Served,
+            KEPT_AS_FOUND,
+            Some(kept.clone()),
         ),
         Ok(_) => (MachineDeploymentState::Served, "Current", None),
         Err(error) => (
