@@ -6,7 +6,7 @@ use kube::{
 };
 use tokio::sync::Notify;
 
-use super::context::Context;
+use super::{adoption, context::Context};
 use crate::api::{
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     worker_cluster::DefaultProfiles,
@@ -89,7 +89,7 @@ async fn install_one(
         return Ok(());
     }
     let mut profile = api.get(&default.name).await?;
-    if profile.spec.version != default.spec.version {
+    if profile.spec.version != default.spec.version && !adoption::is_pinned(&profile) {
         profile.spec = default.spec.clone();
         profile.managed_fields_mut().clear();
         api.replace(&default.name, &PostParams::default(), &profile)

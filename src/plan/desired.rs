@@ -11,8 +11,8 @@ use super::{
 use crate::api::{
     config::OperatingSystemConfigSpec,
     names::{
-        CONTENT, DerivedNames, INPUTS, KEPT, MADE_FOR, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
-        MADE_FOR_REVISION, NEAR_LIMIT,
+        CONTENT, DerivedNames, INPUTS, KEPT, MADE_FOR, MADE_FOR_ANNOTATIONS,
+        MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, NEAR_LIMIT,
     },
     profile::CloudProvider,
 };

@@ -10,7 +10,7 @@ use kube::{
 
 use super::{Served, ServedKind, error::Error};
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::MachineDeploymentState};
-use crate::controllers::context::Context;
+use crate::controllers::{adoption, context::Context};
 use crate::telemetry::{self, logs::chain, metrics::Outcome as OutcomeLabel};
 use crate::tenant::report::Outcome;
 
@@ -46,6 +46,7 @@ pub async fn update_status(
             let now = context.engagement.shared.clock.now();
             metrics.cluster_succeeded(&context.engagement.registration.to_string(), now);
             let is_news = context.engagement.board.outcome(&name, outcome.clone());
+            adoption::tell(context);
             if is_news && outcome.message.is_some() {
                 tell(context, machine_deployment, &outcome).await;
             }
