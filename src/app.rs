@@ -1,6 +1,8 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
+pub mod release;
+
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::Context as _;
