@@ -167,7 +167,9 @@ pub fn tell(context: &Context) {
         .collect();
     let board = &context.engagement.board;
     let differ = board.read(|report| {
-        if !held.iter().all(|name| report.outcomes.contains_key(name)) {
+        // Before the first list is complete, `held` is not.
+        if report.existing.is_none() || !held.iter().all(|name| report.outcomes.contains_key(name))
+        {
             return None;
         }
         let outcomes = report.outcomes.iter();

@@ -47,7 +47,7 @@ pub async fn update_status(
             metrics.cluster_succeeded(&context.engagement.registration.to_string(), now);
             let is_news = context.engagement.board.outcome(&name, outcome.clone());
             adoption::tell(context);
-            if is_news && outcome.message.is_some() {
+            if is_news && outcome.message.is_some() && !was_kept(context, &name, &outcome) {
                 tell(context, machine_deployment, &outcome).await;
             }
             tracing::debug!(machine_deployment = %name, writes, ?took, "reconciled");
@@ -70,6 +70,16 @@ pub async fn update_status(
             }
         }
     }
+}
+
+/// Whether the status told before this process began that it keeps what another program made: a
+/// restart is no reason to tell it again.
+fn was_kept(context: &Context, name: &str, outcome: &Outcome) -> bool {
+    let own = context.engagement.worker_cluster.borrow();
+    let status = own.as_ref().and_then(|own| own.status.as_ref());
+    let mut entries = status.iter().flat_map(|it| &it.machine_deployments);
+    outcome.reason == KEPT_AS_FOUND
+        && entries.any(|it| it.name == name && it.reason == outcome.reason)
 }
 
 fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
