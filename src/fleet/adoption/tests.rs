@@ -108,7 +108,7 @@ fn restricted(cluster: &Cluster) -> Client {
     let roles = include_str!("../../../manifests/rbac/worker.yaml");
     cluster.apply_yaml(roles).unwrap();
     let user = User::service_account(KUBE_SYSTEM, "operating-system-manager");
-    cluster.client_as(&user)
+    cluster.front_as(&user).client()
 }
 
 #[tokio::test(start_paused = true)]
