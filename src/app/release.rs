@@ -220,7 +220,7 @@ impl Release {
             .list_metadata(&ListParams::default().limit(1))
             .await
         {
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
+            Err(error) if adoption::is_not_served(&error) => Ok(false),
             listed => Ok(listed.map(|_| true).context("cannot list profiles")?),
         }
     }

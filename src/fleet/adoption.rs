@@ -113,7 +113,7 @@ async fn signs(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> 
         .list_metadata(&ListParams::default().limit(1))
         .await
     {
-        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(Predecessor::None),
+        Err(error) if is_not_served(&error) => return Ok(Predecessor::None),
         listed => drop(listed?),
     }
     is_released(lease::read(worker, LEASE, clock).await?)?;
@@ -132,9 +132,14 @@ async fn blind(worker: &Client) -> Result<Predecessor, Obstacle> {
     match removal::held(worker).await {
         Ok(held) if held.is_empty() => Ok(Predecessor::None),
         Ok(_) => Err(Obstacle::MayNotLook),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Predecessor::None),
+        Err(error) if is_not_served(&error) => Ok(Predecessor::None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a kind is not served at all: such an answer has no body that would say so.
+pub fn is_not_served(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {

@@ -21,6 +21,17 @@ const MESSAGE_CHARACTERS_MAX: usize = 1_024;
 /// The condition that sums up the others.
 const READY: &str = "Ready";
 
+/// The conditions, in the order in which a tenant comes to life.
+const ORDER: [ConditionType; 7] = [
+    ConditionType::Registered,
+    ConditionType::Connected,
+    ConditionType::Adopted,
+    ConditionType::Claimed,
+    ConditionType::Prepared,
+    ConditionType::ProfilesInstalled,
+    ConditionType::MachineDeploymentsServed,
+];
+
 /// What a status is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Params<'a> {
@@ -60,6 +71,9 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         .filter(|old| old.type_ != READY && !conditions.iter().any(|new| new.type_ == old.type_));
     let kept: Vec<Condition> = kept.cloned().collect();
     conditions.extend(kept);
+    // One that is kept among those that were found stands in its place, or a restart would write.
+    let place = |it: &Condition| ORDER.iter().position(|kind| kind.as_str() == it.type_);
+    conditions.sort_by_key(|it| place(it).unwrap_or(ORDER.len()));
     conditions.insert(0, summary(&conditions));
     for condition in &mut conditions {
         condition.last_transition_time = transition(condition, &before.conditions, now);
@@ -100,22 +114,13 @@ fn condition(kind: &str, finding: &Finding) -> Condition {
 
 /// Ready says the first thing that is wrong, in the order in which a tenant comes to life.
 fn summary(conditions: &[Condition]) -> Condition {
-    let order = [
-        ConditionType::Registered,
-        ConditionType::Connected,
-        ConditionType::Adopted,
-        ConditionType::Claimed,
-        ConditionType::Prepared,
-        ConditionType::ProfilesInstalled,
-        ConditionType::MachineDeploymentsServed,
-    ];
     let of = |kind: &ConditionType| conditions.iter().find(|found| found.type_ == kind.as_str());
-    let wrong = order
+    let wrong = ORDER
         .iter()
         .filter_map(of)
         .find(|found| found.status != "True");
     // Most clusters were never served by another program.
-    let mut needed = order.iter().filter(|kind| **kind != ConditionType::Adopted);
+    let mut needed = ORDER.iter().filter(|kind| **kind != ConditionType::Adopted);
     let missing = needed.find(|kind| of(kind).is_none());
     let (status, reason, message) = match (wrong, missing) {
         (Some(wrong), _) => ("False", wrong.reason.clone(), wrong.message.clone()),

@@ -58,7 +58,7 @@ fn refuses(failure_policy: Option<&str>, to: &WebhookClientConfig) -> bool {
     let path = service.or_else(|| to.url.as_deref().and_then(path));
     let is_its = path.is_some_and(|path| PATHS.contains(&path));
     // An absent policy is Fail.
-    is_its && failure_policy != Some("Ignore")
+    is_its && !failure_policy.is_some_and(|policy| policy.eq_ignore_ascii_case("ignore"))
 }
 
 /// The path of `https://host:port/path`.
