@@ -3,6 +3,7 @@
 
 mod management;
 pub mod plan;
+pub mod release;
 
 use std::{
     collections::BTreeSet,

@@ -13,6 +13,7 @@ mod plan;
 mod profiles;
 mod render;
 mod run;
+mod tenant;
 mod world;
 
 use std::process::ExitCode;
@@ -117,6 +118,16 @@ Exit codes: 0 listed, 1 refused, 2 a file cannot be read.")]
 
 Exit codes: 0 converted or equal, 1 refused or different, 2 a file cannot be read.")]
     Convert(convert::ConvertFlags),
+    /// Do something to one tenant, on live clusters.
+    #[command(after_help = "Examples:
+  osm tenant release berlin --worker-kubeconfig berlin.kubeconfig --dry-run
+  osm tenant release berlin --kubeconfig management.kubeconfig --worker-kubeconfig berlin.kubeconfig
+
+Exit codes: 0 done, 2 a step failed; it can be run again.")]
+    Tenant {
+        #[command(subcommand)]
+        command: tenant::TenantCommand,
+    },
 }
 
 impl Cli {
@@ -139,6 +150,7 @@ impl Cli {
             Command::Plan(flags) => Ok(plan::run(*flags)),
             Command::Profiles { command } => profiles::run(&command),
             Command::Bom(flags) => bom::run(&flags),
+            Command::Tenant { command } => tenant::run(command),
             Command::Convert(flags) => convert::run(&flags),
             Command::Completions { shell } => completions::run(shell),
         };

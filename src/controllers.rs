@@ -8,6 +8,7 @@
 //!
 //! A trigger never says what to do, only that something must be looked at again.
 
+pub mod adoption;
 pub mod backoff;
 pub mod context;
 pub mod inventory;

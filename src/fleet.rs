@@ -8,6 +8,7 @@
 //!
 //! The fleet does not know what is done with an engaged cluster: the app hands it the function.
 
+pub mod adoption;
 pub mod board;
 mod bounded_lines;
 mod bounds;

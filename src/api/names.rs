@@ -45,6 +45,11 @@ pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 /// Annotation of a default profile: the digest of the content that we installed. Where the content
 /// has another, somebody has edited it.
 pub const INSTALLED_CONTENT: &str = "operatingsystemmanager.k8c.io/installed-content";
+/// Annotation of a Secret that another program made and that is kept with its bytes, though they
+/// are not those that we render.
+pub const KEPT: &str = "operatingsystemmanager.k8c.io/kept-as-found";
+/// Annotation of a profile that no default replaces: it was adopted with its cluster.
+pub const PINNED: &str = "operatingsystemmanager.k8c.io/pinned";
 
 /// Label of a bootstrap token: the key of its machine deployment.
 pub const TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";

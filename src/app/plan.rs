@@ -270,9 +270,8 @@ impl Tenant {
     fn profile(&self, machine_deployment: &MachineDeployment) -> ProfileFound {
         let annotations = machine_deployment.annotations();
         let name = annotations.get(PROFILE).cloned().unwrap_or_default();
-        let named = annotations.get(PROFILE_NAMESPACE);
-        let named = named.filter(|named| !named.is_empty()).cloned();
-        let namespace = named.unwrap_or_else(|| self.namespace.clone());
+        let named = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
+        let namespace = adoption::profile_namespace(&self.id, &self.policy, named);
         if !self.policy.allows_profiles_of(&self.id, &namespace) {
             return ProfileFound::Forbidden { namespace };
         }
@@ -368,6 +367,7 @@ fn told(change: &Change) -> String {
         Change::ExtendToken(_) => "extend the bootstrap token".to_owned(),
         Change::CreateSecret(wanted) => format!("create Secret {}", wanted.name),
         Change::ReplaceSecret(wanted, _) => format!("update Secret {}", wanted.name),
+        Change::KeepSecret(kept, _) => format!("keep Secret {} as it was found", kept.name),
         Change::RecreateSecret(wanted, _) => format!("recreate Secret {}", wanted.name),
         Change::DeleteSecret(name, _) => format!("delete Secret {name}"),
         Change::CreateConfig(wanted) => format!("create config {}", wanted.name),

@@ -29,7 +29,7 @@ use crate::api::{machine_deployment::MachineDeployment, names::FINALIZER, names:
 use crate::fleet::jitter;
 use crate::plan::{
     bootstrap::renewal,
-    changes::changes,
+    changes::{changes, kept_as_found},
     desired::{desired, is_current, known_near_limit},
     validate::{Deployment, Invalid, Policy, created, validate},
 };
@@ -117,6 +117,8 @@ pub struct Served {
     pub kind: ServedKind,
     /// What of it is close to its limit, in a sentence.
     pub near_limit: Option<String>,
+    /// What of it is kept as another program made it, in a sentence.
+    pub kept: Option<String>,
 }
 
 /// How a machine deployment was served.
@@ -193,6 +195,7 @@ async fn converge(
     // What must be written? (pure)
     let changes = changes(desired, &found.observed);
     let writes = changes.len();
+    let kept = kept_as_found(&changes, &found.observed);
     span.record("writes", writes);
     // Write it. (client)
     if writes > 0 {
@@ -206,6 +209,7 @@ async fn converge(
         writes,
         kind: ServedKind::Current,
         near_limit,
+        kept,
     })
 }
 
@@ -277,6 +281,7 @@ impl Served {
             writes: 0,
             kind,
             near_limit: None,
+            kept: None,
         }
     }
 }

@@ -11,6 +11,7 @@ use kube::{
 use tokio::sync::Notify;
 
 use super::{
+    adoption,
     context::Context,
     profile_store::content_digest,
     rollout::{Asking, Turn},
@@ -173,6 +174,9 @@ async fn install_one(
     let Some(found) = context.profiles.get(namespace, &default.name) else {
         return create(context, default).await;
     };
+    if context.profiles.is_pinned(namespace, &default.name) {
+        return Ok(());
+    }
     let installed_content = context.profiles.installed_content(namespace, &default.name);
     let installed = Installed {
         version: &found.spec().version,
@@ -239,7 +243,7 @@ async fn replace(
 ) -> Result<(), kube::Error> {
     let api = api(context);
     let mut profile = api.get(&default.name).await?;
-    if content_digest(&profile.spec) != judged {
+    if content_digest(&profile.spec) != judged || adoption::is_pinned(&profile) {
         return Ok(());
     }
     profile.spec = default.spec.clone();

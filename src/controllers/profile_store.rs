@@ -2,10 +2,11 @@
 //! tenants have it. A profile that extends another is laid over it when somebody first asks, and
 //! what comes of it is a content like any other.
 
+mod marks;
 mod room;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
 };
 
@@ -22,10 +23,7 @@ use tokio::sync::{Notify, watch};
 pub use self::room::Quotas;
 use self::room::fetch_wanted;
 use super::{profile_quota::Ledger, subscriptions::Subscriptions};
-use crate::api::{
-    names::INSTALLED_CONTENT,
-    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
-};
+use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use crate::fleet::watch::{RELIST_PROFILES, Scope, covers, interpret, relisted};
 use crate::render::{
     RenderError,
@@ -78,6 +76,8 @@ struct Inner {
     profiles: HashMap<Key, Arc<SharedProfile>>,
     /// The contents that we installed, where a profile says so.
     installed: HashMap<Key, Box<str>>,
+    /// The profiles that no default replaces.
+    pinned: HashSet<Key>,
     /// Which profiles of its namespace extend one; it need not exist.
     overlays: HashMap<Key, BTreeSet<String>>,
     /// What profiles that extend another come to, as far as somebody has asked.
@@ -229,13 +229,6 @@ impl ProfileStore {
         inner.profiles.get(&key).cloned()
     }
 
-    /// The content that we installed as this profile, if it says so.
-    pub fn installed_content(&self, namespace: &str, name: &str) -> Option<String> {
-        let key = (namespace.to_owned(), name.to_owned());
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        inner.installed.get(&key).map(ToString::to_string)
-    }
-
     /// The profile that everything below a profile lies on: itself, where it extends none.
     pub fn root(&self, namespace: &str, name: &str) -> Option<(String, Arc<SharedProfile>)> {
         let mut name = name.to_owned();
@@ -247,15 +240,6 @@ impl ProfileStore {
             }
         }
         None
-    }
-
-    /// Takes note of the content that we installed as a profile.
-    fn mark(&self, key: &Key, installed: Option<&String>) {
-        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        match installed {
-            Some(content) => inner.installed.insert(key.clone(), content.as_str().into()),
-            None => inner.installed.remove(key),
-        };
     }
 
     /// A profile laid over what it extends, if there is one.
@@ -465,8 +449,7 @@ impl Follower {
             tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
             return self.remove(&key);
         };
-        self.store
-            .mark(&key, profile.annotations().get(INSTALLED_CONTENT));
+        self.store.mark(&key, profile.annotations());
         tell(
             &self.subscriptions,
             &key,
@@ -475,7 +458,7 @@ impl Follower {
     }
 
     fn remove(&self, key: &Key) {
-        self.store.mark(key, None);
+        self.store.mark(key, &BTreeMap::new());
         tell(&self.subscriptions, key, &self.store.remove(key));
     }
 }

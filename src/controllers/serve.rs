@@ -16,6 +16,7 @@ use kube::{
 use tokio::sync::{Notify, watch};
 
 use super::{
+    adoption,
     context::{Context, RegistryCredentials, Rules},
     inventory,
     machine_deployment::{self, credentials},
@@ -155,6 +156,7 @@ impl Controllers {
             }
             listed => listed.map(drop).map_err(failed)?,
         }
+        adoption::take_profiles(context).await.map_err(failed)?;
         inventory::take(context).await.map_err(failed)?;
         tokens::list(&context.engagement.worker, &context.tokens)
             .await

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::{backoff::Backoff, sweeps::Sweeps};
 use crate::api::{
     machine_deployment::MachineDeployment,
-    names::{DerivedNames, PROFILE, PROFILE_NAMESPACE},
+    names::{DerivedNames, KUBE_SYSTEM, PROFILE, PROFILE_NAMESPACE},
 };
 
 /// What must be looked at again.
@@ -127,7 +127,9 @@ fn concerns(look: &Look, machine_deployment: &MachineDeployment, tenant: &str) -
             let from = annotations
                 .get(PROFILE_NAMESPACE)
                 .map_or(tenant, String::as_str);
-            from == namespace && annotations.get(PROFILE).is_none_or(|named| named == name)
+            // An adopted cluster's own kube-system means the tenant's namespace.
+            let is_there = from == namespace || (from == KUBE_SYSTEM && namespace == tenant);
+            is_there && annotations.get(PROFILE).is_none_or(|named| named == name)
         }
         Look::Made(name) => {
             let names = names(machine_deployment);

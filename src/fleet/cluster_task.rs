@@ -248,6 +248,7 @@ impl Task {
             facts_bell: Arc::clone(&facts_bell),
             worker_cluster: self.member.worker_cluster.subscribe(),
             board: Arc::clone(&self.member.board),
+            predecessor: attempt.predecessor,
             cancel: leave.clone(),
         };
         tracing::info!(registration = %self.member.id, server = %attempt.server, "engaged");

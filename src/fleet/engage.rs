@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use self::setback::{not_connected, not_prepared, warn_by_event};
 pub use self::{keep_facts::keep_facts, setback::Setback};
 use super::{
+    adoption::{self, Predecessor},
     claim::{self, ClaimError, Claimant},
     connect::{self, ClientParts},
     discovery::Registration,
@@ -71,6 +72,8 @@ pub struct Attempt {
     pub claimant: Claimant,
     /// What was observed.
     pub facts: Arc<ClusterFacts>,
+    /// Who served the cluster before.
+    pub predecessor: Predecessor,
 }
 
 /// Tries once.
@@ -95,6 +98,7 @@ async fn attempt_for(
 
     let worker = worker_client(params, &access)?;
     identify(params, &worker, worker_cluster).await?;
+    let predecessor = adopt(params, &worker, worker_cluster).await?;
     prepare(params, &worker).await?;
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
     let in_use = worker_cluster
@@ -112,6 +116,7 @@ async fn attempt_for(
         server,
         claimant: params.shared.claimant(params.member.id.tenant.clone()),
         facts: Arc::new(facts),
+        predecessor,
     })
 }
 
@@ -255,6 +260,28 @@ async fn identify(
         report.version = Some(version.git_version.clone());
     });
     Ok(())
+}
+
+/// Has the program that served this cluster before let go? Nothing is written while it has not.
+async fn adopt(
+    params: &Params<'_>,
+    worker: &Client,
+    own: &WorkerCluster,
+) -> Result<Predecessor, Setback> {
+    let found = adoption::look(worker, &params.shared.clock).await;
+    let predecessor = found.map_err(|obstacle| {
+        let why = chain(&obstacle).to_string();
+        Setback::failed(ConditionType::Adopted, obstacle.reason(), why)
+    })?;
+    let board = &params.member.board;
+    let was_told = own.status.iter().flat_map(|status| &status.conditions);
+    let mut was_told = was_told.map(|condition| condition.type_.as_str());
+    let was_told = was_told.any(|kind| kind == ConditionType::Adopted.as_str())
+        || board.read(|report| report.findings.contains_key(&ConditionType::Adopted));
+    if predecessor == Predecessor::None && was_told {
+        board.found(ConditionType::Adopted, Finding::well("NothingToAdopt"));
+    }
+    Ok(predecessor)
 }
 
 /// Claims the cluster, then makes what nodes need there. Nothing is made before the claim but the

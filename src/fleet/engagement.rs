@@ -8,9 +8,9 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    board::Board, claim::Claimant, clock::Clock, connect::Connector, connect::Transport,
-    permits::Permits, rate_limit::Budget, rate_limit::SharedBudget, roster::Member, roster::Roster,
-    worker_clusters::WorkerClusters,
+    adoption::Predecessor, board::Board, claim::Claimant, clock::Clock, connect::Connector,
+    connect::Transport, permits::Permits, rate_limit::Budget, rate_limit::SharedBudget,
+    roster::Member, roster::Roster, worker_clusters::WorkerClusters,
 };
 use crate::api::worker_cluster::WorkerCluster;
 use crate::telemetry::metrics::Metrics;
@@ -106,6 +106,8 @@ pub struct Engagement {
     pub worker_cluster: watch::Receiver<Option<Arc<WorkerCluster>>>,
     /// What is known of the tenant.
     pub board: Arc<Board>,
+    /// Who served the cluster before.
+    pub predecessor: Predecessor,
     /// Set when the cluster is disengaged.
     pub cancel: CancellationToken,
 }

@@ -10,6 +10,8 @@
 //! updated in place and never deleted, since nodes that fetch in a gap do not recover. So is the
 //! edge script, which goes when the machine deployment moves to another cloud.
 
+use std::collections::BTreeMap;
+
 use super::{
     bootstrap::{Token, TokenPlan},
     desired::{Desired, Documents, Stamp},
@@ -18,7 +20,7 @@ use super::{
 };
 use crate::api::{
     config::OperatingSystemConfigSpec,
-    names::{CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, MADE_FOR_REVISION},
+    names::{CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY, KEPT, KUBECONFIG_KEY, MADE_FOR_REVISION},
 };
 
 /// Bytes for a Secret.
@@ -46,6 +48,15 @@ pub struct SecretWanted {
     pub stamp: Option<Stamp>,
 }
 
+/// A Secret that keeps the bytes that were found in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptSecret {
+    /// The Secret's name.
+    pub name: String,
+    /// Our annotations, with the digest of the bytes that are kept.
+    pub annotations: BTreeMap<String, String>,
+}
+
 /// A config as it should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigWanted {
@@ -70,6 +81,8 @@ pub enum Change {
     CreateSecret(SecretWanted),
     /// A Secret gets other annotations, or (mutable) other data, in place.
     ReplaceSecret(SecretWanted, Seen),
+    /// A Secret of another program is kept with its bytes, and gets our annotations.
+    KeepSecret(KeptSecret, Seen),
     /// An immutable Secret gets other bytes: deleted and made anew, one right after the other.
     RecreateSecret(SecretWanted, Seen),
     /// A Secret is deleted.
@@ -159,7 +172,7 @@ impl Made<'_> {
                 .flatten()
                 .collect();
         };
-        if self.must_go_first(&bootstrap, seen, provisioning.as_ref()) {
+        if !self.stamp.keeps(seen) && self.must_go_first(&bootstrap, seen, provisioning.as_ref()) {
             let delete = Change::DeleteSecret(bootstrap.name.clone(), seen.clone());
             let create = Change::CreateSecret(bootstrap);
             return [Some(delete), config, provisioning, Some(create)]
@@ -228,17 +241,60 @@ fn change_secret(wanted: SecretWanted, seen: Option<&Seen>) -> Option<Change> {
         return Some(Change::CreateSecret(wanted));
     };
     if wanted.content != seen.content {
-        return Some(Change::RecreateSecret(wanted, seen.clone()));
+        return match &wanted.stamp {
+            Some(stamp) if stamp.keeps(seen) => keep(wanted.name, stamp, seen),
+            _ => Some(Change::RecreateSecret(wanted, seen.clone())),
+        };
     }
     let annotations = wanted
         .stamp
         .as_ref()
         .map(|stamp| stamp.annotations(&wanted.content));
-    let is_stamped = annotations.is_none_or(|annotations| carries(seen, &annotations));
+    let is_stamped = annotations.is_none_or(|annotations| carries(seen, &annotations))
+        && seen.annotation(KEPT).is_none();
     (!is_stamped).then(|| Change::ReplaceSecret(wanted, seen.clone()))
 }
 
-fn carries(seen: &Seen, annotations: &std::collections::BTreeMap<String, String>) -> bool {
+/// Bytes that are not ours stay until there is a reason to write others; then they go with the
+/// Secret.
+fn keep(name: String, stamp: &Stamp, seen: &Seen) -> Option<Change> {
+    let mut annotations = stamp.annotations(&seen.content);
+    annotations.insert(KEPT.to_owned(), "true".to_owned());
+    let kept = KeptSecret { name, annotations };
+    (!carries(seen, &kept.annotations)).then(|| Change::KeepSecret(kept, seen.clone()))
+}
+
+/// Which of the two documents are kept with bytes that are not those that we render, as a sentence.
+pub fn kept_as_found(changes: &[Change], observed: &Observed) -> Option<String> {
+    let kept_now = changes.iter().filter_map(|change| match change {
+        Change::KeepSecret(kept, _) => Some(kept.name.as_str()),
+        _ => None,
+    });
+    let replaced = |name: &str| {
+        changes.iter().any(|change| match change {
+            Change::RecreateSecret(wanted, _) | Change::CreateSecret(wanted) => wanted.name == name,
+            Change::DeleteSecret(deleted, _) => deleted == name,
+            _ => false,
+        })
+    };
+    let documents = [&observed.provisioning, &observed.bootstrap];
+    let kept_before = documents.into_iter().flatten().filter_map(|seen| {
+        seen.annotation(KEPT)?;
+        seen.metadata.name.as_deref().filter(|name| !replaced(name))
+    });
+    let names: std::collections::BTreeSet<&str> = kept_now.chain(kept_before).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    Some(format!(
+        "Secret {} was made by another program and has other bytes than we render; it is kept \
+         until the revision, the profile or a setting changes",
+        names.join(" and Secret ")
+    ))
+}
+
+fn carries(seen: &Seen, annotations: &BTreeMap<String, String>) -> bool {
     annotations
         .iter()
         .all(|(key, value)| seen.annotation(key) == Some(value))

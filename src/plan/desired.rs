@@ -11,8 +11,8 @@ use super::{
 use crate::api::{
     config::OperatingSystemConfigSpec,
     names::{
-        CONTENT, DerivedNames, INPUTS, MADE_FOR, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
-        MADE_FOR_REVISION, NEAR_LIMIT,
+        CONTENT, DerivedNames, INPUTS, KEPT, MADE_FOR, MADE_FOR_ANNOTATIONS,
+        MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, NEAR_LIMIT,
     },
 };
 use crate::render::{
@@ -63,9 +63,19 @@ impl Stamp {
 
     /// Whether an object says that it was made from the same: the three annotations that others
     /// read, and ours.
-    fn is_on(&self, seen: &Seen) -> bool {
+    pub(super) fn is_on(&self, seen: &Seen) -> bool {
         self.upstream_is_on(seen)
             && seen.annotation(INPUTS) == self.inputs.as_ref().map(Digest::as_str)
+    }
+
+    /// Whether an object is kept with its bytes, whatever we render: another program made it for
+    /// the same revision, annotations and profile, or it was kept before and nothing has changed.
+    pub(super) fn keeps(&self, seen: &Seen) -> bool {
+        if seen.annotation(KEPT).is_some() {
+            self.is_on(seen) && seen.is_intact()
+        } else {
+            !seen.is_ours() && self.upstream_is_on(seen)
+        }
     }
 
     /// Whether the three annotations that others read are the same.
@@ -78,24 +88,17 @@ impl Stamp {
 
 /// Whether the config and the documents are what they should be, without a render.
 ///
-/// Objects that the system before us made are taken over as they are when their annotations fit.
+/// What the system before us made is not, even where its annotations fit: it is rendered and
+/// compared once.
 pub fn is_current(deployment: &Deployment, observed: &Observed) -> bool {
     let all = [
         &observed.config,
         &observed.provisioning,
         &observed.bootstrap,
     ];
-    let taken_over = !all
-        .iter()
-        .any(|seen| seen.as_ref().is_some_and(Seen::is_ours));
     all.iter().all(|seen| {
-        seen.as_ref().is_some_and(|seen| {
-            if taken_over {
-                deployment.stamp.upstream_is_on(seen)
-            } else {
-                deployment.stamp.is_on(seen) && seen.is_intact()
-            }
-        })
+        seen.as_ref()
+            .is_some_and(|seen| deployment.stamp.is_on(seen) && seen.is_intact())
     })
 }
 

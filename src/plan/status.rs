@@ -22,9 +22,10 @@ const MESSAGE_CHARACTERS_MAX: usize = 1_024;
 const READY: &str = "Ready";
 
 /// The others, in the order in which a tenant comes to life and in which they stand.
-const ORDER: [ConditionType; 7] = [
+const ORDER: [ConditionType; 8] = [
     ConditionType::Registered,
     ConditionType::Connected,
+    ConditionType::Adopted,
     ConditionType::Claimed,
     ConditionType::Prepared,
     ConditionType::ProfilesInstalled,
@@ -33,7 +34,7 @@ const ORDER: [ConditionType; 7] = [
 ];
 
 /// Those that not every tenant has: nobody waits for them.
-const OPTIONAL: [ConditionType; 1] = [ConditionType::NodeCredentials];
+const OPTIONAL: [ConditionType; 2] = [ConditionType::Adopted, ConditionType::NodeCredentials];
 
 /// What a status is made from.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     bootstrap::{Randomness, Token},
-    changes::{Change, changes},
+    changes::{Change, changes, kept_as_found},
     desired::{Desired, desired, known_near_limit},
     digest::Digest,
     observed::{Observed, Seen},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
-    names::{NEAR_LIMIT, PROFILE, REVISION},
+    names::{KEPT, NEAR_LIMIT, PROFILE, REVISION},
     profile::OperatingSystemProfileSpec,
 };
 use crate::render::{Limits, Rendered, render, template::CompiledProfile};
@@ -145,6 +145,11 @@ fn written(changes: Vec<Change>, mut found: Found) -> Found {
                     annotations.unwrap_or_default(),
                 );
                 *secret(observed, &wanted.name) = Some(now_seen);
+            }
+            Change::KeepSecret(kept, before) => {
+                let content = before.content;
+                let now_seen = seen(&kept.name, &content, kept.annotations);
+                *secret(observed, &kept.name) = Some(now_seen);
             }
             Change::DeleteSecret(name, _) => *secret(observed, &name) = None,
             Change::CreateConfig(wanted)

@@ -16,6 +16,9 @@ pub enum ConditionType {
     Registered,
     /// The worker cluster answers.
     Connected,
+    /// The program that served the worker cluster before has let go, and what it made is kept.
+    /// Absent where there was none.
+    Adopted,
     /// The worker cluster is the one that it was, and no one else serves it.
     Claimed,
     /// The worker cluster has what nodes need to fetch their configuration.
@@ -34,6 +37,7 @@ impl ConditionType {
         match self {
             Self::Registered => "Registered",
             Self::Connected => "Connected",
+            Self::Adopted => "Adopted",
             Self::Claimed => "Claimed",
             Self::Prepared => "Prepared",
             Self::ProfilesInstalled => "ProfilesInstalled",

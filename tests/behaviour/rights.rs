@@ -31,6 +31,10 @@ const UNUSED: &[(&str, &str)] = &[
     ("delete", "leases"),
     // Where a rule of --tenant-policies asks for labels.
     ("get", "namespaces"),
+    // Where another program has served the cluster.
+    ("list", "mutatingwebhookconfigurations"),
+    ("list", "validatingwebhookconfigurations"),
+    ("get", "operatingsystemprofiles"),
 ];
 
 /// Where the replicas' Leases are.

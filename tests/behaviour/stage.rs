@@ -270,6 +270,16 @@ impl Tenant {
         management.chain(worker).collect()
     }
 
+    /// A kubeconfig that may do everything in the management cluster.
+    pub fn management_admin(&self) -> String {
+        self.world.management.admin_in(&self.namespace)
+    }
+
+    /// Applies manifests in the management cluster.
+    pub async fn apply_in_management(&self, yaml: &str) {
+        self.world.management.apply(yaml).await;
+    }
+
     /// Registrations, and other Secrets of the tenant's namespace.
     pub fn registrations(&self) -> Api<Secret> {
         Api::namespaced(self.management.clone(), &self.namespace)

@@ -1,6 +1,7 @@
 //! The behaviour of the whole manager, against the API servers of either world: the scenarios are
 //! the same, and `tests/behaviour.rs` and `tests/real_behaviour.rs` run them.
 
+pub mod adoption;
 mod audit;
 pub mod canary;
 #[path = "../rendering/clouds.rs"]
@@ -148,6 +149,10 @@ macro_rules! scenarios {
             definitions::only_a_profile_that_extends_another_may_leave_out_what_it_shares,
             definitions::a_worker_clusters_status_is_written_apart_from_its_spec,
             definitions::kubectl_shows_what_matters_of_each_kind,
+            adoption::a_cluster_of_kubeone_is_adopted_without_a_rotation,
+            adoption::a_cluster_of_kkp_is_adopted_without_a_rotation,
+            adoption::a_cluster_with_a_management_cluster_is_adopted_without_a_rotation,
+            adoption::a_cluster_that_is_handed_back_does_not_rotate,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             life::a_second_signal_ends_the_process_at_once,

@@ -150,6 +150,9 @@ pub async fn a_worker_cluster(kind: Kind) -> Server {
     let worker = Server::start(kind, &name).await;
     worker.apply_file("manifests/rbac/worker.yaml").await;
     worker
+        .apply_file("manifests/rbac/worker-adoption.yaml")
+        .await;
+    worker
         .apply_file("tenants-example/worker-crds/machinedeployments.yaml")
         .await;
     worker

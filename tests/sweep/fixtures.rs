@@ -30,6 +30,7 @@ pub fn worker() -> &'static [Value] {
         parse(&[
             include_str!("../../tenants-example/worker-crds/machinedeployments.yaml"),
             include_str!("../../manifests/rbac/worker.yaml"),
+            include_str!("../../manifests/rbac/worker-adoption.yaml"),
         ])
     })
 }

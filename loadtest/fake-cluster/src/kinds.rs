@@ -176,9 +176,14 @@ fn core_rows() -> [Row; 14] {
     }
 }
 
-fn group_rows() -> [Row; 27] {
+fn group_rows() -> [Row; 29] {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as ext;
     rows! {
+        "admissionregistration.k8s.io/v1" "mutatingwebhookconfigurations" [], "",
+            "MutatingWebhookConfiguration" api::admissionregistration::v1::MutatingWebhookConfiguration;
+        "admissionregistration.k8s.io/v1" "validatingwebhookconfigurations" [], "",
+            "ValidatingWebhookConfiguration"
+            api::admissionregistration::v1::ValidatingWebhookConfiguration;
         "apiextensions.k8s.io/v1" "customresourcedefinitions" ["crd", "crds"], "s",
             "CustomResourceDefinition" ext::CustomResourceDefinition;
         "apps/v1" "daemonsets" ["ds"], "ns", "DaemonSet" api::apps::v1::DaemonSet;

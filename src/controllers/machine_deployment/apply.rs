@@ -20,13 +20,13 @@ use serde_json::json;
 use super::error::Error;
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{CLOUD_INIT_SETTINGS, KUBE_SYSTEM, TOKEN_LABEL},
+    names::{CLOUD_INIT_SETTINGS, KEPT, KUBE_SYSTEM, TOKEN_LABEL},
 };
 use crate::controllers::{context::Context, inventory, tokens};
 use crate::fleet::rate_limit::Prepaid;
 use crate::plan::{
     bootstrap::{AUTH_GROUPS, Token},
-    changes::{Change, ConfigWanted, SecretWanted},
+    changes::{Change, ConfigWanted, KeptSecret, SecretWanted},
     observed::Seen,
     validate::Deployment,
 };
@@ -70,6 +70,7 @@ impl Apply<'_> {
             Change::ExtendToken(token) => self.extend_token(token).await,
             Change::CreateSecret(wanted) => self.create_secret(wanted).await,
             Change::ReplaceSecret(wanted, seen) => self.replace_secret(wanted, seen).await,
+            Change::KeepSecret(kept, seen) => self.keep_secret(kept, &seen).await,
             Change::RecreateSecret(wanted, seen) => self.recreate_secret(wanted, &seen).await,
             Change::DeleteSecret(name, seen) => self.delete_secret(&name, &seen).await,
             Change::CreateConfig(wanted) => self.create_config(wanted).await,
@@ -184,6 +185,33 @@ impl Apply<'_> {
                     .secrets
                     .verified(replaced.metadata, wanted.content);
                 self.wrote(kind);
+                Ok(())
+            }
+            Err(error) => self.secret_moved(&name, "replace", error).await,
+        }
+    }
+
+    /// Once for each Secret that another program made: its bytes are read and written back.
+    async fn keep_secret(&self, kept: KeptSecret, seen: &Seen) -> Result<(), Error> {
+        let name = kept.name;
+        let mut secret = self
+            .secrets
+            .get(&name)
+            .await
+            .map_err(Error::call(format!("read Secret {name}")))?;
+        // What was compared is what is written back, or the API server refuses it.
+        secret.metadata.uid = Some(seen.uid().to_owned());
+        secret
+            .metadata
+            .resource_version
+            .clone_from(&seen.metadata.resource_version);
+        secret.metadata.managed_fields = None;
+        secret.annotations_mut().extend(kept.annotations);
+        let params = PostParams::default();
+        match self.secrets.replace(&name, &params, &secret).await {
+            Ok(replaced) => {
+                let content = seen.content.clone();
+                self.context.secrets.verified(replaced.metadata, content);
                 Ok(())
             }
             Err(error) => self.secret_moved(&name, "replace", error).await,
@@ -395,6 +423,7 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
     };
     if let Some(stamp) = &wanted.stamp {
         let annotations = metadata.annotations.get_or_insert_default();
+        annotations.remove(KEPT);
         annotations.extend(stamp.annotations(&wanted.content));
     }
     Secret {

@@ -14,6 +14,7 @@ use crate::api::{
     names::{DerivedNames, PROFILE, PROFILE_NAMESPACE},
 };
 use crate::controllers::{
+    adoption,
     context::Context,
     inventory,
     profile_store::SharedProfile,
@@ -112,18 +113,10 @@ async fn profile(
     let annotations = machine_deployment.annotations();
     let name = annotations.get(PROFILE).cloned().unwrap_or_default();
     tracing::Span::current().record("profile", &name);
-    let namespace = match annotations
-        .get(PROFILE_NAMESPACE)
-        .filter(|named| !named.is_empty())
-    {
-        Some(named) => named.clone(),
-        None => tenant.namespace().to_owned(),
-    };
-    if !context
-        .engagement
-        .policy
-        .allows_profiles_of(&tenant, &namespace)
-    {
+    let policy = &context.engagement.policy;
+    let named = annotations.get(PROFILE_NAMESPACE);
+    let namespace = adoption::profile_namespace(&tenant, policy, named.map(String::as_str));
+    if !policy.allows_profiles_of(&tenant, &namespace) {
         return Ok(ProfileFound::Forbidden { namespace });
     }
     let resolved = context.profiles.resolved(&namespace, &name);

@@ -14,10 +14,13 @@ use crate::api::{
     names::{PROFILE, PROFILE_NAMESPACE},
     worker_cluster::MachineDeploymentState,
 };
-use crate::controllers::context::Context;
+use crate::controllers::{adoption, context::Context};
 use crate::plan::default_profile::is_older;
 use crate::telemetry::{self, logs::chain, metrics::Outcome as OutcomeLabel};
 use crate::tenant::report::{Outcome, ProfileTried};
+
+/// The reason of a machine deployment whose documents are another program's.
+pub const KEPT_AS_FOUND: &str = "KeptAsFound";
 
 /// An Event's note may have 1 KiB.
 const NOTE_CHARACTERS_MAX: usize = 1_000;
@@ -40,11 +43,10 @@ pub fn profile(
     let name = annotations.get(PROFILE)?;
     let tenant = context.engagement.tenant();
     let own = tenant.namespace();
-    let namespace = annotations
-        .get(PROFILE_NAMESPACE)
-        .filter(|named| !named.is_empty())
-        .map_or(own, String::as_str);
     let policy = &context.engagement.policy;
+    let named = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
+    let namespace = adoption::profile_namespace(&tenant, policy, named);
+    let namespace = namespace.as_str();
     if !policy.allows_profiles_of(&tenant, namespace) {
         return None;
     }
@@ -100,7 +102,8 @@ pub async fn update_status(
             let now = context.engagement.shared.clock.now();
             metrics.cluster_succeeded(&context.engagement.registration.to_string(), now);
             let is_news = context.engagement.board.outcome(&name, outcome.clone());
-            if is_news && outcome.message.is_some() {
+            adoption::tell(context);
+            if is_news && outcome.message.is_some() && !was_kept(context, &name, &outcome) {
                 tell(context, machine_deployment, &outcome).await;
             }
             tracing::debug!(machine_deployment = %name, writes, ?took, "reconciled");
@@ -130,6 +133,16 @@ pub async fn update_status(
     }
 }
 
+/// Whether the status told before this process began that it keeps what another program made: a
+/// restart is no reason to tell it again.
+fn was_kept(context: &Context, name: &str, outcome: &Outcome) -> bool {
+    let own = context.engagement.worker_cluster.borrow();
+    let status = own.as_ref().and_then(|own| own.status.as_ref());
+    let mut entries = status.iter().flat_map(|it| &it.machine_deployments);
+    outcome.reason == KEPT_AS_FOUND
+        && entries.any(|it| it.name == name && it.reason == outcome.reason)
+}
+
 fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
     let (state, reason, message) = match result {
         Ok(Served {
@@ -139,6 +152,13 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
             MachineDeploymentState::Served,
             "UserDataNearLimit",
             Some(near_limit.clone()),
+        ),
+        Ok(Served {
+            kept: Some(kept), ..
+        }) => (
+            MachineDeploymentState::Served,
+            KEPT_AS_FOUND,
+            Some(kept.clone()),
         ),
         Ok(_) => (MachineDeploymentState::Served, "Current", None),
         Err(error) => (

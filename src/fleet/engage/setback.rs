@@ -12,11 +12,14 @@ use crate::telemetry::logs::chain;
 use crate::tenant::report::ConditionType;
 
 /// Reasons of setbacks that a person must mend.
-const REFUSALS: [&str; 4] = [
+const REFUSALS: [&str; 7] = [
     "KubeconfigRefused",
     "NamespaceTaken",
     "ClusterChanged",
     "ClaimedByOther",
+    "UpstreamRunning",
+    "LeftoverWebhooks",
+    "AdoptionForbidden",
 ];
 
 /// Why an attempt failed.

@@ -28,6 +28,7 @@ fn line(change: &Change) -> String {
         Change::ExtendToken(_) => "extend token".to_owned(),
         Change::CreateSecret(wanted) => format!("create {}", short(&wanted.name)),
         Change::ReplaceSecret(wanted, _) => format!("replace {}", short(&wanted.name)),
+        Change::KeepSecret(kept, _) => format!("keep {}", short(&kept.name)),
         Change::RecreateSecret(wanted, _) => format!("recreate {}", short(&wanted.name)),
         Change::DeleteSecret(name, _) => format!("delete {}", short(name)),
         Change::CreateConfig(_) => "create config".to_owned(),
@@ -210,7 +211,6 @@ fn taken_over() -> Found {
         let annotations = seen.metadata.annotations.as_mut().unwrap();
         annotations.retain(|key, _| key.starts_with("k8c.io/"));
         assert_eq!(annotations.len(), 3);
-        seen.content = Digest::from_annotation("rendered by another program");
     }
     found
 }
@@ -220,20 +220,76 @@ fn is_current_as_it_is(found: &Found) -> bool {
     is_current(&deployment, &found.observed)
 }
 
-#[test]
-fn what_another_program_made_is_kept_while_its_annotations_fit() {
-    let found = taken_over();
-    assert!(is_current_as_it_is(&found));
-    let deployment = super::super::validate::validate(&found, &POLICY).unwrap();
-    let changes = super::super::changes::changes(desired(&deployment, None), &found.observed);
-    assert_eq!(changes, []);
+fn with_foreign_bytes(mut found: Found) -> Found {
+    let observed = &mut found.observed;
+    for seen in [&mut observed.provisioning, &mut observed.bootstrap] {
+        seen.as_mut().unwrap().content = Digest::from_annotation("rendered by another program");
+    }
+    found
+}
 
-    let mut raised = taken_over();
+#[test]
+fn what_another_program_made_with_our_bytes_is_stamped_and_no_more() {
+    let found = taken_over();
+    assert!(!is_current_as_it_is(&found), "it is compared once");
+    let stamps = ["stamp config", "replace provisioning", "replace bootstrap"];
+    assert_eq!(lines(&found), stamps);
+    let found = written(changes(wanted(&found), &found.observed), found);
+    assert!(is_current_as_it_is(&found));
+    let mut elsewhere = taken_over();
+    elsewhere.observed.config = None;
+    let made = ["create config", "replace provisioning", "replace bootstrap"];
+    assert_eq!(lines(&elsewhere), made);
+}
+
+#[test]
+fn what_another_program_made_with_other_bytes_is_kept_until_something_changes() {
+    let found = with_foreign_bytes(taken_over());
+    let keeps = ["stamp config", "keep provisioning", "keep bootstrap"];
+    assert_eq!(lines(&found), keeps);
+    let changes = changes(wanted(&found), &found.observed);
+    assert!(kept_as_found(&changes, &found.observed).is_some());
+    let mut found = written(changes, found);
+    assert!(is_current_as_it_is(&found));
+    assert!(kept_as_found(&[], &found.observed).is_some());
+    assert_eq!(lines(&found), [""; 0], "rendered anew, they stay");
+    found.observed.config = None;
+    assert_eq!(lines(&found), ["create config"]);
+
+    set_annotation(&mut found, REVISION, "2");
+    let rotation = [
+        "delete bootstrap",
+        "create config",
+        "recreate provisioning",
+        "create bootstrap",
+    ];
+    assert_eq!(lines(&found), rotation);
+    let changes = super::super::changes::changes(wanted(&found), &found.observed);
+    assert_eq!(kept_as_found(&changes, &found.observed), None);
+    let found = written(changes, found);
+    let bootstrap = found.observed.bootstrap.as_ref().unwrap();
+    assert_eq!(bootstrap.annotation(KEPT), None);
+}
+
+#[test]
+fn a_crash_between_the_stamps_keeps_the_rest() {
+    let found = with_foreign_bytes(taken_over());
+    let all = changes(wanted(&found), &found.observed);
+    let found = written(all.into_iter().take(2).collect(), found);
+    assert_eq!(lines(&found), ["keep bootstrap"]);
+}
+
+#[test]
+fn what_another_program_made_for_another_revision_is_written_anew() {
+    let mut raised = with_foreign_bytes(taken_over());
     set_annotation(&mut raised, REVISION, "2");
-    assert!(!is_current_as_it_is(&raised));
-    let mut lost = taken_over();
-    lost.observed.provisioning = None;
-    assert!(!is_current_as_it_is(&lost));
+    let rotation = [
+        "delete bootstrap",
+        "stamp config",
+        "recreate provisioning",
+        "create bootstrap",
+    ];
+    assert_eq!(lines(&raised), rotation);
 }
 
 #[test]

@@ -1,0 +1,231 @@
+//! Takes over what the program before us left: its profiles, before any default stands in their
+//! place, and its Secrets, of which is told what became of them.
+
+use std::collections::BTreeSet;
+
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, ObjectMeta, PostParams},
+};
+
+use super::{context::Context, machine_deployment::update_status::KEPT_AS_FOUND};
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{FINALIZER, KUBE_SYSTEM, PINNED, PROFILE, PROFILE_NAMESPACE},
+    profile::OperatingSystemProfile,
+};
+use crate::fleet::adoption::Predecessor;
+use crate::tenant::{
+    id::TenantId,
+    policy::TenantPolicy,
+    report::{ConditionType, Finding},
+};
+
+/// A page of machine deployments, by their metadata.
+const PAGE: u32 = 100;
+/// A message names this many at most.
+const NAMED_MAX: usize = 10;
+
+/// Whether a profile was adopted with its cluster, and no default replaces it.
+pub fn is_pinned(profile: &OperatingSystemProfile) -> bool {
+    profile.annotations().contains_key(PINNED)
+}
+
+/// The namespace that a machine deployment's profile is read from. The worker cluster's
+/// `kube-system`, where the program before us had its profiles, means the tenant's own.
+pub fn profile_namespace(tenant: &TenantId, policy: &TenantPolicy, named: Option<&str>) -> String {
+    match named.unwrap_or_default() {
+        KUBE_SYSTEM if policy.allows_profiles_of(tenant, KUBE_SYSTEM) => KUBE_SYSTEM.to_owned(),
+        "" | KUBE_SYSTEM => tenant.namespace().to_owned(),
+        named => named.to_owned(),
+    }
+}
+
+/// Copies the profiles that machine deployments name into the tenant's namespace, and pins them;
+/// those that stand there already are pinned. Once: an operator who unpins one is not overruled.
+pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
+    let predecessor = context.engagement.predecessor;
+    if predecessor == Predecessor::None || is_adopted(context) {
+        return Ok(());
+    }
+    let mut notes = Vec::new();
+    for name in named_profiles(context).await? {
+        let note = match predecessor {
+            Predecessor::InManagement => pin(context, &name).await?,
+            _ => copy(context, &name).await?,
+        };
+        notes.push(format!("{name} {note}"));
+    }
+    let finding = Finding {
+        message: bounded(notes),
+        ..Finding::well("ProfilesCopied")
+    };
+    let board = &context.engagement.board;
+    board.found(ConditionType::Adopted, finding);
+    Ok(())
+}
+
+/// Whether the profiles were taken before: by this process, or as the status says.
+fn is_adopted(context: &Context) -> bool {
+    let board = &context.engagement.board;
+    let on_board = board.read(|report| {
+        let finding = report.findings.get(&ConditionType::Adopted);
+        finding.map(|finding| finding.holds)
+    });
+    on_board.unwrap_or_else(|| {
+        let own = context.engagement.worker_cluster.borrow();
+        let status = own.as_ref().and_then(|own| own.status.as_ref());
+        let mut conditions = status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|it| it.type_ == ConditionType::Adopted.as_str() && it.status == "True")
+    })
+}
+
+/// The profiles that machine deployments name in the tenant's own namespace, which is where the
+/// program before us looked.
+async fn named_profiles(context: &Context) -> Result<BTreeSet<String>, kube::Error> {
+    let tenant = context.engagement.tenant();
+    let policy = &context.engagement.policy;
+    let all: Api<MachineDeployment> = Api::all(context.engagement.worker.clone());
+    let mut page = ListParams::default().limit(PAGE);
+    let mut names = BTreeSet::new();
+    loop {
+        let list = all.list_metadata(&page).await?;
+        for found in list.items {
+            let annotations = found.annotations();
+            let namespace = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
+            let is_own = profile_namespace(&tenant, policy, namespace) == tenant.namespace();
+            let name = annotations.get(PROFILE).filter(|name| !name.is_empty());
+            names.extend(name.filter(|_| is_own).cloned());
+        }
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok(names),
+        }
+    }
+}
+
+async fn copy(context: &Context, name: &str) -> Result<&'static str, kube::Error> {
+    let there: Api<OperatingSystemProfile> =
+        Api::namespaced(context.engagement.worker.clone(), KUBE_SYSTEM);
+    let Some(theirs) = there.get_opt(name).await? else {
+        return Ok("is missing there");
+    };
+    let here = own_profiles(context);
+    if let Some(own) = here.get_opt(name).await? {
+        return Ok(match (own.spec == theirs.spec, is_pinned(&own)) {
+            (true, true) => "copied",
+            (true, false) => "was here already",
+            (false, _) => "is another here, and stays",
+        });
+    }
+    let mut profile = OperatingSystemProfile::new(name, theirs.spec);
+    profile.metadata = ObjectMeta {
+        annotations: Some([(PINNED.to_owned(), "adopted".to_owned())].into()),
+        ..profile.metadata
+    };
+    here.create(&PostParams::default(), &profile).await?;
+    Ok("copied")
+}
+
+async fn pin(context: &Context, name: &str) -> Result<&'static str, kube::Error> {
+    let here = own_profiles(context);
+    let Some(mut own) = here.get_opt(name).await? else {
+        return Ok("is missing");
+    };
+    if !is_pinned(&own) {
+        let annotations = own.annotations_mut();
+        annotations.insert(PINNED.to_owned(), "adopted".to_owned());
+        own.managed_fields_mut().clear();
+        here.replace(name, &PostParams::default(), &own).await?;
+    }
+    Ok("pinned")
+}
+
+fn own_profiles(context: &Context) -> Api<OperatingSystemProfile> {
+    let tenant = context.engagement.tenant();
+    Api::namespaced(context.engagement.management.clone(), tenant.namespace())
+}
+
+/// Once every machine deployment that is held has been looked at, says what became of the Secrets.
+pub fn tell(context: &Context) {
+    if context.engagement.predecessor == Predecessor::None {
+        return;
+    }
+    let held = context.machine_deployments.state_filter(|found| {
+        let mut finalizers = found.finalizers().iter();
+        finalizers.any(|name| name == FINALIZER)
+    });
+    let held: Vec<String> = held
+        .iter()
+        .map(|found| {
+            format!(
+                "{}/{}",
+                found.namespace().unwrap_or_default(),
+                found.name_any()
+            )
+        })
+        .collect();
+    let board = &context.engagement.board;
+    let differ = board.read(|report| {
+        // Before the first list is complete, `held` is not.
+        if report.existing.is_none() || !held.iter().all(|name| report.outcomes.contains_key(name))
+        {
+            return None;
+        }
+        let outcomes = report.outcomes.iter();
+        let kept = outcomes.filter(|(_, outcome)| outcome.reason == KEPT_AS_FOUND);
+        Some(kept.map(|(name, _)| name.clone()).collect::<Vec<_>>())
+    });
+    let finding = match differ {
+        None => return,
+        Some(none) if none.is_empty() => Finding::well("SecretsKept"),
+        Some(some) => Finding {
+            message: format!("kept with bytes that we do not render: {}", bounded(some)),
+            ..Finding::well("SecretsDiffer")
+        },
+    };
+    board.found(ConditionType::Adopted, finding);
+}
+
+/// The first few, and how many more.
+fn bounded(names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(NAMED_MAX);
+    let mut text = names
+        .into_iter()
+        .take(NAMED_MAX)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if more > 0 {
+        text = format!("{text} and {more} more");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_namespace_of_the_program_before_us_means_the_tenants_own() {
+        let berlin = TenantId::new("berlin");
+        let policy = TenantPolicy::default();
+        let of = |named| profile_namespace(&berlin, &policy, named);
+        for named in [None, Some(""), Some(KUBE_SYSTEM), Some("berlin")] {
+            assert_eq!(of(named), "berlin", "{named:?}");
+        }
+        assert_eq!(of(Some("lisbon")), "lisbon", "to be refused");
+        let allowing = TenantPolicy {
+            profile_namespaces: BTreeSet::from([KUBE_SYSTEM.to_owned()]),
+            ..TenantPolicy::default()
+        };
+        let named = profile_namespace(&berlin, &allowing, Some(KUBE_SYSTEM));
+        assert_eq!(named, KUBE_SYSTEM);
+    }
+
+    #[test]
+    fn a_message_names_a_few() {
+        let names = |count: usize| (0..count).map(|it| it.to_string()).collect();
+        assert_eq!(bounded(names(2)), "0, 1");
+        assert!(bounded(names(12)).ends_with("9 and 2 more"));
+    }
+}

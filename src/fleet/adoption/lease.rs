@@ -1,0 +1,163 @@
+//! The Lease of the program before us: held, or run out.
+//!
+//! A Lease is judged by the clock of the API server that keeps it, as its answers tell it, so that
+//! a clock of ours that is wrong by hours does no harm.
+
+use std::time::Duration;
+
+use http::{Response, StatusCode, header::DATE};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{
+    Client, Resource,
+    api::GetParams,
+    client::Body,
+    core::{Request, Status},
+};
+
+use crate::api::names::KUBE_SYSTEM;
+use crate::fleet::clock::Clock;
+
+/// The Lease where profiles live in the worker cluster.
+pub const LEASE: &str = "operating-system-manager";
+/// The Lease where profiles live in the management cluster.
+pub const WORKER_LEASE: &str = "operating-system-manager-worker-manager";
+
+/// How long a Lease lasts that does not say so: what client-go takes.
+const DURATION: Duration = Duration::from_secs(15);
+/// How far the clock of a holder may be behind that of the API server: a Lease that has run out
+/// for less is taken as held. It costs a minute, once.
+const SKEW: Duration = Duration::from_mins(1);
+
+/// Who holds a Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The Lease's name.
+    pub lease: String,
+    /// Who it is, as he says himself.
+    pub identity: String,
+}
+
+/// A Lease that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Somebody holds it.
+    Held(Holder),
+    /// It was given back, or has run out.
+    Free,
+}
+
+/// Reads a Lease of `kube-system`, if there is one.
+pub async fn read(
+    worker: &Client,
+    name: &str,
+    clock: &Clock,
+) -> Result<Option<Found>, kube::Error> {
+    let request = Request::new(Lease::url_path(&(), Some(KUBE_SYSTEM)))
+        .get(name, &GetParams::default())
+        .map_err(kube::Error::BuildRequest)?;
+    let response = worker.send(request.map(Body::from)).await?;
+    let (status, now) = (response.status(), date(&response));
+    let bytes = response.into_body().collect_bytes().await?;
+    if status == StatusCode::NOT_FOUND {
+        return Ok(None);
+    }
+    if !status.is_success() {
+        let told = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Status::failure("the Lease cannot be read", "Unknown"));
+        let told = Status {
+            code: status.as_u16(),
+            ..told
+        };
+        return Err(kube::Error::Api(Box::new(told)));
+    }
+    let lease: Lease = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
+    Ok(Some(judge(
+        name,
+        &lease,
+        now.unwrap_or_else(|| clock.now()),
+    )))
+}
+
+/// When the API server answered, by its own clock.
+fn date(response: &Response<Body>) -> Option<Timestamp> {
+    let text = response.headers().get(DATE)?.to_str().ok()?;
+    jiff::fmt::rfc2822::parse(text)
+        .ok()
+        .map(|zoned| zoned.timestamp())
+}
+
+fn judge(name: &str, lease: &Lease, now: Timestamp) -> Found {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let identity = spec.holder_identity.unwrap_or_default();
+    let Some(renewed) = spec.renew_time.map(|time| time.0) else {
+        return Found::Free;
+    };
+    if identity.is_empty() {
+        return Found::Free;
+    }
+    let lasts = spec
+        .lease_duration_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .map_or(DURATION, Duration::from_secs);
+    let ends = renewed.saturating_add(lasts + SKEW);
+    if ends.is_ok_and(|ends| ends < now) {
+        return Found::Free;
+    }
+    Found::Held(Holder {
+        lease: name.to_owned(),
+        identity: identity.chars().take(100).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use serde_json::json;
+
+    use super::*;
+
+    fn a_lease(identity: &str) -> Lease {
+        serde_json::from_value(json!({
+            "metadata": {"name": LEASE},
+            "spec": {
+                "holderIdentity": identity, "leaseDurationSeconds": 15,
+                "renewTime": "2026-01-01T12:00:00.000000Z",
+            },
+        }))
+        .unwrap()
+    }
+
+    fn after(seconds: i64) -> Timestamp {
+        let renewed: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        renewed + SignedDuration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_lease_is_held_until_it_has_run_out_by_any_clock_that_is_nearly_right() {
+        let lease = a_lease("pod_1");
+        for (seconds, is_held) in [
+            (-3_600, true),
+            (0, true),
+            (15, true),
+            (74, true),
+            (76, false),
+        ] {
+            let found = judge(LEASE, &lease, after(seconds));
+            assert_eq!(matches!(found, Found::Held(_)), is_held, "{seconds}");
+        }
+        assert_eq!(judge(LEASE, &a_lease(""), after(0)), Found::Free);
+        assert_eq!(judge(LEASE, &Lease::default(), after(0)), Found::Free);
+    }
+
+    #[test]
+    fn the_time_of_an_answer_is_that_of_the_server() {
+        let answer = |text: &str| {
+            let response = Response::builder().header(DATE, text);
+            date(&response.body(Body::empty()).unwrap())
+        };
+        let noon = answer("Thu, 01 Jan 2026 12:00:00 GMT");
+        assert_eq!(noon, Some(after(0)));
+        assert_eq!(answer("soon"), None);
+    }
+}

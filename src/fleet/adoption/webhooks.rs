@@ -1,0 +1,68 @@
+//! The webhook configurations of the program before us. With nobody behind them they refuse every
+//! write of what they guard.
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use kube::{Api, Client, ResourceExt, api::ListParams};
+
+/// Where its webhooks listen, in a Service or behind a URL.
+const PATHS: [&str; 3] = [
+    "/mutate-v1alpha1-machinedeployment",
+    "/operatingsystemprofile",
+    "/operatingsystemconfig",
+];
+/// A condition's message names this many at most.
+const NAMED_MAX: usize = 6;
+
+/// A configuration that was left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftover {
+    /// Its resource, as kubectl takes it.
+    pub resource: &'static str,
+    /// Its name.
+    pub name: String,
+}
+
+/// The configurations that would refuse writes.
+pub async fn leftovers(worker: &Client) -> Result<Vec<Leftover>, kube::Error> {
+    let all = ListParams::default();
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(worker.clone());
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(worker.clone());
+    let mutating = mutating
+        .list(&all)
+        .await?
+        .items
+        .into_iter()
+        .filter(|found| {
+            let mut webhooks = found.webhooks.iter().flatten();
+            webhooks.any(|it| refuses(it.failure_policy.as_deref(), &it.client_config))
+        });
+    let validating = validating
+        .list(&all)
+        .await?
+        .items
+        .into_iter()
+        .filter(|found| {
+            let mut webhooks = found.webhooks.iter().flatten();
+            webhooks.any(|it| refuses(it.failure_policy.as_deref(), &it.client_config))
+        });
+    let left = |resource, name| Leftover { resource, name };
+    let mutating = mutating.map(|it| left("mutatingwebhookconfiguration", it.name_any()));
+    let validating = validating.map(|it| left("validatingwebhookconfiguration", it.name_any()));
+    Ok(mutating.chain(validating).take(NAMED_MAX).collect())
+}
+
+fn refuses(failure_policy: Option<&str>, to: &WebhookClientConfig) -> bool {
+    let service = to.service.as_ref().and_then(|it| it.path.as_deref());
+    let path = service.or_else(|| to.url.as_deref().and_then(path));
+    let is_its = path.is_some_and(|path| PATHS.contains(&path));
+    // An absent policy is Fail.
+    is_its && !failure_policy.is_some_and(|policy| policy.eq_ignore_ascii_case("ignore"))
+}
+
+/// The path of `https://host:port/path`.
+fn path(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("https://")?;
+    rest.find('/').and_then(|at| rest.get(at..))
+}

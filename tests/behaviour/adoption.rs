@@ -1,0 +1,364 @@
+//! Clusters that another operating-system-manager has served, from dumps of each layout: they are
+//! adopted once it has let go, handed back, and nothing rotates on either way.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams};
+use osm::api::config::OperatingSystemConfig;
+use osm::api::names::{
+    CLAIM, CLOUD_INIT_SETTINGS, GETTER_TOKEN, KEPT, KUBE_SYSTEM, MADE_FOR_ANNOTATIONS,
+    MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PINNED, REVISION,
+};
+use osm::api::profile::OperatingSystemProfile;
+use osm::app::release::{Mode, Params, release};
+use osm::render::annotation_hash::annotation_hash;
+use serde_json::json;
+
+use crate::suite::audit::{Request, told};
+use crate::suite::process::Manager;
+use crate::suite::server::ok;
+use crate::suite::stage::{Stage, Tenant, merge, message};
+use crate::suite::wait;
+use crate::suite::world::{IN_WORKER, World};
+
+/// Where the program before us kept what, and what it was called.
+struct Layout {
+    name: &'static str,
+    worker: &'static str,
+    webhooks: Option<&'static str>,
+    lease: &'static str,
+}
+
+const KUBEONE: Layout = Layout {
+    name: "adopt-kubeone",
+    worker: include_str!("../adoption/kubeone.yaml"),
+    webhooks: Some(include_str!("../adoption/kubeone-webhooks.yaml")),
+    lease: "operating-system-manager",
+};
+const KKP: Layout = Layout {
+    name: "adopt-kkp",
+    worker: include_str!("../adoption/kkp.yaml"),
+    webhooks: Some(include_str!("../adoption/kkp-webhooks.yaml")),
+    lease: "operating-system-manager",
+};
+const MANAGEMENT: Layout = Layout {
+    name: "adopt-management",
+    worker: include_str!("../adoption/worker.yaml"),
+    webhooks: None,
+    lease: "operating-system-manager-worker-manager",
+};
+
+/// The version that the dumps' profile has; ours of that name has another.
+const VERSION: &str = "v1.9.0";
+
+pub async fn a_cluster_of_kubeone_is_adopted_without_a_rotation(world: &'static World) {
+    adopted(world, KUBEONE).await;
+}
+
+pub async fn a_cluster_of_kkp_is_adopted_without_a_rotation(world: &'static World) {
+    adopted(world, KKP).await;
+}
+
+pub async fn a_cluster_with_a_management_cluster_is_adopted_without_a_rotation(
+    world: &'static World,
+) {
+    adopted(world, MANAGEMENT).await;
+}
+
+async fn adopted(world: &'static World, layout: Layout) {
+    let stage = Stage::open(world, layout.name);
+    let tenant = stage.tenant().await;
+    restore(&tenant, &layout).await;
+    let before = secrets(&tenant).await;
+    let begun = Timestamp::now();
+    let manager = Manager::start(&stage, &[]).await;
+    upstream_lets_go(&tenant, &layout).await;
+    let said = tenant.says("Adopted", "True", "SecretsDiffer").await;
+    assert!(message(&said, "Adopted").contains("kube-system/older"));
+    assert!(!message(&said, "Adopted").contains("kube-system/workers"));
+    tenant
+        .entry("kube-system/older", ("Served", "KeptAsFound"))
+        .await;
+    tenant
+        .entry("kube-system/workers", ("Served", "Current"))
+        .await;
+    tenant.says("ProfilesInstalled", "True", "Installed").await;
+    tenant.says("Ready", "True", "Ready").await;
+    let after = secrets(&tenant).await;
+    assert_eq!(kept(&before), kept(&after), "uids and bytes");
+    each_was_written_once(&tenant, begun).await;
+    let profile = ok(tenant.profiles().get("osp-ubuntu").await, "it is there");
+    assert_eq!(profile.spec.version, VERSION, "no default replaces it");
+    assert!(profile.annotations().contains_key(PINNED));
+    manager.stop().await;
+    // A restart finds everything current.
+    let restarted = Timestamp::now();
+    let manager = Manager::start(&stage, &[]).await;
+    manager.has_reconciled("served", 2.0).await;
+    manager.stop().await;
+    tenant.worker.settle_audit().await;
+    let writes = tenant.writes(restarted);
+    assert!(writes.is_empty(), "{}", told(&writes));
+    // What is kept goes with the next revision.
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.annotate("older", (REVISION, "4")).await;
+    let made = tenant.made("older", "4").await;
+    assert!(!made.provisioning.annotations().contains_key(KEPT));
+    assert!(made.provisioning_text().contains("v1.35.2"));
+    tenant.says("Adopted", "True", "SecretsKept").await;
+    manager.stop().await;
+    clear(&tenant).await;
+}
+
+pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World) {
+    let layout = Layout {
+        name: "hand-back",
+        ..KUBEONE
+    };
+    let stage = Stage::open(world, layout.name);
+    let tenant = stage.tenant().await;
+    restore(&tenant, &layout).await;
+    let manager = Manager::start(&stage, &[]).await;
+    upstream_lets_go(&tenant, &layout).await;
+    tenant.says("Adopted", "True", "SecretsDiffer").await;
+    // A rotation under our hands: the old program's config is stale now.
+    tenant.annotate("workers", (REVISION, "4")).await;
+    drop(tenant.made("workers", "4").await);
+    assert!(rotates(&tenant, "workers").await, "the check can fail");
+    let newer = json!({ "spec": { "version": "v1.9.1" } });
+    merge(&tenant.profiles(), "osp-ubuntu", newer).await;
+    for name in ["workers", "older"] {
+        let is_new = |secret: &k8s_openapi::api::core::v1::Secret| {
+            secret
+                .annotations()
+                .get(MADE_FOR_PROFILE_VERSION)
+                .map(String::as_str)
+                == Some("v1.9.1")
+        };
+        tenant.made_when(name, is_new).await;
+    }
+    let before = secrets(&tenant).await;
+
+    let dry = hand_back(&tenant, Mode::DryRun).await;
+    assert!(
+        dry.contains("would hand profile osp-ubuntu v1.9.1 back"),
+        "{dry}"
+    );
+    assert!(
+        rotates(&tenant, "workers").await,
+        "a dry run writes nothing"
+    );
+    let said = hand_back(&tenant, Mode::Write).await;
+    assert!(
+        said.contains("annotate config workers-kube-system-config"),
+        "{said}"
+    );
+    tenant.says("Registered", "False", "Paused").await;
+    for name in ["workers", "older"] {
+        assert!(!rotates(&tenant, name).await, "{name}");
+    }
+    let again = hand_back(&tenant, Mode::Write).await;
+    assert!(
+        again.contains("profile osp-ubuntu is the same there"),
+        "{again}"
+    );
+    assert!(
+        again.contains("config workers-kube-system-config is current there"),
+        "{again}"
+    );
+    let after = secrets(&tenant).await;
+    assert_eq!(kept(&before), kept(&after), "uids and bytes");
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(tenant.admin.clone());
+    let claimed = ok(namespaces.get(CLOUD_INIT_SETTINGS).await, "it is there");
+    assert!(!claimed.annotations().contains_key(CLAIM));
+    manager.stop().await;
+    clear(&tenant).await;
+}
+
+/// Runs `osm tenant release`; gives what it told.
+async fn hand_back(tenant: &Tenant, mode: Mode) -> String {
+    let file = |text: String| {
+        let file = tempfile::NamedTempFile::new().expect("there is room for a file");
+        std::fs::write(file.path(), text).expect("the file is ours");
+        file
+    };
+    let management = file(tenant.management_admin());
+    let worker = file(tenant.worker.admin_in(KUBE_SYSTEM));
+    let params = Params {
+        namespace: tenant.namespace.clone(),
+        kubeconfig: Some(management.path().to_owned()),
+        worker_kubeconfig: worker.path().to_owned(),
+        mode,
+    };
+    let mut told = Vec::new();
+    let released = release(params, &mut |line| told.push(line)).await;
+    ok(released, "it is handed back");
+    told.join("\n")
+}
+
+/// The rule of the old program: it rotates where one of three annotations of its config is not
+/// what the machine deployment and the profile say now.
+async fn rotates(tenant: &Tenant, name: &str) -> bool {
+    let configs: Api<OperatingSystemConfig> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let profiles: Api<OperatingSystemProfile> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let config = configs.get(&format!("{name}-kube-system-config")).await;
+    let config = ok(config, "the old config is there");
+    let profile = ok(profiles.get("osp-ubuntu").await, "the old profile is there");
+    let found = ok(tenant.machine_deployments().get(name).await, "it is there");
+    let annotations = found.annotations();
+    let now = [
+        (MADE_FOR_REVISION, annotations[REVISION].clone()),
+        (MADE_FOR_ANNOTATIONS, annotation_hash(Some(annotations))),
+        (MADE_FOR_PROFILE_VERSION, profile.spec.version),
+    ];
+    now.iter()
+        .any(|(key, value)| config.annotations().get(*key) != Some(value))
+}
+
+/// Puts the dump into the clusters, as the old program left it while it ran.
+async fn restore(tenant: &Tenant, layout: &Layout) {
+    let keeps_all = layout.worker.contains("kind: OperatingSystemProfile");
+    if keeps_all {
+        for kind in ["operatingsystemprofiles", "operatingsystemconfigs"] {
+            let path = format!("manifests/crds/{kind}.yaml");
+            tenant.worker.apply_file(&path).await;
+        }
+        let profiles: Api<OperatingSystemProfile> = Api::all(tenant.admin.clone());
+        let configs: Api<OperatingSystemConfig> = Api::all(tenant.admin.clone());
+        wait::until("the definitions are served", async || {
+            let all = ListParams::default();
+            let served = profiles.list(&all).await.is_ok() && configs.list(&all).await.is_ok();
+            served.then_some(())
+        })
+        .await;
+    } else {
+        let dump = include_str!("../adoption/management.yaml");
+        tenant
+            .apply_in_management(&dump.replace("NAMESPACE", &tenant.namespace))
+            .await;
+    }
+    tenant.worker.apply(layout.worker).await;
+}
+
+/// While its Lease is fresh nothing is written; then its webhooks are in the way; then they go.
+async fn upstream_lets_go(tenant: &Tenant, layout: &Layout) {
+    renewed(tenant, layout, SignedDuration::ZERO).await;
+    let begun = Timestamp::now();
+    tenant.register().await;
+    let said = tenant.says("Adopted", "False", "UpstreamRunning").await;
+    assert!(message(&said, "Adopted").contains(layout.lease));
+    tenant.worker.settle_audit().await;
+    let in_worker = |request: &&Request| !request.is_write();
+    let requests = tenant.worker.requests(IN_WORKER, begun);
+    let reads = requests.iter().filter(in_worker).count();
+    assert_eq!(reads, requests.len(), "{}", told(&requests));
+    if let Some(webhooks) = layout.webhooks {
+        tenant.worker.apply(webhooks).await;
+    }
+    renewed(tenant, layout, SignedDuration::from_hours(-2)).await;
+    look_again(tenant).await;
+    if layout.webhooks.is_some() {
+        let said = tenant.says("Adopted", "False", "LeftoverWebhooks").await;
+        let fix = "kubectl delete mutatingwebhookconfiguration operati";
+        assert!(message(&said, "Adopted").contains(fix));
+        remove_webhooks(tenant).await;
+        look_again(tenant).await;
+    }
+}
+
+/// A changed spec ends the wait between two attempts. It says nothing about the documents.
+async fn look_again(tenant: &Tenant) {
+    tenant.configure(json!({ "onRemoval": "Release" })).await;
+    tenant.configure(json!({ "onRemoval": "Keep" })).await;
+}
+
+async fn renewed(tenant: &Tenant, layout: &Layout, ago: SignedDuration) {
+    let leases: Api<Lease> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let at = Timestamp::now() + ago;
+    let at = at.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
+    merge(
+        &leases,
+        layout.lease,
+        json!({ "spec": { "renewTime": at } }),
+    )
+    .await;
+}
+
+async fn remove_webhooks(tenant: &Tenant) {
+    let (one, all) = (DeleteParams::default(), ListParams::default());
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(tenant.admin.clone());
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(tenant.admin.clone());
+    ok(mutating.delete_collection(&one, &all).await, "they go").map_left(drop);
+    ok(validating.delete_collection(&one, &all).await, "they go").map_left(drop);
+}
+
+/// What no other scenario expects in a worker cluster.
+async fn clear(tenant: &Tenant) {
+    let (one, all) = (DeleteParams::default(), ListParams::default());
+    let leases: Api<Lease> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    for lease in [KUBEONE.lease, MANAGEMENT.lease] {
+        let _ = leases.delete(lease, &one).await;
+    }
+    let definitions: Api<CustomResourceDefinition> = Api::all(tenant.admin.clone());
+    for found in ok(definitions.list(&all).await, "they are listed") {
+        if found.spec.group == "operatingsystemmanager.k8c.io" {
+            let deleted = definitions.delete(&found.name_any(), &one).await;
+            ok(deleted, "it goes").map_left(drop);
+            wait::for_absence(&definitions, &found.name_any()).await;
+        }
+    }
+}
+
+type Secrets = BTreeMap<String, (Option<String>, Option<BTreeMap<String, ByteString>>)>;
+
+/// The uid and the bytes of each Secret that nodes fetch.
+async fn secrets(tenant: &Tenant) -> Secrets {
+    let listed = tenant.secrets().list(&ListParams::default()).await;
+    let listed = ok(listed, "Secrets are listed").items.into_iter();
+    listed
+        .filter(|it| it.name_any() != GETTER_TOKEN)
+        .map(|it| (it.name_any(), (it.uid(), it.data)))
+        .collect()
+}
+
+/// The kubelet's kubeconfig changes in place: of it the uid counts alone.
+fn kept(secrets: &Secrets) -> Secrets {
+    let mut secrets = secrets.clone();
+    for (name, (_, data)) in &mut secrets {
+        if name.ends_with("-kubelet-bootstrap-config") {
+            *data = None;
+        }
+    }
+    secrets
+}
+
+/// machine-controller never found a Secret absent, and each was written once.
+async fn each_was_written_once(tenant: &Tenant, since: Timestamp) {
+    tenant.worker.settle_audit().await;
+    let mut writes = tenant.worker.requests(IN_WORKER, since);
+    writes.retain(|it| {
+        it.is_write() && it.resource == "secrets" && it.name.ends_with("-config") && it.code < 300
+    });
+    let mut lines: Vec<String> = writes
+        .iter()
+        .map(|it| format!("{} {}", it.verb, it.name))
+        .collect();
+    lines.sort();
+    let expected = [
+        "update kube-system-older-kubelet-bootstrap-config",
+        "update kube-system-workers-kubelet-bootstrap-config",
+        "update older-kube-system-bootstrap-config",
+        "update older-kube-system-provisioning-config",
+        "update workers-kube-system-bootstrap-config",
+        "update workers-kube-system-provisioning-config",
+    ];
+    assert_eq!(lines, expected);
+}
