@@ -14,6 +14,8 @@ mod world;
 mod budget;
 #[path = "sweep/crash.rs"]
 mod crash;
+#[path = "sweep/health.rs"]
+mod health;
 #[path = "sweep/order.rs"]
 mod order;
 #[path = "sweep/rest.rs"]

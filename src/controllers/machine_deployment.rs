@@ -61,20 +61,6 @@ pub async fn reconcile(
     );
     let reference = ObjectRef::from_obj(&*machine_deployment);
     let action = async {
-        let asked = Instant::now();
-        let wait = tracing::info_span!("wait for a permit");
-        let _permit = context
-            .engagement
-            .shared
-            .permits
-            .take()
-            .instrument(wait)
-            .await;
-        context
-            .engagement
-            .shared
-            .metrics
-            .queue_waited(asked.elapsed());
         let begun = Instant::now();
         let outcome = serve(&machine_deployment, &context).await;
         update_status(&context, &machine_deployment, &outcome, begun.elapsed()).await;
@@ -195,8 +181,14 @@ async fn converge(
     })
 }
 
-/// Renders and weighs beside the runtime: a slow render must not delay watches.
+/// Renders and weighs beside the runtime: a slow render must not delay watches. The permit is for
+/// this alone: one that were kept through calls would let slow clusters starve the others.
 async fn render_aside(context: &Context, deployment: &Arc<Deployment>) -> Result<Fitting, Error> {
+    let asked = Instant::now();
+    let wait = tracing::info_span!("wait for a permit");
+    let shared = &context.engagement.shared;
+    let permit = shared.permits.take().instrument(wait).await;
+    shared.metrics.queue_waited(asked.elapsed());
     let limits = context.rules.limits;
     let deployment = Arc::clone(deployment);
     let span = tracing::info_span!("render", profile = deployment.profile.digest());
@@ -213,6 +205,7 @@ async fn render_aside(context: &Context, deployment: &Arc<Deployment>) -> Result
         })
     });
     let (sizes, fitting) = rendering.await.map_err(|_| Error::RenderPanicked)??;
+    drop(permit);
     let metrics = &context.engagement.shared.metrics;
     for (document, size) in [Document::Provisioning, Document::Bootstrap]
         .into_iter()

@@ -120,6 +120,7 @@ impl Controllers {
             let (condition, finding) = *finding;
             context.engagement.board.found(condition, finding);
             tokio::time::sleep(delay.next().unwrap_or_default()).await;
+            context.engagement.health.well().await;
         }
     }
 
@@ -166,8 +167,7 @@ impl Controllers {
             triggers: Arc::clone(&context.triggers),
             listed: listed_sender,
         };
-        let changes =
-            watches::machine_deployments(engagement.worker.clone(), writer, watchers).map(Ok);
+        let changes = watches::machine_deployments(engagement, writer, watchers).map(Ok);
         let looks = Arc::clone(&context.triggers).stream(
             engagement.tenant().namespace().to_owned(),
             context.machine_deployments.clone(),
@@ -192,6 +192,7 @@ impl Controllers {
                 follow_settings(&context),
                 follow_registry_credentials(&context),
                 follow_facts(&context),
+                follow_health(&context),
                 remove_orphans(&context, listed),
             )
         };
@@ -269,6 +270,16 @@ async fn follow_facts(context: &Context) {
         context.triggers.pull(Look::Everywhere);
     }
     std::future::pending::<()>().await;
+}
+
+/// What failed while the cluster was not well is looked at again once it is.
+async fn follow_health(context: &Context) {
+    let health = &context.engagement.health;
+    loop {
+        health.held_back().await;
+        health.well().await;
+        context.triggers.pull(Look::Everywhere);
+    }
 }
 
 async fn read_registry_credentials(context: &Context) -> Difference {

@@ -33,7 +33,8 @@ use crate::api::{
 };
 use crate::fleet::{
     board::Board,
-    watch::{Scope, interpret},
+    engagement::Engagement,
+    watch::{Scope, Watched, interpret},
 };
 
 /// A page of machine deployments: 5 KiB each.
@@ -41,17 +42,18 @@ const PAGE: u32 = 100;
 
 /// The machine deployments of the worker cluster, each whenever it changes.
 pub fn machine_deployments(
-    worker: Client,
+    engagement: &Engagement,
     writer: Writer<MachineDeployment>,
     watchers: Watchers,
-) -> impl Stream<Item = MachineDeployment> + Send {
-    let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
+) -> impl Stream<Item = MachineDeployment> + Send + use<> {
+    let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(engagement.worker.clone());
+    let watched = Watched::there("machine deployments", &engagement.health);
     let events = watcher::watcher(api, watcher::Config::default().page_size(PAGE))
         .map(|event| event.map(readable))
         .modify(|found| found.managed_fields_mut().clear())
         .reflect(writer);
     let mut listed = BTreeSet::new();
-    interpret("machine deployments", events, move |event| match event {
+    interpret(watched, events, move |event| match event {
         Event::Init => {
             listed.clear();
             None
@@ -148,7 +150,8 @@ pub async fn follow_secrets(context: Arc<Context>) {
     let events = watcher::watcher(api, watcher::Config::default());
     let mut listed = BTreeSet::new();
     let registration = context.engagement.registration.to_string();
-    interpret("Secrets", events, move |event| {
+    let watched = Watched::there("Secrets", &context.engagement.health);
+    interpret(watched, events, move |event| {
         match event {
             Event::Init => listed.clear(),
             Event::InitApply(found) => {

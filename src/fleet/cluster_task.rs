@@ -19,6 +19,7 @@ use super::{
     discovery::Registration,
     engage::{self, Attempt, Setback},
     engagement::{Engagement, Reporting, Shared},
+    health::Health,
     rate_limit::Budget,
     removal,
     retry_delay::RetryDelay,
@@ -120,6 +121,11 @@ impl Task {
     /// Engages and serves until `stop`, however often it takes.
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let mut delay = RetryDelay::default();
+        // Another kubeconfig starts anew, whatever was wrong with the last one.
+        let health = Arc::new(Health::new(
+            Arc::clone(&self.member.board),
+            self.shared.clock.clone(),
+        ));
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -140,6 +146,7 @@ impl Task {
                     management: &self.management,
                     registration: &registration,
                     worker_budget: &self.worker_budget,
+                    health: &health,
                 }) => attempt,
             };
             let wait = match attempt {
@@ -149,7 +156,7 @@ impl Task {
                     self.serve_engaged(attempt, &stop).await;
                     continue;
                 }
-                Err(setback) => self.note(&setback).then(|| delay.next()).flatten(),
+                Err(setback) => self.note(&setback, &health).then(|| delay.next()).flatten(),
             };
             tokio::select! {
                 biased;
@@ -159,11 +166,20 @@ impl Task {
                 _ = standings.changed() => {}
                 () = sleep_or_pend(wait) => {}
             }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = health.due() => {}
+            }
         }
     }
 
-    /// Writes a setback on the board; tells whether time may heal it.
-    fn note(&self, setback: &Setback) -> bool {
+    /// Writes a setback on the board, unless the calls have said it already; tells whether time
+    /// may heal it.
+    fn note(&self, setback: &Setback, health: &Health) -> bool {
+        if setback.condition == ConditionType::Connected && health.is_wrong() {
+            return setback.retry;
+        }
         let finding = Finding::wrong(setback.reason, setback.message.clone());
         if self.member.board.found(setback.condition, finding) {
             tracing::warn!(
@@ -185,6 +201,7 @@ impl Task {
             registration: self.member.id.clone(),
             shared: Arc::clone(&self.shared),
             worker: attempt.worker.clone(),
+            health: Arc::clone(&attempt.health),
             worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
@@ -195,11 +212,19 @@ impl Task {
             cancel: leave.clone(),
         };
         tracing::info!(registration = %self.member.id, server = %attempt.server, "engaged");
+        let warning = engage::Warning {
+            shared: &self.shared,
+            member: &self.member,
+            management: &self.management,
+            expiries: &attempt.expiries,
+        };
         let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
             () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
+            () = attempt.health.keep_asking(&attempt.worker) => {}
+            () = engage::keep_warning_of_expiry(warning) => {}
             () = self.must_leave() => {}
             () = stop.cancelled() => {}
         }
@@ -263,7 +288,7 @@ impl Task {
                 biased;
                 () = cancel.cancelled() => return,
                 _ = registrations.changed() => return,
-                () = sleep_until(next) => {}
+                () = async { sleep_until(next).await; attempt.health.due().await } => {}
             }
         }
     }

@@ -4,6 +4,7 @@
 
 mod keep_facts;
 mod setback;
+mod warn_of_expiry;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +13,11 @@ use kube::{Api, Client, ResourceExt};
 use tokio::time::timeout;
 
 use self::setback::{not_connected, not_prepared, warn_by_event};
-pub use self::{keep_facts::keep_facts, setback::Setback};
+pub use self::{
+    keep_facts::keep_facts,
+    setback::Setback,
+    warn_of_expiry::{Warning, keep_warning_of_expiry, warn_of_expiry},
+};
 use super::{
     claim::{self, ClaimError, Claimant},
     connect::{self, ClientParts},
@@ -28,7 +33,7 @@ use super::{
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::{
-    access::ClusterAccess,
+    access::{ClusterAccess, expiry::Expiry},
     facts::ClusterFacts,
     report::{ConditionType, Finding},
 };
@@ -50,6 +55,8 @@ pub struct Params<'a> {
     pub registration: &'a Registration,
     /// The budget of the worker cluster.
     pub worker_budget: &'a Arc<Budget>,
+    /// How the worker cluster is doing, as far as this registration is concerned.
+    pub health: &'a Arc<Health>,
 }
 
 /// An attempt that succeeded.
@@ -65,6 +72,10 @@ pub struct Attempt {
     pub claimant: Claimant,
     /// What was observed.
     pub facts: Arc<ClusterFacts>,
+    /// How the cluster is doing.
+    pub health: Arc<Health>,
+    /// What of the kubeconfig expires.
+    pub expiries: Arc<[Expiry]>,
 }
 
 /// Tries once.
@@ -84,6 +95,14 @@ async fn attempt_for(
     let access = accept(params, worker_cluster)?;
     let board = &params.member.board;
     board.found(ConditionType::Registered, Finding::well("Accepted"));
+    let expiries = access.expiries();
+    warn_of_expiry(Warning {
+        shared: params.shared,
+        member: params.member,
+        management: params.management,
+        expiries: &expiries,
+    })
+    .await;
     let server = access.server.url();
     board.update(|report| report.server = Some(server.clone()));
 
@@ -106,6 +125,8 @@ async fn attempt_for(
         server,
         claimant: params.shared.claimant(params.member.id.tenant.clone()),
         facts: Arc::new(facts),
+        health: Arc::clone(params.health),
+        expiries: expiries.into(),
     })
 }
 
@@ -197,7 +218,7 @@ fn worker_client(params: &Params<'_>, access: &ClusterAccess) -> Result<Client, 
         transport,
         budget: Arc::clone(params.worker_budget),
         timeout: params.shared.request_timeout,
-        health: Some(Arc::new(Health::new(Arc::clone(&params.member.board)))),
+        health: Some(Arc::clone(params.health)),
         kind: ClusterKind::Worker,
         metrics: params.shared.metrics.clone(),
     }))

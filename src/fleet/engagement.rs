@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     board::Board, claim::Claimant, clock::Clock, connect::Connector, connect::Transport,
-    permits::Permits, rate_limit::Budget, roster::Member, roster::Roster,
+    health::Health, permits::Permits, rate_limit::Budget, roster::Member, roster::Roster,
     worker_clusters::WorkerClusters,
 };
 use crate::api::worker_cluster::WorkerCluster;
@@ -87,6 +87,8 @@ pub struct Engagement {
     pub shared: Arc<Shared>,
     /// The worker cluster's API.
     pub worker: Client,
+    /// How the worker cluster is doing.
+    pub health: Arc<Health>,
     /// The budget behind `worker`.
     pub worker_budget: Arc<Budget>,
     /// The tenant's share of the management API.

@@ -24,6 +24,8 @@ pub enum ConditionType {
     ProfilesInstalled,
     /// Every machine deployment is served.
     MachineDeploymentsServed,
+    /// Nothing of the kubeconfig expires soon. A warning: `Ready` does not depend on it.
+    CredentialValid,
 }
 
 impl ConditionType {
@@ -36,6 +38,7 @@ impl ConditionType {
             Self::Prepared => "Prepared",
             Self::ProfilesInstalled => "ProfilesInstalled",
             Self::MachineDeploymentsServed => "MachineDeploymentsServed",
+            Self::CredentialValid => "CredentialValid",
         }
     }
 }
