@@ -25,10 +25,11 @@ use osm::{
 };
 
 /// Where reasons of conditions, entries and Events are made.
-const REASONS_IN: [&str; 4] = [
+const REASONS_IN: [&str; 5] = [
     "src/fleet",
     "src/controllers",
     "src/plan",
+    "src/tenant/access/expiry.rs",
     "src/tenant/report.rs",
 ];
 

@@ -17,6 +17,7 @@ use crate::api::{
     profile::OperatingSystemProfileSpec,
     worker_cluster::ProfileAnnotation,
 };
+use crate::controllers::adoption;
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},

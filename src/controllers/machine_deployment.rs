@@ -26,7 +26,7 @@ use self::{
 };
 use super::context::Context;
 use crate::api::{machine_deployment::MachineDeployment, names::FINALIZER, names::REVISION};
-use crate::fleet::jitter;
+use crate::fleet::{jitter, permits::Urgency};
 use crate::plan::{
     bootstrap::renewal,
     changes::{changes, kept_as_found},
@@ -65,24 +65,10 @@ pub async fn reconcile(
     );
     let reference = ObjectRef::from_obj(&*machine_deployment);
     let action = async {
-        let asked = Instant::now();
-        let wait = tracing::info_span!("wait for a permit");
         let at_work = context.sweeps.begin(&reference);
-        let _permit = context
-            .engagement
-            .shared
-            .permits
-            .take(&context.engagement.tenant(), at_work.urgency())
-            .instrument(wait)
-            .await;
-        context
-            .engagement
-            .shared
-            .metrics
-            .queue_waited(asked.elapsed());
         let begun = Instant::now();
         let profile = update_status::profile(&context, &machine_deployment);
-        let outcome = serve(&machine_deployment, &context).await;
+        let outcome = serve(&machine_deployment, &context, at_work.urgency()).await;
         let tried = Tried {
             profile,
             took: begun.elapsed(),
@@ -135,6 +121,7 @@ pub enum ServedKind {
 async fn serve(
     machine_deployment: &Arc<MachineDeployment>,
     context: &Context,
+    urgency: Urgency,
 ) -> Result<Served, Error> {
     if machine_deployment.metadata.deletion_timestamp.is_some() {
         if !machine_deployment
@@ -156,13 +143,14 @@ async fn serve(
     };
     wait_for_revision(context, &machine_deployment)?;
     // On the heap: it is the largest part of a reconcile, and most end before it.
-    Box::pin(converge(context, machine_deployment)).await
+    Box::pin(converge(context, machine_deployment, urgency)).await
 }
 
 /// The seven steps.
 async fn converge(
     context: &Context,
     machine_deployment: Arc<MachineDeployment>,
+    urgency: Urgency,
 ) -> Result<Served, Error> {
     // What is there? (client)
     let found = dereference(context, machine_deployment)
@@ -185,7 +173,7 @@ async fn converge(
     let fitting = if is_current(&deployment, &found.observed) {
         None
     } else {
-        Some(render_aside(context, &deployment).await?)
+        Some(render_aside(context, &deployment, urgency).await?)
     };
     let near_limit = match &fitting {
         Some(fitting) => fitting.near_limit.clone(),
@@ -213,8 +201,19 @@ async fn converge(
     })
 }
 
-/// Renders and weighs beside the runtime: a slow render must not delay watches.
-async fn render_aside(context: &Context, deployment: &Arc<Deployment>) -> Result<Fitting, Error> {
+/// Renders and weighs beside the runtime: a slow render must not delay watches. The permit is for
+/// this alone: one that were kept through calls would let slow clusters starve the others.
+async fn render_aside(
+    context: &Context,
+    deployment: &Arc<Deployment>,
+    urgency: Urgency,
+) -> Result<Fitting, Error> {
+    let asked = Instant::now();
+    let wait = tracing::info_span!("wait for a permit");
+    let shared = &context.engagement.shared;
+    let tenant = context.engagement.tenant();
+    let permit = shared.permits.take(&tenant, urgency).instrument(wait).await;
+    shared.metrics.queue_waited(asked.elapsed());
     let limits = context.rules.limits;
     let deployment = Arc::clone(deployment);
     let span = tracing::info_span!("render", profile = deployment.profile.digest());
@@ -231,6 +230,7 @@ async fn render_aside(context: &Context, deployment: &Arc<Deployment>) -> Result
         })
     });
     let (sizes, fitting) = rendering.await.map_err(|_| Error::RenderPanicked)??;
+    drop(permit);
     let metrics = &context.engagement.shared.metrics;
     for (document, size) in [Document::Provisioning, Document::Bootstrap]
         .into_iter()

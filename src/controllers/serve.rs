@@ -135,6 +135,7 @@ impl Controllers {
             let (condition, finding) = *finding;
             context.engagement.board.found(condition, finding);
             tokio::time::sleep(delay.next().unwrap_or_default()).await;
+            context.engagement.health.well().await;
         }
     }
 
@@ -183,9 +184,8 @@ impl Controllers {
             triggers: Arc::clone(&context.triggers),
             listed: listed_sender,
         };
-        let worker = engagement.worker.clone();
         let sweeps = Arc::clone(&context.sweeps);
-        let changes = watches::machine_deployments(worker, writer, watchers)
+        let changes = watches::machine_deployments(engagement, writer, watchers)
             .inspect(move |changed| sweeps.changed(&ObjectRef::from_obj(changed)))
             .map(Ok);
         let sweeps = &context.sweeps;
@@ -221,6 +221,7 @@ impl Controllers {
                 follow_settings(&context),
                 follow_registry_credentials(&context),
                 follow_facts(&context),
+                follow_health(&context),
                 remove_orphans(&context, listed),
             )
         };
@@ -299,6 +300,16 @@ async fn follow_facts(context: &Context) {
         context.triggers.pull(Look::Everywhere);
     }
     std::future::pending::<()>().await;
+}
+
+/// What failed while the cluster was not well is looked at again once it is.
+async fn follow_health(context: &Context) {
+    let health = &context.engagement.health;
+    loop {
+        health.held_back().await;
+        health.well().await;
+        context.triggers.pull(Look::Everywhere);
+    }
 }
 
 async fn read_registry_credentials(context: &Context) -> Difference {

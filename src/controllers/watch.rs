@@ -33,7 +33,8 @@ use crate::api::{
 };
 use crate::fleet::{
     board::Board,
-    watch::{RELIST, Scope, interpret, relisted},
+    engagement::Engagement,
+    watch::{RELIST, Scope, Watched, interpret, relisted},
 };
 
 /// A page of machine deployments: 5 KiB each.
@@ -42,11 +43,12 @@ const PAGE: u32 = 100;
 /// The machine deployments of the worker cluster, each whenever it changes. A list of them all
 /// pulls the triggers instead: it yields to changes.
 pub fn machine_deployments(
-    worker: Client,
+    engagement: &Engagement,
     writer: Writer<MachineDeployment>,
     watchers: Watchers,
-) -> impl Stream<Item = MachineDeployment> + Send {
-    let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
+) -> impl Stream<Item = MachineDeployment> + Send + use<> {
+    let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(engagement.worker.clone());
+    let watched = Watched::there("machine deployments", &engagement.health);
     let config = watcher::Config::default().page_size(PAGE);
     let watch = move || watcher::watcher(api.clone(), config.clone());
     let events = relisted(RELIST, watch)
@@ -54,7 +56,7 @@ pub fn machine_deployments(
         .modify(|found| found.managed_fields_mut().clear())
         .reflect(writer);
     let mut listed = BTreeSet::new();
-    interpret("machine deployments", events, move |event| match event {
+    interpret(watched, events, move |event| match event {
         Event::Init => {
             listed.clear();
             None
@@ -156,7 +158,8 @@ pub async fn follow_secrets(context: Arc<Context>) {
     let events = relisted(RELIST, watch);
     let mut listed = BTreeSet::new();
     let registration = context.engagement.registration.to_string();
-    interpret("Secrets", events, move |event| {
+    let watched = Watched::there("Secrets", &context.engagement.health);
+    interpret(watched, events, move |event| {
         match event {
             Event::Init => {
                 listed.clear();

@@ -19,6 +19,7 @@ use super::{
     discovery::Registration,
     engage::{self, Attempt, Setback},
     engagement::{Engagement, Reporting, Shared},
+    health::Health,
     partition::fence::Fence,
     rate_limit::Budget,
     removal,
@@ -147,6 +148,11 @@ impl Task {
     /// Engages and serves until `stop`, however often it takes.
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let mut delay = RetryDelay::default();
+        // Another kubeconfig starts anew, whatever was wrong with the last one.
+        let health = Arc::new(Health::new(
+            Arc::clone(&self.member.board),
+            self.shared.clock.clone(),
+        ));
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -161,7 +167,7 @@ impl Task {
             let attempt = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                attempt = self.engage(&registration) => attempt,
+                attempt = self.engage(&registration, &health) => attempt,
             };
             let wait = match attempt {
                 Ok((policy, attempt)) => {
@@ -170,7 +176,7 @@ impl Task {
                     self.serve_engaged((policy, attempt), &stop).await;
                     continue;
                 }
-                Err(setback) => self.note(&setback).then(|| delay.next()).flatten(),
+                Err(setback) => self.note(&setback, &health).then(|| delay.next()).flatten(),
             };
             tokio::select! {
                 biased;
@@ -180,6 +186,11 @@ impl Task {
                 _ = standings.changed() => {}
                 () = sleep_or_pend(wait) => {}
             }
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = health.due() => {}
+            }
         }
     }
 
@@ -187,6 +198,7 @@ impl Task {
     async fn engage(
         &self,
         registration: &Registration,
+        health: &Arc<Health>,
     ) -> Result<(Arc<TenantPolicy>, Attempt), Setback> {
         let policy = bounds::policy_of(&self.shared, &self.management, &self.member.id.tenant)
             .await
@@ -208,13 +220,18 @@ impl Task {
             registration,
             worker_budget: &self.worker_budget,
             fence: &self.fence,
+            health,
         })
         .await?;
         Ok((policy, attempt))
     }
 
-    /// Writes a setback on the board; tells whether time may heal it.
-    fn note(&self, setback: &Setback) -> bool {
+    /// Writes a setback on the board, unless the calls have said it already; tells whether time
+    /// may heal it.
+    fn note(&self, setback: &Setback, health: &Health) -> bool {
+        if setback.condition == ConditionType::Connected && health.is_wrong() {
+            return setback.retry;
+        }
         let finding = Finding::wrong(setback.reason, setback.message.clone());
         if self.member.board.found(setback.condition, finding) {
             tracing::warn!(
@@ -241,6 +258,7 @@ impl Task {
             shared: Arc::clone(&self.shared),
             policy: Arc::clone(&policy),
             worker: attempt.worker.clone(),
+            health: Arc::clone(&attempt.health),
             worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
@@ -252,11 +270,19 @@ impl Task {
             cancel: leave.clone(),
         };
         tracing::info!(registration = %self.member.id, server = %attempt.server, "engaged");
+        let warning = engage::Warning {
+            shared: &self.shared,
+            member: &self.member,
+            management: &self.management,
+            expiries: &attempt.expiries,
+        };
         let serving = (self.shared.serve)(engagement).fuse();
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
             () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
+            () = attempt.health.keep_asking(&attempt.worker) => {}
+            () = engage::keep_warning_of_expiry(warning) => {}
             () = self.must_leave() => {}
             () = bounds::changed(
                 &self.shared,
@@ -326,7 +352,7 @@ impl Task {
                 biased;
                 () = cancel.cancelled() => return,
                 _ = registrations.changed() => return,
-                () = sleep_until(next) => {}
+                () = async { sleep_until(next).await; attempt.health.due().await } => {}
             }
         }
     }

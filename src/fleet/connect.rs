@@ -1,7 +1,7 @@
 //! How a tenant's clusters are reached: transport, budget, timeout and health in one client.
 //!
 //! ```text
-//! kube::Client ──► TenantService: budget, timeout, bounded body, health ──► trace ──► transport
+//! kube::Client ──► TenantService: budget, circuit, timeout, bounded body ──► trace ──► transport
 //! ```
 //!
 //! The transport is handed in: TLS in production, a cluster in memory in tests. Nothing here
@@ -25,7 +25,7 @@ use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 
 use super::{
     bounded_lines::BoundedLines,
-    health::Health,
+    health::{Health, HeldBack},
     partition::fence::Fence,
     rate_limit::{Budget, Prepaid, SharedBudget},
 };
@@ -66,7 +66,8 @@ pub struct ClientParts {
     pub share: Option<Share>,
     /// How long a call may take, watches excepted.
     pub timeout: Duration,
-    /// Where the outcome of each call is observed; the management cluster has none.
+    /// Where the outcome of each call is observed, and what holds calls back while the cluster
+    /// fails; the management cluster has none.
     pub health: Option<Arc<Health>>,
     /// What every write must pass as it is sent; the replica's own Lease passes none.
     pub fence: Option<Fence>,
@@ -113,6 +114,10 @@ impl Service<Request<Body>> for TenantService {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let parts = self.parts.clone();
         Box::pin(async move {
+            if parts.health.as_ref().is_some_and(|it| it.holds_back()) {
+                // What is not sent takes nothing of the budget, which the next that is sent needs.
+                return Err(HeldBack.into());
+            }
             if request.extensions().get::<Prepaid>().is_none() {
                 let mut waited = parts.budget.take(ONE).await;
                 if let Some(share) = &parts.share {
@@ -124,12 +129,14 @@ impl Service<Request<Body>> for TenantService {
             if let Some(fence) = &parts.fence {
                 fence.check(request.method())?;
             }
+            let Some(health) = &parts.health else {
+                return send(&parts, request).await;
+            };
+            let observed = health.admit()?;
             let outcome = send(&parts, request).await;
-            if let Some(health) = &parts.health {
-                match &outcome {
-                    Ok(response) => health.answered(response.status()),
-                    Err(error) => health.unreachable(error.as_ref()),
-                }
+            match &outcome {
+                Ok(response) => observed.answered(response),
+                Err(error) => observed.unreachable(error.as_ref()),
             }
             outcome
         })

@@ -4,6 +4,7 @@
 
 mod keep_facts;
 mod setback;
+mod warn_of_expiry;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +13,11 @@ use kube::{Api, Client, ResourceExt};
 use tokio::time::timeout;
 
 use self::setback::{not_connected, not_prepared, warn_by_event};
-pub use self::{keep_facts::keep_facts, setback::Setback};
+pub use self::{
+    keep_facts::keep_facts,
+    setback::Setback,
+    warn_of_expiry::{Warning, keep_warning_of_expiry, warn_of_expiry},
+};
 use super::{
     adoption::{self, Predecessor},
     claim::{self, ClaimError, Claimant},
@@ -30,7 +35,7 @@ use super::{
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::{
-    access::ClusterAccess,
+    access::{ClusterAccess, expiry::Expiry},
     facts::ClusterFacts,
     policy::TenantPolicy,
     report::{ConditionType, Finding},
@@ -57,6 +62,8 @@ pub struct Params<'a> {
     pub worker_budget: &'a Arc<Budget>,
     /// What every write to the worker cluster must pass.
     pub fence: &'a Fence,
+    /// How the worker cluster is doing, as far as this registration is concerned.
+    pub health: &'a Arc<Health>,
 }
 
 /// An attempt that succeeded.
@@ -74,6 +81,10 @@ pub struct Attempt {
     pub facts: Arc<ClusterFacts>,
     /// Who served the cluster before.
     pub predecessor: Predecessor,
+    /// How the cluster is doing.
+    pub health: Arc<Health>,
+    /// What of the kubeconfig expires.
+    pub expiries: Arc<[Expiry]>,
 }
 
 /// Tries once.
@@ -93,6 +104,14 @@ async fn attempt_for(
     let access = accept(params, worker_cluster)?;
     let board = &params.member.board;
     board.found(ConditionType::Registered, Finding::well("Accepted"));
+    let expiries = access.expiries();
+    warn_of_expiry(Warning {
+        shared: params.shared,
+        member: params.member,
+        management: params.management,
+        expiries: &expiries,
+    })
+    .await;
     let server = access.server.url();
     board.update(|report| report.server = Some(server.clone()));
 
@@ -117,6 +136,8 @@ async fn attempt_for(
         claimant: params.shared.claimant(params.member.id.tenant.clone()),
         facts: Arc::new(facts),
         predecessor,
+        health: Arc::clone(params.health),
+        expiries: expiries.into(),
     })
 }
 
@@ -208,7 +229,7 @@ fn worker_client(params: &Params<'_>, access: &ClusterAccess) -> Result<Client, 
         budget: Arc::clone(params.worker_budget),
         share: None,
         timeout: params.shared.request_timeout,
-        health: Some(Arc::new(Health::new(Arc::clone(&params.member.board)))),
+        health: Some(Arc::clone(params.health)),
         fence: Some(params.fence.clone()),
         kind: ClusterKind::Worker,
         metrics: params.shared.metrics.clone(),

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     adoption::Predecessor, board::Board, claim::Claimant, clock::Clock, connect::Connector,
-    connect::Transport, permits::Permits, rate_limit::Budget, rate_limit::SharedBudget,
-    roster::Member, roster::Roster, worker_clusters::WorkerClusters,
+    connect::Transport, health::Health, permits::Permits, rate_limit::Budget,
+    rate_limit::SharedBudget, roster::Member, roster::Roster, worker_clusters::WorkerClusters,
 };
 use crate::api::worker_cluster::WorkerCluster;
 use crate::telemetry::metrics::Metrics;
@@ -92,6 +92,8 @@ pub struct Engagement {
     pub policy: Arc<TenantPolicy>,
     /// The worker cluster's API.
     pub worker: Client,
+    /// How the worker cluster is doing.
+    pub health: Arc<Health>,
     /// The budget behind `worker`.
     pub worker_budget: Arc<Budget>,
     /// The tenant's share of the management API.

@@ -1,68 +1,238 @@
-//! How a worker cluster is doing, from the calls that are made anyway: nothing is sent to find out.
+//! How a worker cluster is doing, from the calls that are made anyway, and which calls are sent
+//! while it is not well.
+//!
+//! A cluster is healthy, degraded (it answers, and badly) or unreachable. The last two have a
+//! beginning and a cause. The circuit behind that state is in `health/circuit.rs`.
+
+pub mod circuit;
+mod retry_after;
 
 use std::{
     error::Error,
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use http::StatusCode;
+use http::{Response, StatusCode};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
 
-use super::board::Board;
+use self::{
+    circuit::{Circuit, Failure, Pass},
+    retry_after::retry_after,
+};
+use super::{board::Board, clock::Clock};
+use crate::api::names::KUBE_SYSTEM;
 use crate::telemetry::logs::chain;
 use crate::tenant::report::{ConditionType, Finding};
 
-/// No call has been observed yet.
-const UNKNOWN: u16 = 0;
-/// The last call got no answer.
-const UNREACHABLE: u16 = 1;
-/// The last call got an answer that only a healthy cluster gives.
-const HEALTHY: u16 = 2;
+/// How a cluster is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No call has been observed yet.
+    Unknown,
+    /// The last answer was one that a healthy cluster gives.
+    Healthy,
+    /// The last call was answered, and the answer says that something is wrong with the cluster.
+    Degraded {
+        /// When that began.
+        since: Timestamp,
+        /// The last cause, without secrets.
+        why: String,
+    },
+    /// The last call got no answer.
+    Unreachable {
+        /// When that began.
+        since: Timestamp,
+        /// The last cause, without secrets.
+        why: String,
+    },
+}
 
-/// Observes the calls to one worker cluster, and writes changes to the tenant's board.
+/// A call that was not sent.
+#[derive(Debug, thiserror::Error)]
+#[error("not sent: the API server fails or asks for patience, and is asked again in a while")]
+pub struct HeldBack;
+
+/// Observes the calls to one worker cluster, holds them back while it fails, and writes changes to
+/// the tenant's board. It lives as long as the kubeconfig: another one starts anew.
 #[derive(Debug)]
 pub struct Health {
     board: Arc<Board>,
-    /// One of the states above, or the status of the last answer that was a failure: a call that
-    /// changes nothing costs one comparison.
-    state: AtomicU16,
+    clock: Clock,
+    state: Mutex<State>,
+    circuit: watch::Sender<Circuit>,
+}
+
+/// A call that was let through; one that is dropped unobserved was given up.
+#[derive(Debug)]
+pub struct Observed<'a> {
+    health: &'a Health,
+    pass: Option<Pass>,
 }
 
 impl Health {
     /// Writes to this board.
-    pub fn new(board: Arc<Board>) -> Self {
+    pub fn new(board: Arc<Board>, clock: Clock) -> Self {
         Self {
             board,
-            state: AtomicU16::new(UNKNOWN),
+            clock,
+            state: Mutex::new(State::Unknown),
+            circuit: watch::Sender::new(Circuit::new(Instant::now())),
         }
     }
 
-    /// The cluster answered.
-    pub fn answered(&self, status: StatusCode) {
-        let state = if is_failure(status) {
-            status.as_u16()
-        } else {
-            HEALTHY
-        };
-        if self.state.swap(state, Ordering::Relaxed) == state {
+    /// How the cluster is doing.
+    pub fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    /// Whether the last call found something wrong with the cluster.
+    pub fn is_wrong(&self) -> bool {
+        matches!(
+            *self.lock(),
+            State::Degraded { .. } | State::Unreachable { .. }
+        )
+    }
+
+    /// Whether calls are held back now.
+    pub fn holds_back(&self) -> bool {
+        self.circuit.borrow().holds_back(Instant::now())
+    }
+
+    /// Lets a call through, or says that it is held back.
+    pub fn admit(&self) -> Result<Observed<'_>, HeldBack> {
+        let mut pass = None;
+        self.circuit.send_if_modified(|circuit| {
+            let was_closed = circuit.is_closed();
+            pass = circuit.admit(Instant::now());
+            pass.is_some() && !was_closed
+        });
+        let pass = pass.ok_or(HeldBack)?;
+        Ok(Observed {
+            health: self,
+            pass: Some(pass),
+        })
+    }
+
+    /// Waits until every call is let through.
+    pub async fn well(&self) {
+        // The sender is our own, so the wait cannot fail.
+        let _ = self.circuit.subscribe().wait_for(Circuit::is_closed).await;
+    }
+
+    /// Waits until calls are held back, all but those that decide.
+    pub async fn held_back(&self) {
+        let mut circuit = self.circuit.subscribe();
+        // The sender is our own, so the wait cannot fail.
+        let _ = circuit.wait_for(|circuit| !circuit.is_closed()).await;
+    }
+
+    /// Waits until a call is let through: all of them, or the one that decides.
+    pub async fn due(&self) {
+        let mut circuit = self.circuit.subscribe();
+        loop {
+            let at = circuit.borrow_and_update().opens_at(Instant::now());
+            tokio::select! {
+                () = sleep_or_pend(at) => return,
+                _ = circuit.changed() => {}
+            }
+        }
+    }
+
+    /// Asks the cluster, whenever the delay of the open circuit is over, for ever: everybody else
+    /// waits until it is well.
+    pub async fn keep_asking(&self, worker: &Client) {
+        let namespaces: Api<Namespace> = Api::all(worker.clone());
+        loop {
+            self.held_back().await;
+            self.due().await;
+            if !self.circuit.borrow().is_closed() {
+                // The outcome is observed where it passes.
+                drop(namespaces.get_metadata(KUBE_SYSTEM).await);
+            }
+        }
+    }
+
+    fn observe(&self, pass: Pass, failure: Option<Failure>, state: State) {
+        let now = Instant::now();
+        self.circuit.send_if_modified(|circuit| {
+            let was_closed = circuit.is_closed();
+            match failure {
+                None => circuit.succeeded(pass, now),
+                Some(failure) => circuit.failed(pass, failure, now),
+            }
+            !(was_closed && circuit.is_closed())
+        });
+        self.enter(state);
+    }
+
+    fn enter(&self, mut next: State) {
+        let mut state = self.lock();
+        match (&*state, &mut next) {
+            // A call that changes nothing costs one comparison.
+            (State::Healthy, State::Healthy) => return,
+            (State::Degraded { since: begun, .. }, State::Degraded { since, .. })
+            | (State::Unreachable { since: begun, .. }, State::Unreachable { since, .. }) => {
+                *since = *begun;
+            }
+            _ => {}
+        }
+        if *state == next {
             return;
         }
-        let finding = if state == HEALTHY {
-            Finding::well("Healthy")
-        } else {
-            Finding::wrong("Degraded", format!("the API server answers {status}"))
+        let finding = match &next {
+            State::Unknown => return,
+            State::Healthy => Finding::well("Healthy"),
+            State::Degraded { why, .. } => Finding::wrong("Degraded", why.as_str()),
+            State::Unreachable { why, .. } => Finding::wrong("Unreachable", why.as_str()),
         };
+        *state = next;
         self.board.found(ConditionType::Connected, finding);
     }
 
+    /// A panic elsewhere leaves a whole state behind: each write is one assignment.
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observed<'_> {
+    /// The cluster answered.
+    pub fn answered<B>(mut self, answer: &Response<B>) {
+        let Some(pass) = self.pass.take() else { return };
+        let status = answer.status();
+        if !is_failure(status) {
+            self.health.observe(pass, None, State::Healthy);
+            return;
+        }
+        let since = self.health.clock.now();
+        let failure = retry_after(status, answer.headers(), since)
+            .map_or(Failure::BadAnswer, Failure::AskedToWait);
+        let why = format!("the API server answers {status}");
+        let state = State::Degraded { since, why };
+        self.health.observe(pass, Some(failure), state);
+    }
+
     /// The cluster did not answer.
-    pub fn unreachable(&self, error: &(dyn Error + 'static)) {
-        if self.state.swap(UNREACHABLE, Ordering::Relaxed) != UNREACHABLE {
-            let why = chain(error).to_string();
-            self.board
-                .found(ConditionType::Connected, Finding::wrong("Unreachable", why));
+    pub fn unreachable(mut self, error: &(dyn Error + 'static)) {
+        let Some(pass) = self.pass.take() else { return };
+        let since = self.health.clock.now();
+        let why = chain(error).to_string();
+        let state = State::Unreachable { since, why };
+        self.health.observe(pass, Some(Failure::Silence), state);
+    }
+}
+
+impl Drop for Observed<'_> {
+    fn drop(&mut self) {
+        if let Some(pass) = self.pass {
+            let circuit = &self.health.circuit;
+            circuit.send_modify(|circuit| circuit.abandoned(pass, Instant::now()));
         }
     }
 }
@@ -74,9 +244,24 @@ fn is_failure(status: StatusCode) -> bool {
         || status == StatusCode::UNAUTHORIZED
 }
 
+async fn sleep_or_pend(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn a_health() -> (Health, Arc<Board>) {
+        let board = Arc::new(Board::default());
+        let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
+        (Health::new(Arc::clone(&board), clock), board)
+    }
 
     fn said(board: &Board) -> (bool, &'static str, String) {
         let report = board.report();
@@ -84,10 +269,15 @@ mod tests {
         (finding.holds, finding.reason, finding.message)
     }
 
-    #[test]
-    fn the_board_says_what_the_last_call_said() {
-        let board = Arc::new(Board::default());
-        let health = Health::new(Arc::clone(&board));
+    fn an_answer(status: StatusCode) -> Response<()> {
+        let mut answer = Response::new(());
+        *answer.status_mut() = status;
+        answer
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_board_says_what_the_last_call_said() {
+        let (health, board) = a_health();
         for (status, holds, reason) in [
             (StatusCode::OK, true, "Healthy"),
             (StatusCode::SERVICE_UNAVAILABLE, false, "Degraded"),
@@ -97,17 +287,61 @@ mod tests {
             (StatusCode::UNAUTHORIZED, false, "Degraded"),
             (StatusCode::FORBIDDEN, true, "Healthy"),
         ] {
-            health.answered(status);
+            health.admit().unwrap().answered(&an_answer(status));
             assert_eq!(said(&board).0, holds, "{status}");
             assert_eq!(said(&board).1, reason, "{status}");
         }
-        health.answered(StatusCode::INTERNAL_SERVER_ERROR);
+        let failed = an_answer(StatusCode::INTERNAL_SERVER_ERROR);
+        health.admit().unwrap().answered(&failed);
         assert!(said(&board).2.contains("500"));
-        health.answered(StatusCode::BAD_GATEWAY);
+        let failed = an_answer(StatusCode::BAD_GATEWAY);
+        health.admit().unwrap().answered(&failed);
         assert!(said(&board).2.contains("502"), "another failure is news");
-        health.unreachable(&std::io::Error::other("refused"));
+        let refused = std::io::Error::other("refused");
+        health.admit().unwrap().unreachable(&refused);
         assert_eq!(said(&board), (false, "Unreachable", "refused".to_owned()));
-        health.answered(StatusCode::OK);
+        health.due().await;
+        health.admit().unwrap().answered(&an_answer(StatusCode::OK));
         assert!(said(&board).0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_state_keeps_its_beginning_and_tells_its_last_cause() {
+        let (health, _) = a_health();
+        assert_eq!(health.state(), State::Unknown);
+        for cause in ["refused", "reset", "refused"] {
+            health.due().await;
+            let error = std::io::Error::other(cause);
+            health.admit().unwrap().unreachable(&error);
+            let since = Timestamp::UNIX_EPOCH;
+            let why = cause.to_owned();
+            assert_eq!(health.state(), State::Unreachable { since, why });
+        }
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let answer = an_answer(StatusCode::BAD_GATEWAY);
+        health.admit().unwrap().answered(&answer);
+        let State::Degraded { since, .. } = health.state() else {
+            panic!("{:?}", health.state());
+        };
+        assert!(since > Timestamp::UNIX_EPOCH, "another state has begun");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_until_it_is_well_wakes_when_it_is() {
+        let (health, _) = a_health();
+        let refused = std::io::Error::other("refused");
+        health.admit().unwrap().unreachable(&refused);
+        assert!(health.holds_back());
+        assert!(health.admit().is_err());
+        let heal = async {
+            health.due().await;
+            let probe = health.admit().expect("it is due");
+            assert!(health.admit().is_err(), "one call decides");
+            drop(probe);
+            let probe = health.admit().expect("the other was given up");
+            probe.answered(&an_answer(StatusCode::OK));
+        };
+        tokio::join!(health.well(), heal);
+        assert_eq!(health.state(), State::Healthy);
     }
 }

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ObjectMeta, PostParams},
+    api::{DeleteParams, ObjectMeta, PostParams, Preconditions},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -36,7 +36,7 @@ pub async fn ensure_namespace(client: &Client) -> Result<Namespace, Prerequisite
 
 /// Ensures the getter: ServiceAccount, Role, RoleBinding and token Secret.
 pub async fn ensure_getter(client: &Client) -> Result<(), PrerequisiteError> {
-    ensure(
+    let getter = ensure(
         &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
         service_account(),
     )
@@ -51,12 +51,60 @@ pub async fn ensure_getter(client: &Client) -> Result<(), PrerequisiteError> {
         role_binding(),
     )
     .await?;
-    ensure(
-        &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
-        token(),
-    )
-    .await?;
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    let found = ensure(&secrets, token()).await?;
+    if is_stale(&found.metadata, &getter.metadata) {
+        tracing::warn!("the getter was made anew, and its token with it");
+        remove(&secrets, &found).await?;
+        ensure(&secrets, token()).await?;
+    }
     Ok(())
+}
+
+/// Whether nodes cannot use the getter's token any more, as far as that can be read: its
+/// ServiceAccount is gone, or is another one of the same name.
+pub async fn is_getter_lost(client: &Client) -> bool {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    let getter = match accounts.get_metadata_opt(GETTER).await {
+        Ok(Some(getter)) => getter,
+        Ok(None) => return true,
+        Err(_) => return false,
+    };
+    match secrets.get_metadata(GETTER_TOKEN).await {
+        Ok(found) => is_stale(&found.metadata, &getter.metadata),
+        Err(_) => false,
+    }
+}
+
+/// A token of another ServiceAccount than the one that has the name now: the API server answers 401
+/// to whoever shows it.
+fn is_stale(token: &ObjectMeta, getter: &ObjectMeta) -> bool {
+    let of = token
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get("kubernetes.io/service-account.uid"));
+    of.is_some_and(|of| getter.uid.as_ref() != Some(of))
+}
+
+/// The uid goes along: one that somebody has made meanwhile stays.
+async fn remove(secrets: &Api<Secret>, found: &Secret) -> Result<(), PrerequisiteError> {
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: found.uid(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match secrets.delete(GETTER_TOKEN, &params).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(source) => Err(PrerequisiteError {
+            kind: Secret::kind(&()).into_owned(),
+            name: GETTER_TOKEN.to_owned(),
+            source,
+        }),
+        Ok(_) => Ok(()),
+    }
 }
 
 /// Reads first: a restart with everything in place writes nothing.

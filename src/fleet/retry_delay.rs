@@ -35,6 +35,12 @@ impl RetryDelay {
             cap,
         }
     }
+
+    /// From now on the delays grow to this.
+    pub fn set_cap(&mut self, cap: Duration) {
+        self.cap = cap;
+        self.next = self.next.min(cap);
+    }
 }
 
 impl Iterator for RetryDelay {

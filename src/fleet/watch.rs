@@ -7,17 +7,17 @@
 //! The order matters: a watcher that fails to list yields an event between two errors, and a
 //! backoff that sees that event starts again from its first delay, about once a second for ever.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::{
-    WatchStreamExt,
+    utils::Backoff,
     watcher::{self, Event},
 };
 use kube::{Api, Client, Resource};
 
-use super::{jitter, retry_delay::RetryDelay};
+use super::{health::Health, jitter, retry_delay::RetryDelay};
 use crate::telemetry::logs::chain;
 
 /// The first delay of a watch that failed.
@@ -93,38 +93,90 @@ where
     })
 }
 
+/// What is watched.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// A word for the log.
+    what: &'static str,
+    /// How the cluster is doing; the management cluster has none.
+    health: Option<Arc<Health>>,
+}
+
+impl Watched {
+    /// In a worker cluster.
+    pub fn there(what: &'static str, health: &Arc<Health>) -> Self {
+        Self {
+            what,
+            health: Some(Arc::clone(health)),
+        }
+    }
+}
+
+impl From<&'static str> for Watched {
+    fn from(what: &'static str) -> Self {
+        Self { what, health: None }
+    }
+}
+
 /// Interprets a watch's events for ever. Failures are logged when they begin, and retried.
 pub fn interpret<K, T>(
-    what: &'static str,
+    watched: impl Into<Watched>,
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
     mut interpret: impl FnMut(Event<K>) -> Option<T> + Send,
 ) -> impl Stream<Item = T> + Send
 where
     T: Send,
 {
+    let Watched { what, health } = watched.into();
     let mut is_failing = false;
-    events
-        .filter_map(move |event| {
-            std::future::ready(match event {
-                // The beginning of a list that may fail is no success: the backoff must not see it.
-                Ok(event @ Event::Init) => {
-                    interpret(event);
-                    None
+    let events = events.filter_map(move |event| {
+        std::future::ready(match event {
+            // The beginning of a list that may fail is no success: the backoff must not see it.
+            Ok(event @ Event::Init) => {
+                interpret(event);
+                None
+            }
+            Ok(event) => interpret(event).map(Ok),
+            Err(error) => Some(Err(error)),
+        })
+    });
+    paced(events, health).filter_map(move |item| {
+        let item = item
+            .inspect_err(|error| {
+                if !is_failing {
+                    tracing::warn!(what, error = %chain(error), "a watch failed");
                 }
-                Ok(event) => interpret(event).map(Ok),
-                Err(error) => Some(Err(error)),
             })
-        })
-        .backoff(RetryDelay::new(FIRST, CAP))
-        .filter_map(move |item| {
-            let item = item
-                .inspect_err(|error| {
-                    if !is_failing {
-                        tracing::warn!(what, error = %chain(error), "a watch failed");
-                    }
-                })
-                .ok();
-            is_failing = item.is_none();
-            std::future::ready(item)
-        })
+            .ok();
+        is_failing = item.is_none();
+        std::future::ready(item)
+    })
+}
+
+/// Waits after each error: for the cluster to be well, where that is known not to be the case, else
+/// for a delay that grows until something comes.
+fn paced<T: Send, E: Send>(
+    events: impl Stream<Item = Result<T, E>> + Send,
+    health: Option<Arc<Health>>,
+) -> impl Stream<Item = Result<T, E>> + Send {
+    let pace = (Box::pin(events), RetryDelay::new(FIRST, CAP), None);
+    futures::stream::unfold(pace, move |(mut events, mut delay, wait)| {
+        let health = health.clone();
+        async move {
+            if let Some(wait) = wait {
+                match health.filter(|health| health.holds_back()) {
+                    Some(health) => health.well().await,
+                    None => tokio::time::sleep(wait).await,
+                }
+            }
+            let event = events.next().await?;
+            let wait = if event.is_err() {
+                delay.next()
+            } else {
+                delay.reset();
+                None
+            };
+            Some((event, (events, delay, wait)))
+        }
+    })
 }

@@ -93,7 +93,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "COUNT", default_value = "4")]
     pub tenant_reconciles: usize,
 
-    /// Reconciles under way at once for all tenants together.
+    /// Renders under way at once for all tenants together.
     #[arg(long, value_name = "COUNT", default_value = "64")]
     pub reconciles: usize,
 

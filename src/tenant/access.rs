@@ -16,6 +16,7 @@ use super::{address::AddressRules, secret_text::SecretText};
 mod credential;
 mod document;
 mod error;
+pub mod expiry;
 mod pem;
 mod server;
 

@@ -29,6 +29,8 @@ pub enum ConditionType {
     NodeCredentials,
     /// Every machine deployment is served.
     MachineDeploymentsServed,
+    /// Nothing of the kubeconfig expires soon. A warning: `Ready` does not depend on it.
+    CredentialValid,
 }
 
 impl ConditionType {
@@ -43,6 +45,7 @@ impl ConditionType {
             Self::ProfilesInstalled => "ProfilesInstalled",
             Self::NodeCredentials => "NodeCredentials",
             Self::MachineDeploymentsServed => "MachineDeploymentsServed",
+            Self::CredentialValid => "CredentialValid",
         }
     }
 }

@@ -81,6 +81,11 @@ pub fn server(name: &str) -> String {
 
 /// The Secret that registers a worker cluster, in the namespace of the same name.
 pub fn a_registration(name: &str, token: &str) -> Value {
+    a_registration_by(name, token, certificate())
+}
+
+/// The same with another certificate authority, in PEM.
+pub fn a_registration_by(name: &str, token: &str, authority: &str) -> Value {
     let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -89,7 +94,7 @@ pub fn a_registration(name: &str, token: &str) -> Value {
             "name": "there",
             "cluster": {
                 "server": server(name),
-                "certificate-authority-data": STANDARD.encode(certificate()),
+                "certificate-authority-data": STANDARD.encode(authority),
             },
         }],
         "contexts": [{"name": "there", "context": {"cluster": "there", "user": "osm"}}],

@@ -73,6 +73,12 @@ async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
         (
             "berlin GET /api/v1/namespaces/cloud-init-settings/secrets/cloud-init-getter-token"
                 .to_owned(),
+            // Its content, and whose it is.
+            &(260..=320),
+        ),
+        (
+            "berlin GET /api/v1/namespaces/cloud-init-settings/serviceaccounts/cloud-init-getter"
+                .to_owned(),
             &facts,
         ),
         // The claim is looked at beside the facts.

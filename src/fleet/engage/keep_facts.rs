@@ -5,12 +5,14 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{Notify, watch};
 
 use super::Attempt;
-use crate::fleet::{claim, engagement::Shared, facts, jitter, retry_delay::RetryDelay};
+use crate::fleet::{
+    claim, engagement::Shared, facts, jitter, prerequisites, retry_delay::RetryDelay,
+};
 use crate::telemetry::logs::chain;
 use crate::tenant::facts::ClusterFacts;
 
 /// Reads the facts again from time to time, jittered, and when the bell rings, until somebody else
-/// holds the claim on the cluster.
+/// holds the claim on the cluster, or the getter's token is good for nothing any more.
 pub async fn keep_facts(
     shared: &Shared,
     attempt: &Attempt,
@@ -24,7 +26,9 @@ pub async fn keep_facts(
             () = tokio::time::sleep(wait) => {}
             () = bell.notified() => {}
         }
-        if !claim::is_ours(&attempt.worker, &attempt.claimant).await {
+        if !claim::is_ours(&attempt.worker, &attempt.claimant).await
+            || prerequisites::is_getter_lost(&attempt.worker).await
+        {
             return;
         }
         let before = sender.borrow().clone();

@@ -1,7 +1,7 @@
 //! Why an attempt failed, and the Event that tells of it.
 
 use kube::{
-    Resource,
+    Client, Resource,
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 
@@ -94,26 +94,38 @@ pub async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &S
         let finding = report.findings.get(&setback.condition);
         finding.is_some_and(|finding| finding.message == setback.message)
     });
-    let conditions = own.status.iter().flat_map(|status| &status.conditions);
-    let in_status = conditions.into_iter().any(|condition| {
-        condition.reason == setback.reason && condition.message == setback.message
-    });
-    if on_board || in_status {
+    if on_board || is_in_status(own, setback.reason, &setback.message) {
         return;
     }
+    publish(params.management, own, setback.reason, &setback.message).await;
+}
+
+/// Writes a Warning Event about a WorkerCluster. It may fail: the condition says the same.
+pub(super) async fn publish(
+    management: &Client,
+    own: &WorkerCluster,
+    reason: &'static str,
+    message: &str,
+) {
     let reporter = Reporter {
         controller: "osm".to_owned(),
         instance: None,
     };
     let event = Event {
         type_: EventType::Warning,
-        reason: setback.reason.to_owned(),
-        note: Some(setback.message.clone()),
+        reason: reason.to_owned(),
+        note: Some(message.to_owned()),
         action: "Register".to_owned(),
         secondary: None,
     };
-    let recorder = Recorder::new(params.management.clone(), reporter);
+    let recorder = Recorder::new(management.clone(), reporter);
     if let Err(error) = recorder.publish(&event, &own.object_ref(&())).await {
         tracing::debug!(error = %chain(&error), "cannot write an Event");
     }
+}
+
+/// Whether the status says so already: a restart tells nothing twice.
+pub(super) fn is_in_status(own: &WorkerCluster, reason: &str, message: &str) -> bool {
+    let mut conditions = own.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.reason == reason && condition.message == message)
 }

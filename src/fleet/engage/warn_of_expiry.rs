@@ -1,0 +1,57 @@
+//! Warns of a kubeconfig that expires: a condition, and an Event for each step towards the end.
+
+use std::time::Duration;
+
+use kube::Client;
+
+use super::setback::{is_in_status, publish};
+use crate::fleet::{engagement::Shared, roster::Member};
+use crate::tenant::{
+    access::expiry::{Expiry, finding},
+    report::ConditionType,
+};
+
+/// How often it is looked at anew. Nothing is asked for that.
+const INTERVAL: Duration = Duration::from_hours(1);
+
+/// What warning takes.
+#[derive(Clone, Copy)]
+pub struct Warning<'a> {
+    /// What all tenants share.
+    pub shared: &'a Shared,
+    /// The member.
+    pub member: &'a Member,
+    /// The tenant's share of the management API.
+    pub management: &'a Client,
+    /// What expires.
+    pub expiries: &'a [Expiry],
+}
+
+/// Looks once.
+pub async fn warn_of_expiry(warning: Warning<'_>) {
+    let Warning {
+        shared,
+        member,
+        management,
+        expiries,
+    } = warning;
+    let found = finding(expiries, shared.clock.now());
+    let kind = ConditionType::CredentialValid;
+    if !member.board.found(kind, found.clone()) || found.holds {
+        return;
+    }
+    tracing::warn!(registration = %member.id, why = %found.message, "a credential expires");
+    let own = member.worker_cluster.borrow().clone();
+    let Some(own) = own.filter(|own| !is_in_status(own, found.reason, &found.message)) else {
+        return;
+    };
+    publish(management, &own, found.reason, &found.message).await;
+}
+
+/// Looks for ever.
+pub async fn keep_warning_of_expiry(warning: Warning<'_>) {
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        warn_of_expiry(warning).await;
+    }
+}

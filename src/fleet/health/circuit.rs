@@ -1,0 +1,252 @@
+//! The circuit of one cluster: which calls are sent while it fails, and when it is asked again.
+//!
+//! ```text
+//! Closed ──no answer, three bad ones, Retry-After──► Open ──delay──► Probing ──good──► Closed
+//!                                                     ▲───────bad──────┘
+//! ```
+//!
+//! While it is open no call is sent; after the delay one is, and its outcome decides. So a dead
+//! cluster costs one call per delay, however many want something of it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::fleet::retry_delay::RetryDelay;
+
+/// The cap of the delay for a cluster that was well a moment ago: it may be starting again.
+const RECENT_CAP: Duration = Duration::from_secs(15);
+/// The cap for one that has been failing for longer than `RECENT`.
+const LATER_CAP: Duration = Duration::from_mins(1);
+/// How long "a moment ago" is.
+const RECENT: Duration = Duration::from_hours(1);
+/// A server that asks for more is asked again after this all the same.
+pub const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
+/// So many bad answers in a row are no accident of one request.
+const BAD_ANSWERS: u32 = 3;
+
+/// How a call failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// There was no answer.
+    Silence,
+    /// There was one that says something bad about the server.
+    BadAnswer,
+    /// The server asked to be left alone for so long.
+    AskedToWait(Duration),
+}
+
+/// The right to send one call. What becomes of it counts only while nothing newer is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    epoch: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Closed,
+    Open { until: Instant },
+    Probing,
+}
+
+/// The circuit of one cluster.
+#[derive(Debug)]
+pub struct Circuit {
+    phase: Phase,
+    /// Grows with each opening: what was sent before it says nothing new.
+    epoch: u64,
+    bad_answers: u32,
+    delay: RetryDelay,
+    last_success: Instant,
+}
+
+impl Circuit {
+    /// A closed circuit. A cluster that nobody has met yet is taken for one that was well.
+    pub fn new(now: Instant) -> Self {
+        Self {
+            phase: Phase::Closed,
+            epoch: 0,
+            bad_answers: 0,
+            delay: RetryDelay::default(),
+            last_success: now,
+        }
+    }
+
+    /// Lets a call through, or not.
+    pub fn admit(&mut self, now: Instant) -> Option<Pass> {
+        match self.phase {
+            Phase::Closed => {}
+            Phase::Open { until } if now >= until => self.phase = Phase::Probing,
+            Phase::Open { .. } | Phase::Probing => return None,
+        }
+        Some(Pass { epoch: self.epoch })
+    }
+
+    /// Whether a call that were made now would be held back.
+    pub fn holds_back(&self, now: Instant) -> bool {
+        match self.phase {
+            Phase::Closed => false,
+            Phase::Open { until } => now < until,
+            Phase::Probing => true,
+        }
+    }
+
+    /// Whether every call is let through.
+    pub fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
+    }
+
+    /// When a call is let through again; none while one is under way that decides.
+    pub fn opens_at(&self, now: Instant) -> Option<Instant> {
+        match self.phase {
+            Phase::Closed => Some(now),
+            Phase::Open { until } => Some(until),
+            Phase::Probing => None,
+        }
+    }
+
+    /// A call was answered well.
+    pub fn succeeded(&mut self, pass: Pass, now: Instant) {
+        if pass.epoch == self.epoch {
+            self.phase = Phase::Closed;
+            self.bad_answers = 0;
+            self.last_success = now;
+            self.delay = RetryDelay::default();
+        }
+    }
+
+    /// A call failed.
+    pub fn failed(&mut self, pass: Pass, failure: Failure, now: Instant) {
+        if pass.epoch != self.epoch {
+            return;
+        }
+        self.bad_answers += 1;
+        let is_accident = failure == Failure::BadAnswer && self.bad_answers < BAD_ANSWERS;
+        if self.phase == Phase::Closed && is_accident {
+            return;
+        }
+        let was_well = now.duration_since(self.last_success) < RECENT;
+        self.delay
+            .set_cap(if was_well { RECENT_CAP } else { LATER_CAP });
+        let delay = self.delay.next().unwrap_or(RECENT_CAP);
+        let asked = match failure {
+            Failure::AskedToWait(asked) => asked.min(RETRY_AFTER_MAX),
+            Failure::Silence | Failure::BadAnswer => Duration::ZERO,
+        };
+        self.epoch += 1;
+        self.phase = Phase::Open {
+            until: now + delay.max(asked),
+        };
+    }
+
+    /// A call was given up before its outcome was known: if it was to decide, the next one does.
+    pub fn abandoned(&mut self, pass: Pass, now: Instant) {
+        if pass.epoch == self.epoch && self.phase == Phase::Probing {
+            self.phase = Phase::Open { until: now };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The circuit of a cluster that fails from now on, and the delays until it is asked again.
+    fn delays_of(
+        circuit: &mut Circuit,
+        failure: Failure,
+        from: Instant,
+        for_: Duration,
+    ) -> Vec<Duration> {
+        let mut now = from;
+        let mut delays = Vec::new();
+        while now < from + for_ {
+            let pass = circuit.admit(now).expect("it is due");
+            circuit.failed(pass, failure, now);
+            let next = circuit.opens_at(now).expect("nothing is under way");
+            delays.push(next - now);
+            now = next;
+        }
+        delays
+    }
+
+    #[test]
+    fn delays_grow_to_fifteen_seconds_within_the_hour_and_to_sixty_after_it() {
+        let start = Instant::now();
+        let mut circuit = Circuit::new(start);
+        let first = delays_of(&mut circuit, Failure::Silence, start, RECENT);
+        assert!(first[0] <= Duration::from_millis(500), "{first:?}");
+        let (most, least) = (
+            first.iter().max().unwrap(),
+            first[6..].iter().min().unwrap(),
+        );
+        assert!(*most <= RECENT_CAP && *least >= RECENT_CAP / 2, "{first:?}");
+        let late = start + RECENT + RECENT_CAP;
+        let later = delays_of(&mut circuit, Failure::Silence, late, RECENT);
+        let (most, least) = (
+            later.iter().max().unwrap(),
+            later[4..].iter().min().unwrap(),
+        );
+        assert!(*most <= LATER_CAP && *most > RECENT_CAP, "{later:?}");
+        assert!(*least >= LATER_CAP / 2, "{later:?}");
+        let back = late + RECENT + LATER_CAP;
+        let pass = circuit.admit(back).expect("it is due");
+        circuit.succeeded(pass, back);
+        let again = delays_of(&mut circuit, Failure::Silence, back, RECENT / 2);
+        assert!(again[0] <= Duration::from_millis(500), "{again:?}");
+        assert!(again.iter().all(|delay| *delay <= RECENT_CAP), "{again:?}");
+    }
+
+    #[test]
+    fn one_call_at_a_time_decides_while_it_is_open() {
+        let now = Instant::now();
+        let mut circuit = Circuit::new(now);
+        let [one, two] = [circuit.admit(now), circuit.admit(now)].map(|pass| pass.expect("closed"));
+        circuit.failed(one, Failure::Silence, now);
+        let until = circuit.opens_at(now).unwrap();
+        circuit.failed(two, Failure::Silence, now);
+        assert_eq!(circuit.opens_at(now), Some(until), "one cause counts once");
+        circuit.succeeded(two, now);
+        assert!(
+            circuit.admit(now).is_none(),
+            "what was sent before says nothing new"
+        );
+        let probe = circuit.admit(until).expect("the delay is over");
+        assert!(circuit.admit(until).is_none(), "one is enough");
+        circuit.abandoned(probe, until);
+        let probe = circuit
+            .admit(until)
+            .expect("the one before it was given up");
+        circuit.succeeded(probe, until);
+        assert!(circuit.is_closed());
+    }
+
+    #[test]
+    fn three_bad_answers_in_a_row_open_it_and_fewer_do_not() {
+        let now = Instant::now();
+        let mut circuit = Circuit::new(now);
+        for good in [0, 0, 1, 0, 0, 1, 0, 0, 0] {
+            assert!(circuit.is_closed());
+            let pass = circuit.admit(now).expect("closed");
+            match good {
+                0 => circuit.failed(pass, Failure::BadAnswer, now),
+                _ => circuit.succeeded(pass, now),
+            }
+        }
+        assert!(!circuit.is_closed());
+    }
+
+    #[test]
+    fn a_server_is_left_alone_as_long_as_it_asks_up_to_a_minute() {
+        let day = Duration::from_hours(24);
+        for (asked, most) in [(5, 5), (59, 59), (day.as_secs(), 60)] {
+            let now = Instant::now();
+            let mut circuit = Circuit::new(now);
+            let pass = circuit.admit(now).expect("closed");
+            circuit.failed(pass, Failure::AskedToWait(Duration::from_secs(asked)), now);
+            let until = circuit.opens_at(now).unwrap();
+            assert_eq!(until - now, Duration::from_secs(most));
+            assert!(circuit.holds_back(now) && !circuit.holds_back(until));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What a cluster that fails costs: the cluster itself one request at a time, and the others
+//! nothing.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use fake_cluster::{Cluster, Fault, Matcher, object};
+use futures::future::join_all;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    fixtures,
+    scenarios::BOOTSTRAP,
+    snapshot::boot_secret,
+    wire::Life,
+    world::{World, put, settings},
+};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn asked(life: &Life, cluster: &str) -> usize {
+    let sent = life.sent();
+    sent.iter().filter(|sent| sent.to == cluster).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_cluster_costs_one_request_per_delay_however_much_is_to_be_done() {
+    for fault in [Fault::ConnectionRefused, Fault::Hang] {
+        let world = World::with_berlin();
+        let berlin = world.worker("berlin");
+        let names = ["one", "two", "three"];
+        for name in names {
+            put(berlin, fixtures::a_machine_deployment(name));
+        }
+        let life = Life::new();
+        let process = world.start_as(&life);
+        world.settle().await;
+        let name = format!("{fault:?}");
+        berlin.inject(Matcher::any(), fault);
+        // Reconciles have much to do, then the watches, too.
+        put(
+            &world.management,
+            fixtures::a_profile("berlin", "v1.0.1", "other\n"),
+        );
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        berlin.close_watches();
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        let mut counts = Vec::new();
+        for _ in 0..2 {
+            life.forget();
+            tokio::time::sleep(HOUR).await;
+            counts.push(asked(&life, "berlin"));
+        }
+        println!("{name}: {counts:?} requests in the first hour and in the second");
+        let [first, second] = counts.as_slice() else {
+            panic!("two hours");
+        };
+        // At least half of 15 s between two, and later half of 60 s.
+        assert!((101..=480).contains(first), "{name}: {counts:?}");
+        assert!((41..=130).contains(second), "{name}: {counts:?}");
+        process.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_kubeconfig_is_tried_at_once_whatever_was_wrong_with_the_last_one() {
+    let world = World::with_berlin();
+    let berlin = world.worker("berlin");
+    put(berlin, fixtures::a_machine_deployment("workers"));
+    let overloaded = Fault::Status {
+        code: 429,
+        retry_after: Some(HOUR),
+    };
+    let outage = berlin.inject(Matcher::any(), overloaded);
+    let life = Life::new();
+    let process = world.start_as(&life);
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    life.forget();
+    while asked(&life, "berlin") == 0 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    // From here on it is left alone for a minute.
+    berlin.clear_fault(outage);
+    let begun = Instant::now();
+    // The same registration with another authority in it.
+    put(&world.management, an_ageing_registration(&world));
+    berlin
+        .wait_until(|berlin| boot_secret(berlin, BOOTSTRAP).is_some())
+        .await;
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    process.stop().await;
+}
+
+/// How long each machine deployment of the healthy tenants took, in order, with a tenth of the
+/// fleet in each of these states.
+async fn latencies(faults: &[Fault]) -> Vec<Duration> {
+    const TENANTS: usize = 40;
+    let names: Vec<&'static str> = (0..TENANTS)
+        .map(|index| &*Box::leak(format!("tenant-{index}").into_boxed_str()))
+        .collect();
+    let mut world = World::new(&names);
+    // Fewer than the reconciles of those that fail.
+    world.settings = settings(&["--reconciles", "8"]);
+    for name in &names {
+        world.register(name);
+        put(
+            &world.management,
+            fixtures::a_profile(name, "v1.0.0", "text\n"),
+        );
+    }
+    let process = world.start();
+    // Forty clusters never rest all at once: a minute engages them.
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let mut healthy: Vec<&Cluster> = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let cluster = world.worker(name);
+        // Of ten, the first three fail, or would in the other run.
+        let usual = Fault::Delay(Duration::from_millis(20));
+        let fault = faults.get(index % 10).cloned().unwrap_or(usual);
+        cluster.inject(Matcher::any(), fault);
+        if index % 10 >= 3 {
+            healthy.push(cluster);
+        }
+    }
+    let begun = Instant::now();
+    for name in &names {
+        for machine_deployment in ["a", "b", "c", "d"] {
+            let cluster = world.worker(name);
+            put(cluster, fixtures::a_machine_deployment(machine_deployment));
+        }
+    }
+    let waits = healthy.iter().flat_map(|cluster| {
+        ["a", "b", "c", "d"].map(|name| async move {
+            let secret = format!("{name}-kube-system-bootstrap-config");
+            cluster
+                .wait_until(|it| boot_secret(it, &secret).is_some())
+                .await;
+            begun.elapsed()
+        })
+    });
+    let mut took = join_all(waits).await;
+    took.sort();
+    process.stop().await;
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenth_dead_a_tenth_slow_and_a_tenth_overloaded_do_not_delay_the_healthy() {
+    let undisturbed = latencies(&[]).await;
+    let overloaded = Fault::Status {
+        code: 429,
+        retry_after: Some(Duration::from_secs(1)),
+    };
+    let slow = Fault::Delay(Duration::from_secs(5));
+    let disturbed = latencies(&[Fault::Hang, slow, overloaded]).await;
+    let p99 = |took: &[Duration]| {
+        took.iter()
+            .rev()
+            .nth(took.len() / 100)
+            .copied()
+            .unwrap_or_default()
+    };
+    println!(
+        "p99 {:?}, undisturbed {:?}",
+        p99(&disturbed),
+        p99(&undisturbed)
+    );
+    assert_eq!(disturbed.len(), undisturbed.len());
+    assert!(
+        p99(&undisturbed) >= Duration::from_millis(60),
+        "calls cost time"
+    );
+    assert!(
+        p99(&disturbed) <= p99(&undisturbed).mul_f64(1.25),
+        "{disturbed:?} instead of {undisturbed:?}"
+    );
+}
+
+fn uid(cluster: &Cluster, resource: &str, name: &str) -> Option<String> {
+    let found = cluster.get(object(resource, "cloud-init-settings", name))?;
+    Some(found.pointer("/metadata/uid")?.as_str()?.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_a_getter_that_is_another_by_now_is_made_anew() {
+    const TOKEN: &str = "cloud-init-getter-token";
+    let world = World::with_berlin();
+    let berlin = world.worker("berlin");
+    let process = world.start();
+    world.settle().await;
+    let before = uid(berlin, "secrets", TOKEN);
+    let mut secret = berlin
+        .get(object("secrets", "cloud-init-settings", TOKEN))
+        .expect("the getter has a token");
+    let annotations = secret.pointer_mut("/metadata/annotations");
+    let annotations = annotations.and_then(Value::as_object_mut);
+    annotations
+        .expect("the token controller has been here")
+        .insert(
+            "kubernetes.io/service-account.uid".to_owned(),
+            json!("another"),
+        );
+    put(berlin, secret);
+    berlin
+        .wait_until(|berlin| {
+            let now = uid(berlin, "secrets", TOKEN);
+            now.is_some() && now != before
+        })
+        .await;
+    world.settle().await;
+    let secret = berlin.get(object("secrets", "cloud-init-settings", TOKEN));
+    let path = "/metadata/annotations/kubernetes.io~1service-account.uid";
+    let of = secret.as_ref().and_then(|secret| secret.pointer(path));
+    assert_eq!(
+        of.and_then(Value::as_str),
+        uid(berlin, "serviceaccounts", "cloud-init-getter").as_deref()
+    );
+    process.stop().await;
+}
+
+/// A registration whose authority is good from ten days ago until 31 days from now.
+fn an_ageing_registration(world: &World) -> Value {
+    let now = world.clock().now();
+    let date = |days: i64| {
+        let at = now + SignedDuration::from_hours(days * 24);
+        let date = at.to_zoned(jiff::tz::TimeZone::UTC).date();
+        let part = |part: i8| u8::try_from(part).expect("of a date");
+        rcgen::date_time_ymd(date.year().into(), part(date.month()), part(date.day()))
+    };
+    let mut params = rcgen::CertificateParams::new(vec!["a".to_owned()]).expect("a name");
+    (params.not_before, params.not_after) = (date(-200), date(32));
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let authority = params.self_signed(&key).expect("a certificate").pem();
+    let token = world
+        .worker("berlin")
+        .token(&crate::world::account("kube-system"));
+    fixtures::a_registration_by("berlin", &token, &authority)
+}
+
+/// Reasons of the Events in the management cluster about credentials.
+fn warnings(world: &World) -> Vec<String> {
+    let entries = world.management.writes();
+    let events = entries
+        .iter()
+        .filter(|entry| entry.target.resource == "events");
+    let names: BTreeSet<String> = events.map(|entry| entry.target.name.clone()).collect();
+    names.into_iter().collect()
+}
+
+fn credential(world: &World) -> (String, String) {
+    let own = world
+        .management
+        .get(object("workerclusters", "berlin", "berlin"))
+        .expect("it was made");
+    let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
+    let of = |kind: &str, field: &str| {
+        let found = conditions
+            .into_iter()
+            .flatten()
+            .find(|it| it["type"] == kind);
+        let found = found.and_then(|it| it[field].as_str());
+        found.unwrap_or_default().to_owned()
+    };
+    (of("CredentialValid", "reason"), of("Ready", "status"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubeconfig_that_expires_is_warned_of_once_and_serves_on() {
+    let world = World::with_berlin();
+    put(&world.management, an_ageing_registration(&world));
+    let process = world.start();
+    world.settle().await;
+    let well = |reason: &str| (reason.to_owned(), "True".to_owned());
+    assert_eq!(credential(&world), well("Valid"));
+    assert_eq!(warnings(&world).len(), 0);
+    tokio::time::sleep(HOUR * 49).await;
+    assert_eq!(credential(&world), well("ExpiresSoon"));
+    assert_eq!(warnings(&world).len(), 1);
+    process.stop().await;
+    // Another process does not tell it again.
+    let process = world.start();
+    world.settle().await;
+    assert_eq!(credential(&world), well("ExpiresSoon"));
+    assert_eq!(warnings(&world).len(), 1);
+    process.stop().await;
+}
