@@ -77,6 +77,9 @@ pub async fn reconcile(
             .metrics
             .queue_waited(asked.elapsed());
         let begun = Instant::now();
+        // It may have changed while this waited.
+        let newest = context.machine_deployments.get(&reference);
+        let machine_deployment = newest.unwrap_or(machine_deployment);
         let outcome = serve(&machine_deployment, &context).await;
         update_status(&context, &machine_deployment, &outcome, begun.elapsed()).await;
         match outcome {
