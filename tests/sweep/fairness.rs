@@ -20,7 +20,7 @@ const QUIET: [&str; 16] = [
 const NOISY: &str = "noisy";
 /// So many times as much as a quiet tenant asks for.
 const LOAD: usize = 100;
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 6;
 /// Long enough for what the quiet tenants ask for, too short for what the noisy one does.
 const PERIOD: Duration = Duration::from_secs(3);
 

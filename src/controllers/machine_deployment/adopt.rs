@@ -8,6 +8,7 @@ use std::sync::Arc;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
+    runtime::reflector::ObjectRef,
 };
 use serde_json::{Value, json};
 
@@ -69,8 +70,22 @@ pub async fn adopt(
             &Patch::<MachineDeployment>::Json(patch),
         )
         .await
-        .map_err(Error::call("add the finalizer to the machine deployment"))?;
+        .map_err(|error| refused(context, machine_deployment, error))?;
     Ok(Adopted::Ours(Arc::new(patched)))
+}
+
+/// A test of what was there fails where it has changed since. The watch may have told by now.
+fn refused(context: &Context, tried: &MachineDeployment, error: kube::Error) -> Error {
+    let what = "add the finalizer to the machine deployment";
+    let reference = ObjectRef::from_obj(tried);
+    let now = context.machine_deployments.get(&reference);
+    let has_changed = now.is_some_and(|now| now.resource_version() != tried.resource_version());
+    match &error {
+        kube::Error::Api(status) if status.code == 422 && has_changed => Error::Conflict {
+            what: "the machine deployment".to_owned(),
+        },
+        _ => Error::call(what)(error),
+    }
 }
 
 fn policy(context: &Context) -> ProfileAnnotation {
