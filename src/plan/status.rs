@@ -71,10 +71,15 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         .filter(|old| old.type_ != READY && !conditions.iter().any(|new| new.type_ == old.type_));
     let kept: Vec<Condition> = kept.cloned().collect();
     conditions.extend(kept);
-    // One that is kept among those that were found stands in its place, or a restart would write.
-    let place = |it: &Condition| ORDER.iter().position(|kind| kind.as_str() == it.type_);
-    conditions.sort_by_key(|it| place(it).unwrap_or(ORDER.len()));
     conditions.insert(0, summary(&conditions));
+    // The API server keeps the order that it has: another one would be written at each restart.
+    let place = |it: &Condition| {
+        before
+            .conditions
+            .iter()
+            .position(|old| old.type_ == it.type_)
+    };
+    conditions.sort_by_key(|it| place(it).unwrap_or(usize::MAX));
     for condition in &mut conditions {
         condition.last_transition_time = transition(condition, &before.conditions, now);
         condition.observed_generation = generation;
