@@ -75,12 +75,20 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         .filter(|old| old.type_ != READY && !conditions.iter().any(|new| new.type_ == old.type_));
     let kept: Vec<Condition> = kept.cloned().collect();
     conditions.extend(kept);
-    // After a restart they are found one by one: another order would be another status.
+    // After a restart they are found one by one.
     conditions.sort_by_key(|condition| {
         let place = |kind: &ConditionType| kind.as_str() == condition.type_;
         ORDER.iter().position(place).unwrap_or(ORDER.len())
     });
     conditions.insert(0, summary(&conditions));
+    // The API server keeps the order that it has: another one would be written at each restart.
+    let place = |it: &Condition| {
+        before
+            .conditions
+            .iter()
+            .position(|old| old.type_ == it.type_)
+    };
+    conditions.sort_by_key(|it| place(it).unwrap_or(usize::MAX));
     for condition in &mut conditions {
         condition.last_transition_time = transition(condition, &before.conditions, now);
         condition.observed_generation = generation;

@@ -60,17 +60,17 @@ const MANAGEMENT: Layout = Layout {
 const VERSION: &str = "v1.9.0";
 
 pub async fn a_cluster_of_kubeone_is_adopted_without_a_rotation(world: &'static World) {
-    adopted(world, KUBEONE).await;
+    Box::pin(adopted(world, KUBEONE)).await;
 }
 
 pub async fn a_cluster_of_kkp_is_adopted_without_a_rotation(world: &'static World) {
-    adopted(world, KKP).await;
+    Box::pin(adopted(world, KKP)).await;
 }
 
 pub async fn a_cluster_with_a_management_cluster_is_adopted_without_a_rotation(
     world: &'static World,
 ) {
-    adopted(world, MANAGEMENT).await;
+    Box::pin(adopted(world, MANAGEMENT)).await;
 }
 
 async fn adopted(world: &'static World, layout: Layout) {
