@@ -305,7 +305,7 @@ impl Cluster {
             .collect()
     }
 
-    /// The requests so far, oldest first, which are then forgotten: none is told twice, none is lost.
+    /// The requests so far, oldest first. They are forgotten then: none is told twice or lost.
     pub fn take_audit(&self) -> Vec<AuditEntry> {
         self.inner.lock().audit.take()
     }
