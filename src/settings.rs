@@ -78,7 +78,10 @@ pub enum InvalidSetting {
         least: String,
     },
     /// The name of a replica or a fleet becomes part of a Lease's name and of a header.
-    #[error("--{flag} must be lower-case letters, digits and dashes, at most {} of them", replica::NAME_BYTES_MAX)]
+    #[error(
+        "--{flag} must be lower-case letters, digits and dashes, at most {} of them",
+        replica::NAME_BYTES_MAX
+    )]
     Name {
         /// The flag.
         flag: &'static str,

@@ -90,7 +90,10 @@ pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
     let token = tenant.worker.token(IN_WORKER).await;
     let kubeconfig = fixtures::a_kubeconfig(&proxy.url(), &authority, &token);
     // A call that is under way is waited for longer than this test is willing to wait.
-    let binary = Binary::start(&stage, &["--request-timeout", "10m", "--lease-duration", "20m"]);
+    let binary = Binary::start(
+        &stage,
+        &["--request-timeout", "10m", "--lease-duration", "20m"],
+    );
     tenant
         .register_as(crate::suite::stage::WORKER, &kubeconfig)
         .await;

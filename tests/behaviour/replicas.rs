@@ -11,8 +11,9 @@ use osm::tenant::id::TenantId;
 use tokio::time::Instant;
 
 use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::a_little_machine_deployment;
+use crate::suite::fixtures::{a_little_machine_deployment, a_profile};
 use crate::suite::process::Binary;
+use crate::suite::rotation::install;
 use crate::suite::stage::{Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::{MANAGER, World, tell};
@@ -99,13 +100,15 @@ pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_r
     let begun = Timestamp::now();
     for tenant in &tenants {
         tenant.register().await;
+        install(tenant, &a_profile("v1.0.0", "text")).await;
     }
     let names = ["one", "two", "three"];
     let mut running: BTreeMap<&str, Binary> = names
         .iter()
         .map(|name| (*name, start(&stage, name)))
         .collect();
-    drop(change(&tenants, "first").await);
+    let took = change(&tenants, "first").await;
+    tell(&format!("replicas: three begun, all served after {took:?}"));
 
     // Killed: the owner of the first tenant.
     let killed = owner(&names, &tenants[0]);
@@ -113,7 +116,9 @@ pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_r
     victim.signal("KILL").await;
     drop(victim.ended().await);
     let took = change(&tenants, "second").await;
-    tell(&format!("replicas: killed, all served after {took:?}, Lease 6s"));
+    tell(&format!(
+        "replicas: killed, all served after {took:?}, Lease 6s"
+    ));
 
     // Stopped: the owner of the last. It wakes long after others have taken over.
     let members: Vec<&str> = running.keys().copied().collect();
@@ -150,7 +155,10 @@ pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_r
     assert!(status.success(), "{log}");
     for tenant in &tenants {
         let writers = check(&stage, tenant, begun).await;
-        tell(&format!("replicas: {} written by {writers:?}", tenant.namespace));
+        tell(&format!(
+            "replicas: {} written by {writers:?}",
+            tenant.namespace
+        ));
         assert_eq!(writers.last().map(String::as_str), Some("four"));
     }
     fourth.signal("TERM").await;

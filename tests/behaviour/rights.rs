@@ -69,8 +69,9 @@ pub async fn every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_fo
     let in_worker = tenant.worker.requests(IN_WORKER, begun);
     let mut in_management = world.management.requests(MANAGER, begun);
     // Those of other scenarios do not count, as far as they can be told apart.
-    let of_others =
-        |it: &Request| !["", "kube-system", LEASES, &tenant.namespace].contains(&it.namespace.as_str());
+    let of_others = |it: &Request| {
+        !["", "kube-system", LEASES, &tenant.namespace].contains(&it.namespace.as_str())
+    };
     in_management.retain(|it| !of_others(it));
     let all = in_management.iter().chain(&in_worker);
     let refused: Vec<Request> = all.filter(|it| it.code == 403).cloned().collect();

@@ -180,7 +180,10 @@ impl World {
         self.clusters()
             .map(|(_, cluster)| {
                 let audit = cluster.audit();
-                audit.iter().filter(|e| e.verb != Verb::Watch && !is_lease(e)).count()
+                audit
+                    .iter()
+                    .filter(|e| e.verb != Verb::Watch && !is_lease(e))
+                    .count()
             })
             .sum()
     }

@@ -133,7 +133,10 @@ impl Membership {
         };
         self.params.fence.extend(Duration::ZERO);
         left?;
-        let release = self.params.leases.release(&member.lease, self.params.clock.now());
+        let release = self
+            .params
+            .leases
+            .release(&member.lease, self.params.clock.now());
         match timeout(RELEASE_TIMEOUT, release).await {
             Ok(Ok(())) => tracing::info!(replica = %self.params.me, "left the fleet"),
             Ok(Err(error)) => {
@@ -233,7 +236,9 @@ impl Membership {
     async fn write(&self, member: &mut Member, view: View) -> Result<(), LeaseError> {
         let params = &self.params;
         let sent = params.clock.since_boot();
-        let renewal = params.leases.renew(&member.lease, &view, params.clock.now());
+        let renewal = params
+            .leases
+            .renew(&member.lease, &view, params.clock.now());
         member.lease = renewal.await?;
         member.renewed = Instant::now();
         params.fence.extend(sent + params.terms.duration);

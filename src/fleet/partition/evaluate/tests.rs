@@ -29,7 +29,13 @@ fn held(holder: &str, view: &[&str]) -> (String, Observed) {
 
 fn vanished((name, observed): (String, Observed)) -> (String, Observed) {
     let presence = Presence::Vanished;
-    (name, Observed { presence, ..observed })
+    (
+        name,
+        Observed {
+            presence,
+            ..observed
+        },
+    )
 }
 
 fn released((name, mut observed): (String, Observed)) -> (String, Observed) {
@@ -67,9 +73,19 @@ const LATE: Duration = Duration::from_secs(9);
 fn alone_it_agrees_with_itself_once_it_sees_its_own_lease() {
     let me = ["a_1"];
     check(&me, [], NOW, (None, Pending, &[], Brisk));
-    check(&me, [held("a_1", &me)], NOW, (Some(&me), Reached, &[], Calm));
+    check(
+        &me,
+        [held("a_1", &me)],
+        NOW,
+        (Some(&me), Reached, &[], Calm),
+    );
     // Its own Lease is never over for itself: others may say so, and only by removing it.
-    check(&me, [held("a_1", &me)], OVER, (Some(&me), Reached, &[], Calm));
+    check(
+        &me,
+        [held("a_1", &me)],
+        OVER,
+        (Some(&me), Reached, &[], Calm),
+    );
     let before = [held("a_0", &["a_0"])];
     check(&me, before, NOW, (None, Pending, &[], Brisk));
     check(
@@ -103,7 +119,12 @@ fn who_is_not_heard_of_is_a_member_until_its_lease_is_gone() {
     let (one, two) = (["a_1"], ["a_1", "b_1"]);
     let both = [held("a_1", &two), held("b_1", &two)];
     let almost = OVER.saturating_sub(Duration::from_millis(1));
-    check(&two, both.clone(), almost, (Some(&two), Reached, &[], Brisk));
+    check(
+        &two,
+        both.clone(),
+        almost,
+        (Some(&two), Reached, &[], Brisk),
+    );
     check(&two, both, OVER, (Some(&two), Reached, &["b"], Brisk));
     let alone = [held("a_1", &two)];
     check(&two, alone, OVER, (Some(&one), Pending, &[], Brisk));
@@ -113,7 +134,12 @@ fn who_is_not_heard_of_is_a_member_until_its_lease_is_gone() {
 fn a_lease_that_somebody_removed_counts_until_its_holder_must_have_noticed() {
     let (one, two) = (["a_1"], ["a_1", "b_1"]);
     let removed = [held("a_1", &two), vanished(held("b_1", &two))];
-    check(&two, removed.clone(), NOW, (Some(&two), Pending, &[], Brisk));
+    check(
+        &two,
+        removed.clone(),
+        NOW,
+        (Some(&two), Pending, &[], Brisk),
+    );
     check(&two, removed, OVER, (Some(&one), Pending, &[], Brisk));
 }
 

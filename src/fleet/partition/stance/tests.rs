@@ -61,14 +61,12 @@ impl Server {
             return None;
         }
         let mut written = new.clone();
-        self.write(|leases, revision| {
-            match &mut written {
-                Some(lease) => {
-                    lease.resource_version = revision.to_string();
-                    leases.insert(name.to_owned(), lease.clone());
-                }
-                None => drop(leases.remove(name)),
+        self.write(|leases, revision| match &mut written {
+            Some(lease) => {
+                lease.resource_version = revision.to_string();
+                leases.insert(name.to_owned(), lease.clone());
             }
+            None => drop(leases.remove(name)),
         });
         written.or_else(|| Some(seen.clone()))
     }
@@ -189,7 +187,8 @@ impl World {
             let last = self.replicas.len() - 1;
             self.replicas.swap(index, last);
         }
-        self.replicas.retain(|it| !it.is_dead || it.renewal.is_some());
+        self.replicas
+            .retain(|it| !it.is_dead || it.renewal.is_some());
         self.check();
     }
 
@@ -261,7 +260,11 @@ impl World {
     /// Lists may come from a cache that lags behind, and be looked at late.
     fn look(&mut self, replica: &mut Replica) {
         if replica.listed.is_none() {
-            let lag = if self.one_in(4) { self.random.random_range(0..6) } else { 0 };
+            let lag = if self.one_in(4) {
+                self.random.random_range(0..6)
+            } else {
+                0
+            };
             let shown = self.server.history.len().saturating_sub(1 + lag);
             let listed = self.server.history[shown].clone();
             replica.listed = Some((self.now + self.up_to(Duration::from_secs(2)), listed));
@@ -316,7 +319,11 @@ impl World {
                 .filter(|it| it.writes(self.now, tenant))
                 .map(|it| &it.stance.me)
                 .collect();
-            assert!(writers.len() <= 1, "{tenant} at {:?}: {writers:?}", self.now);
+            assert!(
+                writers.len() <= 1,
+                "{tenant} at {:?}: {writers:?}",
+                self.now
+            );
             if let Some(writer) = writers.first() {
                 let before = self.last.insert(tenant.clone(), (*writer).clone());
                 self.moves += usize::from(before.is_some_and(|before| before != **writer));
