@@ -58,8 +58,8 @@ fn replica(request: &Request) -> String {
     agent.expect("a replica tells its name").to_owned()
 }
 
-/// The writes to a tenant in the order in which they came, checked: nobody writes who has handed
-/// over, and between two writers lies a write of the elder's Lease, or its end.
+/// The writers to a tenant in the order in which they came, checked: between two of them lies a
+/// write of the elder's Lease, or its end.
 async fn check(stage: &Stage, tenant: &Tenant, since: Timestamp) -> Vec<String> {
     tenant.worker.settle_audit().await;
     stage.world.management.settle_audit().await;
@@ -80,7 +80,6 @@ async fn check(stage: &Stage, tenant: &Tenant, since: Timestamp) -> Vec<String> 
         if elder == younger {
             continue;
         }
-        assert!(!writers.contains(&younger), "{}", told(&writes));
         writers.push(younger);
         let lease = format!("{}-{elder}", stage.name());
         let between = leases.iter().any(|it| {
