@@ -120,7 +120,7 @@ pub async fn run_on(
         admin: Some(listener),
         metrics,
     };
-    run_with(settings, outside, cancel).await
+    Box::pin(run_with(settings, outside, cancel)).await
 }
 
 /// Runs until it is cancelled, in a world that is handed in.
