@@ -198,8 +198,8 @@ pub async fn run_with(
     serve(fleet, membership, tasks).await
 }
 
-/// Runs the fleet for as long as the replica is a member of it. The Lease is released after the last
-/// write of the fleet; one that is lost ends everything.
+/// Runs the fleet for as long as the replica is a member of it. The Lease is released after the
+/// last write of the fleet; one that is lost ends everything.
 async fn serve(
     fleet: impl Future<Output = ()>,
     membership: Membership,

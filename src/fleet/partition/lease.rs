@@ -94,8 +94,8 @@ impl Leases {
         })
     }
 
-    /// Makes the replica's Lease with the set that it acts on, or takes over the one that an earlier
-    /// process of its name has left.
+    /// Makes the replica's Lease with the set that it acts on, or takes over the one that an
+    /// earlier process of its name has left.
     pub async fn join(&self, view: &View, now: Timestamp) -> Result<Lease, LeaseError> {
         let wanted = self.wanted(view, now);
         let name = self.name();
