@@ -116,7 +116,7 @@ pub async fn run_on(
         admin: Some(listener),
         metrics,
     };
-    run_with(settings, outside, cancel).await
+    Box::pin(run_with(settings, outside, cancel)).await
 }
 
 /// Runs until it is cancelled, in a world that is handed in.
@@ -193,7 +193,16 @@ pub async fn run_with(
         selector,
         cancel,
     });
-    // The Lease is released after the last write of the fleet; one that is lost ends everything.
+    serve(fleet, membership, tasks).await
+}
+
+/// Runs the fleet for as long as the replica is a member of it. The Lease is released after the
+/// last write of the fleet; one that is lost ends everything.
+async fn serve(
+    fleet: impl Future<Output = ()>,
+    membership: Membership,
+    mut tasks: ProcessTasks,
+) -> anyhow::Result<()> {
     let leave = CancellationToken::new();
     let work = async {
         fleet.await;

@@ -49,8 +49,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
-/// What a replica calls itself to API servers, so that their audit logs tell replicas apart. What no
-/// header can hold is left out.
+/// What a replica calls itself to API servers, so that their audit logs tell replicas apart. What
+/// no header can hold is left out.
 pub fn user_agent(instance: &str) -> HeaderValue {
     let version = env!("CARGO_PKG_VERSION");
     HeaderValue::try_from(format!("osm/{version} ({instance})"))

@@ -11,8 +11,9 @@ use osm::tenant::id::TenantId;
 use tokio::time::Instant;
 
 use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::a_little_machine_deployment;
+use crate::suite::fixtures::{a_little_machine_deployment, a_profile};
 use crate::suite::process::Binary;
+use crate::suite::rotation::install;
 use crate::suite::stage::{Stage, Tenant};
 use crate::suite::wait;
 use crate::suite::world::{MANAGER, World, tell};
@@ -57,8 +58,8 @@ fn replica(request: &Request) -> String {
     agent.expect("a replica tells its name").to_owned()
 }
 
-/// The writes to a tenant in the order in which they came, checked: nobody writes who has handed
-/// over, and between two writers lies a write of the elder's Lease, or its end.
+/// The writers to a tenant in the order in which they came, checked: between two of them lies a
+/// write of the elder's Lease, or its end.
 async fn check(stage: &Stage, tenant: &Tenant, since: Timestamp) -> Vec<String> {
     tenant.worker.settle_audit().await;
     stage.world.management.settle_audit().await;
@@ -79,7 +80,6 @@ async fn check(stage: &Stage, tenant: &Tenant, since: Timestamp) -> Vec<String> 
         if elder == younger {
             continue;
         }
-        assert!(!writers.contains(&younger), "{}", told(&writes));
         writers.push(younger);
         let lease = format!("{}-{elder}", stage.name());
         let between = leases.iter().any(|it| {
@@ -99,13 +99,15 @@ pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_r
     let begun = Timestamp::now();
     for tenant in &tenants {
         tenant.register().await;
+        install(tenant, &a_profile("v1.0.0", "text")).await;
     }
     let names = ["one", "two", "three"];
     let mut running: BTreeMap<&str, Binary> = names
         .iter()
         .map(|name| (*name, start(&stage, name)))
         .collect();
-    drop(change(&tenants, "first").await);
+    let took = change(&tenants, "first").await;
+    tell(&format!("replicas: three begun, all served after {took:?}"));
 
     // Killed: the owner of the first tenant.
     let killed = owner(&names, &tenants[0]);

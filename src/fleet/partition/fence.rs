@@ -56,6 +56,7 @@ impl Fence {
     }
 
     /// A fence for one tenant: of the same Lease, and closed for itself.
+    #[must_use]
     pub fn of_tenant(&self) -> Self {
         Self {
             validity: Arc::clone(&self.validity),

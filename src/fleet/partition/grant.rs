@@ -1,6 +1,6 @@
 //! Which tenants a replica may serve, by rendezvous hashing: every member draws a number for a
-//! tenant, and the highest has it. Who comes takes from all alike, who goes leaves to all alike, and
-//! nothing else moves.
+//! tenant, and the highest has it. Who comes takes from all alike, who goes leaves to all alike,
+//! and nothing else moves.
 
 use std::collections::BTreeSet;
 

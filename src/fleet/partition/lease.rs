@@ -10,8 +10,9 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
 };
+use serde_json::{Value, json};
 
 use super::{
     Holder, View,
@@ -93,8 +94,8 @@ impl Leases {
         })
     }
 
-    /// Makes the replica's Lease with the set that it acts on, or takes over the one that an earlier
-    /// process of its name has left.
+    /// Makes the replica's Lease with the set that it acts on, or takes over the one that an
+    /// earlier process of its name has left.
     pub async fn join(&self, view: &View, now: Timestamp) -> Result<Lease, LeaseError> {
         let wanted = self.wanted(view, now);
         let name = self.name();
@@ -105,18 +106,15 @@ impl Leases {
         let found = self.api.get(&name).await;
         let found = found.map_err(|source| self.failed(source))?;
         let spec = found.spec.clone().unwrap_or_default();
-        let wanted = Lease {
-            spec: Some(LeaseSpec {
-                lease_transitions: Some(spec.lease_transitions.unwrap_or_default() + 1),
-                ..wanted.spec.unwrap_or_default()
-            }),
-            metadata: ObjectMeta {
-                uid: found.metadata.uid,
-                resource_version: found.metadata.resource_version,
-                ..wanted.metadata
-            },
-        };
-        self.replace(&wanted).await
+        let mut spec_wanted = wanted.spec.unwrap_or_default();
+        spec_wanted.lease_transitions = Some(spec.lease_transitions.unwrap_or_default() + 1);
+        let annotations = wanted.metadata.annotations;
+        let labels = wanted.metadata.labels;
+        let change = json!({
+            "metadata": {"annotations": annotations, "labels": labels},
+            "spec": spec_wanted,
+        });
+        self.swap(&found, change).await
     }
 
     /// Writes the Lease anew.
@@ -126,20 +124,22 @@ impl Leases {
         view: &View,
         now: Timestamp,
     ) -> Result<Lease, LeaseError> {
-        let mut wanted = before.clone();
-        wanted
-            .annotations_mut()
-            .insert(VIEW.to_owned(), view.digest());
-        let spec = wanted.spec.get_or_insert_default();
-        spec.renew_time = Some(MicroTime(now));
-        match self.replace(&wanted).await {
+        let change = json!({
+            "metadata": {"annotations": {VIEW: view.digest()}},
+            "spec": {"renewTime": MicroTime(now)},
+        });
+        self.swap_own(before, change).await
+    }
+
+    /// An answer of ours may have been lost, or somebody else may have been faster: that is looked
+    /// at.
+    async fn swap_own(&self, before: &Lease, change: Value) -> Result<Lease, LeaseError> {
+        match self.swap(before, change.clone()).await {
             Err(LeaseError::Call { source, .. }) if is_conflict(&source) => {}
-            replaced => return replaced,
+            swapped => return swapped,
         }
-        // An answer of ours may have been lost; somebody else may have been faster.
         let found = self.find().await?;
-        wanted.metadata.resource_version = found.metadata.resource_version;
-        self.replace(&wanted).await
+        self.swap(&found, change).await
     }
 
     /// The replica's Lease, if it is still its own.
@@ -174,28 +174,25 @@ impl Leases {
 
     /// Leaves: nobody needs to wait for a Lease without a holder. Who finds it later removes it.
     pub async fn release(&self, before: &Lease, now: Timestamp) -> Result<(), LeaseError> {
-        let mut wanted = before.clone();
-        let spec = wanted.spec.get_or_insert_default();
-        spec.holder_identity = Some(String::new());
-        spec.renew_time = Some(MicroTime(now));
-        match self.replace(&wanted).await {
-            Err(LeaseError::Call { source, .. }) if is_conflict(&source) => {}
-            replaced => return replaced.map(drop),
-        }
-        let found = self.find().await?;
-        wanted.metadata.resource_version = found.metadata.resource_version;
-        self.replace(&wanted).await.map(drop)
+        let change = json!({"spec": {"holderIdentity": "", "renewTime": MicroTime(now)}});
+        self.swap_own(before, change).await.map(drop)
     }
 
-    async fn replace(&self, wanted: &Lease) -> Result<Lease, LeaseError> {
-        let name = self.name();
+    /// A patch, since an update of a Lease that was deleted would make it anew.
+    async fn swap(&self, before: &Lease, mut change: Value) -> Result<Lease, LeaseError> {
+        let swap = json!({"metadata": {
+            "resourceVersion": before.resource_version(),
+            "uid": before.uid(),
+        }});
+        json_patch::merge(&mut change, &swap);
+        let patch = Patch::Merge(change);
         match self
             .api
-            .replace(&name, &PostParams::default(), wanted)
+            .patch(&self.name(), &PatchParams::default(), &patch)
             .await
         {
             Err(source) if is_gone(&source) => Err(self.lost("it was deleted".to_owned())),
-            replaced => replaced.map_err(|source| self.failed(source)),
+            patched => patched.map_err(|source| self.failed(source)),
         }
     }
 

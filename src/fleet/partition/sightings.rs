@@ -78,8 +78,8 @@ pub struct Sightings {
 }
 
 impl Sightings {
-    /// Nothing was seen yet. After a gap between two lists that is longer than `gap_max`, nothing is
-    /// held against those who could not be seen in the meantime.
+    /// Nothing was seen yet. After a gap between two lists that is longer than `gap_max`, nothing
+    /// is held against those who could not be seen in the meantime.
     pub fn new(gap_max: Duration) -> Self {
         Self {
             leases: BTreeMap::new(),
