@@ -8,6 +8,7 @@ pub mod release;
 use std::{
     collections::BTreeSet,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -131,6 +132,7 @@ pub async fn run_with(
     };
     let roster = Arc::new(Roster::default());
     let (membership, placement) = membership(&settings, &outside);
+    let client = fleet_client(&outside, settings.request_timeout);
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches, Gate::Membership]);
     if let Some(listener) = outside.admin {
         let state = AdminState {
@@ -140,16 +142,6 @@ pub async fn run_with(
         };
         tasks.serve_admin(listener, state);
     }
-    let client = connect::client(ClientParts {
-        transport: outside.management.clone(),
-        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-        share: None,
-        timeout: settings.request_timeout,
-        health: None,
-        fence: None,
-        kind: ClusterKind::Management,
-        metrics: outside.metrics.clone(),
-    });
     let Some(management_uid) = management_uid(&client, &cancel).await else {
         return tasks.finish().await;
     };
@@ -218,7 +210,21 @@ async fn serve(
     }
 }
 
-/// The replica's place in the fleet. Its Lease has a client of its own: no queue, no fence.
+/// A client for the whole process: no tenant's queue, no fence.
+fn fleet_client(outside: &Outside, timeout: Duration) -> Client {
+    connect::client(ClientParts {
+        transport: outside.management.clone(),
+        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
+        share: None,
+        timeout,
+        health: None,
+        fence: None,
+        kind: ClusterKind::Management,
+        metrics: outside.metrics.clone(),
+    })
+}
+
+/// The replica's place in the fleet. Its Lease has a client of its own.
 fn membership(settings: &Settings, outside: &Outside) -> (Membership, Placement) {
     let replica = &settings.replica;
     let me = Holder {
@@ -229,16 +235,7 @@ fn membership(settings: &Settings, outside: &Outside) -> (Membership, Placement)
         duration: replica.lease_duration,
         margin: settings.request_timeout,
     };
-    let client = connect::client(ClientParts {
-        transport: outside.management.clone(),
-        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-        share: None,
-        timeout: terms.call_timeout(),
-        health: None,
-        fence: None,
-        kind: ClusterKind::Management,
-        metrics: outside.metrics.clone(),
-    });
+    let client = fleet_client(outside, terms.call_timeout());
     let namespace = &replica.lease_namespace;
     Membership::new(membership::Params {
         leases: Leases::new(

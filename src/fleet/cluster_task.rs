@@ -73,7 +73,8 @@ pub async fn run(
             fence,
             last: None,
         };
-        task.run(&cancel).await;
+        // On the heap, once for the life of the member.
+        Box::pin(task.run(&cancel)).await;
     };
     tokio::join!(report, serve);
 }

@@ -157,7 +157,7 @@ impl Crew {
                 // One that is cancelled still runs: it ends by itself.
                 let _ = timeout(after, waiting.cancelled()).await;
             }
-            task.await;
+            Box::pin(task).await;
         };
         let id = self.tasks.spawn(task).id();
         let serving = Serving {
