@@ -55,12 +55,12 @@ impl Server {
     }
 
     /// Compare-and-swap; none deletes.
-    fn swap(&mut self, name: &str, seen: &Sighting, new: Option<Sighting>) -> Option<Sighting> {
+    fn swap(&mut self, name: &str, seen: &Sighting, new: Option<&Sighting>) -> Option<Sighting> {
         let found = self.now.leases.get(name)?;
         if (&found.uid, &found.resource_version) != (&seen.uid, &seen.resource_version) {
             return None;
         }
-        let mut written = new.clone();
+        let mut written = new.cloned();
         self.write(|leases, revision| match &mut written {
             Some(lease) => {
                 lease.resource_version = revision.to_string();
@@ -72,14 +72,21 @@ impl Server {
     }
 }
 
+/// What the server said.
+#[derive(PartialEq)]
+enum Outcome {
+    NotYet,
+    Written(Sighting),
+    Refused,
+}
+
 /// A write of a Lease that is under way.
 struct Renewal {
     sent: Duration,
     lands: Duration,
     answered: Duration,
     view: View,
-    /// None before it landed; then what the server said.
-    outcome: Option<Option<Sighting>>,
+    outcome: Outcome,
 }
 
 struct Replica {
@@ -197,15 +204,16 @@ impl World {
         let Some(renewal) = &mut replica.renewal else {
             return;
         };
-        if renewal.outcome.is_none() && self.now >= renewal.lands {
+        if renewal.outcome == Outcome::NotYet && self.now >= renewal.lands {
             let wanted = Sighting {
                 view: renewal.view.digest(),
                 ..replica.lease.clone()
             };
             let name = &replica.stance.me.instance;
-            renewal.outcome = Some(self.server.swap(name, &replica.lease, Some(wanted)));
+            let swapped = self.server.swap(name, &replica.lease, Some(&wanted));
+            renewal.outcome = swapped.map_or(Outcome::Refused, Outcome::Written);
         }
-        if replica.is_dead && renewal.outcome.is_some() {
+        if replica.is_dead && renewal.outcome != Outcome::NotYet {
             replica.renewal = None;
         }
     }
@@ -235,7 +243,7 @@ impl World {
             return;
         };
         match renewal.outcome {
-            Some(Some(lease)) => {
+            Outcome::Written(lease) => {
                 replica.lease = lease;
                 replica.valid_until = renewal.sent + DURATION;
                 replica.stance.has_published(renewal.view);
@@ -253,7 +261,7 @@ impl World {
             lands,
             answered,
             view,
-            outcome: None,
+            outcome: Outcome::NotYet,
         });
     }
 
