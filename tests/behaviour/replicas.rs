@@ -70,17 +70,17 @@ async fn check(stage: &Stage, tenant: &Tenant, since: Timestamp) -> Vec<String> 
         .into_iter()
         .filter(|it| it.resource == "leases" && it.is_write() && it.code < 400);
     let leases: Vec<Request> = leases.collect();
-    let mut writers: Vec<String> = Vec::new();
+    let mut replicas: Vec<String> = Vec::new();
     for pair in writes.windows(2) {
         let [before, after] = pair else { continue };
         let (elder, younger) = (replica(before), replica(after));
-        if writers.is_empty() {
-            writers.push(elder.clone());
+        if replicas.is_empty() {
+            replicas.push(elder.clone());
         }
         if elder == younger {
             continue;
         }
-        writers.push(younger);
+        replicas.push(younger);
         let lease = format!("{}-{elder}", stage.name());
         let between = leases.iter().any(|it| {
             let is_its_own = it.name == lease;
@@ -88,7 +88,7 @@ async fn check(stage: &Stage, tenant: &Tenant, since: Timestamp) -> Vec<String> 
         });
         assert!(between, "no hand-over of {elder}: {}", told(&writes));
     }
-    writers
+    replicas
 }
 
 pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_restarted(

@@ -111,9 +111,9 @@ impl Fleet {
             writes.extend(sent.iter().filter(is_write).map(|it| (it.at, *name)));
         }
         writes.sort_by_key(|(at, _)| *at);
-        let mut writers: Vec<&str> = writes.into_iter().map(|(_, name)| name).collect();
-        writers.dedup();
-        writers
+        let mut names: Vec<&str> = writes.into_iter().map(|(_, name)| name).collect();
+        names.dedup();
+        names
     }
 
     /// Nobody comes back to a tenant that another has taken.

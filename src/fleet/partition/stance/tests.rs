@@ -72,6 +72,14 @@ impl Server {
     }
 }
 
+/// What the server said.
+#[derive(PartialEq)]
+enum Outcome {
+    NotYet,
+    Written(Sighting),
+    Refused,
+}
+
 /// A write of a Lease that is under way.
 struct Renewal {
     sent: Duration,
@@ -79,12 +87,6 @@ struct Renewal {
     answered: Duration,
     view: View,
     outcome: Outcome,
-}
-
-enum Outcome {
-    NotYet,
-    Refused,
-    Written(Sighting),
 }
 
 struct Replica {
@@ -202,16 +204,16 @@ impl World {
         let Some(renewal) = &mut replica.renewal else {
             return;
         };
-        if matches!(renewal.outcome, Outcome::NotYet) && self.now >= renewal.lands {
+        if renewal.outcome == Outcome::NotYet && self.now >= renewal.lands {
             let wanted = Sighting {
                 view: renewal.view.digest(),
                 ..replica.lease.clone()
             };
             let name = &replica.stance.me.instance;
-            let written = self.server.swap(name, &replica.lease, Some(&wanted));
-            renewal.outcome = written.map_or(Outcome::Refused, Outcome::Written);
+            let swapped = self.server.swap(name, &replica.lease, Some(&wanted));
+            renewal.outcome = swapped.map_or(Outcome::Refused, Outcome::Written);
         }
-        if replica.is_dead && !matches!(renewal.outcome, Outcome::NotYet) {
+        if replica.is_dead && renewal.outcome != Outcome::NotYet {
             replica.renewal = None;
         }
     }
@@ -247,7 +249,7 @@ impl World {
                 replica.stance.has_published(renewal.view);
             }
             // Lost for good: the process ends.
-            Outcome::Refused | Outcome::NotYet => replica.is_dead = true,
+            _ => replica.is_dead = true,
         }
     }
 
