@@ -31,17 +31,8 @@ pub fn worker() -> &'static [Value] {
             include_str!("../../tenants-example/worker-crds/machinedeployments.yaml"),
             include_str!("../../manifests/rbac/worker.yaml"),
             include_str!("../../manifests/rbac/worker-adoption.yaml"),
+            include_str!("../../manifests/rbac/worker-node-credentials.yaml"),
         ])
-    })
-}
-
-/// The roles of a worker cluster whose machine deployments have credentials of their own.
-pub fn node_credentials() -> &'static [Value] {
-    static OBJECTS: OnceLock<Vec<Value>> = OnceLock::new();
-    OBJECTS.get_or_init(|| {
-        parse(&[include_str!(
-            "../../manifests/rbac/worker-node-credentials.yaml"
-        )])
     })
 }
 

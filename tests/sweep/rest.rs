@@ -1,6 +1,6 @@
 //! Nothing changed, nothing done.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use crate::{
     fixtures,
@@ -43,71 +43,7 @@ async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
     tokio::time::sleep(Duration::from_hours(24)).await;
     let counts = counted(&life.sent());
     process.stop().await;
-    // Facts every ten minutes, tokens of three machine deployments every 33, watches every 290 s,
-    // and twice as one begins anew with a list: profiles every six hours, others every 45 minutes.
-    let facts = 130..=160;
-    let tokens = 3 * 38..=3 * 49;
-    let reads = 2 * 3 * 38..=2 * 3 * 49;
-    let watches = 320..=410;
-    let profiles = 290..=320;
-    let group = "/apis/operatingsystemmanager.k8c.io/v1alpha1";
-    let allowed = [
-        ("management GET /api/v1/secrets".to_owned(), &watches),
-        (
-            format!("management GET {group}/operatingsystemconfigs"),
-            &watches,
-        ),
-        (
-            format!("management GET {group}/operatingsystemprofiles"),
-            &profiles,
-        ),
-        (format!("management GET {group}/workerclusters"), &watches),
-        (
-            "berlin GET /apis/cluster.k8s.io/v1alpha1/machinedeployments".to_owned(),
-            &watches,
-        ),
-        (
-            "berlin GET /api/v1/namespaces/cloud-init-settings/secrets".to_owned(),
-            &watches,
-        ),
-        (
-            "berlin GET /api/v1/namespaces/cloud-init-settings/secrets/cloud-init-getter-token"
-                .to_owned(),
-            // Its content, and whose it is.
-            &(260..=320),
-        ),
-        (
-            "berlin GET /api/v1/namespaces/cloud-init-settings/serviceaccounts/cloud-init-getter"
-                .to_owned(),
-            &facts,
-        ),
-        // The claim is looked at beside the facts.
-        (
-            "berlin GET /api/v1/namespaces/cloud-init-settings".to_owned(),
-            &facts,
-        ),
-        (
-            "berlin GET /api/v1/namespaces/cloud-init-settings".to_owned(),
-            &facts,
-        ),
-        (
-            "berlin GET /api/v1/namespaces/kube-public/configmaps/cluster-info".to_owned(),
-            &facts,
-        ),
-        (
-            "berlin GET /apis/discovery.k8s.io/v1/namespaces/default/endpointslices".to_owned(),
-            &facts,
-        ),
-        (
-            "berlin GET /api/v1/namespaces/kube-system/secrets/bootstrap-token-".to_owned(),
-            &reads,
-        ),
-        (
-            "berlin PUT /api/v1/namespaces/kube-system/secrets/bootstrap-token-".to_owned(),
-            &tokens,
-        ),
-    ];
-    let allowed: BTreeMap<_, _> = allowed.into_iter().collect();
+    let allowed = of_a_day();
     for (request, count) in counts {
         let range = allowed.get(&request);
         assert!(
@@ -117,11 +53,80 @@ async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
     }
 }
 
+/// What a day of one tenant may cost, by kind of request.
+fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
+    // Facts every ten minutes, tokens of three machine deployments every 33, watches every 290 s,
+    // and twice as one begins anew with a list: profiles every six hours, others every 45 minutes.
+    let facts = 130..=160;
+    let tokens = 3 * 38..=3 * 49;
+    let reads = 2 * 3 * 38..=2 * 3 * 49;
+    let watches = 320..=410;
+    let profiles = 290..=320;
+    let group = "/apis/operatingsystemmanager.k8c.io/v1alpha1";
+    let allowed = [
+        ("management GET /api/v1/secrets".to_owned(), watches.clone()),
+        (
+            format!("management GET {group}/operatingsystemconfigs"),
+            watches.clone(),
+        ),
+        (
+            format!("management GET {group}/operatingsystemprofiles"),
+            profiles.clone(),
+        ),
+        (
+            format!("management GET {group}/workerclusters"),
+            watches.clone(),
+        ),
+        (
+            "berlin GET /apis/cluster.k8s.io/v1alpha1/machinedeployments".to_owned(),
+            watches.clone(),
+        ),
+        (
+            "berlin GET /api/v1/namespaces/cloud-init-settings/secrets".to_owned(),
+            watches.clone(),
+        ),
+        (
+            "berlin GET /api/v1/namespaces/cloud-init-settings/secrets/cloud-init-getter-token"
+                .to_owned(),
+            // Its content, and whose it is.
+            260..=320,
+        ),
+        (
+            "berlin GET /api/v1/namespaces/cloud-init-settings/serviceaccounts/cloud-init-getter"
+                .to_owned(),
+            facts.clone(),
+        ),
+        // The claim is looked at beside the facts.
+        (
+            "berlin GET /api/v1/namespaces/cloud-init-settings".to_owned(),
+            facts.clone(),
+        ),
+        (
+            "berlin GET /api/v1/namespaces/kube-public/configmaps/cluster-info".to_owned(),
+            facts.clone(),
+        ),
+        (
+            "berlin GET /apis/discovery.k8s.io/v1/namespaces/default/endpointslices".to_owned(),
+            facts.clone(),
+        ),
+        (
+            "berlin GET /api/v1/namespaces/kube-system/secrets/bootstrap-token-".to_owned(),
+            reads.clone(),
+        ),
+        (
+            "berlin PUT /api/v1/namespaces/kube-system/secrets/bootstrap-token-".to_owned(),
+            tokens.clone(),
+        ),
+    ];
+    allowed.into_iter().collect()
+}
+
 /// Where a tenant at rest is read from, watches excepted.
-const READ_AT_REST: [&str; 7] = [
+const READ_AT_REST: [&str; 8] = [
     "/api/v1/namespaces/cloud-init-settings",
     "/api/v1/namespaces/cloud-init-settings/secrets",
     "/api/v1/namespaces/cloud-init-settings/secrets/cloud-init-getter-token",
+    "/api/v1/namespaces/cloud-init-settings/serviceaccounts/cloud-init-getter",
     "/api/v1/namespaces/kube-public/configmaps/cluster-info",
     "/api/v1/namespaces/kube-system/secrets/bootstrap-token-",
     "/apis/cluster.k8s.io/v1alpha1/machinedeployments",
@@ -174,7 +179,8 @@ async fn a_day_of_a_hundred_tenants_writes_renewals_alone() {
     let per_second = f64::from(reads) / 100.0 / 86_400.0;
     println!("{renewals} renewals, {leases} of Leases, {per_second:.4} reads a second and tenant");
     assert!((100 * 38..=100 * 49).contains(&renewals), "{renewals}");
-    assert!(per_second < 0.01, "{per_second} reads a second and tenant");
+    // What the architecture demands; most are facts.
+    assert!(per_second < 0.02, "{per_second} reads a second and tenant");
 }
 
 #[tokio::test(start_paused = true)]

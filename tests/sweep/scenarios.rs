@@ -89,11 +89,6 @@ impl Scenario {
             }
             _ => return world,
         };
-        if is_own {
-            for object in fixtures::node_credentials() {
-                put(world.worker("berlin"), object.clone());
-            }
-        }
         put(
             &world.management,
             fixtures::a_worker_cluster("berlin", &spec),

@@ -108,8 +108,8 @@ impl Secrets {
                     keys.insert(name.to_owned(), key);
                 }
                 let is_own = name_of_secret.ends_with("-cloud-init-getter-token");
-                let word = if is_own { "<own token>" } else { "<token>" };
-                texts.extend([(token, word), (random, "<random>")]);
+                let marker = if is_own { "<own token>" } else { "<token>" };
+                texts.extend([(token, marker), (random, "<random>")]);
             }
         }
         texts.retain(|(text, _)| !text.is_empty());
