@@ -317,3 +317,29 @@ async fn a_rolling_restart_loses_no_change() {
         replica.process.stop().await;
     }
 }
+
+/// A reconcile that hangs in a call holds its tenant, and with it the hand-over.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_before_a_reconcile_under_way_was_let_go() {
+    let mut fleet = Fleet::new();
+    let [elder] = fleet.start_all(["a"]).await;
+    for tenant in TENANTS {
+        elder.life.stall(tenant);
+    }
+    fleet.change();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let begun = Instant::now();
+    let younger = fleet.start("c");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let sent = younger.life.sent();
+    let to_workers = sent
+        .iter()
+        .filter(|it| TENANTS.contains(&it.to.as_str()))
+        .map(|it| it.at.duration_since(begun));
+    let first = to_workers.min().expect("its share comes in the end");
+    println!("the first call to a tenant after {first:?}");
+    // The call that hangs was made before, and ends by its timeout of ten seconds.
+    assert!(first > Duration::from_secs(8), "{first:?}");
+    elder.process.kill().await;
+    younger.process.stop().await;
+}
