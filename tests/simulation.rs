@@ -28,6 +28,9 @@ mod model;
 #[cfg(test)]
 #[path = "simulation/run.rs"]
 mod run;
+#[cfg(test)]
+#[path = "simulation/strangers.rs"]
+mod strangers;
 
 use std::process::ExitCode;
 

@@ -119,7 +119,8 @@ pub struct Watchers {
     /// The tenant's triggers.
     pub triggers: Arc<Triggers>,
     /// Counts the times that all machine deployments have been listed, and those that one went.
-    /// Not the store's own `wait_until_ready`: of several who wait for that one store, it wakes one.
+    /// Not the store's own `wait_until_ready`: of several who wait for that one store, it wakes
+    /// one.
     pub listed: watch::Sender<u64>,
 }
 

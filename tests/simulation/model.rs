@@ -8,12 +8,12 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fake_cluster::{Cluster, Fault, Matcher, ObjectRef, Verb, object};
-use osm::api::names::{CLOUD_INIT_SETTINGS, DerivedNames, TOKEN_LABEL};
+use osm::api::names::{CLOUD_INIT_SETTINGS, DerivedNames};
 use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    history::{Finalizer, History, MACHINES, Made, Step, Trouble, Where, Which},
+    history::{Finalizer, History, MACHINES, Step, Trouble, Where, Which},
     wire::{Blow, Counted, Life, Strike},
     world::{Process, World, account, put},
 };
@@ -192,7 +192,7 @@ impl Model {
     }
 
     /// Somebody else than the manager changes something.
-    fn by_somebody<T>(&mut self, place: Where, change: impl FnOnce(&Cluster) -> T) -> T {
+    pub fn by_somebody<T>(&mut self, place: Where, change: impl FnOnce(&Cluster) -> T) -> T {
         let cluster = self.cluster(place);
         let name = match place {
             Where::Management => "management",
@@ -207,7 +207,7 @@ impl Model {
     }
 
     /// Somebody else changes an object, if it is there.
-    fn edit(&mut self, place: Where, which: ObjectRef<'_>, edit: impl FnOnce(&mut Value)) {
+    pub fn edit(&mut self, place: Where, which: ObjectRef<'_>, edit: impl FnOnce(&mut Value)) {
         self.by_somebody(place, |cluster| {
             if let Some(mut found) = cluster.get(which) {
                 edit(&mut found);
@@ -216,7 +216,8 @@ impl Model {
         });
     }
 
-    fn next(&mut self) -> u32 {
+    /// A number that has not been before.
+    pub fn next(&mut self) -> u32 {
         self.count += 1;
         self.count
     }
@@ -452,68 +453,6 @@ impl Model {
         }
     }
 
-    fn tamper(&mut self, which: Which, made: Made) {
-        let names = made_names(self.tenants[which.0].name, which.1);
-        let next = self.next();
-        let bytes = json!(STANDARD.encode(format!("foreign {next}")));
-        let (name, key) = match made {
-            Made::Provisioning => (&names.provisioning, "cloud-config"),
-            Made::Bootstrap => (&names.bootstrap, "cloud-config"),
-            Made::KubeletKubeconfig => (&names.kubelet_kubeconfig, "kubeconfig"),
-            Made::Token => return self.end_tokens(which.0, &names.key),
-            Made::Config => {
-                let tenant = self.tenants[which.0].name;
-                let config = object("operatingsystemconfigs", tenant, &names.config);
-                return self.edit(Where::Management, config, |config| {
-                    config["spec"]["osVersion"] = json!(format!("foreign {next}"));
-                });
-            }
-        };
-        let secret = object("secrets", CLOUD_INIT_SETTINGS, name);
-        self.edit(Where::Worker(which.0), secret, |secret| {
-            secret["data"][key] = bytes;
-        });
-    }
-
-    /// Tokens of a machine deployment end before their time.
-    fn end_tokens(&mut self, tenant: usize, key: &str) {
-        let past = json!(STANDARD.encode("2026-01-01T00:00:00Z"));
-        self.by_somebody(Where::Worker(tenant), |worker| {
-            for mut token in tokens(worker, key) {
-                token["data"]["expiration"] = past.clone();
-                put(worker, token);
-            }
-        });
-    }
-
-    fn lose(&mut self, which: Which, made: Made) {
-        let tenant = self.tenants[which.0].name;
-        let names = made_names(tenant, which.1);
-        let name = match made {
-            Made::Provisioning => &names.provisioning,
-            Made::Bootstrap => &names.bootstrap,
-            Made::KubeletKubeconfig => &names.kubelet_kubeconfig,
-            Made::Token => {
-                self.by_somebody(Where::Worker(which.0), |worker| {
-                    for token in tokens(worker, &names.key) {
-                        let name = token["metadata"]["name"].as_str().unwrap_or_default();
-                        worker.delete_raw(object("secrets", "kube-system", name));
-                    }
-                });
-                return;
-            }
-            Made::Config => {
-                self.by_somebody(Where::Management, |management| {
-                    management.delete_raw(object("operatingsystemconfigs", tenant, &names.config))
-                });
-                return;
-            }
-        };
-        self.by_somebody(Where::Worker(which.0), |worker| {
-            worker.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, name))
-        });
-    }
-
     /// Those who keep what is deleted let it go; tells what else is there that is being deleted.
     pub fn let_go(&mut self) -> Vec<String> {
         let mut left = Vec::new();
@@ -536,10 +475,4 @@ impl Model {
         }
         left
     }
-}
-
-fn tokens(worker: &Cluster, key: &str) -> Vec<Value> {
-    let mut secrets = worker.objects("secrets");
-    secrets.retain(|secret| secret["metadata"]["labels"][TOKEN_LABEL] == json!(key));
-    secrets
 }
