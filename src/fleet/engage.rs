@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use self::setback::{not_connected, not_prepared, warn_by_event};
 pub use self::{keep_facts::keep_facts, setback::Setback};
 use super::{
-    adoption::{self, Predecessor},
+    adoption::{self, Obstacle, Predecessor},
     claim::{self, ClaimError, Claimant},
     connect::{self, ClientParts},
     discovery::Registration,
@@ -262,9 +262,13 @@ async fn adopt(
     own: &WorkerCluster,
 ) -> Result<Predecessor, Setback> {
     let found = adoption::look(worker, &params.shared.clock).await;
-    let predecessor = found.map_err(|obstacle| {
-        let why = chain(&obstacle).to_string();
-        Setback::failed(ConditionType::Adopted, obstacle.reason(), why)
+    let predecessor = found.map_err(|obstacle| match obstacle {
+        // It says nothing about another program, and leaves no condition about one.
+        Obstacle::Call(error) => not_connected(&error),
+        obstacle => {
+            let why = chain(&obstacle).to_string();
+            Setback::failed(ConditionType::Adopted, obstacle.reason(), why)
+        }
     })?;
     let board = &params.member.board;
     let was_told = own.status.iter().flat_map(|status| &status.conditions);
