@@ -66,7 +66,7 @@ impl Obstacle {
             Self::Running(_) => "UpstreamRunning",
             Self::Webhooks(_) => "LeftoverWebhooks",
             Self::MayNotLook => "AdoptionForbidden",
-            Self::Call(_) => "AdoptionFailed",
+            Self::Call(_) => "Unreachable",
         }
     }
 }

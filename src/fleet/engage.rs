@@ -19,7 +19,7 @@ pub use self::{
     warn_of_expiry::{Warning, keep_warning_of_expiry, warn_of_expiry},
 };
 use super::{
-    adoption::{self, Predecessor},
+    adoption::{self, Obstacle, Predecessor},
     claim::{self, ClaimError, Claimant},
     connect::{self, ClientParts},
     discovery::Registration,
@@ -290,9 +290,13 @@ async fn adopt(
     own: &WorkerCluster,
 ) -> Result<Predecessor, Setback> {
     let found = adoption::look(worker, &params.shared.clock).await;
-    let predecessor = found.map_err(|obstacle| {
-        let why = chain(&obstacle).to_string();
-        Setback::failed(ConditionType::Adopted, obstacle.reason(), why)
+    let predecessor = found.map_err(|obstacle| match obstacle {
+        // It says nothing about another program, and leaves no condition about one.
+        Obstacle::Call(error) => not_connected(&error),
+        obstacle => {
+            let why = chain(&obstacle).to_string();
+            Setback::failed(ConditionType::Adopted, obstacle.reason(), why)
+        }
     })?;
     let board = &params.member.board;
     let was_told = own.status.iter().flat_map(|status| &status.conditions);
