@@ -1,0 +1,136 @@
+//! Why a machine deployment cannot be served.
+
+use std::sync::Arc;
+
+use crate::api::names::LABEL_VALUE_BYTES_MAX;
+use crate::render::{RenderError, overlay::OverlayError};
+use crate::rules::profile::Unsupported;
+use crate::tenant::settings::SettingsError;
+
+/// Why a machine deployment cannot be served until something changes.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Invalid {
+    /// The machine deployment cannot be read.
+    #[error(
+        "the machine deployment cannot be read: spec.template.spec.versions.kubelet must be a \
+         string (in quotes), spec.template.spec.providerSpec an object"
+    )]
+    Unreadable,
+    /// The profile does not exist.
+    #[error("OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"")]
+    ProfileMissing {
+        /// The profile's namespace.
+        namespace: String,
+        /// The profile's name.
+        name: String,
+    },
+    /// The quota of the profile's namespace has no room for it.
+    #[error(
+        "OperatingSystemProfile \"{name}\" exceeds the quota of namespace \"{namespace}\": older \
+         profiles there use it up; the operator of the fleet sets it"
+    )]
+    ProfileOverQuota {
+        /// The profile's namespace.
+        namespace: String,
+        /// The profile's name.
+        name: String,
+    },
+    /// The profile's namespace is not the tenant's.
+    #[error(
+        "annotation k8c.io/operating-system-profile-namespace: namespace \"{namespace}\" is \
+         neither the tenant's own nor allowed by the operator"
+    )]
+    ProfileForbidden {
+        /// The namespace that was named.
+        namespace: String,
+    },
+    /// The profile's templates cannot be used.
+    #[error("OperatingSystemProfile {name} cannot be used: {error}")]
+    ProfileUnusable {
+        /// The profile, as `namespace/name`.
+        name: String,
+        /// Why not.
+        error: Arc<RenderError>,
+    },
+    /// The profile cannot be laid over what it extends.
+    #[error("{0}")]
+    Overlay(OverlayError),
+    /// The profile does not support the machine deployment.
+    #[error("{0}")]
+    Unsupported(#[from] Unsupported),
+    /// The tenant's settings cannot be used.
+    #[error("the WorkerCluster's settings cannot be used: {0}")]
+    Settings(#[from] SettingsError),
+    /// The provider spec cannot be decoded.
+    #[error("{0}")]
+    ProviderSpec(Arc<RenderError>),
+    /// An older machine deployment has the same derived names.
+    #[error(
+        "the names of its config and Secrets belong to the older machine deployment {owner}; \
+         rename one of the two"
+    )]
+    NameTaken {
+        /// The owner, as `namespace/name`.
+        owner: String,
+    },
+    /// The tenant has too many machine deployments.
+    #[error(
+        "the tenant may have {max} machine deployments, and as many are older; the operator of \
+         the fleet sets the limit"
+    )]
+    TooMany {
+        /// How many the tenant may have.
+        max: usize,
+    },
+    /// The name does not fit into the token's label.
+    #[error(
+        "metadata.name: {bytes} bytes are too long for the label machinedeployment.k8s.io/name of \
+         its bootstrap token; at most {LABEL_VALUE_BYTES_MAX} fit"
+    )]
+    NameTooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+}
+
+impl Invalid {
+    /// A word for programs: the reason in status and Events, and a label of metrics.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::ProfileMissing { .. } => "ProfileNotFound",
+            Self::ProfileOverQuota { .. } => "ProfileQuotaExceeded",
+            Self::ProfileForbidden { .. } => "ProfileForbidden",
+            Self::ProfileUnusable { .. } => "ProfileUnusable",
+            Self::Overlay(OverlayError::BaseMissing { .. }) => "ProfileBaseNotFound",
+            Self::Overlay(OverlayError::Cycle { .. }) => "OverlayCycle",
+            Self::Overlay(OverlayError::TooDeep { .. }) => "OverlayTooDeep",
+            Self::Overlay(OverlayError::OperatingSystem { .. } | OverlayError::Language { .. }) => {
+                "OverlayMismatch"
+            }
+            Self::Unsupported(_) => "OperatingSystemProfileError",
+            Self::Settings(_) => "SettingsRefused",
+            Self::ProviderSpec(_) => "ProviderSpecRefused",
+            Self::NameTaken { .. } => "NameTaken",
+            Self::Unreadable => "Unreadable",
+            Self::TooMany { .. } => "TooManyMachineDeployments",
+            Self::NameTooLong { .. } => "NameTooLong",
+        }
+    }
+
+    /// A word for metrics.
+    pub fn category(&self) -> &'static str {
+        match self {
+            Self::Unreadable => "machine_deployment_unreadable",
+            Self::ProfileMissing { .. } => "profile_missing",
+            Self::ProfileOverQuota { .. } => "profile_quota_exceeded",
+            Self::ProfileForbidden { .. } => "profile_forbidden",
+            Self::ProfileUnusable { error, .. } | Self::ProviderSpec(error) => error.category(),
+            Self::Overlay(error) => error.category(),
+            Self::Unsupported(unsupported) => unsupported.category(),
+            Self::Settings(_) => "settings_refused",
+            Self::NameTaken { .. } => "name_taken",
+            Self::TooMany { .. } => "too_many_machine_deployments",
+            Self::NameTooLong { .. } => "name_too_long",
+        }
+    }
+}
