@@ -30,9 +30,13 @@ const REQUESTS_PER_CHANGE_MAX: u64 = 4;
 /// After a restart each tenant's status is applied once more, and found to be what it was.
 const STATUSES_PER_RESTART_MAX: u64 = 1;
 /// A busy machine must not make failures, nor so much time go by that a clock makes work.
-const PATIENT: [&str; 6] = [
+const PATIENT: [&str; 10] = [
     "--request-timeout",
     "5m",
+    "--lease-duration",
+    "20m",
+    "--instance",
+    "osm-0",
     "--facts-interval",
     "1d",
     "--token-lifetime",

@@ -262,6 +262,7 @@ pub struct WorkerClusterStatus {
     pub served: Option<String>,
     /// How many machine deployments render a default profile that is older than ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i32>")]
     pub outdated: Option<u32>,
     /// One entry per machine deployment, failing ones first, at most a hundred.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

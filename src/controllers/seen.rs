@@ -5,7 +5,7 @@
 //! an object that we deleted does not come back by an event from before.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -31,6 +31,9 @@ pub enum News {
     No,
 }
 
+/// So many deletions are remembered: more than writes of one tenant can be under way.
+const GONE_MAX: usize = 64;
+
 /// What was seen of the objects in one namespace, by name.
 #[derive(Debug, Default)]
 pub struct SeenObjects {
@@ -42,6 +45,9 @@ struct Inner {
     objects: BTreeMap<String, Entry>,
     /// Uids of objects that we deleted, until the watch tells of it.
     buried: HashSet<String>,
+    /// Uids of objects that the watch told of last as gone: the answer to a write of ours may be
+    /// read after that.
+    gone: VecDeque<String>,
     /// What happened since the list began that is being read.
     list: Option<List>,
 }
@@ -109,15 +115,15 @@ impl SeenObjects {
         let Some(name) = &metadata.name else {
             return News::No;
         };
-        let is_it = inner
-            .objects
-            .get(name)
-            .is_some_and(|entry| entry.metadata.uid == metadata.uid);
-        if is_it {
-            inner.objects.remove(name);
-            return News::Yes;
+        inner.gone.truncate(GONE_MAX - 1);
+        inner.gone.push_front(uid);
+        let known = inner.objects.get(name);
+        if known.is_some_and(|entry| entry.metadata.uid != metadata.uid) {
+            return News::No;
         }
-        News::No
+        // One that is not known may be one that we are making.
+        inner.objects.remove(name);
+        News::Yes
     }
 
     /// The watch begins to tell of every object that there is.
@@ -155,6 +161,13 @@ impl SeenObjects {
             return;
         };
         let mut inner = self.lock();
+        if metadata
+            .uid
+            .as_ref()
+            .is_some_and(|uid| inner.gone.contains(uid))
+        {
+            return;
+        }
         let before = inner.objects.get(&name);
         if before.is_some_and(|entry| {
             entry.metadata.uid == metadata.uid && is_newer(&entry.metadata, &metadata)
@@ -248,6 +261,24 @@ mod tests {
             None,
             "a foreign write must be verified"
         );
+    }
+
+    #[test]
+    fn what_is_gone_does_not_come_back_by_the_late_answer_to_a_write() {
+        let seen = SeenObjects::default();
+        seen.verified(metadata("u", "7"), digest());
+        assert_eq!(seen.watched(metadata("u", "8")), News::Yes);
+        assert_eq!(seen.watched_deletion(&metadata("u", "9")), News::Yes);
+        seen.verified(metadata("u", "8"), digest());
+        assert_eq!(seen.get("a"), None);
+        // One that was made and deleted before we knew that it was made.
+        assert_eq!(seen.watched_deletion(&metadata("v", "11")), News::Yes);
+        seen.verified(metadata("v", "10"), digest());
+        assert_eq!(seen.get("a"), None);
+        for uid in 0..1_000 {
+            seen.watched_deletion(&metadata(&uid.to_string(), "12"));
+        }
+        assert_eq!(seen.lock().gone.len(), GONE_MAX);
     }
 
     #[test]
