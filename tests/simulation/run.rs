@@ -15,6 +15,10 @@ use crate::{
     snapshot,
 };
 
+/// Some times longer than any delay between two attempts. Of many tenants one always reads its
+/// facts or renews a token, so that nothing but time tells.
+const SETTLED: Duration = Duration::from_mins(5);
+
 /// Prints the history where a world ends by a panic.
 struct Told<'a>(&'a History);
 
@@ -60,19 +64,18 @@ async fn live(history: &History) -> Held {
         RELIST
     };
     tokio::time::sleep(slowest * 4 / 3 + Duration::from_mins(2)).await;
-    model.world.settle().await;
     let left = model.let_go();
     if !left.is_empty() {
         return Err(format!("still being deleted: {left:?}"));
     }
-    model.world.settle().await;
+    tokio::time::sleep(SETTLED).await;
     requests(&model)?;
     histories(&model)?;
     rest(&mut model).await?;
     model.stop().await;
     let found = snapshot::take(&model.world);
     let mut undisturbed = model.undisturbed();
-    undisturbed.world.settle().await;
+    tokio::time::sleep(SETTLED).await;
     undisturbed.stop().await;
     let wanted = snapshot::take(&undisturbed.world);
     snapshot::difference(&wanted, &found).map_or(Ok(()), |difference| {
