@@ -22,9 +22,10 @@ const DESCRIPTORS_PER_TENANT_MAX: u64 = 2;
 /// Three gauges for each worker cluster, and no label with an open value beside them.
 const SERIES_PER_TENANT_MAX: u64 = 3;
 /// What it takes to serve a new tenant with one machine deployment: 17 to engage and prepare, 10
-/// WorkerClusters and profiles, of which some are asked for twice, 10 for the machine deployment.
+/// WorkerClusters and profiles, of which some are asked for twice, 10 for the machine deployment,
+/// and four that look whether another program serves the cluster and whose the getter's token is.
 /// Watches, Events and statuses are left out: of those there are more the slower a machine is.
-const REQUESTS_PER_NEW_TENANT_MAX: u64 = 45;
+const REQUESTS_PER_NEW_TENANT_MAX: u64 = 49;
 /// What a raised revision takes: the annotations of a config and two Secrets, and one to spare.
 const REQUESTS_PER_CHANGE_MAX: u64 = 4;
 /// After a restart each tenant's status is applied once more, and found to be what it was.

@@ -168,6 +168,7 @@ impl Outcome {
                 rows.push([span.clone(), kind.clone(), count.to_string()]);
             }
             for (what, count) in [
+                ("leases", requests.leases),
                 ("writes", requests.writes),
                 ("mutating", requests.mutating),
                 ("failed", requests.failed),

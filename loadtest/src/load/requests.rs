@@ -15,6 +15,9 @@ const MANAGER: &str = ":operating-system-manager";
 pub struct Requests {
     /// By `management` or `worker`, verb and resource: `worker get configmaps`.
     pub by_kind: BTreeMap<String, u64>,
+    /// Calls about the replica's own Lease, which are in no other count: so many a second, whatever
+    /// the number of tenants.
+    pub leases: u64,
     /// Requests that changed an object.
     pub writes: u64,
     /// Requests that might have: each costs its server a look, changed or not.
@@ -41,6 +44,10 @@ impl Requests {
     /// Adds the manager's requests to one side.
     pub fn count(&mut self, side: &str, entries: &[AuditEntry]) {
         for entry in entries.iter().filter(|entry| entry.user.ends_with(MANAGER)) {
+            if side == "management" && entry.target.resource == "leases" {
+                self.leases += 1;
+                continue;
+            }
             let mut resource = entry.target.resource.clone();
             if !entry.target.subresource.is_empty() {
                 resource = format!("{resource}/{}", entry.target.subresource);
