@@ -61,6 +61,12 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     let kept: Vec<Condition> = kept.cloned().collect();
     conditions.extend(kept);
     conditions.insert(0, summary(&conditions));
+    // The API server keeps the order that it has: another one would be written at each restart.
+    let place = |it: &Condition| {
+        let mut kept = before.conditions.iter();
+        kept.position(|old| old.type_ == it.type_)
+    };
+    conditions.sort_by_key(|it| place(it).unwrap_or(usize::MAX));
     for condition in &mut conditions {
         condition.last_transition_time = transition(condition, &before.conditions, now);
         condition.observed_generation = generation;
