@@ -83,10 +83,8 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     conditions.insert(0, summary(&conditions));
     // The API server keeps the order that it has: another one would be written at each restart.
     let place = |it: &Condition| {
-        before
-            .conditions
-            .iter()
-            .position(|old| old.type_ == it.type_)
+        let mut kept = before.conditions.iter();
+        kept.position(|old| old.type_ == it.type_)
     };
     conditions.sort_by_key(|it| place(it).unwrap_or(usize::MAX));
     for condition in &mut conditions {

@@ -195,8 +195,18 @@ async fn clean(admin: &Client) {
     let all = ListParams::default();
     let secrets: Api<Secret> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
     // The token controller takes the token away once it knows that its account is gone. Before
-    // that it would fill a new one with a token of the old account.
-    wait::for_absence(&secrets, GETTER_TOKEN).await;
+    // that it would fill a new one with a token of the old account. It looks at a token when that
+    // changes, which may have been before it heard of the account: a touch makes it look again.
+    let mut touches = 0;
+    wait::until("the getter's token is gone", async || {
+        touches += 1;
+        let touch = json!({ "metadata": { "annotations": { "touches": touches.to_string() } } });
+        let (params, touch) = (PatchParams::default(), Patch::Merge(touch));
+        let patched = secrets.patch(GETTER_TOKEN, &params, &touch).await;
+        let refused = patched.err()?;
+        matches!(&refused, kube::Error::Api(status) if status.is_not_found()).then_some(())
+    })
+    .await;
     ok(secrets.delete_collection(&delete, &all).await, "Secrets go");
     let tokens: Api<Secret> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
     let ours = ListParams::default().labels(TOKEN_LABEL);
