@@ -154,6 +154,8 @@ pub fn a_profile(namespace: &str, version: &str, text: &str) -> Value {
             "osVersion": "24.04",
             "version": version,
             "templateLanguage": "Jinja",
+            // As the definition has it by default: what is installed equals what was meant.
+            "provisioningUtility": "cloud-init",
             "supportedCloudProviders": [{"name": "openstack"}, {"name": "edge"}],
             "bootstrapConfig": {"files": [file("/bootstrap", bootstrap)]},
             "provisioningConfig": {"files": [file("/provision", text)]},

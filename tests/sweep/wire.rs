@@ -75,15 +75,15 @@ impl Sent {
     /// What it writes, in short: `POST secrets name`.
     pub fn line(&self) -> String {
         let mut parts: Vec<&str> = self.path.split('/').skip(1).collect();
-        let name = if self.method == Method::POST {
-            self.body
-                .pointer("/metadata/name")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        } else {
-            parts.pop().unwrap_or_default()
-        };
+        let named = (self.method != Method::POST).then(|| parts.pop());
         let resource = parts.pop().unwrap_or_default();
+        // An Event's name says when it was: no two runs have the same.
+        let field = match resource {
+            "events" => "/reason",
+            _ => "/metadata/name",
+        };
+        let in_body = self.body.pointer(field).and_then(Value::as_str);
+        let name = named.map_or(in_body, |name| name).unwrap_or_default();
         format!("{} {resource} {name}", self.method)
     }
 }

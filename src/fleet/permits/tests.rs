@@ -1,8 +1,8 @@
 //! Who gets the next permit.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 use super::*;
 
@@ -71,6 +71,38 @@ async fn tenants_that_wait_are_served_in_a_circle_and_in_order_within_each() {
     }
     let rest: Vec<usize> = order[9..].iter().map(|(_, index)| *index).collect();
     assert_eq!(rest, (3..100).collect::<Vec<_>>());
+}
+
+/// How long each piece of work of sixteen quiet tenants took, sorted, beside one that asks for so
+/// many times as much. Each piece takes 20 ms of one of two permits, and all ask at once.
+async fn latencies(load: usize) -> Vec<Duration> {
+    let permits = Permits::new(2);
+    let mut took = Vec::new();
+    for _ in 0..6 {
+        let mut tasks = JoinSet::new();
+        for index in 0..load + 16 {
+            let quiet = index.checked_sub(load);
+            let name = quiet.map_or("noisy".to_owned(), |quiet| format!("quiet-{quiet}"));
+            let (permits, tenant) = (permits.clone(), TenantId::new(&name));
+            tasks.spawn(async move {
+                let asked = Instant::now();
+                let _permit = permits.take(&tenant, Urgency::Fresh).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                quiet.map(|_| asked.elapsed())
+            });
+        }
+        took.extend(tasks.join_all().await.into_iter().flatten());
+    }
+    took.sort();
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundredfold_load_leaves_the_p99_of_others() {
+    let p99 = |sorted: &[Duration]| sorted[sorted.len() * 99 / 100];
+    let (alone, beside) = (p99(&latencies(1).await), p99(&latencies(100).await));
+    assert!(alone > Duration::from_millis(100), "it is not short");
+    assert!(beside <= alone.mul_f64(1.25), "{beside:?}, {alone:?} alone");
 }
 
 #[tokio::test]
