@@ -185,9 +185,11 @@ async fn with_listed_namespaces_nothing_else_can_be_read_and_the_tenant_is_serve
     make_the_tenants_namespaces(&management).await;
     install(&management, "listed-namespaces").await;
     let account = format!("--as=system:serviceaccount:{MANAGER}:{MANAGER}");
-    let may = ["auth", "can-i", "--list", "-n", "default", &account];
-    let rights = kubectl(&management, &may).await;
-    assert!(!rights.contains("secrets"), "{rights}");
+    for (namespace, may_read_secrets) in [(TENANT, true), ("default", false)] {
+        let may = ["auth", "can-i", "--list", "-n", namespace, &account];
+        let rights = kubectl(&management, &may).await;
+        assert_eq!(rights.contains("secrets"), may_read_secrets, "{rights}");
+    }
     let process = start(&management, &[]).await;
     serves_a_tenant(&management, &worker).await;
     drop(process);
@@ -259,6 +261,61 @@ async fn the_charts_install_serve_a_tenant_and_leave_its_objects_when_they_go() 
         left.trim(),
         "workercluster.operatingsystemmanager.k8c.io/berlin"
     );
+}
+
+/// The kind that the Prometheus operator brings, as far as it matters here.
+const SERVICE_MONITORS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicemonitors.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  names: {kind: ServiceMonitor, plural: servicemonitors}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_prometheus_has_its_operator_the_service_is_monitored() {
+    let management = a_cluster("management").await;
+    let applied = management.apply_yaml(SERVICE_MONITORS).await;
+    applied.expect("the definition is taken");
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "crd",
+        "servicemonitors.monitoring.coreos.com",
+    ];
+    kubectl(&management, &established).await;
+    install(&management, "../../tests/install/monitored").await;
+    let mut found = Vec::new();
+    for kind in ["servicemonitor", "service"] {
+        let get = ["get", kind, MANAGER, "-n", MANAGER, "-o", "json"];
+        let printed = kubectl(&management, &get).await;
+        found.push(serde_json::from_str::<Value>(&printed).expect("kubectl prints JSON"));
+    }
+    let [monitor, service] = found.as_slice() else {
+        unreachable!("two kinds were asked for");
+    };
+    let endpoint = &monitor["spec"]["endpoints"][0]["port"];
+    assert_eq!(*endpoint, service["spec"]["ports"][0]["name"]);
+    let wanted = monitor["spec"]["selector"]["matchLabels"].as_object();
+    for (label, value) in wanted.expect("it selects by labels") {
+        assert_eq!(service["metadata"]["labels"][label], *value, "{label}");
+    }
+    let values = [
+        "template",
+        "osm",
+        "osm",
+        "--set",
+        "serviceMonitor.enabled=true",
+    ];
+    let printed = helm(&management, &values).await.expect("it is a value");
+    assert!(printed.contains("kind: ServiceMonitor"), "{printed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,10 +43,8 @@ impl Setback {
         message: impl Into<String>,
     ) -> Self {
         Self {
-            condition,
-            reason,
-            message: message.into(),
             retry: false,
+            ..Self::failed(condition, reason, message)
         }
     }
 
