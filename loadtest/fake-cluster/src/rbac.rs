@@ -146,38 +146,60 @@ fn collect(
     let Some((name, role)) = role_of(store, binding) else {
         return;
     };
-    let matching = grants(role)
-        .into_iter()
-        .filter(|grant| allows(grant, wanted));
-    found.extend(matching.map(|grant| (name.clone(), grant)));
+    for rule in items(role, "/rules") {
+        if may_fit(rule, wanted) {
+            let mut matching = grants_of(rule);
+            matching.retain(|grant| allows(grant, wanted));
+            found.extend(matching.into_iter().map(|grant| (name.clone(), grant)));
+        }
+    }
+}
+
+/// Whether a rule is for this verb and resource at all: most are not, and to multiply them out for
+/// each request would take longer than the request.
+fn may_fit(rule: &Value, wanted: &Attributes) -> bool {
+    let has = |field: &str, value: &str| {
+        let entries = items(rule, field).iter().filter_map(Value::as_str);
+        entries
+            .map(|entry| entry.strip_prefix("*/").unwrap_or(entry))
+            .any(|entry| entry == "*" || entry == value)
+    };
+    let target = &wanted.target;
+    let is_for_resource = || {
+        has("/resources", &wanted.resource())
+            || (!target.subresource.is_empty() && has("/resources", &target.subresource))
+    };
+    has("/verbs", &wanted.verb) && (!target.is_resource() || is_for_resource())
 }
 
 /// Every grant of a role, its rules multiplied out.
 fn grants(role: &Value) -> Vec<Grant> {
+    items(role, "/rules").iter().flat_map(grants_of).collect()
+}
+
+fn grants_of(rule: &Value) -> Vec<Grant> {
     let mut all = Vec::new();
-    for rule in items(role, "/rules") {
-        let mut names = texts(rule, "/resourceNames");
-        if names.is_empty() {
-            names.push(String::new());
+    let mut names = texts(rule, "/resourceNames");
+    if names.is_empty() {
+        names.push(String::new());
+    }
+    for verb in texts(rule, "/verbs") {
+        for path in texts(rule, "/nonResourceURLs") {
+            all.push(Grant {
+                path,
+                verb: verb.clone(),
+                ..Grant::default()
+            });
         }
-        for verb in texts(rule, "/verbs") {
-            for path in texts(rule, "/nonResourceURLs") {
-                all.push(Grant {
-                    path,
+        for group in texts(rule, "/apiGroups") {
+            for resource in texts(rule, "/resources") {
+                all.extend(names.iter().map(|name| Grant {
+                    group: group.clone(),
+                    resource: resource.clone(),
+                    name: name.clone(),
+                    path: String::new(),
                     verb: verb.clone(),
-                    ..Grant::default()
-                });
-            }
-            for group in texts(rule, "/apiGroups") {
-                for resource in texts(rule, "/resources") {
-                    all.extend(names.iter().map(|name| Grant {
-                        group: group.clone(),
-                        resource: resource.clone(),
-                        name: name.clone(),
-                        path: String::new(),
-                        verb: verb.clone(),
-                    }));
-                }
+                }));
             }
         }
     }
