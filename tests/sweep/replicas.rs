@@ -65,8 +65,17 @@ impl Fleet {
 
     async fn start_all<const N: usize>(&mut self, names: [&'static str; N]) -> [Replica; N] {
         let replicas = names.map(|name| self.start(name));
-        tokio::time::sleep(AGREED).await;
+        self.agreed().await;
         replicas
+    }
+
+    /// Waits until each tenant has its owner, who has written for it since all agreed.
+    async fn agreed(&mut self) {
+        tokio::time::sleep(AGREED).await;
+        let begun = self.lives.iter().map(|(_, life)| life.forget()).count();
+        assert_eq!(begun, self.lives.len());
+        let name = self.change();
+        self.all_served(&name).await;
     }
 
     /// Makes one more machine deployment in every worker cluster.
@@ -134,6 +143,24 @@ impl Fleet {
             .expect("somebody wrote")
     }
 
+    /// When somebody else than this one first wrote for a tenant since.
+    fn taken_over(&self, tenant: &str, from: &str, since: Instant) -> Instant {
+        let others = self.lives.iter().filter(|(name, _)| *name != from);
+        let sent = others.flat_map(|(_, life)| life.sent());
+        let namespace = format!("/namespaces/{tenant}/");
+        sent.filter(|it| it.method != http::Method::GET && it.at > since)
+            .filter(|it| it.to == tenant || it.path.contains(&namespace))
+            .map(|it| it.at)
+            .min()
+            .expect("somebody took it over")
+    }
+
+    fn delete_lease(&self, name: &str) {
+        let name = format!("osm-{name}");
+        let lease = object("leases", HOME, &name);
+        assert!(self.world.management.delete_raw(lease));
+    }
+
     fn has_lease(&self, name: &str) -> bool {
         let name = format!("osm-{name}");
         let lease = object("leases", HOME, &name);
@@ -145,8 +172,6 @@ impl Fleet {
 async fn three_replicas_serve_each_tenant_once_and_share_them() {
     let mut fleet = Fleet::new();
     let replicas = fleet.start_all(["a", "b", "c"]).await;
-    let begun = fleet.lives.iter().map(|(_, life)| life.forget()).count();
-    assert_eq!(begun, 3);
     let name = fleet.change();
     fleet.all_served(&name).await;
     tokio::time::sleep(Duration::from_mins(2)).await;
@@ -207,6 +232,7 @@ async fn killing_one_moves_its_tenants_alone_within_the_lease_and_five_seconds()
         assert_eq!(now == before, before != b.name, "{tenant}: {before}, {now}");
     }
     fleet.check_order();
+    tokio::time::sleep(LEASE * 2).await;
     assert!(!fleet.has_lease("b"), "somebody has cleared up");
     a.process.stop().await;
     c.process.stop().await;
@@ -263,6 +289,55 @@ async fn one_that_loses_the_management_cluster_stops_writing_before_others_begin
     );
     fleet.check_order();
     a.process.stop().await;
+}
+
+/// Nobody is told by a Lease that is not there: its holder counts for as long as it may write.
+#[tokio::test(start_paused = true)]
+async fn a_lease_deleted_by_hand_makes_no_two_writers() {
+    for (names, comes) in [
+        (&["a", "b"][..], false),
+        (&["a", "b"], true),
+        (&["b"], true),
+    ] {
+        let mut fleet = Fleet::new();
+        let mut others: Vec<Replica> = names.iter().map(|name| fleet.start(name)).collect();
+        fleet.agreed().await;
+        let holder = others.pop().expect("b is the last");
+        let its_own: Vec<&str> = TENANTS
+            .into_iter()
+            .filter(|tenant| fleet.owner(tenant) == holder.name)
+            .collect();
+        assert_ne!(its_own, Vec::<&str>::new());
+        // It does not hear of it, and goes on for as long as its Lease holds.
+        holder.life.stall("management");
+        let cut = Instant::now();
+        fleet.delete_lease(holder.name);
+        if comes {
+            others.push(fleet.start("c"));
+        }
+        let mut made = Vec::new();
+        while cut.elapsed() < LEASE * 3 {
+            made.push(fleet.change());
+            tokio::time::sleep(Duration::from_millis(2_300)).await;
+        }
+        for name in &made {
+            fleet.all_served(name).await;
+        }
+        fleet.check_order();
+        for tenant in its_own {
+            let next = fleet.taken_over(tenant, holder.name, cut);
+            let waited = next.duration_since(cut);
+            assert!(
+                waited + Duration::from_secs(2) > LEASE,
+                "{tenant}: {waited:?}"
+            );
+        }
+        holder.life.go_on();
+        holder.process.ended().await.expect_err("its Lease is lost");
+        for replica in others {
+            replica.process.stop().await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
