@@ -13,29 +13,29 @@ use crate::{
     world::{Process, World, put},
 };
 
-const TENANTS: [&str; 6] = ["berlin", "cairo", "dakar", "lima", "lisbon", "oslo"];
+pub const TENANTS: [&str; 6] = ["berlin", "cairo", "dakar", "lima", "lisbon", "oslo"];
 /// The default.
-const LEASE: Duration = Duration::from_secs(15);
+pub const LEASE: Duration = Duration::from_secs(15);
 /// The namespace of the Leases.
 const HOME: &str = "operating-system-manager";
 /// Long enough for members to agree and for tenants to be engaged.
-const AGREED: Duration = Duration::from_secs(20);
+pub const AGREED: Duration = Duration::from_secs(20);
 
-struct Replica {
-    name: &'static str,
-    life: Arc<Life>,
-    process: Process,
+pub struct Replica {
+    pub name: &'static str,
+    pub life: Arc<Life>,
+    pub process: Process,
 }
 
-struct Fleet {
-    world: World,
+pub struct Fleet {
+    pub world: World,
     /// Everybody who ever lived.
-    lives: Vec<(&'static str, Arc<Life>)>,
+    pub lives: Vec<(&'static str, Arc<Life>)>,
     made: usize,
 }
 
 impl Fleet {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut world = World::new(&TENANTS);
         world.settings.replica.lease_duration = LEASE;
         for tenant in TENANTS {
@@ -52,7 +52,7 @@ impl Fleet {
         }
     }
 
-    fn start(&mut self, name: &'static str) -> Replica {
+    pub fn start(&mut self, name: &'static str) -> Replica {
         name.clone_into(&mut self.world.settings.replica.instance);
         let life = Life::new();
         self.lives.push((name, Arc::clone(&life)));
@@ -63,14 +63,14 @@ impl Fleet {
         }
     }
 
-    async fn start_all<const N: usize>(&mut self, names: [&'static str; N]) -> [Replica; N] {
+    pub async fn start_all<const N: usize>(&mut self, names: [&'static str; N]) -> [Replica; N] {
         let replicas = names.map(|name| self.start(name));
         self.agreed().await;
         replicas
     }
 
     /// Waits until each tenant has its owner, who has written for it since all agreed.
-    async fn agreed(&mut self) {
+    pub async fn agreed(&mut self) {
         tokio::time::sleep(AGREED).await;
         let begun = self.lives.iter().map(|(_, life)| life.forget()).count();
         assert_eq!(begun, self.lives.len());
@@ -79,7 +79,7 @@ impl Fleet {
     }
 
     /// Makes one more machine deployment in every worker cluster.
-    fn change(&mut self) -> String {
+    pub fn change(&mut self) -> String {
         self.made += 1;
         let name = format!("workers-{}", self.made);
         for tenant in TENANTS {
@@ -92,7 +92,7 @@ impl Fleet {
     }
 
     /// Waits until a tenant's machine deployment is served, and tells how long that took.
-    async fn served(&self, tenant: &str, name: &str) -> Duration {
+    pub async fn served(&self, tenant: &str, name: &str) -> Duration {
         let asked = Instant::now();
         let secret = format!("{name}-kube-system-bootstrap-config");
         let worker = self.world.worker(tenant);
@@ -102,14 +102,14 @@ impl Fleet {
         asked.elapsed()
     }
 
-    async fn all_served(&self, name: &str) {
+    pub async fn all_served(&self, name: &str) {
         for tenant in TENANTS {
             self.served(tenant, name).await;
         }
     }
 
     /// Who has written for a tenant, one after the other: its worker cluster and its namespace.
-    fn writers(&self, tenant: &str) -> Vec<&'static str> {
+    pub fn writers(&self, tenant: &str) -> Vec<&'static str> {
         let namespace = format!("/namespaces/{tenant}/");
         let mut writes: Vec<(Instant, &'static str)> = Vec::new();
         for (name, life) in &self.lives {
@@ -126,7 +126,7 @@ impl Fleet {
     }
 
     /// Nobody comes back to a tenant that another has taken.
-    fn check_order(&self) {
+    pub fn check_order(&self) {
         for tenant in TENANTS {
             let writers = self.writers(tenant);
             let mut once = writers.clone();
@@ -136,7 +136,7 @@ impl Fleet {
         }
     }
 
-    fn owner(&self, tenant: &str) -> &'static str {
+    pub fn owner(&self, tenant: &str) -> &'static str {
         self.writers(tenant)
             .last()
             .copied()
@@ -144,7 +144,7 @@ impl Fleet {
     }
 
     /// When somebody else than this one first wrote for a tenant since.
-    fn taken_over(&self, tenant: &str, from: &str, since: Instant) -> Instant {
+    pub fn taken_over(&self, tenant: &str, from: &str, since: Instant) -> Instant {
         let others = self.lives.iter().filter(|(name, _)| *name != from);
         let sent = others.flat_map(|(_, life)| life.sent());
         let namespace = format!("/namespaces/{tenant}/");
@@ -155,13 +155,13 @@ impl Fleet {
             .expect("somebody took it over")
     }
 
-    fn delete_lease(&self, name: &str) {
+    pub fn delete_lease(&self, name: &str) {
         let name = format!("osm-{name}");
         let lease = object("leases", HOME, &name);
         assert!(self.world.management.delete_raw(lease));
     }
 
-    fn has_lease(&self, name: &str) -> bool {
+    pub fn has_lease(&self, name: &str) -> bool {
         let name = format!("osm-{name}");
         let lease = object("leases", HOME, &name);
         self.world.management.get(lease).is_some()
@@ -289,55 +289,6 @@ async fn one_that_loses_the_management_cluster_stops_writing_before_others_begin
     );
     fleet.check_order();
     a.process.stop().await;
-}
-
-/// Nobody is told by a Lease that is not there: its holder counts for as long as it may write.
-#[tokio::test(start_paused = true)]
-async fn a_lease_deleted_by_hand_makes_no_two_writers() {
-    for (names, comes) in [
-        (&["a", "b"][..], false),
-        (&["a", "b"], true),
-        (&["b"], true),
-    ] {
-        let mut fleet = Fleet::new();
-        let mut others: Vec<Replica> = names.iter().map(|name| fleet.start(name)).collect();
-        fleet.agreed().await;
-        let holder = others.pop().expect("b is the last");
-        let its_own: Vec<&str> = TENANTS
-            .into_iter()
-            .filter(|tenant| fleet.owner(tenant) == holder.name)
-            .collect();
-        assert_ne!(its_own, Vec::<&str>::new());
-        // It does not hear of it, and goes on for as long as its Lease holds.
-        holder.life.stall("management");
-        let cut = Instant::now();
-        fleet.delete_lease(holder.name);
-        if comes {
-            others.push(fleet.start("c"));
-        }
-        let mut made = Vec::new();
-        while cut.elapsed() < LEASE * 3 {
-            made.push(fleet.change());
-            tokio::time::sleep(Duration::from_millis(2_300)).await;
-        }
-        for name in &made {
-            fleet.all_served(name).await;
-        }
-        fleet.check_order();
-        for tenant in its_own {
-            let next = fleet.taken_over(tenant, holder.name, cut);
-            let waited = next.duration_since(cut);
-            assert!(
-                waited + Duration::from_secs(2) > LEASE,
-                "{tenant}: {waited:?}"
-            );
-        }
-        holder.life.go_on();
-        holder.process.ended().await.expect_err("its Lease is lost");
-        for replica in others {
-            replica.process.stop().await;
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]
