@@ -16,6 +16,8 @@ mod budget;
 mod crash;
 #[path = "sweep/fairness.rs"]
 mod fairness;
+#[path = "sweep/handover.rs"]
+mod handover;
 #[path = "sweep/health.rs"]
 mod health;
 #[path = "sweep/order.rs"]

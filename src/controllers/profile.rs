@@ -14,7 +14,7 @@ use super::{
     adoption,
     context::Context,
     profile_store::content_digest,
-    rollout::{Asking, Turn},
+    rollout::{AWAITING_TURN, Asking, ROLLOUT_PAUSED, Turn},
 };
 use crate::api::{
     names::INSTALLED_CONTENT,
@@ -109,11 +109,11 @@ impl Kept {
             _ if self.is_disabled => "Disabled",
             _ if self.awaiting.is_empty() => "Installed",
             (_, ProfileRollout::Manual) => "AwaitingApproval",
-            (Turn::Paused(_), _) => "RolloutPaused",
-            _ => "AwaitingTurn",
+            (Turn::Paused(_), _) => ROLLOUT_PAUSED,
+            _ => AWAITING_TURN,
         };
         let mut message = self.remarks();
-        if let (Turn::Paused(why), "RolloutPaused") = (turn, reason) {
+        if let (Turn::Paused(why), ROLLOUT_PAUSED) = (turn, reason) {
             message.push(why.clone());
         }
         Finding {

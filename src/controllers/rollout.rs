@@ -1,24 +1,29 @@
 //! Gives turns: who of the fleet may install newer default profiles now.
 //!
 //! Where each tenant stands is read from the installed profiles, and from its board, or from its
-//! WorkerCluster's status while it is not engaged: a restart goes on where it was. While nobody
-//! asks, nothing runs.
+//! WorkerCluster's status while it is not engaged here: a restart goes on where it was, and every
+//! replica comes to the same decision. While nobody asks, nothing runs.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use super::{
     context::DefaultProfileSettings, profile::DefaultProfile, profile_store::ProfileStore,
 };
-use crate::api::worker_cluster::{DefaultProfiles, MachineDeploymentEntry, ProfileRollout};
+use crate::api::worker_cluster::{
+    DefaultProfiles, MachineDeploymentEntry, ProfileRollout, WorkerClusterStatus,
+};
 use crate::fleet::{
     board::Board,
-    roster::{Member, Roster},
+    roster::{Member, Place, Roster},
     watch::Scope,
 };
 use crate::plan::{
@@ -35,6 +40,15 @@ use crate::tenant::{
 
 /// How often the fleet is looked at while somebody asks: a wave takes many times as long.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Where others serve tenants, too, turns are given when nobody's standing has changed for this
+/// long: by then all replicas have read the same.
+const CALM: Duration = Duration::from_secs(3);
+
+/// Of a tenant's profiles, while newer ones wait for a turn that has not come.
+pub const AWAITING_TURN: &str = "AwaitingTurn";
+/// The same, while nobody has a turn.
+pub const ROLLOUT_PAUSED: &str = "RolloutPaused";
+const WAITING: [&str; 2] = [AWAITING_TURN, ROLLOUT_PAUSED];
 
 /// Whether a tenant's turn has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,24 +171,35 @@ pub struct Rollout {
 impl Rollout {
     /// Gives turns for ever.
     pub async fn run(self) {
+        let mut calm = Calm::default();
         loop {
             self.turns.bell.notified().await;
             while !self.turns.asking().is_empty() {
-                self.look();
+                self.look(&mut calm);
                 tokio::time::sleep(INTERVAL).await;
             }
-            self.look();
+            self.look(&mut calm);
         }
     }
 
-    fn look(&self) {
+    fn look(&self, calm: &mut Calm) {
         let asking = self.turns.asking().clone();
         let members = self.tenants.roster.members();
-        let participants: Vec<_> = members
-            .iter()
-            .filter_map(|member| self.participant(member, &asking))
-            .collect();
-        self.count(&participants);
+        let (mut participants, mut here) = (Vec::new(), Vec::new());
+        let mut is_shared = false;
+        for member in members {
+            let place = member.place();
+            is_shared |= place == Place::Elsewhere;
+            let Some(participant) = self.participant(&member, &asking) else {
+                continue;
+            };
+            if place == Place::Here {
+                here.push(participant.standing);
+            }
+            participants.push(participant);
+        }
+        self.count(&here);
+        let is_calm = calm.look(&participants) || !is_shared;
         // Before every registration has been seen, a share of them says nothing.
         let decision = if self.tenants.roster.is_listed(&self.tenants.scope) {
             decide(&participants, &self.pace)
@@ -182,6 +207,10 @@ impl Rollout {
             Decision::Granted(Vec::new())
         };
         let decided = match decision {
+            Decision::Granted(_) if !is_calm => Decided {
+                granted: self.still_asking(&participants),
+                paused: None,
+            },
             Decision::Granted(granted) => Decided {
                 granted: granted.into_iter().collect(),
                 paused: None,
@@ -202,7 +231,20 @@ impl Rollout {
         });
     }
 
-    fn count(&self, participants: &[Participant<TenantId>]) {
+    /// Those who have a turn and have not used it.
+    fn still_asking(&self, participants: &[Participant<TenantId>]) -> BTreeSet<TenantId> {
+        let before = self.turns.decided.borrow();
+        let asks =
+            |it: &&Participant<TenantId>| it.standing.asks() && before.granted.contains(&it.id);
+        participants
+            .iter()
+            .filter(asks)
+            .map(|it| it.id.clone())
+            .collect()
+    }
+
+    /// Each replica counts its own.
+    fn count(&self, here: &[Standing]) {
         for (state, of) in [
             (RolloutState::Settled, &[Standing::Settled][..]),
             (RolloutState::Settling, &[Standing::Settling]),
@@ -216,7 +258,7 @@ impl Rollout {
                 ],
             ),
         ] {
-            let count = participants.iter().filter(|it| of.contains(&it.standing));
+            let count = here.iter().filter(|it| of.contains(it));
             self.metrics.set_rollout(state, count.count());
         }
     }
@@ -266,16 +308,24 @@ impl Rollout {
             }
         }
         let status = own.as_ref().and_then(|own| own.status.as_ref());
-        let users = self.users(
-            &member.board,
-            status.map_or(&[], |it| &it.machine_deployments),
-        );
+        let entries = status.map_or(&[][..], |it| &it.machine_deployments);
+        let (users, asks) = match member.place() {
+            Place::Here => {
+                let users = self.users(&member.board, entries);
+                let asks = users.are_known() && asking.contains(tenant);
+                (users, asks)
+            }
+            Place::Elsewhere => {
+                let told = status.map_or(Told::Away, Told::of);
+                (self.users_elsewhere(entries, told), told == Told::Asks)
+            }
+        };
         let standing = match older {
             0 if users.unlooked + users.behind > 0 => Standing::Settling,
             // What has no users proves nothing.
             0 if users.tried == 0 => return None,
             0 => Standing::Settled,
-            _ if !users.are_known() || !asking.contains(tenant) => Standing::Away,
+            _ if !asks => Standing::Away,
             _ if ours > 0 => Standing::Underway,
             _ if users.tried + users.behind == 0 => Standing::AskingWithoutUsers,
             _ => Standing::Asking,
@@ -286,6 +336,17 @@ impl Rollout {
             tried: users.tried,
             failed: users.failed,
         })
+    }
+
+    fn users_elsewhere(&self, entries: &[MachineDeploymentEntry], told: Told) -> Users {
+        let mut users = Users::default();
+        for entry in entries {
+            users.add(self, of_entry(entry));
+        }
+        match told {
+            Told::Away => users.without_delay(),
+            Told::Asks | Told::Served => users,
+        }
     }
 
     fn users(&self, board: &Board, entries: &[MachineDeploymentEntry]) -> Users {
@@ -342,6 +403,55 @@ fn of_entry(entry: &MachineDeploymentEntry) -> User<'_> {
     let default = entry.profile.as_ref().and_then(|it| it.default.as_ref());
     let default = default.and_then(|default| default.split_once(' '));
     (default, &entry.reason)
+}
+
+/// What another replica tells of a tenant in its status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Its cluster does not answer, or nobody serves it.
+    Away,
+    /// It asks for its turn.
+    Asks,
+    /// It is served, and asks for nothing.
+    Served,
+}
+
+impl Told {
+    fn of(status: &WorkerClusterStatus) -> Self {
+        let condition = |kind: ConditionType| {
+            let mut conditions = status.conditions.iter();
+            conditions.find(|it| it.type_ == kind.as_str())
+        };
+        let connected = condition(ConditionType::Connected);
+        if connected.is_none_or(|it| it.status != "True") {
+            return Self::Away;
+        }
+        match condition(ConditionType::ProfilesInstalled) {
+            Some(it) if WAITING.contains(&it.reason.as_str()) => Self::Asks,
+            _ => Self::Served,
+        }
+    }
+}
+
+/// Since when everybody stands where they stand.
+#[derive(Debug, Default)]
+struct Calm {
+    standings: BTreeMap<TenantId, Standing>,
+    since: Option<Instant>,
+}
+
+impl Calm {
+    /// Takes note of the standings; tells whether they have not changed for a while.
+    fn look(&mut self, participants: &[Participant<TenantId>]) -> bool {
+        let now = Instant::now();
+        let standings = participants.iter().map(|it| (it.id.clone(), it.standing));
+        let standings = standings.collect();
+        if self.standings != standings {
+            self.standings = standings;
+            self.since = Some(now);
+        }
+        self.since.is_none_or(|since| now >= since + CALM)
+    }
 }
 
 /// The machine deployments of a tenant that use default profiles.

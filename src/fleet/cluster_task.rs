@@ -27,7 +27,7 @@ use super::{
     roster::Member,
     worker_clusters,
 };
-use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
+use crate::api::worker_cluster::{OnRemoval, WorkerCluster, WorkerClusterStatus};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::{
     id::{RegistrationId, TenantId},
@@ -329,7 +329,14 @@ impl Task {
             .as_deref()
             .map_or(OnRemoval::Keep, |own: &WorkerCluster| own.spec.on_removal);
         let Some(attempt) = &self.last else {
-            self.gone("the registration is gone; the cluster was never engaged");
+            let was_engaged = own.is_some_and(|own| own.status.as_ref().is_some_and(is_engaged));
+            self.gone(if was_engaged {
+                "the registration is gone, and nobody who had its kubeconfig is there; whether \
+                 the cluster was given back is not known: register it again, wait for Ready, and \
+                 remove it again"
+            } else {
+                "the registration is gone; the cluster was never engaged"
+            });
             return;
         };
         let deadline = Instant::now() + GIVE_BACK_TIMEOUT;
@@ -360,7 +367,7 @@ impl Task {
 
     /// Writes on the board what became of the cluster.
     fn gone(&self, message: &str) {
-        let gone = Finding::wrong("RegistrationRemoved", message);
+        let gone = Finding::wrong(worker_clusters::REGISTRATION_REMOVED, message);
         if self.member.board.found(ConditionType::Registered, gone) {
             tracing::info!(registration = %self.member.id, outcome = %message, "registration removed");
         }
@@ -413,6 +420,11 @@ async fn finish<F: FusedFuture<Output = ()>>(serving: Pin<&mut F>, id: &Registra
     if !serving.is_terminated() && timeout(DISENGAGE_TIMEOUT, serving).await.is_err() {
         tracing::warn!(registration = %id, "a reconcile was cut short");
     }
+}
+
+/// Whether somebody has reached the cluster.
+fn is_engaged(status: &WorkerClusterStatus) -> bool {
+    status.cluster_uid.is_some()
 }
 
 /// Which WorkerCluster it is, and which state of its spec.

@@ -127,7 +127,8 @@ impl Service<Request<Body>> for TenantService {
             }
             // Behind every queue of ours: nothing waits between this and the wire.
             if let Some(fence) = &parts.fence {
-                fence.check(request.method())?;
+                let passed = fence.check(request.method());
+                passed.inspect_err(|fenced| parts.metrics.fenced(fenced.reason()))?;
             }
             let Some(health) = &parts.health else {
                 return send(&parts, request).await;

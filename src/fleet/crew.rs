@@ -20,6 +20,7 @@ use super::{
     retry_delay::RetryDelay,
     roster::Member,
     watch::covers,
+    worker_clusters,
 };
 use crate::tenant::id::RegistrationId;
 
@@ -35,6 +36,9 @@ pub(super) struct Crew {
     serving: HashMap<Id, Serving>,
     /// When members last panicked, and how long they wait the next time.
     panics: HashMap<RegistrationId, (Instant, RetryDelay)>,
+    /// What was given back here: the watch may not have told of its last status yet.
+    given_back: HashSet<RegistrationId>,
+    has_all_worker_clusters: bool,
 }
 
 /// One task.
@@ -57,6 +61,8 @@ impl Crew {
             tasks: JoinSet::new(),
             serving: HashMap::new(),
             panics: HashMap::new(),
+            given_back: HashSet::new(),
+            has_all_worker_clusters: false,
         }
     }
 
@@ -68,6 +74,10 @@ impl Crew {
                 self.ended(ended.map(|(id, ())| id));
             }
             Ok(()) = self.placement.grants.changed() => self.place(),
+            () = self.shared.worker_clusters.ready(), if !self.has_all_worker_clusters => {
+                self.has_all_worker_clusters = true;
+                self.tell_of_bereaved();
+            }
             else => std::future::pending().await,
         }
     }
@@ -93,10 +103,13 @@ impl Crew {
     pub(super) fn discovered(&mut self, discovered: Discovered) {
         match discovered {
             Discovered::Present(registration) => {
-                if let Some(member) = self.shared.roster.present(*registration)
-                    && self.is_granted(&member.id)
-                {
-                    self.serve(member, Duration::ZERO);
+                self.given_back.remove(&registration.id);
+                if let Some(member) = self.shared.roster.present(*registration) {
+                    // Who is served elsewhere counts in the turns of the fleet.
+                    worker_clusters::tell(&self.shared.worker_clusters, &member);
+                    if self.is_granted(&member.id) {
+                        self.serve(member, Duration::ZERO);
+                    }
                 }
             }
             Discovered::Gone(id) => self.gone(&id),
@@ -108,6 +121,7 @@ impl Crew {
                         self.gone(&member.id);
                     }
                 }
+                self.tell_of_bereaved();
             }
         }
     }
@@ -136,6 +150,21 @@ impl Crew {
         }
         for member in self.shared.roster.members() {
             if grant.covers(&member.id.tenant) && !here.contains(&member.id) {
+                self.serve(member, Duration::ZERO);
+            }
+        }
+        self.tell_of_bereaved();
+    }
+
+    /// Registrations that were removed while nobody served them, or while the replica that did
+    /// died: nobody has their kubeconfig any more, and their tenants are told so.
+    fn tell_of_bereaved(&mut self) {
+        for id in self.shared.worker_clusters.told_of() {
+            if !self.is_granted(&id) || self.given_back.contains(&id) {
+                continue;
+            }
+            if let Some(member) = self.shared.roster.bereaved(&id) {
+                worker_clusters::tell(&self.shared.worker_clusters, &member);
                 self.serve(member, Duration::ZERO);
             }
         }
@@ -186,6 +215,7 @@ impl Crew {
         }
         let roster = &self.shared.roster;
         if roster.remove(&member.id) {
+            self.given_back.insert(member.id.clone());
             self.panics.remove(&member.id);
             self.shared.metrics.remove_cluster(&member.id.to_string());
             return;
@@ -195,7 +225,11 @@ impl Crew {
         }
         let member = if serving.cancel.is_cancelled() {
             self.shared.metrics.remove_cluster(&member.id.to_string());
-            roster.renew(&member.id)
+            let renewed = roster.renew(&member.id);
+            if let Some(member) = &renewed {
+                worker_clusters::tell(&self.shared.worker_clusters, member);
+            }
+            renewed
         } else {
             Some(member)
         };

@@ -10,11 +10,13 @@
 //!
 //! A tenant goes to the member that draws the highest number for it. A replica lets go of what
 //! moved before it publishes the member set that it acts on, and takes what is new once one list
-//! shows that every member has published the same set. A member is gone when its Lease is: deleted
-//! by compare-and-swap after it was seen unchanged for its duration by the local clock, or released
-//! by its holder. Its own fence has closed before.
+//! shows that every member has published the same set. A member is gone when nobody holds its
+//! Lease: released by its holder, or taken from it by compare-and-swap after it was seen unchanged
+//! for its duration by the local clock. Its own fence has closed before. A Lease that is not there
+//! says nothing: who saw it, and who comes and finds nobody, waits for as long as it may have held.
 
 pub mod evaluate;
+pub mod evidence;
 pub mod fence;
 pub mod grant;
 pub mod lease;

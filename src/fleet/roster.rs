@@ -56,10 +56,10 @@ pub enum Place {
 }
 
 impl Member {
-    fn new(id: RegistrationId, registration: Arc<Registration>) -> Self {
+    fn new(id: RegistrationId, registration: Option<Arc<Registration>>) -> Self {
         Self {
             id,
-            registration: watch::Sender::new(Some(registration)),
+            registration: watch::Sender::new(registration),
             worker_cluster: watch::Sender::new(None),
             standing: watch::Sender::new(Standing::Owner),
             board: Arc::default(),
@@ -116,7 +116,7 @@ impl Roster {
             });
             None
         } else {
-            let member = Arc::new(Member::new(id.clone(), registration));
+            let member = Arc::new(Member::new(id.clone(), Some(registration)));
             self.members
                 .entry(id.tenant.clone())
                 .or_default()
@@ -125,6 +125,20 @@ impl Roster {
         };
         self.settle_standing(&id.tenant);
         new
+    }
+
+    /// A member whose registration was removed before this replica saw it, for somebody to tell.
+    /// None where it is on the roster, or may still be found.
+    pub fn bereaved(&self, id: &RegistrationId) -> Option<Arc<Member>> {
+        if !self.has_seen_all_of(&id.tenant) || self.member(id).is_some() {
+            return None;
+        }
+        let member = Arc::new(Member::new(id.clone(), None));
+        self.members
+            .entry(id.tenant.clone())
+            .or_default()
+            .push(Arc::clone(&member));
+        Some(member)
     }
 
     /// Takes note that a registration is gone. It stays on the roster until it was given back.
@@ -153,7 +167,7 @@ impl Roster {
     /// Hands out the member that stands in its place.
     pub fn renew(&self, id: &RegistrationId) -> Option<Arc<Member>> {
         let registration = self.member(id)?.registration.borrow().clone()?;
-        let fresh = Arc::new(Member::new(id.clone(), registration));
+        let fresh = Arc::new(Member::new(id.clone(), Some(registration)));
         if let Some(mut members) = self.members.get_mut(&id.tenant) {
             for member in members.iter_mut().filter(|member| member.id == *id) {
                 *member = Arc::clone(&fresh);
@@ -201,11 +215,12 @@ impl Roster {
     /// Whether a tenant is known to have no registration. Of a namespace that this process does not
     /// watch, or has not listed yet, nothing is known.
     pub fn is_gone(&self, tenant: &TenantId) -> bool {
-        let is_listed = {
-            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            listed.everywhere == Everywhere::Yes || listed.namespaces.contains(tenant.namespace())
-        };
-        is_listed && self.living(tenant).is_empty()
+        self.has_seen_all_of(tenant) && self.living(tenant).is_empty()
+    }
+
+    fn has_seen_all_of(&self, tenant: &TenantId) -> bool {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.everywhere == Everywhere::Yes || listed.namespaces.contains(tenant.namespace())
     }
 
     /// The oldest registration owns the namespace; of two made in the same second, the one with

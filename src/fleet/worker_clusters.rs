@@ -16,7 +16,10 @@ use super::{
     watch::{RELIST, Scope, interpret, relisted},
 };
 use crate::api::worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec};
-use crate::tenant::id::RegistrationId;
+use crate::tenant::{id::RegistrationId, report::ConditionType};
+
+/// Why a tenant without its registration is not `Registered`.
+pub const REGISTRATION_REMOVED: &str = "RegistrationRemoved";
 
 /// The WorkerClusters of the fleet, as they were seen last.
 #[derive(Clone, Debug)]
@@ -34,6 +37,21 @@ impl WorkerClusters {
             .iter()
             .flat_map(|store| store.state_filter(|found| registration_of(found) == *id))
             .min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
+    }
+
+    /// The registrations that a status tells of, but those that it says are gone.
+    pub fn told_of(&self) -> Vec<RegistrationId> {
+        let is_told = |found: &WorkerCluster| {
+            let conditions = found.status.iter().flat_map(|status| &status.conditions);
+            let mut registered =
+                conditions.filter(|it| it.type_ == ConditionType::Registered.as_str());
+            registered.any(|it| it.reason != REGISTRATION_REMOVED)
+        };
+        let told = self
+            .stores
+            .iter()
+            .flat_map(|store| store.state_filter(is_told));
+        told.map(|found| registration_of(&found)).collect()
     }
 
     /// Waits until all WorkerClusters have been seen once.

@@ -41,6 +41,16 @@ pub enum Standing {
     Away,
 }
 
+impl Standing {
+    /// Whether it asks for its turn.
+    pub const fn asks(self) -> bool {
+        matches!(
+            self,
+            Self::Underway | Self::Asking | Self::AskingWithoutUsers
+        )
+    }
+}
+
 /// A tenant that takes part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Participant<Id> {

@@ -15,11 +15,11 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 use crate::telemetry::metrics::declared::{
-    ApiRequestLabels, Category, Cluster, Clusters, DocumentLabel, Kind, OutcomeLabel, Reconciles,
-    Requests, Rollout, SecretLabel, State, UserData,
+    ApiRequestLabels, Category, Cluster, Clusters, DocumentLabel, FenceLabel, Kind, OutcomeLabel,
+    Reconciles, Requests, Rollout, SecretLabel, State, UserData,
 };
 pub use crate::telemetry::metrics::labels::{
-    ClusterKind, CodeClass, Connection, Document, Outcome, Paused, RolloutState, SecretKind,
+    ClusterKind, CodeClass, Connection, Document, Fence, Outcome, Paused, RolloutState, SecretKind,
     TenantState, Verb,
 };
 
@@ -101,6 +101,12 @@ impl Metrics {
             .throttle_wait
             .get_or_create(&label)
             .observe(wait.as_secs_f64());
+    }
+
+    /// A write was not sent.
+    pub fn fenced(&self, reason: Fence) {
+        let label = FenceLabel { reason };
+        self.0.requests.fenced.get_or_create(&label).inc();
     }
 
     /// A document was rendered.

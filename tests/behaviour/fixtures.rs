@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use osm::api::config::OperatingSystemConfig;
 use osm::api::machine_deployment::MachineDeployment;
-use osm::api::names::{PROFILE, REVISION};
+use osm::api::names::{FLEET_LABEL, PROFILE, REVISION, VIEW};
 use osm::api::profile::OperatingSystemProfile;
+use osm::fleet::partition::sightings::LAST;
 use serde_json::{Value, json};
 
 /// The profile of [`a_profile`].
@@ -22,6 +24,18 @@ fn of_json<T: serde::de::DeserializeOwned>(value: Value) -> T {
 /// A namespace.
 pub fn a_namespace(name: &str) -> Namespace {
     of_json(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }))
+}
+
+/// What the last replica of a fleet leaves behind.
+pub fn the_last_lease(fleet: &str) -> Lease {
+    of_json(json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": format!("{fleet}-last"), "labels": { FLEET_LABEL: fleet },
+            "annotations": { VIEW: LAST },
+        },
+        "spec": { "holderIdentity": "", "leaseDurationSeconds": 15 },
+    }))
 }
 
 /// A machine deployment in `kube-system` on Ubuntu and AWS that machine-controller has seen, with

@@ -2,22 +2,32 @@
 //! and the hand-over lies between two.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
 use kube::api::Api;
+use osm::api::machine_deployment::MachineDeployment;
+use osm::api::names::{DerivedNames, KUBE_SYSTEM, MADE_FOR_PROFILE_VERSION, PROFILE};
+use osm::api::profile::OperatingSystemProfile;
 use osm::fleet::partition::{Holder, View, grant::Grant};
 use osm::tenant::id::TenantId;
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::suite::audit::{Request, told};
-use crate::suite::fixtures::{a_little_machine_deployment, a_profile};
+use crate::suite::fixtures::{a_little_machine_deployment, a_profile, with_annotation};
+use crate::suite::handover::{Recorder, renewals, replica, writers};
 use crate::suite::process::Binary;
 use crate::suite::rotation::install;
-use crate::suite::stage::{Stage, Tenant};
+use crate::suite::server::ok;
+use crate::suite::stage::{Stage, Tenant, merge};
 use crate::suite::wait;
 use crate::suite::world::{MANAGER, World, tell};
 
+/// How long a Lease of `TERMS` holds.
+const LEASE: Duration = Duration::from_secs(6);
 /// The terms of the Leases: short, so that the scenario is.
 const TERMS: [&str; 4] = ["--lease-duration", "6s", "--request-timeout", "2s"];
 
@@ -40,7 +50,7 @@ fn owner<'a>(members: &[&'a str], tenant: &Tenant) -> &'a str {
 }
 
 /// Serves one more machine deployment in every tenant, and tells how long it took.
-async fn change(tenants: &[Tenant], name: &str) -> std::time::Duration {
+async fn change(tenants: &[Tenant], name: &str) -> Duration {
     let begun = Instant::now();
     for tenant in tenants {
         drop(tenant.create(&a_little_machine_deployment(name)).await);
@@ -51,44 +61,36 @@ async fn change(tenants: &[Tenant], name: &str) -> std::time::Duration {
     begun.elapsed()
 }
 
-/// The replica that sent a request.
-fn replica(request: &Request) -> String {
-    let agent = request.user_agent.split_once('(');
-    let agent = agent.and_then(|(_, rest)| rest.strip_suffix(')'));
-    agent.expect("a replica tells its name").to_owned()
-}
-
-/// The writers to a tenant in the order in which they came, checked: between two of them lies a
-/// write of the elder's Lease, or its end.
-async fn check(stage: &Stage, tenant: &Tenant, since: Timestamp) -> Vec<String> {
+/// Who has written for a tenant, one after the other, with the hand-over between any two.
+async fn check(
+    stage: &Stage,
+    (tenant, since): (&Tenant, Timestamp),
+    recorder: &Recorder,
+) -> Vec<String> {
     tenant.worker.settle_audit().await;
     stage.world.management.settle_audit().await;
     let mut writes = tenant.writes(since);
     writes.sort_by_key(|it| it.received);
-    let leases: Vec<Request> = stage.world.management.requests(MANAGER, since);
-    let leases = leases
-        .into_iter()
-        .filter(|it| it.resource == "leases" && it.is_write() && it.code < 400);
-    let leases: Vec<Request> = leases.collect();
-    let mut replicas: Vec<String> = Vec::new();
-    for pair in writes.windows(2) {
-        let [before, after] = pair else { continue };
-        let (elder, younger) = (replica(before), replica(after));
-        if replicas.is_empty() {
-            replicas.push(elder.clone());
-        }
-        if elder == younger {
-            continue;
-        }
-        replicas.push(younger);
-        let lease = format!("{}-{elder}", stage.name());
-        let between = leases.iter().any(|it| {
-            let is_its_own = it.name == lease;
-            is_its_own && it.received >= before.received && it.answered <= after.received
-        });
-        assert!(between, "no hand-over of {elder}: {}", told(&writes));
+    let id = TenantId::new(&tenant.namespace);
+    let log = recorder.log();
+    let found = writers((stage.name(), &id), &writes, &log, LEASE);
+    let found = ok(found, "every move is a hand-over");
+    if found.len() > 1 {
+        let mere = writers((stage.name(), &id), &writes, &renewals(&log), LEASE);
+        assert!(mere.is_err(), "a sign of life is no hand-over");
     }
-    replicas
+    tell(&format!(
+        "{}: {} written by {found:?}",
+        stage.name(),
+        tenant.namespace
+    ));
+    found
+}
+
+/// Follows the Leases of the stage.
+async fn record(stage: &Stage) -> Recorder {
+    let admin = stage.world.management.admin().await;
+    Recorder::start(admin, MANAGER.namespace, stage.name())
 }
 
 pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_restarted(
@@ -97,6 +99,7 @@ pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_r
     let stage = Stage::open(world, "replicas");
     let tenants = stage.tenants(["a", "b", "c"]).await;
     let begun = Timestamp::now();
+    let recorder = record(&stage).await;
     for tenant in &tenants {
         tenant.register().await;
         install(tenant, &a_profile("v1.0.0", "text")).await;
@@ -124,6 +127,8 @@ pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_r
     let stopped = owner(&members, &tenants[2]);
     let sleeper = running.remove(stopped).expect("it runs");
     sleeper.signal("STOP").await;
+    // One that comes in the meantime knows of it by its Lease alone.
+    running.insert("late", start(&stage, "late"));
     let took = change(&tenants, "third").await;
     tell(&format!("replicas: stopped, all served after {took:?}"));
     let woken = Timestamp::now();
@@ -143,26 +148,140 @@ pub async fn three_processes_hand_tenants_over_when_they_are_killed_stopped_or_r
         .collect();
     assert!(late.is_empty(), "{}", told(&late));
 
-    // Restarted one after the other: the last of the three is replaced.
+    // All others are replaced.
     let fourth = start(&stage, "four");
     joined(&stage, "four").await;
-    let (_, old) = running.pop_first().expect("one is left");
-    old.signal("TERM").await;
+    for (_, old) in running {
+        old.signal("TERM").await;
+        let (status, log) = old.ended().await;
+        assert!(status.success(), "{log}");
+    }
     let took = change(&tenants, "fourth").await;
     tell(&format!("replicas: restarted, all served after {took:?}"));
-    let (status, log) = old.ended().await;
-    assert!(status.success(), "{log}");
     for tenant in &tenants {
-        let writers = check(&stage, tenant, begun).await;
-        tell(&format!(
-            "replicas: {} written by {writers:?}",
-            tenant.namespace
-        ));
+        let writers = check(&stage, (tenant, begun), &recorder).await;
         assert_eq!(writers.last().map(String::as_str), Some("four"));
     }
     fourth.signal("TERM").await;
     let (status, log) = fourth.ended().await;
     assert!(status.success(), "{log}");
+}
+
+/// The profile that is edited while replicas are replaced.
+const EDITED: &str = "edited";
+
+/// A machine deployment with the profile that is edited.
+fn an_edited_machine_deployment() -> MachineDeployment {
+    with_annotation(a_little_machine_deployment(EDITED), (PROFILE, EDITED))
+}
+
+fn an_edited_profile(version: &str) -> OperatingSystemProfile {
+    let mut profile = a_profile(version, version);
+    profile.metadata.name = Some(EDITED.to_owned());
+    profile
+}
+
+/// The replicas that come for those that began.
+const SECOND_CREW: [&str; 3] = ["four", "five", "six"];
+
+/// One more machine deployment in each tenant, and one more version of the profile.
+async fn make_and_edit(tenants: &[Tenant], name: &str, version: &str) {
+    for tenant in tenants {
+        drop(tenant.create(&a_little_machine_deployment(name)).await);
+        let spec = serde_json::to_value(an_edited_profile(version).spec);
+        let spec = json!({ "spec": spec.expect("plain values") });
+        merge(&tenant.profiles(), EDITED, spec).await;
+    }
+}
+
+pub async fn a_rolling_restart_of_three_loses_no_change_and_rotates_nothing(world: &'static World) {
+    let stage = Stage::open(world, "rolling");
+    let tenants = stage.tenants(["a", "b", "c"]).await;
+    let begun = Timestamp::now();
+    let recorder = record(&stage).await;
+    for tenant in &tenants {
+        tenant.register().await;
+        install(tenant, &a_profile("v1.0.0", "text")).await;
+        install(tenant, &an_edited_profile("v1.0.0")).await;
+    }
+    let mut old = Vec::new();
+    for name in ["one", "two", "three"] {
+        old.push(start(&stage, name));
+        joined(&stage, name).await;
+    }
+    for tenant in &tenants {
+        drop(tenant.create(&an_edited_machine_deployment()).await);
+    }
+    change(&tenants, "first").await;
+    let mut made = vec!["first".to_owned()];
+    let mut before = Vec::new();
+    for tenant in &tenants {
+        before.push(tenant.made("first", "1").await.uids());
+    }
+
+    // Changes go on while each of the three is replaced.
+    let mut replaced = Vec::new();
+    let mut version = String::new();
+    for (turn, (process, name)) in old.into_iter().zip(SECOND_CREW).enumerate() {
+        replaced.push(start(&stage, name));
+        let ended = async {
+            joined(&stage, name).await;
+            process.signal("TERM").await;
+            process.ended().await
+        };
+        let changes = async {
+            for part in 0..6 {
+                let name = format!("more-{turn}-{part}");
+                version = format!("v1.{}.{part}", turn + 1);
+                make_and_edit(&tenants, &name, &version).await;
+                made.push(name);
+            }
+        };
+        let ((status, log), ()) = tokio::join!(ended, changes);
+        assert!(status.success(), "{log}");
+    }
+    for (tenant, before) in tenants.iter().zip(before) {
+        for name in &made {
+            drop(tenant.made(name, "1").await);
+        }
+        let last = tenant.made_when(EDITED, |secret| {
+            secret.annotations().get(MADE_FOR_PROFILE_VERSION) == Some(&version)
+        });
+        assert!(last.await.provisioning_text().contains(&version));
+        assert_eq!(
+            tenant.made("first", "1").await.uids(),
+            before,
+            "nothing was rotated"
+        );
+        let writers = check(&stage, (tenant, begun), &recorder).await;
+        assert!(SECOND_CREW.contains(&writers.last().map_or("", String::as_str)));
+        made_once(tenant, (&made, begun));
+    }
+    for process in replaced {
+        process.signal("TERM").await;
+        let (status, log) = process.ended().await;
+        assert!(status.success(), "{log}");
+    }
+}
+
+/// Every Secret of these was made once, and none was deleted.
+fn made_once(tenant: &Tenant, (made, since): (&[String], Timestamp)) {
+    let writes = tenant.writes(since);
+    for name in made {
+        let names = DerivedNames::new(KUBE_SYSTEM, name);
+        for secret in [
+            names.bootstrap,
+            names.provisioning,
+            names.kubelet_kubeconfig,
+        ] {
+            let of = |verb: &str| {
+                let found = writes.iter().filter(|it| it.is(verb, "secrets", &secret));
+                found.filter(|it| it.code < 400).count()
+            };
+            let made = of("create") + of("patch") + of("update");
+            assert_eq!((made, of("delete")), (1, 0), "{secret}: {}", told(&writes));
+        }
+    }
 }
 
 /// Waits until a replica has its Lease.

@@ -11,6 +11,7 @@ pub mod credentials;
 pub mod definitions;
 pub mod edge;
 mod fixtures;
+mod handover;
 pub mod life;
 pub mod overlays;
 pub mod plan;
@@ -157,6 +158,7 @@ macro_rules! scenarios {
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             life::a_second_signal_ends_the_process_at_once,
             replicas::three_processes_hand_tenants_over_when_they_are_killed_stopped_or_restarted,
+            replicas::a_rolling_restart_of_three_loses_no_change_and_rotates_nothing,
             canary::no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_another,
             life::no_secret_is_told_in_logs_metrics_events_conditions_or_configs,
         }

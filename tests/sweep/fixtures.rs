@@ -4,8 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use osm::{
-    api::profile::OperatingSystemProfileSpec,
+    api::{
+        names::{FLEET_LABEL, VIEW},
+        profile::OperatingSystemProfileSpec,
+    },
     controllers::{profile::DefaultProfile, profile_store::content_digest},
+    fleet::partition::sightings::LAST,
 };
 use serde_json::{Value, json};
 
@@ -52,6 +56,19 @@ pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
 /// A namespace.
 pub fn a_namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+}
+
+/// What the last replica of a fleet leaves behind: who comes needs not wait for anybody unseen.
+pub fn the_last_lease(fleet: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": format!("{fleet}-last"), "namespace": "operating-system-manager",
+            "labels": {FLEET_LABEL: fleet},
+            "annotations": {VIEW: LAST},
+        },
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 15},
+    })
 }
 
 /// The same certificate in every run of one test process: it stands in documents.

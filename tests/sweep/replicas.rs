@@ -13,29 +13,29 @@ use crate::{
     world::{Process, World, put},
 };
 
-const TENANTS: [&str; 6] = ["berlin", "cairo", "dakar", "lima", "lisbon", "oslo"];
+pub const TENANTS: [&str; 6] = ["berlin", "cairo", "dakar", "lima", "lisbon", "oslo"];
 /// The default.
-const LEASE: Duration = Duration::from_secs(15);
+pub const LEASE: Duration = Duration::from_secs(15);
 /// The namespace of the Leases.
 const HOME: &str = "operating-system-manager";
 /// Long enough for members to agree and for tenants to be engaged.
-const AGREED: Duration = Duration::from_secs(20);
+pub const AGREED: Duration = Duration::from_secs(20);
 
-struct Replica {
-    name: &'static str,
-    life: Arc<Life>,
-    process: Process,
+pub struct Replica {
+    pub name: &'static str,
+    pub life: Arc<Life>,
+    pub process: Process,
 }
 
-struct Fleet {
-    world: World,
+pub struct Fleet {
+    pub world: World,
     /// Everybody who ever lived.
-    lives: Vec<(&'static str, Arc<Life>)>,
+    pub lives: Vec<(&'static str, Arc<Life>)>,
     made: usize,
 }
 
 impl Fleet {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut world = World::new(&TENANTS);
         world.settings.replica.lease_duration = LEASE;
         for tenant in TENANTS {
@@ -52,7 +52,7 @@ impl Fleet {
         }
     }
 
-    fn start(&mut self, name: &'static str) -> Replica {
+    pub fn start(&mut self, name: &'static str) -> Replica {
         name.clone_into(&mut self.world.settings.replica.instance);
         let life = Life::new();
         self.lives.push((name, Arc::clone(&life)));
@@ -63,14 +63,23 @@ impl Fleet {
         }
     }
 
-    async fn start_all<const N: usize>(&mut self, names: [&'static str; N]) -> [Replica; N] {
+    pub async fn start_all<const N: usize>(&mut self, names: [&'static str; N]) -> [Replica; N] {
         let replicas = names.map(|name| self.start(name));
-        tokio::time::sleep(AGREED).await;
+        self.agreed().await;
         replicas
     }
 
+    /// Waits until each tenant has its owner, who has written for it since all agreed.
+    pub async fn agreed(&mut self) {
+        tokio::time::sleep(AGREED).await;
+        let begun = self.lives.iter().map(|(_, life)| life.forget()).count();
+        assert_eq!(begun, self.lives.len());
+        let name = self.change();
+        self.all_served(&name).await;
+    }
+
     /// Makes one more machine deployment in every worker cluster.
-    fn change(&mut self) -> String {
+    pub fn change(&mut self) -> String {
         self.made += 1;
         let name = format!("workers-{}", self.made);
         for tenant in TENANTS {
@@ -83,7 +92,7 @@ impl Fleet {
     }
 
     /// Waits until a tenant's machine deployment is served, and tells how long that took.
-    async fn served(&self, tenant: &str, name: &str) -> Duration {
+    pub async fn served(&self, tenant: &str, name: &str) -> Duration {
         let asked = Instant::now();
         let secret = format!("{name}-kube-system-bootstrap-config");
         let worker = self.world.worker(tenant);
@@ -93,14 +102,14 @@ impl Fleet {
         asked.elapsed()
     }
 
-    async fn all_served(&self, name: &str) {
+    pub async fn all_served(&self, name: &str) {
         for tenant in TENANTS {
             self.served(tenant, name).await;
         }
     }
 
     /// Who has written for a tenant, one after the other: its worker cluster and its namespace.
-    fn writers(&self, tenant: &str) -> Vec<&'static str> {
+    pub fn writers(&self, tenant: &str) -> Vec<&'static str> {
         let namespace = format!("/namespaces/{tenant}/");
         let mut writes: Vec<(Instant, &'static str)> = Vec::new();
         for (name, life) in &self.lives {
@@ -117,7 +126,7 @@ impl Fleet {
     }
 
     /// Nobody comes back to a tenant that another has taken.
-    fn check_order(&self) {
+    pub fn check_order(&self) {
         for tenant in TENANTS {
             let writers = self.writers(tenant);
             let mut once = writers.clone();
@@ -127,14 +136,32 @@ impl Fleet {
         }
     }
 
-    fn owner(&self, tenant: &str) -> &'static str {
+    pub fn owner(&self, tenant: &str) -> &'static str {
         self.writers(tenant)
             .last()
             .copied()
             .expect("somebody wrote")
     }
 
-    fn has_lease(&self, name: &str) -> bool {
+    /// When somebody else than this one first wrote for a tenant since.
+    pub fn taken_over(&self, tenant: &str, from: &str, since: Instant) -> Instant {
+        let others = self.lives.iter().filter(|(name, _)| *name != from);
+        let sent = others.flat_map(|(_, life)| life.sent());
+        let namespace = format!("/namespaces/{tenant}/");
+        sent.filter(|it| it.method != http::Method::GET && it.at > since)
+            .filter(|it| it.to == tenant || it.path.contains(&namespace))
+            .map(|it| it.at)
+            .min()
+            .expect("somebody took it over")
+    }
+
+    pub fn delete_lease(&self, name: &str) {
+        let name = format!("osm-{name}");
+        let lease = object("leases", HOME, &name);
+        assert!(self.world.management.delete_raw(lease));
+    }
+
+    pub fn has_lease(&self, name: &str) -> bool {
         let name = format!("osm-{name}");
         let lease = object("leases", HOME, &name);
         self.world.management.get(lease).is_some()
@@ -145,8 +172,6 @@ impl Fleet {
 async fn three_replicas_serve_each_tenant_once_and_share_them() {
     let mut fleet = Fleet::new();
     let replicas = fleet.start_all(["a", "b", "c"]).await;
-    let begun = fleet.lives.iter().map(|(_, life)| life.forget()).count();
-    assert_eq!(begun, 3);
     let name = fleet.change();
     fleet.all_served(&name).await;
     tokio::time::sleep(Duration::from_mins(2)).await;
@@ -207,6 +232,7 @@ async fn killing_one_moves_its_tenants_alone_within_the_lease_and_five_seconds()
         assert_eq!(now == before, before != b.name, "{tenant}: {before}, {now}");
     }
     fleet.check_order();
+    tokio::time::sleep(LEASE * 2).await;
     assert!(!fleet.has_lease("b"), "somebody has cleared up");
     a.process.stop().await;
     c.process.stop().await;

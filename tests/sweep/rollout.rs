@@ -141,6 +141,60 @@ async fn newer_defaults_go_through_the_fleet_in_waves() {
     process.stop().await;
 }
 
+/// Whoever serves a tenant: the first wave has one tenant and the second two of the whole fleet.
+#[tokio::test(start_paused = true)]
+async fn three_replicas_give_the_turns_of_one_fleet() {
+    let mut world = World::new(&TENANTS);
+    world.settings.replica.lease_duration = Duration::from_secs(15);
+    let begin = ["a", "b", "c"].map(|name| {
+        name.clone_into(&mut world.settings.replica.instance);
+        world.start()
+    });
+    // They agree on who serves whom first.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for tenant in TENANTS {
+        a_tenant(&world, tenant, "openstack");
+    }
+    let mut counts = vec![0];
+    for _ in 0..1_200 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let count = upgraded(&world, &TENANTS).len();
+        if counts.last() != Some(&count) {
+            counts.push(count);
+        }
+    }
+    println!("three replicas: {counts:?}");
+    assert_eq!(&counts[..3], [0, 1, 2], "then the rest: {counts:?}");
+    assert_eq!(counts.last(), Some(&TENANTS.len()));
+    for process in begin {
+        process.stop().await;
+    }
+}
+
+/// Half of what fails is another replica's.
+#[tokio::test(start_paused = true)]
+async fn failures_at_one_replica_pause_the_rollout_at_all() {
+    let mut world = World::new(&TENANTS);
+    world.settings = settings(&["--rollout-waves=1,50%,100%"]);
+    world.settings.replica.lease_duration = Duration::from_secs(15);
+    let begin = ["a", "b", "c"].map(|name| {
+        name.clone_into(&mut world.settings.replica.instance);
+        world.start()
+    });
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    for tenant in TENANTS {
+        a_tenant(&world, tenant, "scaleway");
+    }
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(upgraded(&world, &TENANTS), ["t-01"], "whoever serves it");
+    for tenant in &TENANTS[1..] {
+        assert_eq!(condition(&world, tenant)["reason"], "RolloutPaused");
+    }
+    for process in begin {
+        process.stop().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn too_many_failures_stop_the_rollout_until_they_are_gone() {
     let world = World::new(&["t-01", "t-02", "t-03", "t-04"]);

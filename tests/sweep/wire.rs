@@ -10,9 +10,9 @@ use std::{
 
 use bytes::Bytes;
 use fake_cluster::Front;
-use futures::future::BoxFuture;
+use futures::{StreamExt, future::BoxFuture};
 use http::{HeaderValue, Method, Request, Response, header::AUTHORIZATION};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
 use osm::fleet::connect::Transport;
 use serde_json::Value;
@@ -100,6 +100,17 @@ pub struct Life {
     dead: watch::Sender<bool>,
     /// The clusters that it does not reach for now.
     stalled: watch::Sender<BTreeSet<String>>,
+    /// Whether watches deliver what they have to tell.
+    watches: watch::Sender<Watches>,
+}
+
+/// Whether watches deliver what they have to tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watches {
+    /// They do.
+    Deliver,
+    /// It comes late: none of it is lost, and the connections stand.
+    Lag,
 }
 
 impl Life {
@@ -112,6 +123,7 @@ impl Life {
             panics: Mutex::default(),
             dead: watch::Sender::new(false),
             stalled: watch::Sender::default(),
+            watches: watch::Sender::new(Watches::Deliver),
         })
     }
 
@@ -145,6 +157,11 @@ impl Life {
         self.stalled.send_modify(|stalled| {
             stalled.insert(cluster.to_owned());
         });
+    }
+
+    /// What watches tell arrives from now on, or later.
+    pub fn let_watches(&self, watches: Watches) {
+        self.watches.send_replace(watches);
     }
 
     /// Everything arrives again, what was sent meanwhile too.
@@ -307,6 +324,8 @@ impl Wire {
             .wait_for(|stalled| !stalled.contains(&self.name))
             .await;
         let request = self.note(request).await?;
+        let uri = request.uri().query();
+        let is_watch = uri.is_some_and(|query| query.contains("watch=true"));
         let blow = self.life.meet(&request);
         match blow {
             Some(Blow::DieBefore) => {
@@ -326,8 +345,32 @@ impl Wire {
         if *self.life.dead.borrow() {
             return std::future::pending().await;
         }
-        Ok(answer.map(|body| body.map_err(io::Error::other).boxed_unsync()))
+        let watches = self.life.watches.subscribe();
+        Ok(answer.map(|body| {
+            let body = body.map_err(io::Error::other);
+            if is_watch {
+                delivered(body, watches)
+            } else {
+                body.boxed_unsync()
+            }
+        }))
     }
+}
+
+/// What a watch tells, for as long as watches deliver.
+fn delivered(
+    body: impl http_body::Body<Data = Bytes, Error = io::Error> + Send + 'static,
+    watches: watch::Receiver<Watches>,
+) -> UnsyncBoxBody<Bytes, io::Error> {
+    let frames = BodyStream::new(body).then(move |frame| {
+        let mut watches = watches.clone();
+        async move {
+            // The sender may be gone with the life: then nobody listens.
+            let _ = watches.wait_for(|it| *it == Watches::Deliver).await;
+            frame
+        }
+    });
+    StreamBody::new(frames).boxed_unsync()
 }
 
 /// The Leases of replicas.

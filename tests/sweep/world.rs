@@ -66,6 +66,7 @@ impl World {
     pub fn new(workers: &[&'static str]) -> Self {
         let management = a_cluster("management");
         put(&management, fixtures::a_namespace(ACCOUNT));
+        put(&management, fixtures::the_last_lease("osm"));
         for object in fixtures::management() {
             put(&management, object.clone());
         }

@@ -66,6 +66,7 @@ impl Fleet {
         let apply = |yaml: &str| management.cluster.apply_yaml(yaml);
         apply(definitions).context("applying the definitions")?;
         management.put(namespace(ACCOUNT))?;
+        management.put(last_lease())?;
         for roles in [
             include_str!("../../../manifests/rbac/management.yaml"),
             include_str!("../../../manifests/rbac/management-all-namespaces.yaml"),
@@ -282,6 +283,19 @@ fn namespace(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
         "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
+    })
+}
+
+/// What the last replica of a fleet leaves behind: who comes needs not wait for anybody unseen.
+fn last_lease() -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": "osm-last", "namespace": ACCOUNT,
+            "labels": { "operatingsystemmanager.k8c.io/fleet": "osm" },
+            "annotations": { "operatingsystemmanager.k8c.io/members": "last" },
+        },
+        "spec": { "holderIdentity": "", "leaseDurationSeconds": 15 },
     })
 }
 

@@ -64,10 +64,12 @@ pub fn evaluate(
     let all_published = members
         .iter()
         .all(|it| listed(it) && it.lease.view == published);
-    let has_agreed = sees_itself && view == *acted_on && all_published;
+    let is_begun = !leases.values().any(|it| listed(it) && it.lease.is_last());
+    let has_agreed = sees_itself && view == *acted_on && all_published && is_begun;
+    let is_done = |it: &Observed| it.is_over(now) || sees_itself && it.lease.is_last();
     let over: Vec<String> = leases
         .iter()
-        .filter(|(_, it)| listed(it) && !is_mine(it) && it.is_over(now))
+        .filter(|(_, it)| listed(it) && !is_mine(it) && is_done(it))
         .map(|(name, _)| name.clone())
         .collect();
     let is_late = |it: &&Observed| !is_mine(it) && now > it.since + it.lease.duration / 2;

@@ -12,6 +12,7 @@ use std::{
 use http::Method;
 
 use crate::fleet::clock::Clock;
+use crate::telemetry::metrics;
 
 /// A write that was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +23,16 @@ pub enum Fenced {
     /// Another replica may be serving the tenant.
     #[error("not sent: this replica has let go of the tenant")]
     LetGo,
+}
+
+impl Fenced {
+    /// Under which it is counted.
+    pub const fn reason(self) -> metrics::Fence {
+        match self {
+            Self::Lease => metrics::Fence::Lease,
+            Self::LetGo => metrics::Fence::LetGo,
+        }
+    }
 }
 
 /// Until when the replica's Lease holds, for everybody who writes.

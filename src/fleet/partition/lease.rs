@@ -29,6 +29,15 @@ pub struct Leases {
     me: Holder,
 }
 
+/// By whom a Lease that is over was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// By this replica.
+    Here,
+    /// By another, which was faster, or by its holder.
+    Elsewhere,
+}
+
 /// Why a Lease could not be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
@@ -95,16 +104,22 @@ impl Leases {
     }
 
     /// Makes the replica's Lease with the set that it acts on, or takes over the one that an
-    /// earlier process of its name has left.
-    pub async fn join(&self, view: &View, now: Timestamp) -> Result<Lease, LeaseError> {
+    /// earlier process of its name has left, as it was listed.
+    pub async fn join(
+        &self,
+        view: &View,
+        listed: &Listed,
+        now: Timestamp,
+    ) -> Result<Lease, LeaseError> {
         let wanted = self.wanted(view, now);
         let name = self.name();
-        match self.api.create(&PostParams::default(), &wanted).await {
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            created => return created.map_err(|source| self.failed(source)),
-        }
+        let Some(seen) = listed.leases.get(&name) else {
+            let created = self.api.create(&PostParams::default(), &wanted).await;
+            return created.map_err(|source| self.failed(source));
+        };
         let found = self.api.get(&name).await;
-        let found = found.map_err(|source| self.failed(source))?;
+        let mut found = found.map_err(|source| self.failed(source))?;
+        found.metadata.resource_version = Some(seen.resource_version.clone());
         let spec = found.spec.clone().unwrap_or_default();
         let mut spec_wanted = wanted.spec.unwrap_or_default();
         spec_wanted.lease_transitions = Some(spec.lease_transitions.unwrap_or_default() + 1);
@@ -157,8 +172,26 @@ impl Leases {
         Err(self.lost(format!("it is held by {holder}")))
     }
 
-    /// Removes a Lease that is over, unless it was written since.
-    pub async fn evict(&self, name: &str, seen: &Sighting) -> Result<(), LeaseError> {
+    /// Takes a Lease that is over from its holder, unless it was written since; that nobody has it
+    /// is there to be seen for as long as it would have held.
+    pub async fn evict(&self, name: &str, seen: &Sighting) -> Result<Swapped, LeaseError> {
+        if seen.holder.is_none() {
+            return self.remove(name, seen).await;
+        }
+        let patch = Patch::Merge(json!({
+            "metadata": {
+                "annotations": {VIEW: ""},
+                "resourceVersion": seen.resource_version,
+                "uid": seen.uid,
+            },
+            "spec": {"holderIdentity": ""},
+        }));
+        let patched = self.api.patch(name, &PatchParams::default(), &patch).await;
+        self.swapped(patched.map(drop))
+    }
+
+    /// Removes a Lease that nobody holds, unless it was written since.
+    pub async fn remove(&self, name: &str, seen: &Sighting) -> Result<Swapped, LeaseError> {
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(seen.uid.clone()),
@@ -166,15 +199,30 @@ impl Leases {
             }),
             ..DeleteParams::default()
         };
-        match self.api.delete(name, &params).await {
-            Err(source) if is_conflict(&source) || is_gone(&source) => Ok(()),
-            deleted => deleted.map(drop).map_err(|source| self.failed(source)),
+        let deleted = self.api.delete(name, &params).await;
+        self.swapped(deleted.map(drop))
+    }
+
+    fn swapped(&self, outcome: Result<(), kube::Error>) -> Result<Swapped, LeaseError> {
+        match outcome {
+            Ok(()) => Ok(Swapped::Here),
+            Err(source) if is_conflict(&source) || is_gone(&source) => Ok(Swapped::Elsewhere),
+            Err(source) => Err(self.failed(source)),
         }
     }
 
     /// Leaves: nobody needs to wait for a Lease without a holder. Who finds it later removes it.
-    pub async fn release(&self, before: &Lease, now: Timestamp) -> Result<(), LeaseError> {
-        let change = json!({"spec": {"holderIdentity": "", "renewTime": MicroTime(now)}});
+    /// `text` is what the last member publishes, or nothing.
+    pub async fn release(
+        &self,
+        before: &Lease,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<(), LeaseError> {
+        let change = json!({
+            "metadata": {"annotations": {VIEW: text}},
+            "spec": {"holderIdentity": "", "renewTime": MicroTime(now)},
+        });
         self.swap_own(before, change).await.map(drop)
     }
 

@@ -15,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Holder, View,
     evaluate::{Pace, Verdict, evaluate},
+    evidence::Evidence,
     fence::Fence,
     grant::Grant,
-    lease::{LeaseError, Leases},
-    sightings::{Listed, Sightings},
+    lease::{LeaseError, Leases, Swapped},
+    sightings::{LAST, Listed, Sightings, with_drift},
     stance::Stance,
 };
 use crate::fleet::{clock::Clock, retry_delay::RetryDelay};
@@ -133,10 +134,20 @@ impl Membership {
         };
         self.params.fence.extend(Duration::ZERO);
         left?;
-        let release = self
-            .params
-            .leases
-            .release(&member.lease, self.params.clock.now());
+        self.leave(&member).await;
+        Ok(())
+    }
+
+    /// Gives the Lease up, unless that would hide somebody who may still write.
+    async fn leave(&self, member: &Member) {
+        let now = self.params.clock.since_boot();
+        if now < member.stance.unseen_until || member.sightings.has_vanished() {
+            tracing::info!("the Lease is left to end by itself");
+            return;
+        }
+        let text = if member.stance.is_last() { LAST } else { "" };
+        let clock = &self.params.clock;
+        let release = self.params.leases.release(&member.lease, text, clock.now());
         match timeout(RELEASE_TIMEOUT, release).await {
             Ok(Ok(())) => tracing::info!(replica = %self.params.me, "left the fleet"),
             Ok(Err(error)) => {
@@ -144,7 +155,6 @@ impl Membership {
             }
             Err(_) => tracing::warn!("the Lease was not released in time"),
         }
-        Ok(())
     }
 
     /// Tries until there is a Lease.
@@ -152,7 +162,8 @@ impl Membership {
         let mut delay = RetryDelay::default();
         loop {
             match self.try_join().await {
-                Ok(member) => return member,
+                Ok(Some(member)) => return member,
+                Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(error = %chain(&error), "cannot join the fleet");
                 }
@@ -161,25 +172,45 @@ impl Membership {
         }
     }
 
-    /// The first set is published with the Lease: nothing has to be let go.
-    async fn try_join(&self) -> Result<Member, LeaseError> {
+    /// The first set is published with the Lease: nothing has to be let go. None where another
+    /// replica was faster.
+    async fn try_join(&self) -> Result<Option<Member>, LeaseError> {
         let params = &self.params;
-        let listed = params.leases.list().await?;
-        let is_other = |holder: &Holder| holder.instance != params.me.instance;
-        let others = listed.leases.into_values().filter_map(|it| it.holder);
-        let mut view = View(others.filter(is_other).collect());
-        view.0.insert(params.me.clone());
+        let mut listed = params.leases.list().await?;
+        let unseen_until = match Evidence::of(&params.me, &listed) {
+            Evidence::Enough => Duration::ZERO,
+            Evidence::Last(name) => {
+                let Some(seen) = listed.leases.remove(&name) else {
+                    return Ok(None);
+                };
+                if params.leases.remove(&name, &seen).await? == Swapped::Elsewhere {
+                    return Ok(None);
+                }
+                Duration::ZERO
+            }
+            Evidence::Missing => {
+                let wait = with_drift(params.terms.duration);
+                tracing::info!(?wait, "no Lease tells whether somebody else is there");
+                params.clock.since_boot() + wait
+            }
+        };
+        let stance = Stance::joining(params.me.clone(), &listed, unseen_until);
         let sent = params.clock.since_boot();
-        let lease = params.leases.join(&view, params.clock.now()).await?;
+        let joining = params
+            .leases
+            .join(&stance.published, &listed, params.clock.now());
+        let lease = joining.await?;
         params.fence.extend(sent + params.terms.duration);
-        tracing::info!(replica = %params.me, members = view.0.len(), "joined the fleet");
-        Ok(Member {
+        tracing::info!(replica = %params.me, members = stance.aim.0.len(), "joined the fleet");
+        let mut sightings = Sightings::new(params.terms.duration / 3);
+        sightings.update(listed, params.clock.since_boot());
+        Ok(Some(Member {
             lease,
-            stance: Stance::joining(params.me.clone(), view),
-            sightings: Sightings::new(params.terms.duration / 3),
+            stance,
+            sightings,
             renewed: Instant::now(),
             is_failing: false,
-        })
+        }))
     }
 
     /// Renews if it is time, looks, and follows. Only a Lease that is lost is an error.
@@ -223,7 +254,8 @@ impl Membership {
         if *self.let_go.borrow() != stance.grant {
             return Ok(());
         }
-        let Some(view) = stance.to_publish().cloned() else {
+        let now = self.params.clock.since_boot();
+        let Some(view) = stance.to_publish(now).cloned() else {
             return Ok(());
         };
         let published = self.write(member, view.clone()).await;
@@ -245,16 +277,17 @@ impl Membership {
         Ok(())
     }
 
-    /// Removes the Leases of those that were not heard of. Somebody else may be faster.
+    /// Ends the Leases of those that were not heard of. Somebody else may be faster.
     async fn evict(&self, member: &Member, verdict: &Verdict) {
         for name in &verdict.over {
             let Some(seen) = member.sightings.leases().get(name) else {
                 continue;
             };
             match self.params.leases.evict(name, &seen.lease).await {
-                Ok(()) => tracing::info!(lease = %name, "removed a Lease that was over"),
+                Ok(Swapped::Here) => tracing::info!(lease = %name, "ended a Lease that was over"),
+                Ok(Swapped::Elsewhere) => {}
                 Err(error) => {
-                    tracing::warn!(error = %chain(&error), "cannot remove a Lease that is over");
+                    tracing::warn!(error = %chain(&error), "cannot end a Lease that is over");
                 }
             }
         }

@@ -11,12 +11,21 @@ use super::Holder;
 /// Clocks may differ by this part of a Lease's duration in the course of it.
 const DRIFT: u32 = 16;
 
+/// What the last member publishes when it leaves. Who comes removes it before it serves anybody:
+/// while it stands, nobody can be there whom no list shows.
+pub const LAST: &str = "last";
+
+/// For how long a Lease counts after it was seen.
+pub fn with_drift(duration: Duration) -> Duration {
+    duration + duration / DRIFT
+}
+
 /// A Lease, as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// Who holds it; nobody once it was released.
     pub holder: Option<Holder>,
-    /// The digest of the member set that its holder acts on.
+    /// The digest of the member set that its holder acts on; `LAST` where the last member left.
     pub view: String,
     /// The Lease's uid.
     pub uid: String,
@@ -51,8 +60,15 @@ pub struct Observed {
 pub enum Presence {
     /// It is.
     Listed,
-    /// Somebody removed it. Its holder may not know yet.
+    /// Somebody removed it by hand. Its holder may not know yet.
     Vanished,
+}
+
+impl Sighting {
+    /// Whether the last member has left with it, and nobody has come since.
+    pub fn is_last(&self) -> bool {
+        self.holder.is_none() && self.view == LAST
+    }
 }
 
 impl Observed {
@@ -63,8 +79,7 @@ impl Observed {
 
     /// When it is over.
     pub fn ends(&self) -> Duration {
-        let duration = self.lease.duration;
-        self.since + duration + duration / DRIFT
+        self.since + with_drift(self.lease.duration)
     }
 }
 
@@ -105,7 +120,10 @@ impl Sightings {
             if names.contains(name) {
                 return true;
             }
-            observed.presence = Presence::Vanished;
+            if std::mem::replace(&mut observed.presence, Presence::Vanished) == Presence::Listed {
+                // It may have been written until the moment in which somebody removed it.
+                observed.since = now;
+            }
             observed.lease.holder.is_some() && !observed.is_over(now)
         });
         for (name, lease) in list.leases {
@@ -128,8 +146,61 @@ impl Sightings {
         }
     }
 
+    /// Whether somebody has lost its Lease and may not know yet.
+    pub fn has_vanished(&self) -> bool {
+        self.leases
+            .values()
+            .any(|it| it.presence == Presence::Vanished)
+    }
+
     /// The Leases by their names.
     pub fn leases(&self) -> &BTreeMap<String, Observed> {
         &self.leases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn listed(revision: u64, holders: &[&str]) -> Listed {
+        let lease = |holder: &&str| {
+            let lease = Sighting {
+                holder: Some(Holder::parse(holder)),
+                view: String::new(),
+                uid: String::new(),
+                resource_version: "1".to_owned(),
+                duration: SECOND * 16,
+            };
+            ((*holder).to_owned(), lease)
+        };
+        Listed {
+            revision,
+            leases: holders.iter().map(lease).collect(),
+        }
+    }
+
+    /// It may have been renewed a moment before it was removed.
+    #[test]
+    fn a_lease_that_was_removed_by_hand_counts_for_its_whole_duration_from_then() {
+        let mut seen = Sightings::new(SECOND * 60);
+        seen.update(listed(1, &["a_1", "b_1"]), SECOND);
+        assert!(!seen.has_vanished());
+        seen.update(listed(2, &["a_1"]), SECOND * 10);
+        assert!(seen.has_vanished());
+        seen.update(listed(3, &["a_1"]), SECOND * 12);
+        assert_eq!(seen.leases()["b_1"].ends(), SECOND * (10 + 17));
+        seen.update(listed(4, &["a_1"]), SECOND * 27);
+        assert!(!seen.has_vanished());
+    }
+
+    #[test]
+    fn a_list_that_is_older_tells_nothing() {
+        let mut seen = Sightings::new(SECOND * 60);
+        seen.update(listed(2, &["a_1"]), SECOND);
+        seen.update(listed(1, &[]), SECOND * 2);
+        assert!(!seen.has_vanished());
     }
 }

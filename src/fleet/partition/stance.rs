@@ -1,10 +1,14 @@
 //! What a replica has decided and promised so far. Each step is a method, so that the random
 //! histories of the tests walk the same steps as the real thing.
 
+use std::time::Duration;
+
 use super::{
     Holder, View,
     evaluate::{Agreement, Verdict},
+    evidence::others,
     grant::Grant,
+    sightings::Listed,
 };
 
 /// What a replica has decided so far.
@@ -18,17 +22,28 @@ pub struct Stance {
     pub aim: View,
     /// What it may serve.
     pub grant: Grant,
+    /// Until when somebody may write whose Lease was removed by hand before the replica came, in
+    /// boot time. Nothing is published before.
+    pub unseen_until: Duration,
 }
 
 impl Stance {
-    /// A replica that comes, and publishes this set with its Lease: it holds nothing that it would
-    /// have to let go.
-    pub fn joining(me: Holder, published: View) -> Self {
+    /// A replica that comes, and publishes its first set with its Lease: it holds nothing that it
+    /// would have to let go. Before `unseen_until` that is the empty set, on which nobody agrees.
+    pub fn joining(me: Holder, listed: &Listed, unseen_until: Duration) -> Self {
+        let mut aim = others(&me, listed);
+        aim.0.insert(me.clone());
+        let is_sure = unseen_until == Duration::ZERO;
         Self {
             grant: Grant::nothing(&me.instance),
             me,
-            aim: published.clone(),
-            published,
+            published: if is_sure {
+                aim.clone()
+            } else {
+                View::default()
+            },
+            aim,
+            unseen_until,
         }
     }
 
@@ -45,9 +60,15 @@ impl Stance {
         }
     }
 
-    /// The set to publish, if it is another: everything that is not granted must have been let go.
-    pub fn to_publish(&self) -> Option<&View> {
-        (self.aim != self.published).then_some(&self.aim)
+    /// The set to publish now, if it is another: everything that is not granted must have been let
+    /// go.
+    pub fn to_publish(&self, now: Duration) -> Option<&View> {
+        (now >= self.unseen_until && self.aim != self.published).then_some(&self.aim)
+    }
+
+    /// Whether it has no fellow.
+    pub fn is_last(&self) -> bool {
+        self.published == View([self.me.clone()].into())
     }
 
     /// The server has taken the set.

@@ -13,7 +13,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 use crate::telemetry::metrics::labels::{
-    ClusterKind, CodeClass, Document, Outcome, RolloutState, SecretKind, TenantState, Verb,
+    ClusterKind, CodeClass, Document, Fence, Outcome, RolloutState, SecretKind, TenantState, Verb,
 };
 
 /// From a millisecond to half a minute. The targets (50 ms, 250 ms) are boundaries, so that an
@@ -52,6 +52,7 @@ pub(super) struct Reconciles {
 pub(super) struct Requests {
     pub count: Family<ApiRequestLabels, Counter>,
     pub throttle_wait: Family<Kind, Histogram>,
+    pub fenced: Family<FenceLabel, Counter>,
 }
 
 /// What was made for nodes.
@@ -93,6 +94,11 @@ pub(super) struct ApiRequestLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Kind {
     pub cluster_kind: ClusterKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct FenceLabel {
+    pub reason: Fence,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -182,9 +188,16 @@ impl Requests {
             help,
             throttle_wait.clone(),
         );
+        let fenced = Family::<FenceLabel, Counter>::default();
+        for &reason in Fence::ALL {
+            drop(fenced.get_or_create(&FenceLabel { reason }));
+        }
+        let help = "Writes that were not sent, since another replica might serve the tenant";
+        plain(registry, "osm_fenced_writes", help, fenced.clone());
         Self {
             count,
             throttle_wait,
+            fenced,
         }
     }
 }

@@ -48,6 +48,16 @@ label! {
 }
 
 label! {
+    /// Why a write was not sent.
+    Fence {
+        /// The replica's Lease might have ended before the answer.
+        Lease = "lease",
+        /// The replica had let go of the tenant.
+        LetGo = "let_go",
+    }
+}
+
+label! {
     /// What became of a tenant's worker cluster on this replica.
     TenantState {
         /// It is being connected to, claimed and read for the first time.

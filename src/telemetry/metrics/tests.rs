@@ -16,6 +16,7 @@ fn what_is_counted_is_encoded_with_its_labels() {
     metrics.failed("profile_not_found");
     metrics.api_request(ClusterKind::Worker, Verb::List, CodeClass::of(429));
     metrics.throttled(ClusterKind::Worker, Duration::from_secs(2));
+    metrics.fenced(Fence::LetGo);
     metrics.user_data_rendered(Document::Bootstrap, 5321);
     metrics.secret_written(SecretKind::Provisioning);
     metrics.token_renewed();
@@ -38,6 +39,8 @@ fn what_is_counted_is_encoded_with_its_labels() {
         &metrics,
         r#"osm_api_throttle_wait_seconds_sum{cluster_kind="worker"} 2.0"#,
     );
+    has(&metrics, r#"osm_fenced_writes_total{reason="let_go"} 1"#);
+    has(&metrics, r#"osm_fenced_writes_total{reason="lease"} 0"#);
     has(
         &metrics,
         r#"osm_user_data_bytes_bucket{le="8192.0",document="bootstrap"} 1"#,

@@ -1,7 +1,7 @@
 //! The table: what is seen, and what follows.
 
 use super::*;
-use crate::fleet::partition::sightings::Sighting;
+use crate::fleet::partition::sightings::{LAST, Sighting};
 
 const DURATION: Duration = Duration::from_secs(16);
 /// With the allowance for clocks.
@@ -141,6 +141,22 @@ fn a_lease_that_somebody_removed_counts_until_its_holder_must_have_noticed() {
         (Some(&two), Pending, &[], Brisk),
     );
     check(&two, removed, OVER, (Some(&one), Pending, &[], Brisk));
+}
+
+#[test]
+fn nobody_is_settled_while_the_last_members_lease_stands() {
+    let one = ["a_1"];
+    let (name, mut observed) = released(held("b_1", &["b_1"]));
+    observed.lease.view = LAST.to_owned();
+    let leases = [held("a_1", &one), (name, observed)];
+    check(
+        &one,
+        leases.clone(),
+        NOW,
+        (Some(&one), Pending, &["b"], Brisk),
+    );
+    let [_, last] = leases;
+    check(&one, [last], NOW, (None, Pending, &[], Brisk));
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Random histories of a few replicas: late answers, stale lists, long pauses, crashes, restarts.
-//! Never do two serve one tenant at a time with a fence that lets them.
+//! Random histories of a few replicas: late answers, stale lists, long pauses, crashes, restarts,
+//! and Leases that somebody deletes by hand. Never do two serve one tenant at a time with a fence
+//! that lets them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +12,8 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use super::*;
 use crate::fleet::partition::{
     evaluate::evaluate,
-    sightings::{Listed, Sighting, Sightings},
+    evidence::Evidence,
+    sightings::{LAST, Listed, Sighting, Sightings, with_drift},
 };
 use crate::tenant::id::TenantId;
 
@@ -37,7 +39,20 @@ impl Server {
         self.history.push(self.now.clone());
     }
 
-    fn create(&mut self, me: &Holder, view: &View) -> Sighting {
+    /// Makes a Lease, or takes over the one that was listed.
+    fn join(&mut self, me: &Holder, view: &View, listed: &Listed) -> Option<Sighting> {
+        let name = &me.instance;
+        if let Some(seen) = listed.leases.get(name) {
+            let wanted = Sighting {
+                holder: Some(me.clone()),
+                view: view.digest(),
+                ..seen.clone()
+            };
+            return self.swap(name, seen, Some(&wanted));
+        }
+        if self.now.leases.contains_key(name) {
+            return None;
+        }
         self.uids += 1;
         let uid = self.uids.to_string();
         let mut made = Sighting {
@@ -51,7 +66,18 @@ impl Server {
             made.resource_version = revision.to_string();
             leases.insert(me.instance.clone(), made.clone());
         });
-        made
+        Some(made)
+    }
+
+    /// Takes a Lease that is over from its holder, or removes it.
+    fn evict(&mut self, name: &str, seen: &Sighting) {
+        let released = Sighting {
+            holder: None,
+            view: String::new(),
+            ..seen.clone()
+        };
+        let new = seen.holder.is_some().then_some(&released);
+        drop(self.swap(name, seen, new));
     }
 
     /// Compare-and-swap; none deletes.
@@ -113,8 +139,26 @@ impl Replica {
     }
 }
 
+/// A replica that has listed the Leases and has none of its own yet.
+struct Joiner {
+    me: Holder,
+    listed: Listed,
+    seen: Duration,
+    at: Duration,
+}
+
+/// What somebody does by hand.
+#[derive(Clone, Copy, PartialEq)]
+enum Hand {
+    Deletes,
+    KeepsOff,
+}
+
 struct World {
     random: StdRng,
+    hand: Hand,
+    seed: u64,
+    joiners: Vec<Joiner>,
     now: Duration,
     server: Server,
     replicas: Vec<Replica>,
@@ -126,9 +170,12 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, hand: Hand) -> Self {
         Self {
             random: StdRng::seed_from_u64(seed),
+            hand,
+            seed,
+            joiners: Vec::new(),
             now: Duration::from_secs(100),
             server: Server::default(),
             replicas: Vec::new(),
@@ -150,25 +197,55 @@ impl World {
     }
 
     /// A name comes back only after its last process has ended.
-    fn join(&mut self) {
+    fn come(&mut self) {
         let living = |name: &&&str| {
             let mut alive = self.replicas.iter().filter(|it| !it.is_dead);
+            let mut coming = self.joiners.iter();
             !alive.any(|it| it.stance.me.instance == **name)
+                && !coming.any(|it| it.me.instance == **name)
         };
         let Some(name) = INSTANCES.iter().find(living) else {
             return;
         };
         self.lives += 1;
         let me = Holder::parse(&format!("{name}_{}", self.lives));
-        let others = self.server.now.leases.values();
-        let others = others.filter_map(|it| it.holder.clone());
-        let mut view = View(others.filter(|it| it.instance != me.instance).collect());
-        view.0.insert(me.clone());
-        let lease = self.server.create(&me, &view);
+        let at = self.now + self.up_to(Duration::from_secs(4));
+        self.joiners.push(Joiner {
+            me,
+            listed: self.server.now.clone(),
+            seen: self.now,
+            at,
+        });
+    }
+
+    fn join(&mut self, joiner: Joiner) {
+        let Joiner {
+            me,
+            mut listed,
+            seen,
+            ..
+        } = joiner;
+        let unseen_until = match Evidence::of(&me, &listed) {
+            Evidence::Enough => Duration::ZERO,
+            Evidence::Last(name) => {
+                let last = listed.leases.remove(&name).expect("it was listed");
+                if self.server.swap(&name, &last, None).is_none() {
+                    return;
+                }
+                Duration::ZERO
+            }
+            Evidence::Missing => self.now + with_drift(DURATION),
+        };
+        let stance = Stance::joining(me, &listed, unseen_until);
+        let Some(lease) = self.server.join(&stance.me, &stance.published, &listed) else {
+            return;
+        };
+        let mut sightings = Sightings::new(DURATION / 3);
+        sightings.update(listed, seen);
         self.replicas.push(Replica {
-            stance: Stance::joining(me, view),
+            stance,
             lease,
-            sightings: Sightings::new(DURATION / 3),
+            sightings,
             valid_until: self.now + DURATION,
             served: BTreeSet::new(),
             granted: (Grant::default(), BTreeSet::new()),
@@ -179,10 +256,44 @@ impl World {
         });
     }
 
+    /// Leaves in order: nothing is served any more.
+    fn leave(&mut self, replica: &mut Replica) {
+        replica.is_dead = true;
+        if self.now < replica.stance.unseen_until || replica.sightings.has_vanished() {
+            return;
+        }
+        let text = if replica.stance.is_last() { LAST } else { "" };
+        let released = Sighting {
+            holder: None,
+            view: text.to_owned(),
+            ..replica.lease.clone()
+        };
+        let name = &replica.stance.me.instance;
+        drop(self.server.swap(name, &replica.lease, Some(&released)));
+    }
+
+    fn delete_by_hand(&mut self) {
+        let names: Vec<String> = self.server.now.leases.keys().cloned().collect();
+        let all = self.one_in(3);
+        for name in names {
+            if all || self.one_in(2) {
+                self.server.write(|leases, _| drop(leases.remove(&name)));
+            }
+        }
+    }
+
     fn tick(&mut self) {
         self.now += TICK;
         if self.one_in(60) {
-            self.join();
+            self.come();
+        }
+        if self.hand == Hand::Deletes && self.one_in(150) {
+            self.delete_by_hand();
+        }
+        let now = self.now;
+        let due: Vec<Joiner> = self.joiners.extract_if(.., |it| now >= it.at).collect();
+        for joiner in due {
+            self.join(joiner);
         }
         for index in 0..self.replicas.len() {
             let mut replica = self.replicas.swap_remove(index);
@@ -221,6 +332,10 @@ impl World {
     fn live(&mut self, replica: &mut Replica) {
         if self.one_in(300) {
             replica.is_dead = true;
+            return;
+        }
+        if self.one_in(400) && replica.renewal.is_none() {
+            self.leave(replica);
             return;
         }
         if self.one_in(150) {
@@ -287,7 +402,7 @@ impl World {
         stance.follow(&verdict);
         for name in &verdict.over {
             let seen = &leases[name].lease;
-            drop(self.server.swap(name, seen, None));
+            self.server.evict(name, seen);
         }
     }
 
@@ -310,7 +425,7 @@ impl World {
             }
         }
         let has_let_go = replica.served.is_subset(&replica.granted.1);
-        let view = replica.stance.to_publish().cloned();
+        let view = replica.stance.to_publish(self.now).cloned();
         if let Some(view) = view
             && has_let_go
             && replica.renewal.is_none()
@@ -329,8 +444,9 @@ impl World {
                 .collect();
             assert!(
                 writers.len() <= 1,
-                "{tenant} at {:?}: {writers:?}",
-                self.now
+                "{tenant} at {:?} of seed {}: {writers:?}",
+                self.now,
+                self.seed
             );
             if let Some(writer) = writers.first() {
                 let before = self.last.insert(tenant.clone(), (*writer).clone());
@@ -340,13 +456,17 @@ impl World {
     }
 }
 
-#[test]
-fn in_no_history_do_two_replicas_write_to_one_tenant() {
+/// How many histories there are: more when asked for as this is compiled.
+fn histories() -> u64 {
+    option_env!("OSM_HISTORIES").map_or(100, |count| count.parse().expect("it is a number"))
+}
+
+fn check_histories(hand: Hand) {
     let mut moves = 0;
-    for seed in 0..100 {
-        let mut world = World::new(seed);
+    for seed in 0..histories() {
+        let mut world = World::new(seed, hand);
         for _ in 0..3 {
-            world.join();
+            world.come();
         }
         for _ in 0..1_000 {
             world.tick();
@@ -354,4 +474,14 @@ fn in_no_history_do_two_replicas_write_to_one_tenant() {
         moves += world.moves;
     }
     assert!(moves > 500, "{moves} moves are too few to say anything");
+}
+
+#[test]
+fn in_no_history_do_two_replicas_write_to_one_tenant() {
+    check_histories(Hand::KeepsOff);
+}
+
+#[test]
+fn leases_that_are_deleted_by_hand_make_no_two_writers() {
+    check_histories(Hand::Deletes);
 }

@@ -1,0 +1,207 @@
+//! What may go wrong while tenants move: Leases that somebody deletes, watches that lag, replicas
+//! that come while others are paused, registrations that go with their replica.
+
+use std::time::Duration;
+
+use fake_cluster::object;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{
+    fixtures,
+    replicas::{AGREED, Fleet, LEASE, Replica, TENANTS},
+    wire::{Blow, Counted, Strike, Watches},
+    world::put,
+};
+
+/// It hears of nothing that is made, changed or removed, and of those who come all the same.
+#[tokio::test(start_paused = true)]
+async fn one_whose_watches_lag_for_several_leases_hands_over_all_the_same() {
+    let mut fleet = Fleet::new();
+    let [a, b] = fleet.start_all(["a", "b"]).await;
+    b.life.let_watches(Watches::Lag);
+    let begun = Instant::now();
+    let c = fleet.start("c");
+    let mut names = Vec::new();
+    while begun.elapsed() < LEASE * 4 {
+        names.push(fleet.change());
+        tokio::time::sleep(Duration::from_millis(2_300)).await;
+    }
+    let taken: Vec<&str> = TENANTS
+        .into_iter()
+        .filter(|tenant| fleet.owner(tenant) == "c")
+        .collect();
+    assert!((1..=4).contains(&taken.len()), "{taken:?} went to c");
+    for tenant in &taken {
+        fleet.served(tenant, &names[names.len() - 2]).await;
+    }
+    b.life.let_watches(Watches::Deliver);
+    for name in &names {
+        fleet.all_served(name).await;
+    }
+    fleet.check_order();
+    for replica in [a, b, c] {
+        replica.process.stop().await;
+    }
+}
+
+/// Nobody can agree on a set with one that is paused, and nobody takes what it may still write to.
+#[tokio::test(start_paused = true)]
+async fn one_that_comes_while_another_is_paused_waits_for_its_end() {
+    let mut fleet = Fleet::new();
+    let [a, b] = fleet.start_all(["a", "b"]).await;
+    b.life.stall("management");
+    let paused = Instant::now();
+    let c = fleet.start("c");
+    let mut names = Vec::new();
+    while paused.elapsed() < LEASE * 3 {
+        names.push(fleet.change());
+        tokio::time::sleep(Duration::from_millis(2_300)).await;
+    }
+    for name in &names {
+        fleet.all_served(name).await;
+    }
+    fleet.check_order();
+    for tenant in TENANTS {
+        let writers = fleet.writers(tenant);
+        if writers.first() == Some(&b.name) {
+            let next = fleet.taken_over(tenant, b.name, paused);
+            let waited = next.duration_since(paused);
+            assert!(
+                waited + Duration::from_secs(2) > LEASE,
+                "{tenant}: {waited:?}"
+            );
+        }
+    }
+    b.life.go_on();
+    b.process.ended().await.expect_err("its Lease is lost");
+    for replica in [a, c] {
+        replica.process.stop().await;
+    }
+}
+
+/// Nobody is told by a Lease that is not there: its holder counts for as long as it may write.
+#[tokio::test(start_paused = true)]
+async fn a_lease_deleted_by_hand_makes_no_two_writers() {
+    for (names, comes) in [
+        (&["a", "b"][..], false),
+        (&["a", "b"], true),
+        (&["b"], true),
+    ] {
+        let mut fleet = Fleet::new();
+        let mut others: Vec<Replica> = names.iter().map(|name| fleet.start(name)).collect();
+        fleet.agreed().await;
+        let holder = others.pop().expect("b is the last");
+        let its_own: Vec<&str> = TENANTS
+            .into_iter()
+            .filter(|tenant| fleet.owner(tenant) == holder.name)
+            .collect();
+        assert_ne!(its_own, Vec::<&str>::new());
+        // It does not hear of it, and goes on for as long as its Lease holds.
+        holder.life.stall("management");
+        let cut = Instant::now();
+        fleet.delete_lease(holder.name);
+        if comes {
+            others.push(fleet.start("c"));
+        }
+        let mut made = Vec::new();
+        while cut.elapsed() < LEASE * 3 {
+            made.push(fleet.change());
+            tokio::time::sleep(Duration::from_millis(2_300)).await;
+        }
+        for name in &made {
+            fleet.all_served(name).await;
+        }
+        fleet.check_order();
+        for tenant in its_own {
+            let next = fleet.taken_over(tenant, holder.name, cut);
+            let waited = next.duration_since(cut);
+            assert!(
+                waited + Duration::from_secs(2) > LEASE,
+                "{tenant}: {waited:?}"
+            );
+        }
+        holder.life.go_on();
+        holder.process.ended().await.expect_err("its Lease is lost");
+        for replica in others {
+            replica.process.stop().await;
+        }
+    }
+}
+
+fn tenant_status(fleet: &Fleet, tenant: &str) -> String {
+    let own = object("workerclusters", tenant, tenant);
+    let own = fleet.world.management.get(own).unwrap_or_default();
+    let conditions = own.pointer("/status/conditions").cloned();
+    let conditions = conditions.unwrap_or_default();
+    let all = conditions.as_array().cloned().unwrap_or_default();
+    let of_registered = all.iter().find(|it| it["type"] == "Registered");
+    of_registered.map_or_else(String::new, |it| {
+        format!("{} {}", it["reason"], it["message"])
+    })
+}
+
+fn finalizers(fleet: &Fleet, tenant: &str) -> usize {
+    let all = fleet.world.worker(tenant).objects("machinedeployments");
+    let held = |it: &&Value| it.pointer("/metadata/finalizers/0").is_some();
+    all.iter().filter(held).count()
+}
+
+/// The kubeconfig went with the registration: who comes to a half of the work cannot finish it, and
+/// says so.
+#[tokio::test(start_paused = true)]
+async fn a_registration_that_goes_with_its_replica_is_told_and_can_be_given_back_later() {
+    for is_begun in [false, true] {
+        let mut fleet = Fleet::new();
+        for tenant in TENANTS {
+            let spec = json!({"onRemoval": "Release"});
+            put(
+                &fleet.world.management,
+                fixtures::a_worker_cluster(tenant, &spec),
+            );
+        }
+        let [a, b] = fleet.start_all(["a", "b"]).await;
+        let mut of_b = TENANTS.into_iter().filter(|it| fleet.owner(it) == b.name);
+        let tenant = of_b.next().expect("these names share these tenants");
+        for _ in 0..3 {
+            let name = fleet.change();
+            fleet.all_served(&name).await;
+        }
+        let all = finalizers(&fleet, tenant);
+        let secret = object("secrets", tenant, tenant);
+        if is_begun {
+            // It dies after the second finalizer.
+            b.life.arm(Strike {
+                at: 2,
+                counted: Counted::Writes,
+                blow: Blow::DieAfter,
+            });
+            assert!(fleet.world.management.delete_raw(secret));
+            b.life.died().await;
+            b.process.kill().await;
+            assert_eq!(finalizers(&fleet, tenant), all - 2);
+        } else {
+            b.process.kill().await;
+            assert!(fleet.world.management.delete_raw(secret));
+        }
+        tokio::time::sleep(LEASE * 2).await;
+        let told = tenant_status(&fleet, tenant);
+        assert!(told.contains("RegistrationRemoved"), "{told}");
+        assert!(told.contains("register it again"), "{told}");
+        assert!(finalizers(&fleet, tenant) > 0);
+
+        fleet.world.register(tenant);
+        tokio::time::sleep(AGREED).await;
+        assert!(
+            tenant_status(&fleet, tenant).contains("Accepted"),
+            "{}",
+            tenant_status(&fleet, tenant)
+        );
+        assert!(fleet.world.management.delete_raw(secret));
+        tokio::time::sleep(AGREED).await;
+        assert_eq!(finalizers(&fleet, tenant), 0);
+        let told = tenant_status(&fleet, tenant);
+        assert!(told.contains("were released"), "{told}");
+        a.process.stop().await;
+    }
+}
