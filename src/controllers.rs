@@ -13,6 +13,7 @@ pub mod backoff;
 pub mod context;
 pub mod inventory;
 pub mod machine_deployment;
+pub mod machine_rollout;
 pub mod orphans;
 pub mod profile;
 pub mod profile_quota;

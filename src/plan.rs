@@ -13,6 +13,7 @@ pub mod changes;
 pub mod default_profile;
 pub mod desired;
 pub mod digest;
+pub mod machine_rollout;
 pub mod observed;
 pub mod rollout;
 pub mod status;

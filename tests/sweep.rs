@@ -20,6 +20,8 @@ mod fairness;
 mod handover;
 #[path = "sweep/health.rs"]
 mod health;
+#[path = "sweep/machines.rs"]
+mod machines;
 #[path = "sweep/order.rs"]
 mod order;
 #[path = "sweep/panics.rs"]

@@ -1,8 +1,10 @@
 //! `MachineDeployment`: machine-controller's object. We read it, and own only a finalizer and one
-//! annotation on it.
+//! annotation on it, and one in its template.
 //!
 //! Only the fields that we read are named, and each may be absent, so that no machine deployment
 //! can fail to decode: what is missing is judged later, with a reason.
+
+use std::collections::BTreeMap;
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,7 @@ use serde::{Deserialize, Serialize};
     plural = "machinedeployments",
     namespaced,
     schema = "disabled",
+    status = "MachineDeploymentStatus",
     derive = "PartialEq",
     derive = "Default"
 )]
@@ -23,6 +26,15 @@ use serde::{Deserialize, Serialize};
 pub struct MachineDeploymentSpec {
     /// The template of the machines.
     pub template: MachineTemplate,
+    /// How many machines there should be; absent means one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i64>,
+    /// Whether machine-controller leaves the machines alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// After how many seconds without progress the replacement of machines has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_deadline_seconds: Option<i64>,
     /// Whether a field that we read has a type that machine-controller does not give it. Such a
     /// machine deployment is known by its metadata alone, and nothing else is held up by it.
     #[serde(skip)]
@@ -33,8 +45,20 @@ pub struct MachineDeploymentSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineTemplate {
+    /// The machine's metadata.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<MachineMetadata>,
     /// The machine's spec.
     pub spec: MachineSpec,
+}
+
+/// The metadata of a machine.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineMetadata {
+    /// The machine's annotations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
 }
 
 /// The spec of a machine.
@@ -62,4 +86,22 @@ pub struct ProviderSpecSource {
 pub struct MachineVersions {
     /// The kubelet's version.
     pub kubelet: String,
+}
+
+/// What machine-controller says of the machines. What is absent is nought.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineDeploymentStatus {
+    /// The generation of the machine deployment that this speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// How many machines there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i64>,
+    /// How many of them were made from the template as it stands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_replicas: Option<i64>,
+    /// How many of them can be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_replicas: Option<i64>,
 }

@@ -42,6 +42,13 @@ pub const NEAR_LIMIT: &str = "operatingsystemmanager.k8c.io/near-limit";
 /// Annotation of what we make: the machine deployment, as `namespace/name`.
 pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 
+/// Annotation of the kubelet's kubeconfig Secret: what the machines of the machine deployment were
+/// made from. No rotation deletes this one.
+pub const MACHINES_MADE_FROM: &str = "operatingsystemmanager.k8c.io/machines-made-from";
+/// Annotation of the machines in a machine deployment's template: the digest of the provisioning
+/// document that they were replaced for.
+pub const REPLACED_FOR: &str = "operatingsystemmanager.k8c.io/replaced-for";
+
 /// Annotation of a default profile: the digest of the content that we installed. Where the content
 /// has another, somebody has edited it.
 pub const INSTALLED_CONTENT: &str = "operatingsystemmanager.k8c.io/installed-content";

@@ -9,7 +9,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::rollout::{ProfileRollout, Rollout};
+pub use self::rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout};
 
 /// What an operator says about a worker cluster. Everything but the Secret's name has a default.
 #[expect(

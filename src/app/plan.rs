@@ -22,6 +22,7 @@ use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},
     desired::{Stamp, desired, is_current},
+    machine_rollout::{Machines, Standing, machines, standing},
     observed::Observed,
     validate::{Deployment, Found, Policy, ProfileFound, Rival, created, validate},
 };
@@ -62,6 +63,9 @@ pub struct Answer {
     pub message: Option<String>,
     /// Which inputs differ from those of what stands there.
     pub inputs: Vec<&'static str>,
+    /// What would become of machines that were made from another document, where they are replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<MachinesFate>,
     /// What would be written, in order.
     pub writes: Vec<String>,
     /// The config's differences, as unified diffs; secrets are marked.
@@ -81,6 +85,17 @@ pub enum Verdict {
     Refused,
     /// It cannot be told.
     Unknown,
+}
+
+/// What would become of outdated machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum MachinesFate {
+    /// They would be replaced, when their machine deployment's turn has come.
+    Replaced,
+    /// They are being replaced already.
+    BeingReplaced,
+    /// They would be replaced, were their machine deployment at rest and not paused.
+    HeldBack,
 }
 
 /// Asks.
@@ -132,6 +147,7 @@ impl Answer {
             verdict,
             message: None,
             inputs: Vec::new(),
+            machines: None,
             writes: Vec::new(),
             diff: String::new(),
         }
@@ -186,7 +202,16 @@ impl Tenant {
         } else {
             Some(self.render(&deployment, &mut answer)?)
         };
-        for change in changes(desired(&deployment, fitting), &found.observed) {
+        let desired = desired(&deployment, fitting);
+        let machines = machines(&desired, &found.observed);
+        if let Some(machines) = machines.filter(Machines::are_outdated) {
+            answer.machines = match standing(machine_deployment, Some(&machines)) {
+                Standing::Outdated => Some(MachinesFate::Replaced),
+                Standing::Replacing => Some(MachinesFate::BeingReplaced),
+                _ => Some(MachinesFate::HeldBack),
+            };
+        }
+        for change in changes(desired, &found.observed) {
             if matches!(
                 change,
                 Change::RecreateSecret(..) | Change::DeleteSecret(..)
@@ -196,6 +221,12 @@ impl Tenant {
                 answer.verdict = Verdict::Written;
             }
             answer.writes.push(told(&change));
+        }
+        if answer.machines == Some(MachinesFate::Replaced) {
+            answer.writes.push(
+                "annotate the template of the machine deployment, when its turn has come"
+                    .to_owned(),
+            );
         }
         if answer.verdict == Verdict::Unchanged && !answer.writes.is_empty() {
             answer.verdict = Verdict::Written;

@@ -193,6 +193,7 @@ fn decode(value: &Json) -> MachineDeployment {
             is_unreadable: true,
             ..MachineDeploymentSpec::default()
         },
+        status: None,
     })
 }
 

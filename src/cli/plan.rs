@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, process::ExitCo
 use clap::{Args, ValueEnum};
 
 use super::{input, output};
-use crate::app::plan::{Answer, Question, Verdict, plan};
+use crate::app::plan::{Answer, MachinesFate, Question, Verdict, plan};
 use crate::render::default_profiles::default_profiles;
 use crate::settings::RunFlags;
 
@@ -108,6 +108,14 @@ fn text(answers: &[Answer]) -> String {
         }
         if !answer.inputs.is_empty() {
             let _ = writeln!(text, "  differs: {}", answer.inputs.join(", "));
+        }
+        if let Some(machines) = answer.machines {
+            let fate = match machines {
+                MachinesFate::Replaced => "would be replaced, when their turn has come",
+                MachinesFate::BeingReplaced => "are being replaced",
+                MachinesFate::HeldBack => "would be replaced, once it is at rest and not paused",
+            };
+            let _ = writeln!(text, "  outdated machines {fate}");
         }
         for write in &answer.writes {
             let _ = writeln!(text, "  {write}");

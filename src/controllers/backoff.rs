@@ -77,6 +77,7 @@ mod tests {
         MachineDeployment {
             metadata,
             spec: MachineDeploymentSpec::default(),
+            status: None,
         }
     }
 

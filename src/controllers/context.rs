@@ -11,9 +11,9 @@ use kube::runtime::{events::Recorder, reflector::Store};
 use tokio::sync::watch;
 
 use super::{
-    backoff::Backoff, machine_deployment::credentials::NodeCredentials, profile::DefaultProfile,
-    profile_store::ProfileStore, rollout::Turns, seen::SeenObjects, sweeps::Sweeps, tokens::Tokens,
-    triggers::Triggers,
+    backoff::Backoff, machine_deployment::credentials::NodeCredentials,
+    machine_rollout::KnownMachines, profile::DefaultProfile, profile_store::ProfileStore,
+    rollout::Turns, seen::SeenObjects, sweeps::Sweeps, tokens::Tokens, triggers::Triggers,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -64,6 +64,8 @@ pub struct Context {
     pub backoff: Arc<Backoff>,
     /// Machine deployments that are looked at for no change of their own.
     pub sweeps: Arc<Sweeps>,
+    /// What the machines of machine deployments were made from.
+    pub machines: KnownMachines,
     /// What must be looked at again.
     pub triggers: Arc<Triggers>,
     /// Writes Events in the worker cluster.

@@ -31,6 +31,7 @@ use crate::plan::{
     bootstrap::renewal,
     changes::{changes, kept_as_found},
     desired::{desired, is_current, known_near_limit},
+    machine_rollout::{Machines, machines},
     validate::{Deployment, Invalid, Policy, created, validate},
 };
 use crate::render::render;
@@ -74,6 +75,8 @@ pub async fn reconcile(
             took: begun.elapsed(),
         };
         update_status(&context, &machine_deployment, &outcome, tried).await;
+        let machines = outcome.as_ref().ok().and_then(|it| it.machines.clone());
+        context.machines.looked_at(&reference, machines);
         match outcome {
             Ok(served) => {
                 context.backoff.reset(&reference);
@@ -105,6 +108,8 @@ pub struct Served {
     pub near_limit: Option<String>,
     /// What of it is kept as another program made it, in a sentence.
     pub kept: Option<String>,
+    /// What its machines were made from, where they are replaced for another document.
+    pub machines: Option<Machines>,
 }
 
 /// How a machine deployment was served.
@@ -180,6 +185,7 @@ async fn converge(
         None => known_near_limit(&found.observed),
     };
     let desired = desired(&deployment, fitting);
+    let machines = machines(&desired, &found.observed);
     // What must be written? (pure)
     let changes = changes(desired, &found.observed);
     let writes = changes.len();
@@ -198,6 +204,7 @@ async fn converge(
         kind: ServedKind::Current,
         near_limit,
         kept,
+        machines,
     })
 }
 
@@ -282,6 +289,7 @@ impl Served {
             kind,
             near_limit: None,
             kept: None,
+            machines: None,
         }
     }
 }

@@ -20,6 +20,7 @@ use super::{
     context::{Context, RegistryCredentials, Rules},
     inventory,
     machine_deployment::{self, credentials},
+    machine_rollout::{self, KnownMachines},
     orphans,
     profile::{self, DefaultProfile},
     profile_store::ProfileStore,
@@ -105,6 +106,7 @@ impl Controllers {
             registry_credentials: watch::Sender::new(Ok(Arc::default())),
             backoff: Arc::default(),
             sweeps: Arc::new(Sweeps::new(slots)),
+            machines: KnownMachines::default(),
             triggers: Arc::clone(triggers),
             key: std::sync::Mutex::new((facts, key)),
         }
@@ -223,6 +225,7 @@ impl Controllers {
                 follow_facts(&context),
                 follow_health(&context),
                 remove_orphans(&context, listed),
+                machine_rollout::follow(&context),
             )
         };
         // The reconciles end by themselves once the cluster is disengaged, after those that run.

@@ -100,6 +100,7 @@ fn readable(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineD
                 is_unreadable: true,
                 ..MachineDeploymentSpec::default()
             },
+            status: None,
         })
     };
     match event {

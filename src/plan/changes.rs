@@ -16,11 +16,15 @@ use super::{
     bootstrap::{Token, TokenPlan},
     desired::{Desired, Documents, Stamp},
     digest::Digest,
+    machine_rollout::{MadeFrom, machines},
     observed::{Observed, Seen},
 };
 use crate::api::{
     config::OperatingSystemConfigSpec,
-    names::{CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY, KEPT, KUBECONFIG_KEY, MADE_FOR_REVISION},
+    names::{
+        CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY, KEPT, KUBECONFIG_KEY, MACHINES_MADE_FROM,
+        MADE_FOR_REVISION,
+    },
 };
 
 /// Bytes for a Secret.
@@ -46,6 +50,9 @@ pub struct SecretWanted {
     pub content: Digest,
     /// The annotations; none for what changes in place.
     pub stamp: Option<Stamp>,
+    /// What machines were made from, on the Secret that no rotation deletes; where there is nothing
+    /// to say, what was said before stays.
+    pub made_from: Option<MadeFrom>,
 }
 
 /// A Secret that keeps the bytes that were found in it.
@@ -123,6 +130,7 @@ fn kubelet_kubeconfig(desired: &Desired, observed: &Observed) -> Option<Change> 
         data: SecretData(kubeconfig.expose().as_bytes().to_vec()),
         content: content.clone(),
         stamp: None,
+        made_from: machines(desired, observed).map(|machines| machines.made_from),
     };
     change_in_place(wanted, observed.kubelet_kubeconfig.as_ref())
 }
@@ -139,6 +147,7 @@ fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
         data: SecretData(script.expose().as_bytes().to_vec()),
         content: content.clone(),
         stamp: None,
+        made_from: None,
     };
     change_in_place(wanted, seen)
 }
@@ -146,9 +155,15 @@ fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
 fn change_in_place(wanted: SecretWanted, seen: Option<&Seen>) -> Option<Change> {
     match seen {
         None => Some(Change::CreateSecret(wanted)),
-        Some(seen) if seen.content == wanted.content => None,
+        Some(seen) if seen.content == wanted.content && says(seen, &wanted) => None,
         Some(seen) => Some(Change::ReplaceSecret(wanted, seen.clone())),
     }
+}
+
+fn says(seen: &Seen, wanted: &SecretWanted) -> bool {
+    let said = seen.annotation(MACHINES_MADE_FROM);
+    let wanted = wanted.made_from.as_ref().map(MadeFrom::to_string);
+    wanted.is_none_or(|wanted| said == Some(&wanted))
 }
 
 struct Made<'a> {
@@ -210,6 +225,7 @@ impl Made<'_> {
             data: SecretData(data),
             content,
             stamp: Some(self.stamp.clone()),
+            made_from: None,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::api::{
         CONTENT, DerivedNames, INPUTS, KEPT, MADE_FOR, MADE_FOR_ANNOTATIONS,
         MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, NEAR_LIMIT,
     },
+    worker_cluster::MachineReplacement,
 };
 use crate::render::{
     edge_script::{EdgeScriptInput, edge_script},
@@ -117,6 +118,9 @@ pub struct Desired {
     pub edge_script: Option<(SecretText, Digest)>,
     /// The config and the documents; none where those that exist are current.
     pub documents: Option<Documents>,
+    /// By what digests of what machines were made from are told apart; nothing where machines are
+    /// not replaced for another document.
+    pub machines_key: Option<Digest>,
 }
 
 /// What is close to its limit in what was made, where that is current and nothing is rendered.
@@ -162,7 +166,16 @@ pub fn desired(deployment: &Deployment, fitting: Option<Fitting>) -> Desired {
             provisioning: with_digest(key, rendered.provisioning),
             bootstrap: with_digest(key, rendered.bootstrap),
         }),
+        machines_key: replaces_machines(deployment).then(|| key.digest([&b"machines"[..]])),
     }
+}
+
+/// Whether machines are replaced that were made from another document. Those at the edge are their
+/// owner's; and where a document has the kubelet's kubeconfig in it, it changes with each token.
+fn replaces_machines(deployment: &Deployment) -> bool {
+    deployment.settings.machine_rollout.replace == MachineReplacement::WhenOutdated
+        && !deployment.is_at_edge()
+        && !deployment.profile.reads_bootstrap_kubeconfig()
 }
 
 /// Edge machines get no user data: their owner runs a script that fetches it.

@@ -11,6 +11,9 @@ use sha2::Sha256;
 
 use crate::tenant::secret_text::SecretText;
 
+/// Digests that people read have this many characters: 64 bits.
+const SHORT_CHARACTERS: usize = 16;
+
 /// A keyed digest, in lower-case hex.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(String);
@@ -24,6 +27,11 @@ impl Digest {
     /// The digest as it stands in an annotation.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Enough of the digest to tell it from any other of one machine deployment.
+    pub fn short(&self) -> &str {
+        self.0.get(..SHORT_CHARACTERS).unwrap_or(&self.0)
     }
 }
 

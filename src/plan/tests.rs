@@ -16,7 +16,7 @@ use super::{
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
-    names::{KEPT, NEAR_LIMIT, PROFILE, REVISION},
+    names::{KEPT, MACHINES_MADE_FROM, NEAR_LIMIT, PROFILE, REVISION},
     profile::OperatingSystemProfileSpec,
 };
 use crate::render::{Limits, Rendered, render, template::CompiledProfile};
@@ -24,6 +24,7 @@ use crate::rules::user_data::fit;
 use crate::tenant::{facts::ClusterFacts, secret_text::SecretText, settings::TenantSettings};
 
 mod changes;
+mod machine_rollout;
 mod status;
 mod validate;
 
@@ -139,11 +140,11 @@ fn written(changes: Vec<Change>, mut found: Found) -> Found {
             | Change::RecreateSecret(wanted, _) => {
                 let stamp = wanted.stamp.as_ref();
                 let annotations = stamp.map(|stamp| stamp.annotations(&wanted.content));
-                let now_seen = seen(
-                    &wanted.name,
-                    &wanted.content,
-                    annotations.unwrap_or_default(),
-                );
+                let mut annotations = annotations.unwrap_or_default();
+                if let Some(made_from) = &wanted.made_from {
+                    annotations.insert(MACHINES_MADE_FROM.to_owned(), made_from.to_string());
+                }
+                let now_seen = seen(&wanted.name, &wanted.content, annotations);
                 *secret(observed, &wanted.name) = Some(now_seen);
             }
             Change::KeepSecret(kept, before) => {

@@ -29,6 +29,9 @@ pub enum ConditionType {
     NodeCredentials,
     /// Every machine deployment is served.
     MachineDeploymentsServed,
+    /// Machines were made from what machines get now, where they are replaced otherwise. `Ready`
+    /// does not depend on it.
+    MachinesCurrent,
     /// Nothing of the kubeconfig expires soon. A warning: `Ready` does not depend on it.
     CredentialValid,
 }
@@ -45,6 +48,7 @@ impl ConditionType {
             Self::ProfilesInstalled => "ProfilesInstalled",
             Self::NodeCredentials => "NodeCredentials",
             Self::MachineDeploymentsServed => "MachineDeploymentsServed",
+            Self::MachinesCurrent => "MachinesCurrent",
             Self::CredentialValid => "CredentialValid",
         }
     }

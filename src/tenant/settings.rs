@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use serde::Serialize;
 
 use crate::api::worker_cluster::{
-    NodeCredentials, ProfileRollout, StoredConfig, WorkerClusterSpec,
+    MachineRollout, NodeCredentials, ProfileRollout, StoredConfig, WorkerClusterSpec,
 };
 
 /// The feature gate that every kubelet gets unless a setting says otherwise.
@@ -61,6 +61,9 @@ pub struct TenantSettings {
     /// When newer default profiles are installed. No input of a render.
     #[serde(skip)]
     pub profile_rollout: ProfileRollout,
+    /// Whether machines are replaced for another document. No input of a render.
+    #[serde(skip)]
+    pub machine_rollout: MachineRollout,
 }
 
 impl Default for TenantSettings {
@@ -86,6 +89,7 @@ impl Default for TenantSettings {
             stored_config: StoredConfig::default(),
             default_profile_names: None,
             profile_rollout: ProfileRollout::default(),
+            machine_rollout: MachineRollout::default(),
         }
     }
 }
@@ -178,6 +182,10 @@ impl TenantSettings {
                 .rollout
                 .and_then(|rollout| rollout.default_profiles)
                 .unwrap_or(defaults.profile_rollout),
+            machine_rollout: spec
+                .rollout
+                .and_then(|rollout| rollout.machines)
+                .unwrap_or(defaults.machine_rollout),
         })
     }
 }
@@ -220,7 +228,7 @@ fn with_server_certificates(gates: &BTreeMap<String, bool>) -> BTreeMap<String, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::worker_cluster::Rollout;
+    use crate::api::worker_cluster::{MachineReplacement, Rollout};
 
     /// What is stored for those who opt in to nothing must not be rendered anew by a release that
     /// has more to opt in to.
@@ -250,11 +258,16 @@ mod tests {
             default_profile_names: Some(vec!["osp-ubuntu".to_owned()]),
             rollout: Some(Rollout {
                 default_profiles: Some(ProfileRollout::Manual),
+                machines: Some(MachineRollout {
+                    replace: MachineReplacement::WhenOutdated,
+                    max_concurrent: 2,
+                }),
             }),
             ..WorkerClusterSpec::default()
         };
         let after = before.with(&spec).unwrap();
-        assert_ne!(before, after);
+        assert_ne!(before.profile_rollout, after.profile_rollout);
+        assert_ne!(before.machine_rollout, after.machine_rollout);
         let inputs = [&before, &after].map(|it| serde_json::to_value(it).unwrap());
         assert_eq!(inputs[0], inputs[1]);
     }

@@ -13,6 +13,7 @@ pub mod edge;
 mod fixtures;
 mod handover;
 pub mod life;
+pub mod machines;
 pub mod overlays;
 pub mod plan;
 mod process;
@@ -143,6 +144,7 @@ macro_rules! scenarios {
             credentials::credentials_that_somebody_deletes_or_widens_are_put_right,
             credentials::the_wish_for_own_credentials_renders_anew_and_so_does_its_end,
             credentials::purge_and_the_removal_of_orphans_take_credentials_along,
+            machines::outdated_machines_are_replaced_one_machine_deployment_at_a_time,
             plan::a_plan_tells_what_would_be_written_and_writes_nothing,
             edge::an_edge_script_is_there_as_long_as_its_machine_deployment,
             definitions::a_configs_spec_never_changes_and_its_annotations_may,

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use fake_cluster::{Fault, Matcher, Verb, object};
-use serde_json::json;
+use osm::api::names::INPUTS;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
@@ -156,4 +157,73 @@ async fn a_busy_tenant_does_not_delay_the_others() {
         .await;
     assert_eq!(asked.elapsed(), Duration::ZERO);
     process.stop().await;
+}
+
+/// Everything is as a release with another generation of the renderer made it: other inputs, and
+/// other bytes.
+fn age(world: &World) {
+    let older = |object: &mut Value| {
+        let annotations = object.pointer_mut("/metadata/annotations");
+        let inputs = annotations.and_then(|it| it.get_mut(INPUTS));
+        inputs.map(|inputs| *inputs = json!("of another generation"))
+    };
+    let berlin = world.worker("berlin");
+    for mut secret in berlin.objects("secrets") {
+        if older(&mut secret).is_some() {
+            set(&mut secret, "/data/cloud-config", json!("b2xkZXI="));
+            put(berlin, secret);
+        }
+    }
+    for mut config in world.management.objects("operatingsystemconfigs") {
+        if older(&mut config).is_some() {
+            put(&world.management, config);
+        }
+    }
+}
+
+/// Those that still have the bytes of before.
+fn aged(world: &World) -> usize {
+    let berlin = world.worker("berlin");
+    let is_aged = |index: &usize| {
+        let bootstrap = format!("{}-kube-system-bootstrap-config", name(*index));
+        let found = boot_secret(berlin, &bootstrap);
+        found.is_some_and(|it| it.pointer("/data/cloud-config") == Some(&json!("b2xkZXI=")))
+    };
+    (0..MACHINE_DEPLOYMENTS).filter(is_aged).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_generation_of_the_renderer_yields_to_changes_and_keeps_to_the_budget() {
+    let world = a_busy_world();
+    let process = world.start();
+    world.settle().await;
+    process.stop().await;
+    age(&world);
+    let life = Life::new();
+    let process = world.start_as(&life);
+    let berlin = world.worker("berlin");
+    berlin
+        .wait_until(|_| aged(&world) < MACHINE_DEPLOYMENTS)
+        .await;
+    // The one whose turn would come last.
+    let last = name(9);
+    let own = ("machinedeployments", "kube-system", last.as_str());
+    let revision = "/metadata/annotations/machinedeployment.clusters.k8s.io~1revision";
+    change(berlin, own, |found| {
+        *found.pointer_mut(revision).expect("it has one") = json!("2");
+    });
+    let bootstrap = format!("{last}-kube-system-bootstrap-config");
+    let made_for = "/metadata/annotations/k8c.io~1machine-deployment-revision";
+    berlin
+        .wait_until(|berlin| {
+            let found = boot_secret(berlin, &bootstrap);
+            found.is_some_and(|it| it.pointer(made_for) == Some(&json!("2")))
+        })
+        .await;
+    let left = aged(&world);
+    assert!(left >= MACHINE_DEPLOYMENTS / 2, "{left} were left");
+    world.settle().await;
+    assert_eq!(aged(&world), 0);
+    process.stop().await;
+    check_budget(&life.sent(), "berlin");
 }

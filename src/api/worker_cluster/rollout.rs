@@ -1,4 +1,4 @@
-//! How newer versions reach a tenant: what its operator says about pace.
+//! How newer versions reach a tenant and its machines: what its operator says about pace.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,10 @@ pub struct Rollout {
     /// When a newer default profile replaces the installed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_profiles: Option<ProfileRollout>,
+    /// Whether machines are replaced that were made from another document than the one that
+    /// machines get now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machines: Option<MachineRollout>,
 }
 
 /// When a newer default profile replaces the installed one.
@@ -22,4 +26,35 @@ pub enum ProfileRollout {
     Immediate,
     /// Not at all, until this is changed.
     Manual,
+}
+
+/// Whether machines are replaced that were made from another document than the one that machines
+/// get now.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MachineRollout {
+    /// When machines are replaced.
+    pub replace: MachineReplacement,
+    /// How many machine deployments replace their machines at the same time.
+    #[schemars(with = "i32", range(min = 1, max = 1000))]
+    pub max_concurrent: u32,
+}
+
+impl Default for MachineRollout {
+    fn default() -> Self {
+        Self {
+            replace: MachineReplacement::default(),
+            max_concurrent: 1,
+        }
+    }
+}
+
+/// When machines are replaced.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum MachineReplacement {
+    /// Never by us: users decide.
+    #[default]
+    Never,
+    /// When machines get another document than the one that they were made from.
+    WhenOutdated,
 }

@@ -20,7 +20,7 @@ use serde_json::json;
 use super::error::Error;
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{CLOUD_INIT_SETTINGS, KEPT, KUBE_SYSTEM, TOKEN_LABEL},
+    names::{CLOUD_INIT_SETTINGS, KEPT, KUBE_SYSTEM, MACHINES_MADE_FROM, TOKEN_LABEL},
 };
 use crate::controllers::{context::Context, inventory, tokens};
 use crate::fleet::rate_limit::Prepaid;
@@ -425,6 +425,10 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
         let annotations = metadata.annotations.get_or_insert_default();
         annotations.remove(KEPT);
         annotations.extend(stamp.annotations(&wanted.content));
+    }
+    if let Some(made_from) = &wanted.made_from {
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(MACHINES_MADE_FROM.to_owned(), made_from.to_string());
     }
     Secret {
         metadata,

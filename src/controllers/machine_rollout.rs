@@ -1,0 +1,364 @@
+//! Tells machine deployments to replace machines that were made from another provisioning document
+//! than machines get now, a few at a time, where the tenant asks for it.
+//!
+//! The word is one annotation in the template; machine-controller does the rest. Nothing is forced:
+//! who does not get on holds up the others, and that is told. Nothing is remembered beside the
+//! objects but since when somebody does not get on.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+    runtime::{
+        events::{Event, EventType},
+        reflector::ObjectRef,
+    },
+};
+use serde_json::json;
+use tokio::{sync::Notify, time::Instant};
+
+use super::context::Context;
+use crate::api::{
+    machine_deployment::{MachineDeployment, MachineDeploymentStatus},
+    names::REPLACED_FOR,
+    worker_cluster::{MachineReplacement, MachineRollout},
+};
+use crate::fleet::retry_delay::RetryDelay;
+use crate::plan::machine_rollout::{Machines, Standing, standing, turns};
+use crate::telemetry::logs::chain;
+use crate::tenant::report::{ConditionType, Finding};
+
+/// Without progress for this long the replacement is held up: machine-controller's own default.
+const PROGRESS_DEADLINE: Duration = Duration::from_mins(10);
+/// The longest that a machine deployment may ask for.
+const PROGRESS_DEADLINE_MAX: Duration = Duration::from_hours(24);
+/// A condition names this many of each kind.
+const NAMED_MAX: usize = 3;
+
+type Reference = ObjectRef<MachineDeployment>;
+
+/// What the machines of one tenant's machine deployments were made from, as reconciles tell.
+#[derive(Debug, Default)]
+pub struct KnownMachines {
+    known: Mutex<BTreeMap<String, Machines>>,
+    bell: Notify,
+}
+
+impl KnownMachines {
+    /// A machine deployment was looked at. There is nothing to say of one that is not served.
+    pub fn looked_at(&self, reference: &Reference, machines: Option<Machines>) {
+        let mut known = self.lock();
+        match machines {
+            Some(machines) => known.insert(full_name(reference), machines),
+            None => known.remove(&full_name(reference)),
+        };
+        drop(known);
+        self.bell.notify_one();
+    }
+
+    fn get(&self, name: &str) -> Option<Machines> {
+        self.lock().get(name).cloned()
+    }
+
+    /// Every write under the lock is one call: a panic elsewhere does no harm here.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Machines>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells machine deployments to replace their machines, for ever.
+pub async fn follow(context: &Context) {
+    let mut rollout = Rollout {
+        context,
+        told: BTreeMap::new(),
+        replacing: BTreeMap::new(),
+        delay: RetryDelay::default(),
+    };
+    loop {
+        let again = rollout.look().await;
+        tokio::select! {
+            () = context.machines.bell.notified() => {}
+            () = sleep(again) => {}
+        }
+    }
+}
+
+async fn sleep(duration: Option<Duration>) {
+    match duration {
+        Some(duration) => tokio::time::sleep(duration).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A machine deployment that replaces its machines, as it was last seen to get on.
+struct Progress {
+    status: Option<MachineDeploymentStatus>,
+    since: Instant,
+    is_held_up: bool,
+}
+
+struct Rollout<'a> {
+    context: &'a Context,
+    /// What was written and not seen in the watch yet: the document's digest, by name.
+    told: BTreeMap<String, String>,
+    replacing: BTreeMap<String, Progress>,
+    delay: RetryDelay,
+}
+
+/// A machine deployment and where it stands.
+struct Seen {
+    found: Arc<MachineDeployment>,
+    name: String,
+    content: String,
+    standing: Standing,
+}
+
+impl Rollout<'_> {
+    /// Looks at all of them once; says when to look again, if nothing happens before.
+    async fn look(&mut self) -> Option<Duration> {
+        let setting = setting(self.context);
+        if setting.replace == MachineReplacement::Never {
+            self.told.clear();
+            self.replacing.clear();
+            tell_setting(self.context);
+            return None;
+        }
+        if !is_everything_looked_at(self.context) {
+            return None;
+        }
+        let mut all = self.all();
+        let standings: Vec<_> = all.iter().map(|it| it.standing).enumerate().collect();
+        let max = usize::try_from(setting.max_concurrent).unwrap_or(usize::MAX);
+        for index in turns(&standings, max) {
+            let Some(seen) = all.get_mut(index) else {
+                continue;
+            };
+            if let Err(error) = self.tell(seen).await {
+                let message = format!("cannot tell {}: {}", seen.name, chain(&error));
+                self.found(Finding::wrong("MachineRolloutFailed", message));
+                return self.delay.next();
+            }
+            seen.standing = Standing::Replacing;
+        }
+        self.delay = RetryDelay::default();
+        let again = self.watch_progress(&all).await;
+        self.found(self.finding(&all));
+        again
+    }
+
+    /// All machine deployments, by name.
+    fn all(&mut self) -> Vec<Seen> {
+        let mut all: Vec<Seen> = Vec::new();
+        for found in self.context.machine_deployments.state() {
+            let name = full_name(&ObjectRef::from_obj(&*found));
+            let machines = self.context.machines.get(&name);
+            let standing = standing(&found, machines.as_ref());
+            all.push(Seen {
+                content: machines.map(|it| it.content).unwrap_or_default(),
+                found,
+                name,
+                standing,
+            });
+        }
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        // What we wrote counts before the watch tells of it.
+        let outdated = |name: &String| {
+            let mut outdated = all.iter().filter(|it| it.standing == Standing::Outdated);
+            outdated.any(|it| it.name == *name)
+        };
+        self.told.retain(|name, _| outdated(name));
+        for seen in &mut all {
+            if self.told.get(&seen.name) == Some(&seen.content) {
+                seen.standing = Standing::Replacing;
+            }
+        }
+        all
+    }
+
+    async fn tell(&mut self, seen: &Seen) -> Result<(), kube::Error> {
+        let namespace = seen.found.namespace().unwrap_or_default();
+        let api: Api<MachineDeployment> =
+            Api::namespaced(self.context.engagement.worker.clone(), &namespace);
+        let patch = json!({
+            "metadata": {
+                "uid": seen.found.uid(),
+                "resourceVersion": seen.found.resource_version(),
+            },
+            "spec": {"template": {"metadata": {"annotations": {REPLACED_FOR: &seen.content}}}},
+        });
+        let name = seen.found.name_any();
+        let patch = Patch::Merge(&patch);
+        api.patch_metadata(&name, &PatchParams::default(), &patch)
+            .await?;
+        self.told.insert(seen.name.clone(), seen.content.clone());
+        tracing::info!(
+            registration = %self.context.engagement.registration,
+            %namespace,
+            name,
+            content = seen.content,
+            "machines are replaced: they were made from another document"
+        );
+        let event = Event {
+            type_: EventType::Normal,
+            reason: "ReplacingMachines".to_owned(),
+            note: Some(format!(
+                "the machines were made from another document than machines get now, which is {}",
+                seen.content
+            )),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        self.publish(&seen.found, &event).await;
+        Ok(())
+    }
+
+    /// Notes who does not get on, and tells it once; says when the next one is due.
+    async fn watch_progress(&mut self, all: &[Seen]) -> Option<Duration> {
+        let replacing = |name: &String| {
+            let mut replacing = all.iter().filter(|it| it.standing == Standing::Replacing);
+            replacing.any(|it| it.name == *name)
+        };
+        self.replacing.retain(|name, _| replacing(name));
+        let mut next: Option<Duration> = None;
+        for seen in all.iter().filter(|it| it.standing == Standing::Replacing) {
+            let status = seen.found.status.clone();
+            let fresh = || Progress {
+                status: status.clone(),
+                since: Instant::now(),
+                is_held_up: false,
+            };
+            let progress = self
+                .replacing
+                .entry(seen.name.clone())
+                .or_insert_with(fresh);
+            if progress.status != status {
+                *progress = fresh();
+            }
+            let deadline = deadline(&seen.found);
+            let left = deadline.saturating_sub(progress.since.elapsed());
+            if !left.is_zero() {
+                next = Some(next.map_or(left, |next| next.min(left)));
+            } else if !progress.is_held_up {
+                progress.is_held_up = true;
+                self.tell_held_up(seen, deadline).await;
+            }
+        }
+        next
+    }
+
+    async fn tell_held_up(&self, seen: &Seen, deadline: Duration) {
+        let note = format!(
+            "the machines are being replaced, and nothing has happened for {} s; other machine \
+             deployments wait for this one",
+            deadline.as_secs()
+        );
+        tracing::warn!(
+            registration = %self.context.engagement.registration,
+            name = seen.name,
+            why = note,
+            "the replacement of machines is held up"
+        );
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "MachinesHeldUp".to_owned(),
+            note: Some(note),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        self.publish(&seen.found, &event).await;
+    }
+
+    async fn publish(&self, found: &MachineDeployment, event: &Event) {
+        let reference = found.object_ref(&());
+        if let Err(error) = self.context.recorder.publish(event, &reference).await {
+            tracing::debug!(error = %chain(&error), "cannot write an Event");
+        }
+    }
+
+    fn finding(&self, all: &[Seen]) -> Finding {
+        let of = |wanted: Standing| {
+            let names = all.iter().filter(|it| it.standing == wanted);
+            names.map(|it| it.name.as_str()).collect::<Vec<_>>()
+        };
+        let held_up = self.replacing.iter().filter(|(_, it)| it.is_held_up);
+        let held_up: Vec<&str> = held_up.map(|(name, _)| name.as_str()).collect();
+        let parts = [
+            ("does not get on", held_up.as_slice()),
+            ("replacing", &of(Standing::Replacing)),
+            ("waiting", &of(Standing::Outdated)),
+            ("paused or not at rest", &of(Standing::HeldBack)),
+        ]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| format!("{what}: {}", some_of(names)))
+        .collect::<Vec<_>>();
+        match (parts.is_empty(), held_up.is_empty()) {
+            (true, _) => Finding::well("MachinesCurrent"),
+            (false, true) => Finding::wrong("MachinesOutdated", parts.join("; ")),
+            (false, false) => Finding::wrong("MachinesHeldUp", parts.join("; ")),
+        }
+    }
+
+    fn found(&self, finding: Finding) {
+        let board = &self.context.engagement.board;
+        board.found(ConditionType::MachinesCurrent, finding);
+    }
+}
+
+fn some_of(names: &[&str]) -> String {
+    let first = names.iter().take(NAMED_MAX).copied().collect::<Vec<_>>();
+    match names.len().saturating_sub(NAMED_MAX) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+fn deadline(found: &MachineDeployment) -> Duration {
+    let wanted = found.spec.progress_deadline_seconds;
+    let wanted = wanted.and_then(|seconds| u64::try_from(seconds).ok());
+    wanted.map_or(PROGRESS_DEADLINE, |seconds| {
+        Duration::from_secs(seconds.max(1)).min(PROGRESS_DEADLINE_MAX)
+    })
+}
+
+/// What the tenant asks for, or the fleet's default.
+fn setting(context: &Context) -> MachineRollout {
+    let own = context.engagement.worker_cluster.borrow();
+    let wish = own.as_ref().and_then(|own| own.spec.rollout?.machines);
+    wish.unwrap_or(context.engagement.shared.defaults.machine_rollout)
+}
+
+/// Where machines were replaced before, the condition says that they are not any more.
+fn tell_setting(context: &Context) {
+    let kind = ConditionType::MachinesCurrent;
+    let own = context.engagement.worker_cluster.borrow().clone();
+    let status = own.as_ref().and_then(|own| own.status.as_ref());
+    let mut conditions = status.iter().flat_map(|it| &it.conditions);
+    let board = &context.engagement.board;
+    let was_told = board.read(|report| report.findings.contains_key(&kind));
+    if was_told || conditions.any(|it| it.type_ == kind.as_str()) {
+        board.found(kind, Finding::well("MachinesLeftAlone"));
+    }
+}
+
+/// Whether every machine deployment has been looked at since the cluster was engaged: who replaces
+/// its machines is counted before another is told to.
+fn is_everything_looked_at(context: &Context) -> bool {
+    context.engagement.board.read(|report| {
+        report.existing.as_ref().is_some_and(|existing| {
+            let is_known =
+                |name: &String| report.outcomes.contains_key(name) || report.ignored.contains(name);
+            existing.iter().all(is_known)
+        })
+    })
+}
+
+fn full_name(reference: &Reference) -> String {
+    let namespace = reference.namespace.as_deref().unwrap_or_default();
+    format!("{namespace}/{}", reference.name)
+}

@@ -1,0 +1,164 @@
+//! Machine deployments are told to replace machines that were made from another document.
+
+use std::io::Write as _;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams};
+use osm::api::machine_deployment::MachineDeployment;
+use osm::api::names::{MACHINES_MADE_FROM, REVISION};
+use osm::api::profile::OperatingSystemProfile;
+use osm::plan::machine_rollout::replaced_for;
+use serde_json::json;
+use tempfile::NamedTempFile;
+
+use crate::suite::audit::{Request, told};
+use crate::suite::fixtures::{self, PROFILE_NAME, a_little_machine_deployment};
+use crate::suite::process::{Manager, plan};
+use crate::suite::rotation::install;
+use crate::suite::server::ok;
+use crate::suite::stage::{Stage, Tenant, merge, message};
+use crate::suite::wait;
+use crate::suite::world::World;
+
+pub async fn outdated_machines_are_replaced_one_machine_deployment_at_a_time(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "machines");
+    let tenant = stage.tenant().await;
+    let begun = Timestamp::now();
+    let ask = json!({ "rollout": { "machines": { "replace": "WhenOutdated" } } });
+    tenant.configure(ask).await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile("v1.0.0", "first")).await;
+    for name in ["a", "b"] {
+        let made = tenant.serve(&a_little_machine_deployment(name)).await;
+        let said = made.kubelet_kubeconfig.annotations();
+        assert!(said[MACHINES_MADE_FROM].starts_with("1 "), "{said:?}");
+        at_rest(&tenant, name).await;
+    }
+    tenant
+        .says("MachinesCurrent", "True", "MachinesCurrent")
+        .await;
+
+    let after = a_profile("v2.0.0", "second");
+    let file = file_of(&after);
+    let path = file.path().to_str().expect("a path of ours is text");
+    let (code, text) = plan(&stage, &["--profile-file", path]).await;
+    assert_eq!(code, Some(2), "{text}");
+    assert!(
+        text.contains("outdated machines would be replaced"),
+        "{text}"
+    );
+
+    let next = json!({ "spec": serde_json::to_value(&after.spec).expect("plain values") });
+    merge(&tenant.profiles(), PROFILE_NAME, next).await;
+    let first = told_beside(&tenant, &[]).await;
+    let wrong = ("MachinesCurrent", "False", "MachinesOutdated");
+    let own = wait_for_message(&tenant, "waiting: kube-system/").await;
+    assert!(message(&own, wrong.0).contains(&format!("replacing: kube-system/{first}")));
+    replace_machines(&tenant, &first).await;
+    let second = told_beside(&tenant, &[&first]).await;
+    replace_machines(&tenant, &second).await;
+    tenant
+        .says("MachinesCurrent", "True", "MachinesCurrent")
+        .await;
+    let (code, text) = plan(&stage, &[]).await;
+    assert_eq!(code, Some(0), "{text}");
+    manager.stop().await;
+
+    // One patch makes each ours, and one replaces its machines.
+    tenant.worker.settle_audit().await;
+    let writes = tenant.writes(begun).into_iter();
+    let patches: Vec<Request> = writes
+        .filter(|it| it.resource == "machinedeployments" && it.code == 200)
+        .collect();
+    assert_eq!(patches.len(), 4, "{}", told(&patches));
+    let events = ok(
+        tenant.worker_events().list(&ListParams::default()).await,
+        "Events are listed",
+    );
+    let replacing = events.items.iter();
+    let replacing = replacing.filter(|it| it.reason.as_deref() == Some("ReplacingMachines"));
+    assert_eq!(replacing.count(), 2);
+}
+
+/// As [`fixtures::a_profile`], without what changes with each token.
+fn a_profile(version: &str, text: &str) -> OperatingSystemProfile {
+    let mut profile = fixtures::a_profile(version, text);
+    let files = &mut profile.spec.provisioning_config.files;
+    files.retain(|file| file.path != "/etc/kubeconfig");
+    profile
+}
+
+fn file_of(profile: &OperatingSystemProfile) -> NamedTempFile {
+    let mut file = NamedTempFile::new().expect("there is room for a file");
+    let yaml = serde_saphyr::to_string(profile).expect("a profile is plain values");
+    file.write_all(yaml.as_bytes()).expect("the file is ours");
+    file
+}
+
+/// machine-controller has made every machine from the template as it stands.
+async fn at_rest(tenant: &Tenant, name: &str) {
+    let found = ok(tenant.machine_deployments().get(name).await, "it is there");
+    set_status(tenant, &found, 1).await;
+}
+
+async fn set_status(tenant: &Tenant, found: &MachineDeployment, updated: u32) {
+    let status = json!({ "status": {
+        "observedGeneration": found.metadata.generation, "replicas": 1,
+        "updatedReplicas": updated, "availableReplicas": 1,
+    }});
+    let api = tenant.machine_deployments();
+    let patched = api
+        .patch_status(
+            &found.name_any(),
+            &PatchParams::default(),
+            &Patch::Merge(status),
+        )
+        .await;
+    drop(ok(patched, "machine-controller may write it"));
+}
+
+/// Replaces the machines as machine-controller does: another revision, documents for it, machines.
+async fn replace_machines(tenant: &Tenant, name: &str) {
+    tenant.annotate(name, (REVISION, "2")).await;
+    let found = ok(tenant.machine_deployments().get(name).await, "it is there");
+    set_status(tenant, &found, 0).await;
+    let made = tenant.made(name, "2").await;
+    assert!(made.provisioning_text().contains("second"));
+    let told = replaced_for(&found).expect("it was told");
+    let said = format!("2 {told} ");
+    let secret = made.kubelet_kubeconfig.name_any();
+    wait::for_object(&tenant.secrets(), &secret, "it is noted", |secret| {
+        secret.annotations()[MACHINES_MADE_FROM].starts_with(&said)
+    })
+    .await;
+    at_rest(tenant, name).await;
+}
+
+/// Waits until one more than these was told to replace its machines; never more at a time.
+async fn told_beside(tenant: &Tenant, before: &[&str]) -> String {
+    let api = tenant.machine_deployments();
+    let found = wait::for_objects(&api, "one more is told", |all| {
+        let told = all.values().filter(|it| replaced_for(it).is_some()).count();
+        assert!(
+            told <= before.len() + 1,
+            "more than one at a time: {all:#?}"
+        );
+        told > before.len()
+    })
+    .await;
+    let mut told = found.values().filter(|it| replaced_for(it).is_some());
+    let told = told.find(|it| !before.contains(&it.name_any().as_str()));
+    told.expect("it was just seen").name_any()
+}
+
+async fn wait_for_message(tenant: &Tenant, part: &str) -> osm::api::worker_cluster::WorkerCluster {
+    let name = crate::suite::stage::WORKER;
+    wait::for_object(&tenant.worker_clusters(), name, part, |found| {
+        message(found, "MachinesCurrent").contains(part)
+    })
+    .await
+}

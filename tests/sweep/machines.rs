@@ -1,0 +1,342 @@
+//! Machines that were made from another document than machines get now are replaced, where the
+//! tenant asks for it: a few at a time, and nobody twice.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use fake_cluster::{Cluster, object};
+use serde_json::{Value, json};
+
+use crate::{
+    fixtures,
+    scenarios::{change, profile, set},
+    world::{World, line, put},
+};
+
+const REPLACED_FOR: &str = "operatingsystemmanager.k8c.io/replaced-for";
+const MADE_FROM: &str = "operatingsystemmanager.k8c.io/machines-made-from";
+/// Machines of a machine deployment.
+const MACHINES: u64 = 2;
+/// How long machine-controller takes for one of them.
+const PACE: Duration = Duration::from_secs(30);
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// machine-controller, as far as it replaces machines: it raises the revision of another template,
+/// and makes one new machine at each look, once the bootstrap Secret is of that revision.
+struct MachineController<'a> {
+    worker: &'a Cluster,
+    /// The template that the machines of each are made from, and its revision.
+    templates: BTreeMap<String, (Value, u64)>,
+    /// Those that it never gets on with.
+    stuck: Option<String>,
+    /// How often it has begun anew.
+    begun: BTreeMap<String, usize>,
+    /// The most that were under way at once.
+    most_at_once: usize,
+}
+
+impl<'a> MachineController<'a> {
+    fn of(world: &'a World) -> Self {
+        let worker = world.worker("berlin");
+        let all = worker.objects("machinedeployments");
+        let templates = all.iter().map(|it| (name(it), (template(it), 1)));
+        Self {
+            worker,
+            templates: templates.collect(),
+            stuck: None,
+            begun: BTreeMap::new(),
+            most_at_once: 0,
+        }
+    }
+
+    /// Goes on for so many looks.
+    async fn work(&mut self, looks: usize) {
+        for _ in 0..looks {
+            tokio::time::sleep(PACE).await;
+            let all = self.worker.objects("machinedeployments");
+            for found in &all {
+                self.look(found);
+            }
+            let at_it = all.iter().filter(|it| !is_done(it)).count();
+            self.most_at_once = self.most_at_once.max(at_it);
+        }
+    }
+
+    fn look(&mut self, found: &Value) {
+        let name = name(found);
+        let generation = at(found, "/metadata/generation");
+        let known = self.templates.get_mut(&name).expect("it is one of ours");
+        let is_new = known.0 != template(found);
+        if is_new {
+            *known = (template(found), known.1 + 1);
+            *self.begun.entry(name.clone()).or_default() += 1;
+        }
+        let revision = known.1.to_string();
+        let updated = at(found, "/status/updatedReplicas").as_u64();
+        let updated = match updated.unwrap_or_default() {
+            _ if is_new => 0,
+            updated if updated < MACHINES && self.is_ready(&name, &revision) => updated + 1,
+            updated => updated,
+        };
+        let key = ("machinedeployments", "kube-system", name.as_str());
+        change(self.worker, key, |found| {
+            let pointer = format!(
+                "/metadata/annotations/{}",
+                fixtures::REVISION.replace('/', "~1")
+            );
+            set_escaped(found, &pointer, json!(revision));
+            set(found, "/status", status(&generation, updated));
+        });
+    }
+
+    fn is_ready(&self, name: &str, revision: &str) -> bool {
+        let made_for = "/metadata/annotations/k8c.io~1machine-deployment-revision";
+        let bootstrap = format!("{name}-kube-system-bootstrap-config");
+        let found = secret(self.worker, &bootstrap);
+        at(&found, made_for) == revision && self.stuck.as_deref() != Some(name)
+    }
+}
+
+fn set_escaped(found: &mut Value, pointer: &str, value: Value) {
+    *found.pointer_mut(pointer).expect("it is there") = value;
+}
+
+fn status(generation: &Value, updated: u64) -> Value {
+    json!({
+        "observedGeneration": generation, "replicas": MACHINES,
+        "updatedReplicas": updated, "availableReplicas": MACHINES,
+    })
+}
+
+fn at(found: &Value, pointer: &str) -> Value {
+    found.pointer(pointer).cloned().unwrap_or_default()
+}
+
+fn name(found: &Value) -> String {
+    at(found, "/metadata/name")
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn template(found: &Value) -> Value {
+    at(found, "/spec/template")
+}
+
+fn secret(worker: &Cluster, name: &str) -> Value {
+    let found = worker.get(object("secrets", "cloud-init-settings", name));
+    found.unwrap_or_default()
+}
+
+fn is_done(found: &Value) -> bool {
+    at(found, "/status/observedGeneration") == at(found, "/metadata/generation")
+        && at(found, "/status/updatedReplicas") == MACHINES
+}
+
+fn machine_deployment(worker: &Cluster, name: &str) -> Value {
+    let found = worker.get(object("machinedeployments", "kube-system", name));
+    found.expect("it is there")
+}
+
+/// Who was told to replace its machines.
+fn told(worker: &Cluster) -> Vec<String> {
+    let pointer = format!("/metadata/annotations/{}", REPLACED_FOR.replace('/', "~1"));
+    let all = worker.objects("machinedeployments").into_iter();
+    let told = all.filter(|it| template(it).pointer(&pointer).is_some());
+    told.map(|it| name(&it)).collect()
+}
+
+fn condition(world: &World) -> Value {
+    let own = object("workerclusters", "berlin", "berlin");
+    let own = world.management.get(own).expect("it is there");
+    let conditions = at(&own, "/status/conditions");
+    let conditions = conditions.as_array().cloned().unwrap_or_default();
+    let mut found = conditions
+        .into_iter()
+        .filter(|it| it["type"] == "MachinesCurrent");
+    found.next().unwrap_or_default()
+}
+
+fn events(worker: &Cluster, reason: &str) -> usize {
+    let events = worker.objects("events");
+    events.iter().filter(|it| it["reason"] == reason).count()
+}
+
+fn ask(world: &World, machines: &Value) {
+    let spec = json!({"rollout": {"machines": machines}});
+    let mut own = fixtures::a_worker_cluster("berlin", &spec);
+    let before = world
+        .management
+        .get(object("workerclusters", "berlin", "berlin"));
+    if let Some(status) = before.and_then(|it| it.get("status").cloned()) {
+        set(&mut own, "/status", status);
+    }
+    put(&world.management, own);
+}
+
+fn when_outdated(max: u32) -> Value {
+    json!({"replace": "WhenOutdated", "maxConcurrent": max})
+}
+
+/// Pauses the first two, or lets them go on.
+fn pause(worker: &Cluster, is_paused: &Value) {
+    for name in ["a", "b"] {
+        let key = ("machinedeployments", "kube-system", name);
+        change(worker, key, |found| {
+            set(found, "/spec/paused", is_paused.clone());
+        });
+    }
+}
+
+/// Machine deployments at rest, and nothing made for them yet.
+fn a_world() -> World {
+    let mut world = World::with_berlin();
+    world.settings = crate::world::settings(&["--token-lifetime=24h", "--lease-duration=1h"]);
+    for name in NAMES {
+        let mut made = fixtures::a_machine_deployment(name);
+        set(&mut made, "/spec/replicas", json!(MACHINES));
+        set(&mut made, "/metadata/generation", json!(1));
+        set(&mut made, "/status", status(&json!(1), MACHINES));
+        put(world.worker("berlin"), made);
+    }
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_of_another_document_are_replaced_a_few_at_a_time_and_once() {
+    let world = a_world();
+    let worker = world.worker("berlin");
+    ask(&world, &when_outdated(2));
+    let process = world.start();
+    world.settle().await;
+    assert_eq!(told(worker), Vec::<String>::new(), "they are current");
+    assert_eq!(condition(&world)["reason"], "MachinesCurrent");
+    let mut controller = MachineController::of(&world);
+
+    profile(&world, "another\n");
+    world.settle().await;
+    assert_eq!(told(worker).len(), 2, "as many as may be at it");
+    assert_eq!(condition(&world)["reason"], "MachinesOutdated");
+    controller.work(2).await;
+    process.kill().await;
+    controller.work(1).await;
+    // Another process goes by what stands there.
+    let process = world.start();
+    controller.work(30).await;
+    assert_eq!(told(worker), NAMES);
+    let once = NAMES.map(|name| (name.to_owned(), 1));
+    assert_eq!(controller.begun, BTreeMap::from(once), "each once");
+    assert_eq!(controller.most_at_once, 2);
+    assert_eq!(condition(&world)["reason"], "MachinesCurrent");
+    assert_eq!(events(worker, "ReplacingMachines"), NAMES.len());
+    for name in NAMES {
+        let found = machine_deployment(worker, name);
+        assert!(is_done(&found), "{found:#}");
+    }
+    world.settle().await;
+    world.clear_audits();
+    process.stop().await;
+    let process = world.start();
+    controller.work(10).await;
+    world.settle().await;
+    let writes: Vec<String> = worker.writes().iter().map(line).collect();
+    assert!(
+        !writes.iter().any(|it| it.contains("machinedeployments")),
+        "a loop: {writes:#?}"
+    );
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_ask_for_it_replaces_no_machine_that_is_current() {
+    let world = a_world();
+    let worker = world.worker("berlin");
+    let process = world.start();
+    world.settle().await;
+    profile(&world, "before it was asked for\n");
+    world.settle().await;
+    assert_eq!(told(worker), Vec::<String>::new(), "nobody asked");
+    let made_from = format!("/metadata/annotations/{}", MADE_FROM.replace('/', "~1"));
+    let kubeconfig = "kube-system-a-kubelet-bootstrap-config";
+    assert_eq!(at(&secret(worker, kubeconfig), &made_from), Value::Null);
+    ask(&world, &when_outdated(1));
+    world.settle().await;
+    assert_eq!(
+        told(worker),
+        Vec::<String>::new(),
+        "nothing is known of before"
+    );
+    let said = at(&secret(worker, kubeconfig), &made_from);
+    assert!(
+        said.as_str().is_some_and(|it| it.starts_with("1 ")),
+        "{said}"
+    );
+
+    // A user changes the template: machine-controller replaces the machines by itself, with
+    // documents of which every byte may be another.
+    let mut controller = MachineController::of(&world);
+    profile(&world, "of {{ KubeVersion }}\n");
+    let kubelet = "/spec/template/spec/versions/kubelet";
+    for name in ["c", "d"] {
+        let key = ("machinedeployments", "kube-system", name);
+        change(worker, key, |found| {
+            set(found, kubelet, json!("1.35.3"));
+            set(found, "/metadata/generation", json!(2));
+        });
+    }
+    pause(worker, &json!(true));
+    controller.work(10).await;
+    assert_eq!(told(worker), Vec::<String>::new(), "{:?}", controller.begun);
+    let begun = [("c".to_owned(), 1), ("d".to_owned(), 1)];
+    assert_eq!(controller.begun, BTreeMap::from(begun));
+    let told_of = condition(&world);
+    assert_eq!(told_of["reason"], "MachinesOutdated", "{told_of}");
+    assert_eq!(
+        told_of["message"], "paused or not at rest: kube-system/a, kube-system/b",
+        "{told_of}"
+    );
+
+    // Nobody asks any more.
+    ask(&world, &json!({"replace": "Never"}));
+    pause(worker, &json!(false));
+    world.settle().await;
+    assert_eq!(told(worker), Vec::<String>::new());
+    assert_eq!(condition(&world)["reason"], "MachinesLeftAlone");
+    // What was outdated then is known to be.
+    ask(&world, &when_outdated(10));
+    world.settle().await;
+    assert_eq!(told(worker), ["a", "b"]);
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_does_not_get_on_holds_up_the_others_and_is_told() {
+    let world = a_world();
+    let worker = world.worker("berlin");
+    ask(&world, &when_outdated(1));
+    let process = world.start();
+    world.settle().await;
+    let mut controller = MachineController::of(&world);
+    profile(&world, "another\n");
+    world.settle().await;
+    let first = told(worker);
+    assert_eq!(first.len(), 1);
+    controller.stuck = first.first().cloned();
+    controller.work(60).await;
+    assert_eq!(told(worker), first, "the others wait");
+    let told_of = condition(&world);
+    assert_eq!(told_of["reason"], "MachinesHeldUp");
+    let message = told_of["message"].as_str().unwrap_or_default();
+    let begins = format!("does not get on: kube-system/{}; replacing", first.concat());
+    assert!(message.starts_with(&begins), "{told_of}");
+    assert_eq!(events(worker, "MachinesHeldUp"), 1);
+    let own = object("workerclusters", "berlin", "berlin");
+    let own = world.management.get(own).expect("it is there");
+    assert_eq!(own["status"]["conditions"][0]["reason"], "Ready");
+
+    controller.stuck = None;
+    controller.work(20).await;
+    assert_eq!(told(worker), NAMES);
+    assert_eq!(condition(&world)["reason"], "MachinesCurrent");
+    assert_eq!(controller.most_at_once, 1);
+    process.stop().await;
+}
