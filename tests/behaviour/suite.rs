@@ -12,6 +12,7 @@ pub mod definitions;
 pub mod edge;
 mod fixtures;
 pub mod life;
+pub mod links;
 pub mod overlays;
 pub mod plan;
 mod process;
@@ -27,6 +28,7 @@ mod server;
 pub mod serving;
 pub mod sizes;
 mod stage;
+mod terminator;
 mod wait;
 mod world;
 
@@ -124,6 +126,10 @@ macro_rules! scenarios {
             registration::an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back,
             registration::a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up,
             registration::a_registration_may_use_the_key_of_cluster_api,
+            links::a_worker_cluster_has_one_connection_over_a_whole_life,
+            links::a_server_without_http2_is_served_too,
+            links::a_server_that_falls_silent_is_told_by_the_step_and_harms_nobody,
+            links::a_cluster_without_machine_deployments_is_waited_for,
             profiles::a_profile_outside_of_the_tenants_namespaces_is_refused,
             profiles::a_profile_of_a_namespace_that_the_operator_allows_is_used,
             profiles::a_missing_profile_is_told_and_its_machine_deployment_served_once_it_is_there,
