@@ -243,8 +243,10 @@ async fn a_head_that_is_too_large_is_refused() {
 #[tokio::test]
 async fn a_watch_whose_line_has_no_end_fails_at_4_mib() {
     for protocol in PROTOCOLS {
-        let hostile = Hostile::start(protocol, || {
-            Response::new(endless(&[b'a'; 1 << 14], &Arc::default()))
+        let sent = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&sent);
+        let hostile = Hostile::start(protocol, move || {
+            Response::new(endless(&[b'a'; 1 << 14], &counted))
         })
         .await;
         let api: Api<ConfigMap> = Api::all(hostile.client());
@@ -254,7 +256,21 @@ async fn a_watch_whose_line_has_no_end_fails_at_4_mib() {
         let error = event.expect_err("it is no event");
         let said = chain(&error).to_string();
         assert!(said.contains("longer than 4 MiB"), "{protocol}: {said}");
+        // The rest is in buffers on the way.
+        let sent = sent.load(Ordering::SeqCst);
+        assert!(sent < 16 << 20, "{protocol}: {sent} bytes");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_come_at_once_share_one_connection() {
+    let hostile = Hostile::start("h2", || Response::new(whole("{}"))).await;
+    let client = hostile.client();
+    let calls = (0..50).map(|_| client.request_text(get("/version")));
+    for answer in futures::future::join_all(calls).await {
+        assert_eq!(answer.expect("it is answered"), "{}");
+    }
+    assert_eq!(hostile.accepted.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
