@@ -45,6 +45,7 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A server on loopback that gives one answer to everything but `/version`.
 struct Hostile {
+    address: String,
     kubeconfig: String,
     accepted: Arc<AtomicUsize>,
     _task: JoinSet<()>,
@@ -85,6 +86,7 @@ impl Hostile {
              token: t0ken\ncontexts:\n- name: a\n  context:\n    cluster: a\n    user: a\n"
         );
         Self {
+            address: address.to_string(),
             kubeconfig,
             accepted,
             _task: task,
@@ -93,6 +95,11 @@ impl Hostile {
 
     /// A client as a tenant has it.
     fn client(&self) -> Client {
+        self.client_for(TIMEOUT)
+    }
+
+    /// The same, whose calls may take so long.
+    fn client_for(&self, timeout: Duration) -> Client {
         let rules = AccessRules {
             addresses: AddressRules {
                 loopback: Loopback::Allowed,
@@ -103,8 +110,8 @@ impl Hostile {
         let access = ClusterAccess::parse(self.kubeconfig.as_bytes(), &rules);
         let access = access.expect("our own kubeconfig is taken");
         let agent = HeaderValue::from_static("osm");
-        let transport = transport::connect(&access, &rules, &agent, Patience::of(TIMEOUT));
-        client(transport.expect("it can be connected with"))
+        let transport = transport::connect(&access, &rules, &agent, Patience::of(timeout));
+        client(transport.expect("it can be connected with"), timeout)
     }
 
     /// What is said of an answer that is not taken.
@@ -116,7 +123,7 @@ impl Hostile {
 }
 
 /// A client of this transport, with a budget that never ends.
-fn client(transport: Transport) -> Client {
+fn client(transport: Transport, timeout: Duration) -> Client {
     let plenty = NonZeroU32::MIN.saturating_add(999);
     connect::client(ClientParts {
         transport,
@@ -125,7 +132,7 @@ fn client(transport: Transport) -> Client {
             burst: plenty,
         })),
         share: None,
-        timeout: TIMEOUT,
+        timeout,
         health: None,
         fence: None,
         kind: ClusterKind::Worker,
@@ -214,7 +221,7 @@ async fn a_list_of_pieces_costs_no_more_than_what_is_in_them() {
         let parts = stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(b"    "))));
         Ok::<_, tower::BoxError>(Response::new(StreamBody::new(parts).boxed_unsync()))
     });
-    let client = client(BoxCloneSyncService::new(tiny));
+    let client = client(BoxCloneSyncService::new(tiny), TIMEOUT);
     let answer = client.request_text(get("/api")).await;
     let error = answer.expect_err("it has no end");
     assert!(chain(&error).to_string().contains("larger than 32 MiB"));
@@ -271,6 +278,26 @@ async fn calls_that_come_at_once_share_one_connection() {
         assert_eq!(answer.expect("it is answered"), "{}");
     }
     assert_eq!(hostile.accepted.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn calls_that_come_at_once_share_one_failure() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut silent = Hostile::start("h2", || Response::new(whole("{}"))).await;
+    silent.kubeconfig = silent
+        .kubeconfig
+        .replace(&silent.address, &address.to_string());
+    let client = silent.client_for(Duration::from_secs(3));
+    let calls = (0..50).map(|_| client.request_text(get("/version")));
+    for answer in futures::future::join_all(calls).await {
+        let error = answer.expect_err("nobody speaks TLS");
+        let said = chain(&error).to_string();
+        assert!(said.contains("no TLS handshake within 900ms"), "{said}");
+    }
+    drop(listener.accept().await.expect("one came"));
+    let more = futures::FutureExt::now_or_never(listener.accept());
+    assert!(more.is_none(), "a second came");
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //! shorter than that of a call, so that of a silent server is told in which step it was silent.
 //!
 //! hyper learns that a server speaks HTTP/2 from the handshake, and would dial for every call that
-//! comes before its end. Here one dials at a time, and who waited meanwhile shares what it got.
+//! comes before its end. Here one dials at a time, and who waited meanwhile shares what came of it:
+//! the connection, or the error.
 
 use std::{
     io,
@@ -25,10 +26,11 @@ use hyper_util::{
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{net::TcpStream, sync::Mutex, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::CheckedResolver;
+use crate::telemetry::logs::chain;
 
 /// A connection that nothing comes from is asked this often whether it is alive, at least.
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(30);
@@ -70,6 +72,8 @@ enum DialError {
     Tls(#[source] io::Error),
     #[error("the connection that was waited for is gone")]
     Gone,
+    #[error("{0}")]
+    AsTheOneBefore(Arc<str>),
 }
 
 /// Dials one server.
@@ -85,10 +89,22 @@ pub(super) struct Dial {
 /// What all dials of one transport know of each other.
 #[derive(Default)]
 struct Shared {
-    /// Ends with the last connection that calls share. Who dials holds it.
-    last: Mutex<CancellationToken>,
-    /// How many of these there were.
-    count: AtomicU64,
+    /// What came of the last. Who dials holds it.
+    last: Mutex<Outcome>,
+    /// How many have come to an end.
+    ended: AtomicU64,
+}
+
+/// What came of a dial.
+#[derive(Clone, Default)]
+enum Outcome {
+    /// A connection for one call at a time, or nothing yet.
+    #[default]
+    Own,
+    /// A connection that calls share: this ends with it.
+    Shared(CancellationToken),
+    /// None.
+    Failed(Arc<str>),
 }
 
 impl Dial {
@@ -108,17 +124,35 @@ impl Dial {
         }
     }
 
-    async fn dial(mut self, uri: Uri) -> Result<Link, BoxError> {
+    async fn dial(self, uri: Uri) -> Result<Link, BoxError> {
         let shared = Arc::clone(&self.shared);
-        let before = shared.count.load(Ordering::Acquire);
+        let before = shared.ended.load(Ordering::Acquire);
         let mut last = shared.last.lock().await;
-        if shared.count.load(Ordering::Acquire) != before {
-            // The call that waits for this one is given that connection, and this one forgotten.
-            let gone = last.clone();
-            drop(last);
-            gone.cancelled().await;
-            return Err(DialError::Gone.into());
+        if shared.ended.load(Ordering::Acquire) != before {
+            match last.clone() {
+                Outcome::Own => {}
+                Outcome::Failed(why) => return Err(DialError::AsTheOneBefore(why).into()),
+                Outcome::Shared(gone) => {
+                    drop(last);
+                    // The call behind this one is given that connection, and this one forgotten.
+                    gone.cancelled().await;
+                    return Err(DialError::Gone.into());
+                }
+            }
         }
+        let dialled = self.try_dial(uri).await;
+        *last = match &dialled {
+            Err(error) => Outcome::Failed(chain(error.as_ref()).to_string().into()),
+            Ok(Link { shared: None, .. }) => Outcome::Own,
+            Ok(Link {
+                shared: Some(gone), ..
+            }) => Outcome::Shared(gone.token.clone()),
+        };
+        shared.ended.fetch_add(1, Ordering::Release);
+        dialled
+    }
+
+    async fn try_dial(mut self, uri: Uri) -> Result<Link, BoxError> {
         let Patience {
             dial, handshake, ..
         } = self.patience;
@@ -130,15 +164,22 @@ impl Dial {
             .map_err(|_| DialError::Handshake(handshake))?
             .map_err(DialError::Tls)?;
         let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let guard = speaks_http2.then(|| {
-            *last = CancellationToken::new();
-            shared.count.fetch_add(1, Ordering::Release);
-            last.clone().drop_guard()
-        });
         Ok(Link {
             stream: TokioIo::new(stream),
-            shared: guard,
+            shared: speaks_http2.then(Gone::default),
         })
+    }
+}
+
+/// Tells of the end of a connection.
+#[derive(Default)]
+struct Gone {
+    token: CancellationToken,
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.token.cancel();
     }
 }
 
@@ -160,7 +201,7 @@ impl Service<Uri> for Dial {
 pub(super) struct Link {
     stream: TokioIo<TlsStream<TcpStream>>,
     /// Where calls share it, tells of its end.
-    shared: Option<DropGuard>,
+    shared: Option<Gone>,
 }
 
 impl Connection for Link {
