@@ -45,7 +45,7 @@ use crate::fleet::{
     rate_limit::{Budget, SharedBudget},
     retry_delay::RetryDelay,
     roster::Roster,
-    transport,
+    transport::{self, Patience},
     watch::Scope,
     worker_clusters,
 };
@@ -109,9 +109,12 @@ pub async fn run_on(
         Arc::make_mut(&mut settings.policies).deny_server(&server);
     }
     let agent = transport::user_agent(&settings.replica.instance);
+    let patience = Patience::of(settings.request_timeout);
     let outside = Outside {
         management: management::transport(&config, agent.clone())?,
-        connector: Arc::new(move |access, rules| transport::connect(access, rules, &agent)),
+        connector: Arc::new(move |access, rules| {
+            transport::connect(access, rules, &agent, patience)
+        }),
         clock: Clock::system(),
         default_profiles: built_in_profiles()?,
         admin: Some(listener),

@@ -34,7 +34,7 @@ use super::{
     watch::{self as watches, Watchers},
 };
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCluster};
-use crate::fleet::{engagement::Engagement, retry_delay::RetryDelay};
+use crate::fleet::{adoption::is_not_served, engagement::Engagement, retry_delay::RetryDelay};
 use crate::plan::digest::DigestKey;
 use crate::telemetry::logs::chain;
 use crate::tenant::report::{ConditionType, Finding};
@@ -151,7 +151,7 @@ impl Controllers {
         };
         let all: Api<MachineDeployment> = Api::all(context.engagement.worker.clone());
         match all.list_metadata(&ListParams::default().limit(1)).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
+            Err(error) if is_not_served(&error) => {
                 let message = "the worker cluster does not serve MachineDeployment \
                                (cluster.k8s.io/v1alpha1); waiting for machine-controller's CRDs";
                 let finding = Finding::wrong("MachineDeploymentNotServed", message);

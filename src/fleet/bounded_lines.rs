@@ -13,7 +13,8 @@ use http_body::{Body, Frame};
 use super::connect::ResponseBody;
 
 /// An API server refuses objects over 1.5 MiB; an event is one of them with a few words around it.
-const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+const LINE_MIB_MAX: usize = 4;
+const LINE_BYTES_MAX: usize = LINE_MIB_MAX * 1024 * 1024;
 
 /// A body that fails where a line grows too long.
 pub(super) struct BoundedLines {
@@ -37,7 +38,8 @@ impl BoundedLines {
         let is_break = |byte: &u8| *byte == b'\n';
         let first = data.iter().position(is_break).unwrap_or(data.len());
         if self.line_bytes + first > LINE_BYTES_MAX {
-            return Err(io::Error::other("a line of the watch is too long"));
+            let why = format!("a line of the watch is longer than {LINE_MIB_MAX} MiB");
+            return Err(io::Error::other(why));
         }
         self.line_bytes = match data.iter().rposition(is_break) {
             Some(last) => data.len() - last - 1,

@@ -16,10 +16,10 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 
@@ -51,7 +51,7 @@ pub type Connector =
 
 /// A response other than a watch is read into memory up to this size: a page of 500 machine
 /// deployments is about 2 MiB, and an API server refuses objects over 1.5 MiB.
-const RESPONSE_BYTES_MAX: usize = 32 * 1024 * 1024;
+const RESPONSE_MIB_MAX: usize = 32;
 
 const ONE: NonZeroU32 = NonZeroU32::MIN;
 
@@ -95,6 +95,11 @@ pub fn client(parts: ClientParts) -> Client {
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {}", humantime::format_duration(*.0))]
 struct Timeout(Duration);
+
+/// An answer that is too large.
+#[derive(Debug, thiserror::Error)]
+#[error("the answer is larger than {RESPONSE_MIB_MAX} MiB, and is not read")]
+struct TooLarge;
 
 #[derive(Clone)]
 struct TenantService {
@@ -167,12 +172,23 @@ async fn exchange(
         return Ok(response.map(|body| BoundedLines::new(body).boxed_unsync()));
     }
     let (head, body) = response.into_parts();
-    let bytes = Limited::new(body, RESPONSE_BYTES_MAX)
-        .collect()
-        .await?
-        .to_bytes();
-    let body = Full::new(bytes).map_err(|never| match never {});
+    let body = Full::new(read(body).await?).map_err(|never| match never {});
     Ok(Response::from_parts(head, body.boxed_unsync()))
+}
+
+/// The whole body, in one piece: a list of frames would cost more than what is in them, where a
+/// hostile server sends a byte at a time.
+async fn read(mut body: ResponseBody) -> Result<Bytes, BoxError> {
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame?;
+        let data = frame.data_ref().map_or(&[][..], |data| data);
+        if bytes.len() + data.len() > RESPONSE_MIB_MAX * 1024 * 1024 {
+            return Err(TooLarge.into());
+        }
+        bytes.extend_from_slice(data);
+    }
+    Ok(bytes.freeze())
 }
 
 fn is_watch(request: &Request<Body>) -> bool {

@@ -1,9 +1,13 @@
 //! The transport to a worker cluster: TLS to the server of a checked kubeconfig, and nothing else.
+//! It keeps one connection where the server speaks HTTP/2.
 //!
 //! Every address is checked at each connection, after its name was resolved, and the checked one
 //! is dialled. No proxy is taken from the environment and no redirect is followed.
 
+mod dial;
+
 use std::{
+    error::Error,
     net::SocketAddr,
     sync::Arc,
     task::{Context, Poll},
@@ -13,10 +17,9 @@ use std::{
 use futures::future::BoxFuture;
 use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
 use http_body_util::BodyExt;
-use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{
-        Client,
+        Client, Error as LegacyError,
         connect::{HttpConnector, dns::Name},
     },
     rt::{TokioExecutor, TokioTimer},
@@ -29,26 +32,27 @@ use rustls::{
 };
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
+use self::dial::Dial;
+pub use self::dial::Patience;
 use super::connect::Transport;
 use crate::tenant::{
     access::{AccessRules, ClusterAccess},
     address::AddressRules,
+    host::Host,
 };
 
-/// A host that does not answer within this long is down.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// TLS sessions to resume: each transport has one server. The table for 256 that rustls makes by
 /// itself took 14 KiB of each tenant.
 const SESSIONS_MAX: usize = 8;
 /// A connection that nobody uses is closed after this long; watches use theirs.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
-/// A silent connection is asked this often whether it is alive, and given this long to say so.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// What a hostile server may park in our memory: per stream, per connection, and in headers.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
+/// The same for HTTP/1.1, where it bounds the head of an answer.
+const READ_BUFFER_BYTES_MAX: usize = 128 * 1024;
+
 /// What a replica calls itself to API servers, so that their audit logs tell replicas apart. What
 /// no header can hold is left out.
 pub fn user_agent(instance: &str) -> HeaderValue {
@@ -77,49 +81,66 @@ pub enum TransportError {
     Server(#[from] http::uri::InvalidUri),
 }
 
+/// An answer that was not read. Of HTTP/2 one cannot tell a head that is too large from one that is
+/// malformed.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error("the head of the answer is larger than {} KiB, or is not HTTP/2", HEADER_BYTES_MAX / 1024)]
+    Http2(#[source] LegacyError),
+    #[error("the head of the answer is larger than {} KiB", READ_BUFFER_BYTES_MAX / 1024)]
+    Http1(#[source] LegacyError),
+}
+
+/// Says which bound a failed call met, where it was one of ours.
+fn name_bound(error: LegacyError) -> BoxError {
+    let causes = || std::iter::successors(error.source(), |&cause| cause.source());
+    let is_http2 = |cause: &h2::Error| cause.is_library();
+    if causes().any(|cause| cause.downcast_ref().is_some_and(is_http2)) {
+        return Refused::Http2(error).into();
+    }
+    let is_http1 = |cause: &hyper::Error| cause.is_parse_too_large();
+    if causes().any(|cause| cause.downcast_ref().is_some_and(is_http1)) {
+        return Refused::Http1(error).into();
+    }
+    error.into()
+}
+
 /// Makes the transport of a checked kubeconfig. Nothing is connected yet.
 pub fn connect(
     access: &ClusterAccess,
     rules: &AccessRules,
     user_agent: &HeaderValue,
+    patience: Patience,
 ) -> Result<Transport, BoxError> {
-    Ok(build(access, rules, user_agent.clone())?)
+    Ok(build(access, rules, user_agent.clone(), patience)?)
 }
 
 fn build(
     access: &ClusterAccess,
     rules: &AccessRules,
     user_agent: HeaderValue,
+    patience: Patience,
 ) -> Result<Transport, TransportError> {
     let mut http = HttpConnector::new_with_resolver(CheckedResolver {
         rules: Arc::new(rules.addresses.clone()),
         port: access.server.port,
     });
     http.enforce_http(false);
-    http.set_connect_timeout(Some(CONNECT_TIMEOUT));
     http.set_nodelay(true);
-    let builder = HttpsConnectorBuilder::new()
-        .with_tls_config(tls(access)?)
-        .https_only();
-    let builder = match &access.tls_server_name {
-        Some(name) => builder.with_server_name_resolver(FixedServerNameResolver::new(
-            ServerName::try_from(name.clone())?,
-        )),
-        None => builder,
-    };
-    let https = builder.enable_all_versions().wrap_connector(http);
+    let dial = Dial::new(http, tls(access)?, server_name(access)?, patience);
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(2)
-        .http2_keep_alive_interval(PING_INTERVAL)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http1_max_buf_size(READ_BUFFER_BYTES_MAX)
+        .http2_keep_alive_interval(patience.ping_interval)
+        .http2_keep_alive_timeout(patience.ping_answer)
         .http2_keep_alive_while_idle(true)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_header_list_size(HEADER_BYTES_MAX)
-        .build::<_, Body>(https);
+        .build::<_, Body>(dial);
     let authorization = authorization(access)?;
     let service = ServiceBuilder::new()
         .map_request(move |mut request: Request<Body>| {
@@ -130,7 +151,7 @@ fn build(
             }
             request
         })
-        .map_err(BoxError::from)
+        .map_err(name_bound)
         .map_response(|response: Response<hyper::body::Incoming>| {
             response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
         })
@@ -151,7 +172,15 @@ fn authorization(access: &ClusterAccess) -> Result<Option<HeaderValue>, Transpor
 fn tls(access: &ClusterAccess) -> Result<ClientConfig, TransportError> {
     let mut config = credentials(access)?;
     config.resumption = Resumption::in_memory_sessions(SESSIONS_MAX);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+fn server_name(access: &ClusterAccess) -> Result<ServerName<'static>, TransportError> {
+    Ok(match (&access.tls_server_name, &access.server.host) {
+        (Some(name), _) | (None, Host::Name(name)) => ServerName::try_from(name.clone())?,
+        (None, Host::Address(address)) => ServerName::from(*address),
+    })
 }
 
 fn credentials(access: &ClusterAccess) -> Result<ClientConfig, TransportError> {

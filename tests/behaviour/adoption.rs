@@ -18,11 +18,12 @@ use osm::api::names::{
     MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PINNED, REVISION,
 };
 use osm::api::profile::OperatingSystemProfile;
-use osm::app::release::{Mode, Params, release};
 use osm::render::annotation_hash::annotation_hash;
 use serde_json::json;
+use tokio::process::Command;
 
 use crate::suite::audit::{Request, told};
+use crate::suite::fixtures;
 use crate::suite::process::Manager;
 use crate::suite::server::ok;
 use crate::suite::stage::{Stage, Tenant, merge, message};
@@ -147,7 +148,7 @@ pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World
     }
     let before = secrets(&tenant).await;
 
-    let dry = hand_back(&tenant, Mode::DryRun).await;
+    let dry = hand_back(&tenant, &["--dry-run"]).await;
     assert!(
         dry.contains("would hand profile osp-ubuntu v1.9.1 back"),
         "{dry}"
@@ -156,7 +157,7 @@ pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World
         rotates(&tenant, "workers").await,
         "a dry run writes nothing"
     );
-    let said = hand_back(&tenant, Mode::Write).await;
+    let said = hand_back(&tenant, &[]).await;
     assert!(
         said.contains("annotate config workers-kube-system-config"),
         "{said}"
@@ -165,7 +166,7 @@ pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World
     for name in ["workers", "older"] {
         assert!(!rotates(&tenant, name).await, "{name}");
     }
-    let again = hand_back(&tenant, Mode::Write).await;
+    let again = hand_back(&tenant, &[]).await;
     assert!(
         again.contains("profile osp-ubuntu is the same there"),
         "{again}"
@@ -183,25 +184,95 @@ pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World
     clear(&tenant).await;
 }
 
+pub async fn a_cluster_of_kkp_goes_there_and_back_as_it_was(world: &'static World) {
+    let layout = Layout {
+        name: "hand-back-kkp",
+        ..KKP
+    };
+    let stage = Stage::open(world, layout.name);
+    let tenant = stage.tenant().await;
+    restore(&tenant, &layout).await;
+    let before = (secrets(&tenant).await, stamps(&tenant).await);
+    let manager = Manager::start(&stage, &[]).await;
+    upstream_lets_go(&tenant, &layout).await;
+    tenant.says("Adopted", "True", "SecretsDiffer").await;
+    let (is_done, told) = try_hand_back(&tenant, &tenant.management_admin(), &[]).await;
+    assert!(
+        !is_done && told.contains("leads to another cluster"),
+        "{told}"
+    );
+    let told = hand_back(&tenant, &[]).await;
+    for line in [
+        "profile osp-ubuntu is the same there",
+        "config workers-kube-system-config is current there",
+        "config older-kube-system-config is current there",
+    ] {
+        assert!(told.contains(line), "{told}");
+    }
+    renewed(&tenant, &layout, SignedDuration::ZERO).await;
+    let worker = tenant.worker.admin_in(KUBE_SYSTEM);
+    let (is_done, told) = try_hand_back(&tenant, &worker, &[]).await;
+    assert!(!is_done && told.contains("runs already"), "{told}");
+    tenant.unregister().await;
+    tenant
+        .says("Registered", "False", "RegistrationRemoved")
+        .await;
+    manager.stop().await;
+    for name in ["workers", "older"] {
+        assert!(!rotates(&tenant, name).await, "{name}");
+    }
+    let after = (secrets(&tenant).await, stamps(&tenant).await);
+    assert_eq!(kept(&before.0), kept(&after.0), "uids and bytes");
+    assert_eq!(before.1, after.1, "what the old program decides by");
+    clear(&tenant).await;
+}
+
+/// The three annotations by which the old program decides, of its configs and of the Secrets.
+async fn stamps(tenant: &Tenant) -> BTreeMap<String, [String; 3]> {
+    let configs: Api<OperatingSystemConfig> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let all = ListParams::default();
+    let configs = ok(configs.list(&all).await, "configs are listed");
+    let secrets = ok(tenant.secrets().list(&all).await, "Secrets are listed");
+    let configs = configs
+        .iter()
+        .map(|it| (it.name_any(), fixtures::stamp(it.annotations())));
+    let secrets = secrets
+        .iter()
+        .filter(|it| it.annotations().contains_key(MADE_FOR_REVISION))
+        .map(|it| (it.name_any(), fixtures::stamp(it.annotations())));
+    configs.chain(secrets).collect()
+}
+
 /// Runs `osm tenant release`; gives what it told.
-async fn hand_back(tenant: &Tenant, mode: Mode) -> String {
-    let file = |text: String| {
+async fn hand_back(tenant: &Tenant, more: &[&str]) -> String {
+    let worker = tenant.worker.admin_in(KUBE_SYSTEM);
+    let (is_done, told) = try_hand_back(tenant, &worker, more).await;
+    assert!(is_done, "{told}");
+    told
+}
+
+/// Whether it went well, with this way into the worker cluster, and what it told.
+async fn try_hand_back(tenant: &Tenant, worker: &str, more: &[&str]) -> (bool, String) {
+    let file = |text: &str| {
         let file = tempfile::NamedTempFile::new().expect("there is room for a file");
         std::fs::write(file.path(), text).expect("the file is ours");
         file
     };
-    let management = file(tenant.management_admin());
-    let worker = file(tenant.worker.admin_in(KUBE_SYSTEM));
-    let params = Params {
-        namespace: tenant.namespace.clone(),
-        kubeconfig: Some(management.path().to_owned()),
-        worker_kubeconfig: worker.path().to_owned(),
-        mode,
-    };
-    let mut told = Vec::new();
-    let released = release(params, &mut |line| told.push(line)).await;
-    ok(released, "it is handed back");
-    told.join("\n")
+    let (management, worker) = (file(&tenant.management_admin()), file(worker));
+    let output = Command::new(env!("CARGO_BIN_EXE_osm"))
+        .args(["tenant", "release", &tenant.namespace])
+        .arg("--kubeconfig")
+        .arg(management.path())
+        .arg("--worker-kubeconfig")
+        .arg(worker.path())
+        .args(more)
+        .env_clear()
+        .kill_on_drop(true)
+        .output();
+    let output = ok(output.await, "the binary was built with this test");
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let told = text(&output.stdout) + &text(&output.stderr);
+    (output.status.success(), told)
 }
 
 /// The rule of the old program: it rotates where one of three annotations of its config is not

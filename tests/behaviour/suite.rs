@@ -13,6 +13,7 @@ pub mod edge;
 mod fixtures;
 mod handover;
 pub mod life;
+pub mod links;
 pub mod machines;
 pub mod overlays;
 pub mod plan;
@@ -29,6 +30,7 @@ mod server;
 pub mod serving;
 pub mod sizes;
 mod stage;
+mod terminator;
 mod wait;
 mod world;
 
@@ -126,6 +128,10 @@ macro_rules! scenarios {
             registration::an_unreachable_worker_cluster_says_so_costs_nobody_and_comes_back,
             registration::a_cluster_that_is_down_at_registration_is_engaged_once_it_is_up,
             registration::a_registration_may_use_the_key_of_cluster_api,
+            links::a_worker_cluster_has_one_connection_over_a_whole_life,
+            links::a_server_without_http2_is_served_too,
+            links::a_server_that_falls_silent_is_told_by_the_step_and_harms_nobody,
+            links::a_cluster_without_machine_deployments_is_waited_for,
             profiles::a_profile_outside_of_the_tenants_namespaces_is_refused,
             profiles::a_profile_of_a_namespace_that_the_operator_allows_is_used,
             profiles::a_missing_profile_is_told_and_its_machine_deployment_served_once_it_is_there,
@@ -156,6 +162,7 @@ macro_rules! scenarios {
             adoption::a_cluster_of_kkp_is_adopted_without_a_rotation,
             adoption::a_cluster_with_a_management_cluster_is_adopted_without_a_rotation,
             adoption::a_cluster_that_is_handed_back_does_not_rotate,
+            adoption::a_cluster_of_kkp_goes_there_and_back_as_it_was,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             life::a_second_signal_ends_the_process_at_once,

@@ -31,7 +31,7 @@ use crate::fleet::{
     connect::{self, ClientParts},
     facts,
     rate_limit::Budget,
-    transport,
+    transport::{self, Patience},
 };
 use crate::plan::{
     bootstrap::Token,
@@ -201,8 +201,9 @@ fn connect(
         .context("the registration has no kubeconfig")?;
     let access = ClusterAccess::parse(&kubeconfig.0, &policy.access)?;
     let agent = transport::user_agent(&question.settings.replica.instance);
-    let transport =
-        transport::connect(&access, &policy.access, &agent).map_err(|error| anyhow!(error))?;
+    let patience = Patience::of(question.settings.request_timeout);
+    let transport = transport::connect(&access, &policy.access, &agent, patience)
+        .map_err(|error| anyhow!(error))?;
     let budget = RequestBudget {
         per_second: NonZeroU32::MIN.saturating_add(19),
         ..policy.worker_requests

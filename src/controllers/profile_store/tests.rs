@@ -100,6 +100,23 @@ fn tenants_with_equal_overlays_and_bases_share_one_content() {
     assert_eq!(left, (0, 0, 0), "nothing is kept for nobody");
 }
 
+#[test]
+fn fifty_tenants_with_one_profile_hold_and_compile_it_once() {
+    let store = ProfileStore::new(0, Quotas::default());
+    let namespaces: Vec<String> = (0..50).map(|number| format!("tenant-{number}")).collect();
+    for namespace in &namespaces {
+        store.insert(&key(namespace, "osp"), aged(spec(json!({}))));
+    }
+    let of = |namespace: &String| store.resolved(namespace, "osp").unwrap().unwrap();
+    let first = of(&namespaces[0]);
+    let compiled = first.compile().unwrap();
+    for namespace in &namespaces {
+        assert!(Arc::ptr_eq(&first, &of(namespace)));
+        assert!(Arc::ptr_eq(&compiled, &of(namespace).compile().unwrap()));
+    }
+    assert_eq!(store.inner.read().unwrap().contents.len(), 1);
+}
+
 /// A store whose namespaces have room for two profiles, and for any default one.
 fn a_store_for_two() -> ProfileStore {
     let quotas = Quotas {

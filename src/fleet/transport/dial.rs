@@ -1,0 +1,255 @@
+//! Dials the server of a worker cluster: a connection, then TLS. Each has a bound of its own,
+//! shorter than that of a call, so that of a silent server is told in which step it was silent.
+//!
+//! hyper learns that a server speaks HTTP/2 from the handshake, and would dial for every call that
+//! comes before its end. Here one dials at a time, and who waited meanwhile shares what came of it:
+//! the connection, or the error.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection, HttpConnector},
+    rt::TokioIo,
+};
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{net::TcpStream, sync::Mutex, time::timeout};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::sync::CancellationToken;
+use tower::{BoxError, Service};
+
+use super::CheckedResolver;
+use crate::telemetry::logs::chain;
+
+/// A connection that nothing comes from is asked this often whether it is alive, at least.
+const PING_INTERVAL_MAX: Duration = Duration::from_secs(30);
+
+/// How long a server may be silent, by what is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For its name and for a connection.
+    pub dial: Duration,
+    /// For TLS.
+    pub handshake: Duration,
+    /// On a connection, before it is asked whether it is alive.
+    pub ping_interval: Duration,
+    /// For the answer to that.
+    pub ping_answer: Duration,
+}
+
+impl Patience {
+    /// What goes with the time that a call may take: three tenths of it for the connection, as much
+    /// for TLS, the rest for the answer.
+    pub fn of(request_timeout: Duration) -> Self {
+        Self {
+            dial: request_timeout.saturating_mul(3) / 10,
+            handshake: request_timeout.saturating_mul(3) / 10,
+            ping_interval: request_timeout.saturating_mul(3).min(PING_INTERVAL_MAX),
+            ping_answer: request_timeout.min(PING_INTERVAL_MAX),
+        }
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+enum DialError {
+    #[error("no connection to the server within {}", humantime::format_duration(*.0))]
+    Connection(Duration),
+    #[error("connected, but no TLS handshake within {}", humantime::format_duration(*.0))]
+    Handshake(Duration),
+    #[error("the TLS handshake failed")]
+    Tls(#[source] io::Error),
+    #[error("the connection that was waited for is gone")]
+    Gone,
+    #[error("{0}")]
+    AsTheOneBefore(Arc<str>),
+}
+
+/// Dials one server.
+#[derive(Clone)]
+pub(super) struct Dial {
+    http: HttpConnector<CheckedResolver>,
+    tls: TlsConnector,
+    name: ServerName<'static>,
+    patience: Patience,
+    shared: Arc<Shared>,
+}
+
+/// What all dials of one transport know of each other.
+#[derive(Default)]
+struct Shared {
+    /// What came of the last. Who dials holds it.
+    last: Mutex<Outcome>,
+    /// How many have come to an end.
+    ended: AtomicU64,
+}
+
+/// What came of a dial.
+#[derive(Clone, Default)]
+enum Outcome {
+    /// A connection for one call at a time, or nothing yet.
+    #[default]
+    Own,
+    /// A connection that calls share: this ends with it.
+    Shared(CancellationToken),
+    /// None.
+    Failed(Arc<str>),
+}
+
+impl Dial {
+    /// Dials with this client, and asks for a certificate of this name.
+    pub(super) fn new(
+        http: HttpConnector<CheckedResolver>,
+        tls: ClientConfig,
+        name: ServerName<'static>,
+        patience: Patience,
+    ) -> Self {
+        Self {
+            http,
+            tls: TlsConnector::from(Arc::new(tls)),
+            name,
+            patience,
+            shared: Arc::default(),
+        }
+    }
+
+    async fn dial(self, uri: Uri) -> Result<Link, BoxError> {
+        let shared = Arc::clone(&self.shared);
+        let before = shared.ended.load(Ordering::Acquire);
+        let mut last = shared.last.lock().await;
+        if shared.ended.load(Ordering::Acquire) != before {
+            match last.clone() {
+                Outcome::Own => {}
+                Outcome::Failed(why) => return Err(DialError::AsTheOneBefore(why).into()),
+                Outcome::Shared(gone) => {
+                    drop(last);
+                    // The call behind this one is given that connection, and this one forgotten.
+                    gone.cancelled().await;
+                    return Err(DialError::Gone.into());
+                }
+            }
+        }
+        let dialled = self.try_dial(uri).await;
+        *last = match &dialled {
+            Err(error) => Outcome::Failed(chain(error.as_ref()).to_string().into()),
+            Ok(Link { shared: None, .. }) => Outcome::Own,
+            Ok(Link {
+                shared: Some(gone), ..
+            }) => Outcome::Shared(gone.token.clone()),
+        };
+        shared.ended.fetch_add(1, Ordering::Release);
+        dialled
+    }
+
+    async fn try_dial(mut self, uri: Uri) -> Result<Link, BoxError> {
+        let Patience {
+            dial, handshake, ..
+        } = self.patience;
+        let dialled = timeout(dial, self.http.call(uri)).await;
+        let dialled = dialled.map_err(|_| DialError::Connection(dial))??;
+        let agreed = self.tls.connect(self.name, dialled.into_inner());
+        let agreed = timeout(handshake, agreed).await;
+        let stream = agreed
+            .map_err(|_| DialError::Handshake(handshake))?
+            .map_err(DialError::Tls)?;
+        let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+        Ok(Link {
+            stream: TokioIo::new(stream),
+            shared: speaks_http2.then(Gone::default),
+        })
+    }
+}
+
+/// Tells of the end of a connection.
+#[derive(Default)]
+struct Gone {
+    token: CancellationToken,
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.token.cancel();
+    }
+}
+
+impl Service<Uri> for Dial {
+    type Response = Link;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Link, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().dial(uri))
+    }
+}
+
+/// A connection to the server.
+pub(super) struct Link {
+    stream: TokioIo<TlsStream<TcpStream>>,
+    /// Where calls share it, tells of its end.
+    shared: Option<Gone>,
+}
+
+impl Connection for Link {
+    fn connected(&self) -> Connected {
+        let connected = Connected::new();
+        if self.shared.is_some() {
+            return connected.negotiated_h2();
+        }
+        connected
+    }
+}
+
+impl Read for Link {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl Write for Link {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+}

@@ -1,0 +1,163 @@
+//! What the manager keeps open to a worker cluster, and what it does when nothing comes back.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams};
+use osm::api::names::REVISION;
+
+use crate::suite::fixtures::a_machine_deployment;
+use crate::suite::process::Manager;
+use crate::suite::proxy::Proxy;
+use crate::suite::server::ok;
+use crate::suite::stage::{Stage, Tenant, WORKER, conditions, message};
+use crate::suite::terminator::{After, Terminator};
+use crate::suite::wait;
+use crate::suite::world::{IN_WORKER, World};
+
+const DEFINITION: &str = "machinedeployments.cluster.k8s.io";
+
+pub async fn a_worker_cluster_has_one_connection_over_a_whole_life(world: &'static World) {
+    let stage = Stage::open(world, "one-connection");
+    let tenant = stage.tenant().await;
+    let proxy = Proxy::start(&tenant.worker.url()).await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant
+        .register_as(WORKER, &through(&proxy, &tenant).await)
+        .await;
+    let names = ["one", "two", "three", "four"];
+    for name in names {
+        drop(tenant.create(&a_machine_deployment(name)).await);
+    }
+    for name in names {
+        drop(tenant.made(name, "1").await);
+        tenant.annotate(name, (REVISION, "2")).await;
+    }
+    for name in names {
+        drop(tenant.made(name, "2").await);
+    }
+    tenant.says("Ready", "True", "Ready").await;
+    assert_eq!((proxy.accepted(), proxy.open()), (1, 1));
+
+    tenant.set_kubeconfig(&through(&proxy, &tenant).await).await;
+    let is_replaced = async || (proxy.accepted() == 2 && proxy.open() == 1).then_some(());
+    wait::until("the old connection gives way to a new one", is_replaced).await;
+    for name in names {
+        tenant.annotate(name, (REVISION, "3")).await;
+    }
+    for name in names {
+        drop(tenant.made(name, "3").await);
+    }
+    assert_eq!((proxy.accepted(), proxy.open()), (2, 1));
+
+    // Both watches and whatever is asked meanwhile want it back at once.
+    proxy.cut();
+    for name in names {
+        tenant.annotate(name, (REVISION, "4")).await;
+    }
+    for name in names {
+        drop(tenant.made(name, "4").await);
+    }
+    assert_eq!((proxy.accepted(), proxy.open()), (3, 1));
+    manager.stop().await;
+    let is_closed = async || (proxy.open() == 0).then_some(());
+    wait::until("the last connection is closed", is_closed).await;
+    assert_eq!(proxy.accepted(), 3);
+}
+
+pub async fn a_server_without_http2_is_served_too(world: &'static World) {
+    let stage = Stage::open(world, "http1");
+    let tenant = stage.tenant().await;
+    let end = Terminator::start(&tenant.worker, After::Http1).await;
+    let manager = Manager::start(&stage, &["--tenant-reconciles", "2"]).await;
+    let kubeconfig = end.kubeconfig(&tenant.worker, IN_WORKER).await;
+    tenant.register_as(WORKER, &kubeconfig).await;
+    for name in ["one", "two", "three", "four"] {
+        drop(tenant.create(&a_machine_deployment(name)).await);
+    }
+    for name in ["one", "two", "three", "four"] {
+        drop(tenant.made(name, "1").await);
+    }
+    tenant.says("Ready", "True", "Ready").await;
+    println!("{} connections", end.accepted());
+    assert!(end.accepted() > 2, "each watch has one for itself");
+    manager.stop().await;
+}
+
+pub async fn a_server_that_falls_silent_is_told_by_the_step_and_harms_nobody(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "silent");
+    let [berlin, lisbon] = stage.tenants(["berlin", "lisbon"]).await;
+    let manager = Manager::start(&stage, &["--request-timeout", "3s"]).await;
+    let others = Proxy::start(&lisbon.worker.url()).await;
+    let kubeconfig = through(&others, &lisbon).await;
+    lisbon.register_as(WORKER, &kubeconfig).await;
+    drop(lisbon.serve(&a_machine_deployment("workers")).await);
+    lisbon.says("Ready", "True", "Ready").await;
+    let before = others.accepted();
+
+    // After the handshake.
+    let end = Terminator::start(&berlin.worker, After::Silence).await;
+    let kubeconfig = end.kubeconfig(&berlin.worker, IN_WORKER).await;
+    berlin.register_as(WORKER, &kubeconfig).await;
+    is_unreachable(&berlin, "no answer within 3s").await;
+
+    // In the middle of a connection, where the ping is not answered; then before the handshake.
+    let proxy = Proxy::start(&berlin.worker.url()).await;
+    berlin.set_kubeconfig(&through(&proxy, &berlin).await).await;
+    drop(berlin.serve(&a_machine_deployment("workers")).await);
+    berlin.says("Ready", "True", "Ready").await;
+    proxy.freeze();
+    is_unreachable(&berlin, "connected, but no TLS handshake within 900ms").await;
+    proxy.thaw();
+    berlin.says("Connected", "True", "Healthy").await;
+    berlin.annotate("workers", (REVISION, "2")).await;
+    drop(berlin.made("workers", "2").await);
+    assert_eq!((others.accepted(), others.open()), (before, 1));
+    drop(lisbon.serve(&a_machine_deployment("others")).await);
+    manager.stop().await;
+}
+
+/// Waits until the condition says so, and why.
+async fn is_unreachable(tenant: &Tenant, why: &str) {
+    let what = format!("{} says: {why}", tenant.namespace);
+    wait::for_object(&tenant.worker_clusters(), WORKER, &what, |found| {
+        conditions(found).contains(&("Connected", "False", "Unreachable"))
+            && message(found, "Connected").contains(why)
+    })
+    .await;
+}
+
+pub async fn a_cluster_without_machine_deployments_is_waited_for(world: &'static World) {
+    let stage = Stage::open(world, "not-served");
+    let tenant = stage.tenant().await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(tenant.admin.clone());
+    let one = DeleteParams::default();
+    ok(definitions.delete(DEFINITION, &one).await, "it goes").map_left(drop);
+    wait::for_absence(&definitions, DEFINITION).await;
+    let all = Api::<osm::api::machine_deployment::MachineDeployment>::all(tenant.admin.clone());
+    wait::until("the kind is not served", async || {
+        all.list(&kube::api::ListParams::default())
+            .await
+            .err()
+            .map(drop)
+    })
+    .await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    let said = tenant
+        .says("Prepared", "False", "MachineDeploymentNotServed")
+        .await;
+    assert!(message(&said, "Prepared").contains("waiting for machine-controller's CRDs"));
+    let path = "tenants-example/worker-crds/machinedeployments.yaml";
+    tenant.worker.apply_file(path).await;
+    tenant.says("Prepared", "True", "Prepared").await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    tenant.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}
+
+/// A fresh kubeconfig that leads to the tenant's cluster through a proxy.
+async fn through(proxy: &Proxy, tenant: &Tenant) -> String {
+    let direct = tenant.worker.kubeconfig(IN_WORKER).await;
+    direct.replace(&tenant.worker.url(), &proxy.url())
+}

@@ -1,0 +1,326 @@
+//! What a hostile API server can do to the client of a worker cluster, over sockets and TLS: every
+//! answer is bounded, and the error names the bound.
+
+use std::convert::Infallible;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::{HeaderValue, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::WatchParams;
+use kube::{Api, Client};
+use osm::fleet::connect::{self, ClientParts, Transport};
+use osm::fleet::rate_limit::Budget;
+use osm::fleet::transport::{self, Patience};
+use osm::telemetry::logs::chain;
+use osm::telemetry::metrics::{ClusterKind, Metrics};
+use osm::tenant::access::{AccessRules, ClusterAccess};
+use osm::tenant::address::{AddressRules, Loopback};
+use osm::tenant::policy::RequestBudget;
+use rustls::ServerConfig;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tower::util::BoxCloneSyncService;
+
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// What the peak of this process must stay below, whatever its servers send. It takes 40 MiB
+/// without them.
+const PEAK_MIB_MAX: u64 = 224;
+
+/// How long a call may take: longer than any of these takes.
+const TIMEOUT: Duration = Duration::from_mins(2);
+
+/// A server on loopback that gives one answer to everything but `/version`.
+struct Hostile {
+    address: String,
+    kubeconfig: String,
+    accepted: Arc<AtomicUsize>,
+    _task: JoinSet<()>,
+}
+
+/// What the two sides may speak.
+const PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
+
+impl Hostile {
+    async fn start(protocol: &str, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
+        let made = made.expect("a certificate is made");
+        let authority = STANDARD.encode(made.cert.pem());
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the versions are known")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], PrivateKeyDer::Pkcs8(key))
+            .expect("the key fits");
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        let accepted = Arc::<AtomicUsize>::default();
+        let mut task = JoinSet::new();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        task.spawn(serve(
+            listener,
+            acceptor,
+            Arc::clone(&accepted),
+            Arc::new(answer),
+        ));
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters:\n- name: a\n  \
+             cluster:\n    server: https://{address}\n    \
+             certificate-authority-data: {authority}\nusers:\n- name: a\n  user:\n    \
+             token: t0ken\ncontexts:\n- name: a\n  context:\n    cluster: a\n    user: a\n"
+        );
+        Self {
+            address: address.to_string(),
+            kubeconfig,
+            accepted,
+            _task: task,
+        }
+    }
+
+    /// A client as a tenant has it.
+    fn client(&self) -> Client {
+        self.client_for(TIMEOUT)
+    }
+
+    /// The same, whose calls may take so long.
+    fn client_for(&self, timeout: Duration) -> Client {
+        let rules = AccessRules {
+            addresses: AddressRules {
+                loopback: Loopback::Allowed,
+                ..AddressRules::default()
+            },
+            ..AccessRules::default()
+        };
+        let access = ClusterAccess::parse(self.kubeconfig.as_bytes(), &rules);
+        let access = access.expect("our own kubeconfig is taken");
+        let agent = HeaderValue::from_static("osm");
+        let transport = transport::connect(&access, &rules, &agent, Patience::of(timeout));
+        client(transport.expect("it can be connected with"), timeout)
+    }
+
+    /// What is said of an answer that is not taken.
+    async fn refusal(&self) -> String {
+        let answer = self.client().request_text(get("/api/v1/configmaps")).await;
+        let error = answer.expect_err("it is not taken");
+        chain(&error).to_string()
+    }
+}
+
+/// A client of this transport, with a budget that never ends.
+fn client(transport: Transport, timeout: Duration) -> Client {
+    let plenty = NonZeroU32::MIN.saturating_add(999);
+    connect::client(ClientParts {
+        transport,
+        budget: Arc::new(Budget::new(RequestBudget {
+            per_second: plenty,
+            burst: plenty,
+        })),
+        share: None,
+        timeout,
+        health: None,
+        fence: None,
+        kind: ClusterKind::Worker,
+        metrics: Metrics::new(),
+    })
+}
+
+fn get(path: &str) -> Request<Vec<u8>> {
+    Request::get(path).body(Vec::new()).expect("a request")
+}
+
+async fn serve(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    accepted: Arc<AtomicUsize>,
+    answer: Arc<dyn Fn() -> Answer + Send + Sync>,
+) {
+    let mut connections = JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        accepted.fetch_add(1, Ordering::SeqCst);
+        let (acceptor, answer) = (acceptor.clone(), Arc::clone(&answer));
+        connections.spawn(async move {
+            let Ok(stream) = acceptor.accept(stream).await else {
+                return;
+            };
+            let service = service_fn(move |request: Request<Incoming>| {
+                let answer = match request.uri().path() {
+                    "/version" => Response::new(whole("{}")),
+                    _ => answer(),
+                };
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            // The client ends it, in its own way.
+            let _ = Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+fn whole(text: &'static str) -> UnsyncBoxBody<Bytes, Infallible> {
+    Full::new(Bytes::from_static(text.as_bytes())).boxed_unsync()
+}
+
+/// A body that repeats a part for ever, and counts how often.
+fn endless(part: &'static [u8], sent: &Arc<AtomicUsize>) -> UnsyncBoxBody<Bytes, Infallible> {
+    let sent = Arc::clone(sent);
+    let parts = stream::repeat_with(move || {
+        sent.fetch_add(part.len(), Ordering::SeqCst);
+        Ok(Frame::data(Bytes::from_static(part)))
+    });
+    StreamBody::new(parts).boxed_unsync()
+}
+
+/// The peak of this process so far.
+fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find(|line| line.starts_with("VmHWM"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1));
+    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("in KiB") / 1024
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut_off_at_32_mib() {
+    for protocol in PROTOCOLS {
+        let hostile = Hostile::start(protocol, || {
+            Response::new(endless(&[b' '; 1 << 14], &Arc::default()))
+        });
+        let said = hostile.await.refusal().await;
+        assert!(said.contains("larger than 32 MiB"), "{protocol}: {said}");
+        assert!(peak_mib() < PEAK_MIB_MAX, "{protocol}: {}", peak_mib());
+    }
+}
+
+#[tokio::test]
+async fn a_flood_of_tiny_frames_ends_the_connection() {
+    let hostile = Hostile::start("h2", || Response::new(endless(b" ", &Arc::default()))).await;
+    let said = hostile.refusal().await;
+    assert!(said.contains("too_many_data_frames"), "{said}");
+    assert!(peak_mib() < PEAK_MIB_MAX, "{} MiB", peak_mib());
+}
+
+#[tokio::test]
+async fn a_list_of_pieces_costs_no_more_than_what_is_in_them() {
+    let tiny = tower::service_fn(|_: Request<kube::client::Body>| async {
+        let parts = stream::repeat_with(|| Ok(Frame::data(Bytes::from_static(b"    "))));
+        Ok::<_, tower::BoxError>(Response::new(StreamBody::new(parts).boxed_unsync()))
+    });
+    let client = client(BoxCloneSyncService::new(tiny), TIMEOUT);
+    let answer = client.request_text(get("/api")).await;
+    let error = answer.expect_err("it has no end");
+    assert!(chain(&error).to_string().contains("larger than 32 MiB"));
+    assert!(peak_mib() < PEAK_MIB_MAX, "{} MiB", peak_mib());
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_refused() {
+    for (protocol, kib, bound) in [
+        ("h2", 80, "larger than 64 KiB"),
+        ("h2", 256, "larger than 64 KiB"),
+        ("http/1.1", 256, "larger than 128 KiB"),
+    ] {
+        let hostile = Hostile::start(protocol, move || {
+            let large = HeaderValue::from_str(&"a".repeat(kib << 10)).expect("letters");
+            let mut answer = Response::new(Empty::new().boxed_unsync());
+            answer.headers_mut().insert("large", large);
+            answer
+        })
+        .await;
+        let said = hostile.refusal().await;
+        assert!(said.contains(bound), "{protocol}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_whose_line_has_no_end_fails_at_4_mib() {
+    for protocol in PROTOCOLS {
+        let sent = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&sent);
+        let hostile = Hostile::start(protocol, move || {
+            Response::new(endless(&[b'a'; 1 << 14], &counted))
+        })
+        .await;
+        let api: Api<ConfigMap> = Api::all(hostile.client());
+        let watch = api.watch(&WatchParams::default(), "0").await;
+        let mut watch = Box::pin(watch.expect("it begins well"));
+        let event = watch.next().await.expect("something comes");
+        let error = event.expect_err("it is no event");
+        let said = chain(&error).to_string();
+        assert!(said.contains("longer than 4 MiB"), "{protocol}: {said}");
+        // The rest is in buffers on the way.
+        let sent = sent.load(Ordering::SeqCst);
+        assert!(sent < 16 << 20, "{protocol}: {sent} bytes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_come_at_once_share_one_connection() {
+    let hostile = Hostile::start("h2", || Response::new(whole("{}"))).await;
+    let client = hostile.client();
+    let calls = (0..50).map(|_| client.request_text(get("/version")));
+    for answer in futures::future::join_all(calls).await {
+        assert_eq!(answer.expect("it is answered"), "{}");
+    }
+    assert_eq!(hostile.accepted.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn calls_that_come_at_once_share_one_failure() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let mut silent = Hostile::start("h2", || Response::new(whole("{}"))).await;
+    silent.kubeconfig = silent
+        .kubeconfig
+        .replace(&silent.address, &address.to_string());
+    let client = silent.client_for(Duration::from_secs(3));
+    let calls = (0..50).map(|_| client.request_text(get("/version")));
+    for answer in futures::future::join_all(calls).await {
+        let error = answer.expect_err("nobody speaks TLS");
+        let said = chain(&error).to_string();
+        assert!(said.contains("no TLS handshake within 900ms"), "{said}");
+    }
+    drop(listener.accept().await.expect("one came"));
+    let more = futures::FutureExt::now_or_never(listener.accept());
+    assert!(more.is_none(), "a second came");
+}
+
+#[tokio::test]
+async fn what_nobody_reads_is_parked_at_the_server_and_holds_nothing_up() {
+    let sent = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&sent);
+    let hostile = Hostile::start("h2", move || {
+        Response::new(endless(&[b'\n'; 1 << 14], &counted))
+    })
+    .await;
+    let client = hostile.client();
+    let mut unread = Vec::new();
+    for _ in 0..3 {
+        let watch = client.send(get("/api/v1/configmaps?watch=true").map(Into::into));
+        unread.push(watch.await.expect("it begins well"));
+    }
+    for _ in 0..100 {
+        let version = client.request_text(get("/version")).await;
+        assert_eq!(version.expect("it is answered"), "{}");
+    }
+    // What the server has in its own buffers counts, too.
+    let parked = sent.load(Ordering::SeqCst);
+    assert!(parked < 4 << 20, "{parked} bytes left the server's hands");
+    assert_eq!(hostile.accepted.load(Ordering::SeqCst), 1);
+    drop(unread);
+}
