@@ -18,6 +18,8 @@ mod crash;
 mod fairness;
 #[path = "sweep/health.rs"]
 mod health;
+#[path = "sweep/leaks.rs"]
+mod leaks;
 #[path = "sweep/order.rs"]
 mod order;
 #[path = "sweep/panics.rs"]
