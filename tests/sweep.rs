@@ -20,6 +20,8 @@ mod fairness;
 mod handover;
 #[path = "sweep/health.rs"]
 mod health;
+#[path = "sweep/leaks.rs"]
+mod leaks;
 #[path = "sweep/machines.rs"]
 mod machines;
 #[path = "sweep/order.rs"]

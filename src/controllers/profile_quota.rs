@@ -41,6 +41,11 @@ impl Ledger {
         }
     }
 
+    /// Whether it says what a new one with this quota says.
+    pub fn is_fresh(&self, quota: ProfileQuota) -> bool {
+        self.created.is_empty() && self.quota == quota
+    }
+
     /// Another quota holds.
     pub fn resize(&mut self, quota: ProfileQuota) -> Moves {
         self.quota = quota;

@@ -123,6 +123,7 @@ impl Inner {
                 compiled: OnceLock::new(),
             })
         });
+        self.make_room_for_contents();
         self.contents.insert(id, Arc::downgrade(&shared));
         shared
     }
@@ -265,6 +266,7 @@ impl ProfileStore {
     /// Follows the changes of one namespace's profiles.
     pub fn changes(&self, namespace: &str) -> ProfileChanges {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        inner.make_room_for_bells();
         let bell = inner.bells.entry(namespace.to_owned()).or_default();
         ProfileChanges {
             bell: bell.subscribe(),

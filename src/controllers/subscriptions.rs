@@ -35,6 +35,10 @@ impl Subscriptions {
             .by_namespace
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
+        if by_namespace.len() == by_namespace.capacity() {
+            // Before the table grows, those who have left go.
+            by_namespace.retain(|_, known| known.iter().any(|known| known.strong_count() > 0));
+        }
         let of_namespace = by_namespace.entry(namespace.to_owned()).or_default();
         of_namespace.retain(|known| known.strong_count() > 0);
         of_namespace.push(Arc::downgrade(subscriber));
@@ -123,5 +127,29 @@ impl Subscriptions {
                 .filter_map(|known| Some((namespace.clone(), known.upgrade()?)))
         });
         living.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_have_left_are_not_kept() {
+        let subscriptions = Subscriptions::default();
+        let subscriber = || {
+            Arc::new(Subscriber {
+                triggers: Arc::default(),
+                configs: Arc::default(),
+            })
+        };
+        let stays = subscriber();
+        subscriptions.subscribe("stays", &stays);
+        for round in 0..1000 {
+            subscriptions.subscribe(&format!("n{round}"), &subscriber());
+        }
+        let by_namespace = subscriptions.by_namespace.lock().unwrap();
+        assert!(by_namespace.len() < 8, "{}", by_namespace.len());
+        assert!(by_namespace.contains_key("stays"));
     }
 }

@@ -6,7 +6,12 @@ use futures::{StreamExt, stream};
 use kube::{
     Api, Client, ResourceExt,
     api::{ObjectMeta, PostParams},
-    runtime::{WatchStreamExt, reflector, watcher},
+    core::DeserializeGuard,
+    runtime::{
+        WatchStreamExt,
+        reflector::{self, ObjectRef},
+        watcher,
+    },
 };
 
 use tokio::sync::watch;
@@ -84,11 +89,15 @@ pub fn follow(
         (0..scope.count()).map(|_| reflector::store()).unzip();
     let incomplete = watch::Sender::new(stores.len());
     let clusters = WorkerClusters { stores, incomplete };
-    let apis = scope.apis::<WorkerCluster>(management).into_iter();
+    let apis = scope
+        .apis::<DeserializeGuard<WorkerCluster>>(management)
+        .into_iter();
     let watches = apis.zip(writers).map(|((_, api), writer)| {
         let (reader, roster) = (clusters.clone(), Arc::clone(roster));
+        let known = writer.as_reader();
         let config = watcher::Config::default().page_size(100);
         let events = relisted(RELIST, move || watcher(api.clone(), config.clone()))
+            .filter_map(move |event| std::future::ready(readable(event, &known)))
             .modify(|found| found.managed_fields_mut().clear())
             .reflect(writer);
         let mut is_complete = false;
@@ -107,6 +116,34 @@ pub fn follow(
     });
     let watches = stream::select_all(watches).collect();
     (clusters, watches)
+}
+
+/// One that cannot be read must not hide the others: it is as it was when it could be read, or as
+/// if it were not there.
+fn readable(
+    event: watcher::Result<watcher::Event<DeserializeGuard<WorkerCluster>>>,
+    known: &reflector::Store<WorkerCluster>,
+) -> Option<watcher::Result<watcher::Event<WorkerCluster>>> {
+    use watcher::Event;
+    let readable = |found: DeserializeGuard<WorkerCluster>| {
+        let reference = ObjectRef::new(&found.name_any());
+        let reference = reference.within(&found.namespace().unwrap_or_default());
+        found.0.ok().or_else(|| {
+            tracing::warn!(worker_cluster = %reference, "a WorkerCluster cannot be read");
+            known.get(&reference).as_deref().cloned()
+        })
+    };
+    let event = match event {
+        Ok(event) => event,
+        Err(error) => return Some(Err(error)),
+    };
+    Some(Ok(match event {
+        Event::Apply(found) => Event::Apply(readable(found)?),
+        Event::Delete(found) => Event::Delete(readable(found)?),
+        Event::InitApply(found) => Event::InitApply(readable(found)?),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    }))
 }
 
 fn follow_event(clusters: &WorkerClusters, roster: &Roster, event: watcher::Event<WorkerCluster>) {

@@ -73,6 +73,10 @@ pub enum Step {
     Pause(usize),
     /// The registration has another token, and the old one is worthless.
     RotateKubeconfig(usize),
+    /// The registration is removed; when troubles end it is made again.
+    Unregister(usize),
+    /// The registration is made again, if it was removed.
+    Register(usize),
     /// The getter has another token.
     RotateFetchToken(usize),
     /// Somebody writes other bytes into what we made.
@@ -99,6 +103,13 @@ pub enum Step {
     Expire(Where),
     /// The next lists of these resources show an old state, and the watches begin anew from it.
     Stale(Where, &'static str),
+    /// The process is killed, and the first lists of the next show an older state than it saw.
+    StaleStart(Where),
+    /// Half of all lists and watches of these resources bring what cannot be read, until they are
+    /// mended.
+    Spoil(Where, &'static str),
+    /// A machine deployment appears that cannot be read, and stays until troubles are mended.
+    Unreadable(usize),
     /// All troubles end.
     Mend,
 }
@@ -187,6 +198,11 @@ fn step(row: &mut StdRng, tenants: usize) -> Step {
         87..89 => Step::Close(place(row, tenant)),
         89..91 => Step::Expire(place(row, tenant)),
         91..93 => Step::Stale(Where::Worker(tenant), "secrets"),
+        93 => Step::StaleStart(place(row, tenant)),
+        94 => spoil(row, tenant),
+        95 => Step::Unreadable(tenant),
+        96 => Step::Unregister(tenant),
+        97 => Step::Register(tenant),
         _ => Step::Mend,
     }
 }
@@ -242,6 +258,17 @@ fn deafen(row: &mut StdRng, tenant: usize) -> Step {
         9 => Step::Deafen(Where::Management, "operatingsystemconfigs"),
         10 => Step::Deafen(Where::Management, "workerclusters"),
         _ => Step::Deafen(Where::Management, "operatingsystemprofiles"),
+    }
+}
+
+fn spoil(row: &mut StdRng, tenant: usize) -> Step {
+    match row.random_range(0..6) {
+        0 => Step::Spoil(Where::Worker(tenant), "machinedeployments"),
+        1 => Step::Spoil(Where::Worker(tenant), "secrets"),
+        2 => Step::Spoil(Where::Management, "operatingsystemconfigs"),
+        3 => Step::Spoil(Where::Management, "workerclusters"),
+        4 => Step::Spoil(Where::Management, "secrets"),
+        _ => Step::Spoil(Where::Management, "operatingsystemprofiles"),
     }
 }
 

@@ -47,6 +47,7 @@ pub struct Tenant {
     version: u32,
     settings: Option<u32>,
     is_paused: bool,
+    pub(crate) is_registered: bool,
 }
 
 /// A world with what was last asked of it.
@@ -116,6 +117,7 @@ impl Model {
             version: 0,
             settings: None,
             is_paused: false,
+            is_registered: true,
         });
         Self::of(tenants.collect())
     }
@@ -184,7 +186,8 @@ impl Model {
         self.life.disarm();
     }
 
-    fn cluster(&self, place: Where) -> Cluster {
+    /// The cluster there.
+    pub fn cluster(&self, place: Where) -> Cluster {
         match place {
             Where::Management => self.world.management.clone(),
             Where::Worker(tenant) => self.world.worker(self.tenants[tenant].name).clone(),
@@ -255,6 +258,13 @@ impl Model {
                 self.cluster(place).inject_times(lists, stale, 1);
                 self.expire(place);
             }
+            Step::StaleStart(place) => {
+                self.kill().await;
+                self.stale_lists(place);
+                self.start();
+            }
+            Step::Spoil(place, resource) => self.spoil(place, resource),
+            Step::Unreadable(tenant) => self.make_unreadable(tenant),
             Step::Mend => self.mend(),
             step => self.user(step),
         }
@@ -280,6 +290,10 @@ impl Model {
     pub fn mend(&mut self) {
         for (_, cluster) in self.world.clusters() {
             cluster.clear_faults();
+        }
+        self.remove_unreadable();
+        for tenant in 0..self.tenants.len() {
+            self.register(tenant);
         }
     }
 
@@ -333,12 +347,9 @@ impl Model {
                 own.is_paused = !own.is_paused;
                 self.put_settings(tenant);
             }
-            Step::RotateKubeconfig(tenant) => {
-                let name = self.tenants[tenant].name;
-                let worker = self.cluster(Where::Worker(tenant));
-                worker.revoke_token(&worker.token(&account("kube-system")));
-                self.world.register(name);
-            }
+            Step::RotateKubeconfig(tenant) => self.rotate_kubeconfig(tenant),
+            Step::Unregister(tenant) => self.unregister(tenant),
+            Step::Register(tenant) => self.register(tenant),
             Step::RotateFetchToken(tenant) => {
                 let token = STANDARD.encode(format!("fetch {}", self.next()));
                 let getter = object("secrets", CLOUD_INIT_SETTINGS, "cloud-init-getter-token");

@@ -4,7 +4,6 @@
 use std::{sync::Arc, time::Duration};
 
 use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
-use osm::fleet::watch::{RELIST, RELIST_PROFILES};
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,6 +13,12 @@ use crate::{
     wire::{Life, Sent},
     world::{Process, World, put},
 };
+
+/// What is promised, and not what the manager is set to: so a longer interval fails here. With time
+/// to put right what was found.
+const HOUR: Duration = Duration::from_secs(3600 + 30);
+/// As above, for profiles.
+const EIGHT_HOURS: Duration = Duration::from_secs(8 * 3600 + 30);
 
 /// Settled, and quiet from here on.
 async fn a_settled_world() -> (World, Process, Arc<Life>) {
@@ -108,10 +113,10 @@ async fn what_lost_events_told_of_is_found_within_the_hour() {
     let config = object("operatingsystemconfigs", "berlin", config);
     assert!(world.management.delete_raw(config));
     put(berlin, fixtures::a_machine_deployment("more"));
-    tokio::time::sleep(RELIST * 4 / 3 + Duration::from_secs(30)).await;
+    tokio::time::sleep(HOUR).await;
     assert!(boot_secret(berlin, "more-kube-system-bootstrap-config").is_some());
     assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "more")));
-    tokio::time::sleep(RELIST * 4 / 3 + Duration::from_secs(30)).await;
+    tokio::time::sleep(HOUR).await;
     process.stop().await;
     assert_eq!(snapshot::difference(&before, &snapshot::take(&world)), None);
 }
@@ -121,7 +126,7 @@ async fn a_profile_whose_event_was_lost_is_read_within_eight_hours() {
     let (world, process, _) = a_settled_world().await;
     deafen(&world.management, "operatingsystemprofiles");
     profile(&world, "another text\n");
-    tokio::time::sleep(RELIST_PROFILES * 4 / 3 + Duration::from_secs(30)).await;
+    tokio::time::sleep(EIGHT_HOURS).await;
     process.stop().await;
     let secret = boot_secret(world.worker("berlin"), PROVISIONING).unwrap();
     assert!(snapshot::decoded(&secret, "cloud-config").contains("another text"));
@@ -316,4 +321,147 @@ async fn an_unreadable_profile_is_skipped() {
     world.settle().await;
     assert!(boot_secret(world.worker("berlin"), BOOTSTRAP).is_some());
     process.stop().await;
+}
+
+/// A WorkerCluster from before the definition knew better stops nobody else, and what was known of
+/// it holds on.
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_worker_cluster_is_skipped() {
+    let world = World::new(&["berlin", "lisbon"]);
+    for name in ["berlin", "lisbon"] {
+        world.register(name);
+        let profile = fixtures::a_profile(name, "v1.0.0", "text\n");
+        put(&world.management, profile);
+        put(
+            world.worker(name),
+            fixtures::a_machine_deployment("workers"),
+        );
+    }
+    let broken = json!({"paused": "perhaps"});
+    put(
+        &world.management,
+        fixtures::a_worker_cluster("lisbon", &broken),
+    );
+    let life = Life::new();
+    let process = world.start_as(&life);
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let has_documents = |name| boot_secret(world.worker(name), BOOTSTRAP).is_some();
+    assert!(has_documents("berlin"), "the other is served");
+    assert!(!has_documents("lisbon"), "nobody knows how");
+    life.forget();
+    // While it runs: by an event, and by a list.
+    let broken = fixtures::a_worker_cluster("berlin", &broken);
+    put(&world.management, broken);
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    expire(&world.management);
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    let mut written = lines(&life);
+    // Who has none that can be read keeps trying to make one.
+    written.retain(|line| line != "POST workerclusters lisbon");
+    assert_eq!(written, [""; 0]);
+    for name in ["berlin", "lisbon"] {
+        let other = json!({"apiServerOverride": "https://other.example:6443"});
+        put(&world.management, fixtures::a_worker_cluster(name, &other));
+    }
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    process.stop().await;
+    for name in ["berlin", "lisbon"] {
+        let secret = boot_secret(world.worker(name), BOOTSTRAP).unwrap();
+        let document = snapshot::decoded(&secret, "cloud-config");
+        assert!(document.contains("other.example"), "{name}");
+    }
+}
+
+/// Between two pages of a list its first page becomes too old.
+async fn expire_between_pages(cluster: &Cluster, resource: &str) {
+    let second = Matcher {
+        nth: Some(2),
+        ..Matcher::on(&[Verb::List], resource)
+    };
+    let delay = Fault::Delay(Duration::from_secs(3));
+    let pause = cluster.inject(second, delay);
+    cluster.skip_revisions(10);
+    cluster.compact();
+    cluster.close_watches();
+    let tokens_before = expired_tokens(cluster);
+    cluster
+        .wait_until(|cluster| lists(cluster, resource) > 0)
+        .await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cluster.skip_revisions(10);
+    cluster.compact();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(
+        expired_tokens(cluster) > tokens_before,
+        "a page was refused"
+    );
+    cluster.clear_fault(pause);
+}
+
+fn lists(cluster: &Cluster, resource: &str) -> usize {
+    let audit = cluster.audit();
+    let lists = audit.iter().filter(|entry| entry.verb == Verb::List);
+    lists
+        .filter(|entry| entry.target.resource == resource)
+        .count()
+}
+
+/// Lists whose continue token was too old.
+fn expired_tokens(cluster: &Cluster) -> usize {
+    let audit = cluster.audit();
+    let lists = audit.iter().filter(|entry| entry.verb == Verb::List);
+    lists.filter(|entry| entry.code == 410).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_expires_between_two_pages_begins_anew_and_loses_nothing() {
+    let (world, process, life) = a_settled_world().await;
+    let before = snapshot::take(&world);
+    // `own`, which the machine deployment uses, stands on the second page.
+    let profiles = (0..25).map(|number| {
+        let mut profile = fixtures::a_profile("berlin", "v1.0.0", "text\n");
+        set(
+            &mut profile,
+            "/metadata/name",
+            json!(format!("a{number:02}")),
+        );
+        put(&world.management, profile)
+    });
+    let profiles: Vec<Value> = profiles.collect();
+    // And more machine deployments than fit on one page, which nothing is made for.
+    let berlin = world.worker("berlin");
+    let machine_deployments = (0..110).map(|number| {
+        let mut found = fixtures::a_machine_deployment(&format!("a{number:03}"));
+        set(&mut found, "/spec/template", json!("unreadable"));
+        put(berlin, found)
+    });
+    let machine_deployments: Vec<Value> = machine_deployments.collect();
+    world.settle().await;
+    world.clear_audits();
+    life.forget();
+    expire_between_pages(&world.management, "operatingsystemprofiles").await;
+    expire_between_pages(berlin, "machinedeployments").await;
+    world.settle().await;
+    assert_eq!(lines(&life), [""; 0]);
+    // It is whole: what stands on any page is known.
+    for (cluster, found) in [(&world.management, profiles), (berlin, machine_deployments)] {
+        for one in found {
+            let name = text(&one, "/metadata/name");
+            let namespace = text(&one, "/metadata/namespace");
+            let resource = match text(&one, "/kind") {
+                "MachineDeployment" => "machinedeployments",
+                _ => "operatingsystemprofiles",
+            };
+            assert!(cluster.delete_raw(object(resource, namespace, name)));
+        }
+    }
+    profile(&world, "another text\n");
+    world.settle().await;
+    let secret = boot_secret(berlin, PROVISIONING).unwrap();
+    assert!(snapshot::decoded(&secret, "cloud-config").contains("another text"));
+    let as_before = fixtures::a_profile("berlin", "v1.0.0", "text\n");
+    put(&world.management, as_before);
+    world.settle().await;
+    process.stop().await;
+    assert_eq!(snapshot::difference(&before, &snapshot::take(&world)), None);
 }

@@ -122,6 +122,11 @@ impl World {
 
     /// Starts a manager with this life.
     pub fn start_as(&self, life: &Arc<Life>) -> Process {
+        self.start_measured(life, &Metrics::new())
+    }
+
+    /// Starts a manager with this life, that counts here.
+    pub fn start_measured(&self, life: &Arc<Life>, metrics: &Metrics) -> Process {
         let manager = account(ACCOUNT);
         let outside = Outside {
             management: transport("management", self.management.front_as(&manager), None, life),
@@ -129,7 +134,7 @@ impl World {
             clock: self.clock(),
             default_profiles: fixtures::default_profiles(),
             admin: None,
-            metrics: Metrics::new(),
+            metrics: metrics.clone(),
         };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();

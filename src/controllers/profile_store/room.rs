@@ -40,6 +40,33 @@ impl Inner {
         self.wanted.extend(moves.admitted.into_iter().map(key));
         changed
     }
+
+    /// Before the table grows, what a reconcile had when the last profile with it went goes, too.
+    pub(super) fn make_room_for_contents(&mut self) {
+        if self.contents.len() == self.contents.capacity() {
+            self.contents
+                .retain(|_, content| content.strong_count() > 0);
+        }
+    }
+
+    /// Before the table grows, the bells of those who have left go.
+    pub(super) fn make_room_for_bells(&mut self) {
+        if self.bells.len() == self.bells.capacity() {
+            self.bells.retain(|_, bell| bell.receiver_count() > 0);
+        }
+    }
+
+    /// Before the table grows, ledgers go that would be made anew as they are.
+    fn make_room_for_ledgers(&mut self, policies: &TenantPolicies) {
+        if self.ledgers.len() == self.ledgers.capacity() {
+            let quota = |namespace: &str| {
+                let policy = policies.of_unlabelled(&TenantId::new(namespace));
+                policy.profiles
+            };
+            self.ledgers
+                .retain(|namespace, ledger| !ledger.is_fresh(quota(namespace)));
+        }
+    }
 }
 
 impl ProfileStore {
@@ -53,6 +80,7 @@ impl ProfileStore {
     /// Another quota holds for a namespace. Gives the names of those that come to something else.
     pub fn resize(&self, namespace: &str, quota: ProfileQuota) -> BTreeSet<String> {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        inner.make_room_for_ledgers(&self.quotas.policies);
         let ledger = inner.ledgers.entry(namespace.to_owned());
         let moves = ledger.or_insert_with(|| Ledger::new(quota)).resize(quota);
         let changed = inner.moved(namespace, moves);
@@ -76,6 +104,7 @@ impl ProfileStore {
     }
 
     pub(super) fn ledger<'a>(&self, inner: &'a mut Inner, namespace: &str) -> &'a mut Ledger {
+        inner.make_room_for_ledgers(&self.quotas.policies);
         let ledger = inner.ledgers.entry(namespace.to_owned());
         ledger.or_insert_with(|| {
             let policy = self

@@ -177,3 +177,26 @@ async fn a_profile_that_has_room_again_is_fetched_once_and_only_while_it_is_ther
     assert_eq!(store.resize("a", quota(1)), names(["e"]));
     assert_eq!(store.keys(), BTreeSet::from([key("a", "d"), key("a", "e")]));
 }
+
+#[test]
+fn namespaces_that_come_and_go_leave_nothing_behind() {
+    let store = ProfileStore::new(0, Quotas::default());
+    for round in 0..1000 {
+        let namespace = format!("n{round}");
+        let key = key(&namespace, "site");
+        let _follower = store.changes(&namespace);
+        let version = json!({ "version": format!("v1.0.{round}") });
+        store.insert(&key, aged(spec(version)));
+        let held_by_a_reconcile = store.get(&namespace, "site");
+        store.remove(&key);
+        drop(held_by_a_reconcile);
+    }
+    let inner = store.inner.read().unwrap();
+    let left = [
+        inner.profiles.len(),
+        inner.contents.len(),
+        inner.bells.len(),
+        inner.ledgers.len(),
+    ];
+    assert!(left.iter().all(|count| *count < 8), "{left:?}");
+}
