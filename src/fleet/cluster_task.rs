@@ -6,7 +6,8 @@
 use std::{collections::BTreeSet, pin::Pin, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::FusedFuture};
-use kube::{Client, ResourceExt};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep_until, timeout},
@@ -55,6 +56,10 @@ pub async fn run(
     let policy = Arc::clone(shared.policies.of_unlabelled(&member.id.tenant));
     let management_budget = Arc::new(Budget::new(policy.management_requests));
     let management = management_client(&shared, &member.id.tenant, &management_budget, &fence);
+    let was_removed = member.registration.borrow().is_none();
+    if was_removed && !is_gone(&management, &member.id, &cancel).await {
+        return;
+    }
     let reporting = CancellationToken::new();
     let report = (shared.report)(Reporting {
         member: Arc::clone(&member),
@@ -77,6 +82,24 @@ pub async fn run(
         Box::pin(task.run(&cancel)).await;
     };
     tokio::join!(report, serve);
+}
+
+/// Whether a registration that this replica never saw was removed. Where its Secret is there, the
+/// label was taken away or another fleet selects it: that one tells of it.
+async fn is_gone(management: &Client, id: &RegistrationId, cancel: &CancellationToken) -> bool {
+    let secrets: Api<Secret> = Api::namespaced(management.clone(), id.tenant.namespace());
+    for delay in RetryDelay::default() {
+        match secrets.get_metadata_opt(&id.name).await {
+            Ok(found) => return found.is_none(),
+            Err(error) => {
+                tracing::debug!(registration = %id, error = %chain(&error), "cannot look for it");
+            }
+        }
+        if timeout(delay, cancel.cancelled()).await.is_ok() {
+            break;
+        }
+    }
+    false
 }
 
 fn management_client(

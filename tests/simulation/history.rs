@@ -154,10 +154,13 @@ impl History {
     }
 
     /// Whether watches of profiles lose events: those heal the latest.
-    pub fn deafens_profiles(&self) -> bool {
-        self.steps
-            .iter()
-            .any(|(_, step)| matches!(step, Step::Deafen(_, "operatingsystemprofiles")))
+    pub fn loses_profiles(&self) -> bool {
+        self.steps.iter().any(|(_, step)| {
+            let (Step::Deafen(_, resource) | Step::Spoil(_, resource)) = step else {
+                return false;
+            };
+            *resource == "operatingsystemprofiles"
+        })
     }
 }
 

@@ -143,7 +143,10 @@ impl Model {
 
     fn of(tenants: Vec<Tenant>) -> Self {
         let names: Vec<&'static str> = tenants.iter().map(|tenant| tenant.name).collect();
-        let world = World::new(&names);
+        let mut world = World::new(&names);
+        // Who comes after one that died without a word waits so long: shorter than the peace that
+        // comes in the end.
+        world.settings.replica.lease_duration = Duration::from_mins(5);
         for tenant in &tenants {
             world.register(tenant.name);
             put(&world.management, tenant.profile());

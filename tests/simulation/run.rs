@@ -58,7 +58,7 @@ async fn live(history: &History) -> Held {
     model.mend();
     model.unpause();
     // Longer than until every watch has begun anew.
-    let slowest = if history.deafens_profiles() {
+    let slowest = if history.loses_profiles() {
         RELIST_PROFILES
     } else {
         RELIST

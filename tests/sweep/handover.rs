@@ -11,7 +11,7 @@ use crate::{
     fixtures,
     replicas::{AGREED, Fleet, LEASE, Replica, TENANTS},
     wire::{Blow, Counted, Strike, Watches},
-    world::put,
+    world::{World, put, settings},
 };
 
 /// It hears of nothing that is made, changed or removed, and of those who come all the same.
@@ -204,4 +204,26 @@ async fn a_registration_that_goes_with_its_replica_is_told_and_can_be_given_back
         assert!(told.contains("were released"), "{told}");
         a.process.stop().await;
     }
+}
+
+/// Each fleet has the registrations that its selector takes, and sees all WorkerClusters.
+#[tokio::test(start_paused = true)]
+async fn a_registration_of_another_fleet_is_not_taken_for_one_that_is_gone() {
+    let mut world = World::with_berlin();
+    let first = world.start();
+    world.settle().await;
+    let told = |world: &World| {
+        let own = object("workerclusters", "berlin", "berlin");
+        let own = world.management.get(own).unwrap_or_default();
+        own["status"]["conditions"].clone()
+    };
+    let before = told(&world);
+    assert_ne!(before, Value::Null);
+    world.settings = settings(&["--fleet=other", "--registration-selector=fleet=other"]);
+    let second = world.start();
+    tokio::time::sleep(LEASE * 4).await;
+    world.settle().await;
+    assert_eq!(told(&world), before);
+    first.stop().await;
+    second.stop().await;
 }
