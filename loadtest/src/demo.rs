@@ -275,6 +275,11 @@ async fn start_manager(
             &collector.endpoint(),
             "--instance",
             "demo",
+            // The first replica of a fleet waits a Lease for others.
+            "--request-timeout",
+            "3s",
+            "--lease-duration",
+            "4s",
         ],
         log: folder.path().join("osm.log"),
     })

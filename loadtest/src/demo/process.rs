@@ -82,8 +82,6 @@ impl Manager {
             .args(["--admin-address", "127.0.0.1:0"])
             .args(["--log-format", "text"])
             .arg("--allow-loopback-servers")
-            // The first replica of a fleet waits so long for others.
-            .args(["--request-timeout", "3s", "--lease-duration", "4s"])
             // Neither a proxy nor a kubeconfig of the developer may reach it.
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
