@@ -53,7 +53,7 @@ impl SharedProfile {
 
     /// The digest of the content, in hex.
     pub fn content(&self) -> String {
-        hex(&self.id)
+        hex::encode(self.id)
     }
 
     /// Compiles the profile, once. May take some milliseconds of a core.
@@ -352,15 +352,7 @@ impl Aged {
 
 /// The digest of a profile's content, in hex.
 pub fn content_digest(spec: &OperatingSystemProfileSpec) -> String {
-    hex(&content_id(spec).0)
-}
-
-fn hex(id: &ContentId) -> String {
-    use std::fmt::Write as _;
-    id.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex::encode(content_id(spec).0)
 }
 
 /// A spec is plain values; two that are equal have the same JSON. And how many bytes that has.

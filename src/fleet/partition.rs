@@ -68,13 +68,6 @@ impl View {
         }
         let whole = digest.finalize();
         let (first, _) = whole.split_at(16);
-        first.iter().fold(String::new(), |text, byte| {
-            let (high, low) = (byte >> 4, byte & 15);
-            let digit = |value: u8| char::from_digit(u32::from(value), 16);
-            text + &[digit(high), digit(low)]
-                .into_iter()
-                .flatten()
-                .collect::<String>()
-        })
+        hex::encode(first)
     }
 }

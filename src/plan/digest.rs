@@ -61,22 +61,12 @@ impl DigestKey {
             mac.update(part);
         }
         let bytes: [u8; 32] = mac.finalize().into_bytes().into();
-        Digest(hex(&bytes))
+        Digest(hex::encode(bytes))
     }
 }
 
 fn mac(key: &[u8]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("HMAC takes a key of any length")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The hash of a machine deployment's annotations. A fleet's objects carry it, so that its bytes
 //! decide whether a change of the serving program rotates everything.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
@@ -9,17 +9,7 @@ use super::go_json;
 
 /// The lower-case hex SHA-256 of the annotations as Go writes them in JSON; `None` is Go's nil map.
 pub fn annotation_hash(annotations: Option<&BTreeMap<String, String>>) -> String {
-    hex(&Sha256::digest(go_map(annotations).as_bytes()))
-}
-
-/// Bytes in lower-case hex.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-            let _ = write!(out, "{byte:02x}");
-            out
-        })
+    hex::encode(Sha256::digest(go_map(annotations)))
 }
 
 /// Strings of Rust are UTF-8 and a `BTreeMap` sorts them bytewise, as Go's encoder does.
@@ -106,6 +96,6 @@ mod tests {
             annotation_hash(None),
             annotation_hash(Some(&BTreeMap::new()))
         );
-        assert_eq!(annotation_hash(None), hex(&Sha256::digest(b"null")));
+        assert_eq!(annotation_hash(None), hex::encode(Sha256::digest(b"null")));
     }
 }

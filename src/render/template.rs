@@ -17,7 +17,6 @@ use minijinja::Environment;
 use sha2::{Digest, Sha256};
 
 use super::{
-    annotation_hash::hex,
     compose::{files_of, half_of, inline_of, templates_of},
     data::BOOTSTRAP_KUBECONFIG,
     engine::{self, Source},
@@ -104,7 +103,7 @@ fn digest(spec: &OperatingSystemProfileSpec) -> String {
     // A profile is made of texts, numbers and JSON already, so writing it as JSON cannot fail.
     let mut json = serde_json::to_value(spec).unwrap_or_default();
     json.sort_all_objects();
-    hex(&Sha256::digest(json.to_string().as_bytes()))
+    hex::encode(Sha256::digest(json.to_string()))
 }
 
 impl CompiledHalf {

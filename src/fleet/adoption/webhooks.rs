@@ -4,7 +4,10 @@
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, ObjectList},
+};
 
 /// Where its webhooks listen, in a Service or behind a URL.
 const PATHS: [&str; 3] = [
@@ -29,28 +32,36 @@ pub async fn leftovers(worker: &Client) -> Result<Vec<Leftover>, kube::Error> {
     let all = ListParams::default();
     let mutating: Api<MutatingWebhookConfiguration> = Api::all(worker.clone());
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(worker.clone());
-    let mutating = mutating
-        .list(&all)
-        .await?
-        .items
-        .into_iter()
-        .filter(|found| {
+    let mutating = named(
+        "mutatingwebhookconfiguration",
+        mutating.list(&all).await?,
+        |found| {
             let mut webhooks = found.webhooks.iter().flatten();
             webhooks.any(|it| refuses(it.failure_policy.as_deref(), &it.client_config))
-        });
-    let validating = validating
-        .list(&all)
-        .await?
-        .items
-        .into_iter()
-        .filter(|found| {
+        },
+    );
+    let validating = named(
+        "validatingwebhookconfiguration",
+        validating.list(&all).await?,
+        |found| {
             let mut webhooks = found.webhooks.iter().flatten();
             webhooks.any(|it| refuses(it.failure_policy.as_deref(), &it.client_config))
-        });
-    let left = |resource, name| Leftover { resource, name };
-    let mutating = mutating.map(|it| left("mutatingwebhookconfiguration", it.name_any()));
-    let validating = validating.map(|it| left("validatingwebhookconfiguration", it.name_any()));
+        },
+    );
     Ok(mutating.chain(validating).take(NAMED_MAX).collect())
+}
+
+/// Those of one kind that refuse.
+fn named<K: ResourceExt + Clone>(
+    resource: &'static str,
+    all: ObjectList<K>,
+    refuses: impl Fn(&K) -> bool,
+) -> impl Iterator<Item = Leftover> {
+    let refusing = all.items.into_iter().filter(move |found| refuses(found));
+    refusing.map(move |found| Leftover {
+        resource,
+        name: found.name_any(),
+    })
 }
 
 fn refuses(failure_policy: Option<&str>, to: &WebhookClientConfig) -> bool {

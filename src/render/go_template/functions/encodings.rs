@@ -6,7 +6,6 @@ use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
 
 use super::{
-    super::super::annotation_hash::hex,
     Function, function, refuse,
     texts::{one, texts},
 };
@@ -31,13 +30,13 @@ pub(super) const TABLE: &[Function] = &[
         }
     }),
     function("sha1sum", (1, 1), 4, |a| {
-        one(a, |text| hex(&Sha1::digest(text)))
+        one(a, |text| hex::encode(Sha1::digest(text)))
     }),
     function("sha256sum", (1, 1), 4, |a| {
-        one(a, |text| hex(&Sha256::digest(text)))
+        one(a, |text| hex::encode(Sha256::digest(text)))
     }),
     function("sha512sum", (1, 1), 4, |a| {
-        one(a, |text| hex(&Sha512::digest(text)))
+        one(a, |text| hex::encode(Sha512::digest(text)))
     }),
     function("adler32sum", (1, 1), 1, |a| {
         one(a, |text| adler32(text).to_string())

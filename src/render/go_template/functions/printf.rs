@@ -181,8 +181,8 @@ fn made(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
         }
         ('s', Kind::Text(text)) => cut(text, flags),
         ('q', Kind::Text(text)) => quote(&cut(text, flags)),
-        ('x', Kind::Text(text)) => hex(text),
-        ('X', Kind::Text(text)) => hex(text).to_uppercase(),
+        ('x', Kind::Text(text)) => hex::encode(text),
+        ('X', Kind::Text(text)) => hex::encode(text).to_uppercase(),
         ('t', Kind::Bool(is)) => is.to_string(),
         ('b', Kind::Int(number)) => return Ok(signed(&radix(number, 2), flags)),
         ('o', Kind::Int(number)) => return Ok(signed(&radix(number, 8), flags)),
@@ -205,14 +205,6 @@ fn cut(text: &str, flags: Flags) -> String {
         Some(count) => text.chars().take(count).collect(),
         None => text.to_owned(),
     }
-}
-
-fn hex(text: &str) -> String {
-    let mut digits = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        let _ = write!(digits, "{byte:02x}");
-    }
-    digits
 }
 
 fn character(verb: char, number: i64) -> String {
