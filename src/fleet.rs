@@ -21,6 +21,7 @@ mod crew;
 pub mod discovery;
 pub mod engage;
 pub mod engagement;
+pub mod events;
 pub mod facts;
 pub mod health;
 pub mod jitter;

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, ResourceExt,
     api::{ObjectMeta, PostParams},
-    runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use tokio::sync::Notify;
 
@@ -21,13 +20,13 @@ use crate::api::{
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
 };
-use crate::fleet::retry_delay::RetryDelay;
+use crate::fleet::{
+    events::{self, Warning},
+    retry_delay::RetryDelay,
+};
 use crate::plan::default_profile::{Installed, Verdict, judge};
 use crate::telemetry::logs::chain;
 use crate::tenant::report::{ConditionType, Finding};
-
-/// An Event's note may have 1 KiB.
-const NOTE_CHARACTERS_MAX: usize = 1_000;
 
 /// A default profile, as it is built into this program.
 #[derive(Clone, Debug)]
@@ -271,29 +270,20 @@ async fn tell_kept(context: &Context, kept: &Kept) {
         let conditions = own.status.iter().flat_map(|status| &status.conditions);
         let in_status = conditions.into_iter().any(|it| it.message.contains(edited));
         if !on_board && !in_status {
-            publish(context, &own, ("DefaultProfileEdited", edited)).await;
+            warn(context, &own, ("DefaultProfileEdited", edited)).await;
         }
     }
     if !kept.overwritten.is_empty() {
         let note = format!("replaced by ours: {}", kept.overwritten.join(", "));
-        publish(context, &own, ("DefaultProfileReplaced", &note)).await;
+        warn(context, &own, ("DefaultProfileReplaced", &note)).await;
     }
 }
 
-async fn publish(context: &Context, own: &WorkerCluster, (reason, note): (&str, &str)) {
-    let reporter = Reporter {
-        controller: "osm".to_owned(),
-        instance: None,
+async fn warn(context: &Context, own: &WorkerCluster, (reason, note): (&'static str, &str)) {
+    let warning = Warning {
+        action: "InstallProfiles",
+        reason,
+        note,
     };
-    let event = Event {
-        type_: EventType::Warning,
-        reason: reason.to_owned(),
-        note: Some(note.chars().take(NOTE_CHARACTERS_MAX).collect()),
-        action: "InstallProfiles".to_owned(),
-        secondary: None,
-    };
-    let recorder = Recorder::new(context.engagement.management.clone(), reporter);
-    if let Err(error) = recorder.publish(&event, &own.object_ref(&())).await {
-        tracing::debug!(error = %chain(&error), "cannot write an Event");
-    }
+    events::warn(&context.engagement.management, own, warning).await;
 }

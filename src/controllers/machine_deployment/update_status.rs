@@ -15,15 +15,13 @@ use crate::api::{
     worker_cluster::MachineDeploymentState,
 };
 use crate::controllers::{adoption, context::Context};
+use crate::fleet::events;
 use crate::plan::default_profile::is_older;
 use crate::telemetry::{self, logs::chain, metrics::Outcome as OutcomeLabel};
 use crate::tenant::report::{Outcome, ProfileTried};
 
 /// The reason of a machine deployment whose documents are another program's.
 pub const KEPT_AS_FOUND: &str = "KeptAsFound";
-
-/// An Event's note may have 1 KiB.
-const NOTE_CHARACTERS_MAX: usize = 1_000;
 
 /// What a reconcile went by, and how long it took.
 #[derive(Debug)]
@@ -205,7 +203,7 @@ async fn tell(context: &Context, machine_deployment: &MachineDeployment, outcome
     if outcome.state == MachineDeploymentState::Waiting {
         return;
     }
-    let mut note: String = message.chars().take(NOTE_CHARACTERS_MAX).collect();
+    let mut note = events::cut(&message);
     if let Some(trace_id) = &outcome.trace_id {
         note = format!("{note} (trace {trace_id})");
     }

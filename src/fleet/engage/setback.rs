@@ -1,16 +1,16 @@
 //! Why an attempt failed, and the Event that tells of it.
 
-use kube::{
-    Client, Resource,
-    runtime::events::{Event, EventType, Recorder, Reporter},
-};
-
 use super::Params;
 use crate::api::worker_cluster::WorkerCluster;
-use crate::fleet::facts::FactsError;
+use crate::fleet::{
+    events::{self, Warning},
+    facts::FactsError,
+};
 use crate::telemetry::logs::chain;
 use crate::tenant::report::ConditionType;
 
+/// What all Events about a registration call their action.
+pub(super) const REGISTER: &str = "Register";
 /// Reasons of setbacks that a person must mend.
 const REFUSALS: [&str; 7] = [
     "KubeconfigRefused",
@@ -95,31 +95,12 @@ pub async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &S
     if on_board || is_in_status(own, setback.reason, &setback.message) {
         return;
     }
-    publish(params.management, own, setback.reason, &setback.message).await;
-}
-
-/// Writes a Warning Event about a WorkerCluster. It may fail: the condition says the same.
-pub(super) async fn publish(
-    management: &Client,
-    own: &WorkerCluster,
-    reason: &'static str,
-    message: &str,
-) {
-    let reporter = Reporter {
-        controller: "osm".to_owned(),
-        instance: None,
+    let warning = Warning {
+        action: REGISTER,
+        reason: setback.reason,
+        note: &setback.message,
     };
-    let event = Event {
-        type_: EventType::Warning,
-        reason: reason.to_owned(),
-        note: Some(message.to_owned()),
-        action: "Register".to_owned(),
-        secondary: None,
-    };
-    let recorder = Recorder::new(management.clone(), reporter);
-    if let Err(error) = recorder.publish(&event, &own.object_ref(&())).await {
-        tracing::debug!(error = %chain(&error), "cannot write an Event");
-    }
+    events::warn(params.management, own, warning).await;
 }
 
 /// Whether the status says so already: a restart tells nothing twice.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kube::Client;
 
-use super::setback::{is_in_status, publish};
-use crate::fleet::{engagement::Shared, roster::Member};
+use super::setback::{REGISTER, is_in_status};
+use crate::fleet::{engagement::Shared, events, roster::Member};
 use crate::tenant::{
     access::expiry::{Expiry, finding},
     report::ConditionType,
@@ -45,7 +45,12 @@ pub async fn warn_of_expiry(warning: Warning<'_>) {
     let Some(own) = own.filter(|own| !is_in_status(own, found.reason, &found.message)) else {
         return;
     };
-    publish(management, &own, found.reason, &found.message).await;
+    let warning = events::Warning {
+        action: REGISTER,
+        reason: found.reason,
+        note: &found.message,
+    };
+    events::warn(management, &own, warning).await;
 }
 
 /// Looks for ever.

@@ -1,0 +1,60 @@
+//! Events about a tenant, in its namespace of the management cluster.
+
+use kube::{
+    Client, Resource,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+
+use crate::api::worker_cluster::WorkerCluster;
+use crate::telemetry::logs::chain;
+
+/// The API server takes 1,024 bytes of a note; a trace's id may follow.
+const NOTE_BYTES_MAX: usize = 960;
+
+/// What people are warned of.
+#[derive(Clone, Copy, Debug)]
+pub struct Warning<'a> {
+    /// What was being done.
+    pub action: &'static str,
+    /// A word for programs.
+    pub reason: &'static str,
+    /// A sentence for people, without secrets.
+    pub note: &'a str,
+}
+
+/// Warns by an Event about a WorkerCluster. It may fail: a condition says the same.
+pub async fn warn(management: &Client, own: &WorkerCluster, warning: Warning<'_>) {
+    let reporter = Reporter {
+        controller: "osm".to_owned(),
+        instance: None,
+    };
+    let event = Event {
+        type_: EventType::Warning,
+        reason: warning.reason.to_owned(),
+        note: Some(cut(warning.note)),
+        action: warning.action.to_owned(),
+        secondary: None,
+    };
+    let recorder = Recorder::new(management.clone(), reporter);
+    if let Err(error) = recorder.publish(&event, &own.object_ref(&())).await {
+        tracing::debug!(error = %chain(&error), "cannot write an Event");
+    }
+}
+
+/// As much of a note as an Event takes.
+pub fn cut(note: &str) -> String {
+    let end = note.floor_char_boundary(NOTE_BYTES_MAX);
+    note.get(..end).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_cut_between_two_characters() {
+        assert_eq!(cut("short"), "short");
+        let long = format!("x{}", "ü".repeat(600));
+        assert_eq!(cut(&long), format!("x{}", "ü".repeat(479)));
+    }
+}
