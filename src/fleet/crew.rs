@@ -27,6 +27,9 @@ use crate::tenant::id::RegistrationId;
 /// A task that has run for this long without a panic has recovered from those before.
 const RECOVERED_AFTER: Duration = Duration::from_mins(10);
 
+/// A watch that lags for longer than this is begun anew by then.
+const TOLD_AFTER: Duration = Duration::from_mins(10);
+
 /// The tasks of the members.
 pub(super) struct Crew {
     shared: Arc<Shared>,
@@ -36,8 +39,8 @@ pub(super) struct Crew {
     serving: HashMap<Id, Serving>,
     /// When members last panicked, and how long they wait the next time.
     panics: HashMap<RegistrationId, (Instant, RetryDelay)>,
-    /// What was given back here: the watch may not have told of its last status yet.
-    given_back: HashSet<RegistrationId>,
+    /// What was given back here, and when: the watch may not have told of its last status yet.
+    given_back: HashMap<RegistrationId, Instant>,
     has_all_worker_clusters: bool,
 }
 
@@ -61,7 +64,7 @@ impl Crew {
             tasks: JoinSet::new(),
             serving: HashMap::new(),
             panics: HashMap::new(),
-            given_back: HashSet::new(),
+            given_back: HashMap::new(),
             has_all_worker_clusters: false,
         }
     }
@@ -160,7 +163,7 @@ impl Crew {
     /// died: nobody has their kubeconfig any more, and their tenants are told so.
     fn tell_of_bereaved(&mut self) {
         for id in self.shared.worker_clusters.told_of() {
-            if !self.is_granted(&id) || self.given_back.contains(&id) {
+            if !self.is_granted(&id) || self.given_back.contains_key(&id) {
                 continue;
             }
             if let Some(member) = self.shared.roster.bereaved(&id) {
@@ -215,7 +218,8 @@ impl Crew {
         }
         let roster = &self.shared.roster;
         if roster.remove(&member.id) {
-            self.given_back.insert(member.id.clone());
+            self.given_back.retain(|_, at| at.elapsed() < TOLD_AFTER);
+            self.given_back.insert(member.id.clone(), Instant::now());
             self.panics.remove(&member.id);
             self.shared.metrics.remove_cluster(&member.id.to_string());
             return;

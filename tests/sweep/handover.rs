@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use fake_cluster::object;
+use fake_cluster::{Fault, Matcher, Verb, object};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -80,6 +80,39 @@ async fn one_that_comes_while_another_is_paused_waits_for_its_end() {
     }
 }
 
+/// One that is cut off from the Leases may write to its own tenants until its Lease would have
+/// ended; all of them are served afterwards.
+async fn nobody_writes_before_the_end_of(
+    fleet: &mut Fleet,
+    (holder, cut): (&Replica, Instant),
+    its_own: &[&str],
+) {
+    let mut made = Vec::new();
+    while cut.elapsed() < LEASE * 4 {
+        made.push(fleet.change());
+        tokio::time::sleep(Duration::from_millis(2_300)).await;
+    }
+    for name in &made {
+        fleet.all_served(name).await;
+    }
+    fleet.check_order();
+    for tenant in its_own {
+        let next = fleet.taken_over(tenant, holder.name, cut);
+        let waited = next.duration_since(cut);
+        assert!(
+            waited + Duration::from_secs(2) > LEASE,
+            "{tenant}: {waited:?}"
+        );
+    }
+}
+
+/// Its Lease is removed by somebody's hand, and it does not hear of it.
+fn cut_off(fleet: &Fleet, holder: &Replica) -> Instant {
+    holder.life.stall("management");
+    fleet.delete_lease(holder.name);
+    Instant::now()
+}
+
 /// Nobody is told by a Lease that is not there: its holder counts for as long as it may write.
 #[tokio::test(start_paused = true)]
 async fn a_lease_deleted_by_hand_makes_no_two_writers() {
@@ -97,35 +130,67 @@ async fn a_lease_deleted_by_hand_makes_no_two_writers() {
             .filter(|tenant| fleet.owner(tenant) == holder.name)
             .collect();
         assert_ne!(its_own, Vec::<&str>::new());
-        // It does not hear of it, and goes on for as long as its Lease holds.
-        holder.life.stall("management");
-        let cut = Instant::now();
-        fleet.delete_lease(holder.name);
+        let cut = cut_off(&fleet, &holder);
         if comes {
             others.push(fleet.start("c"));
         }
-        let mut made = Vec::new();
-        while cut.elapsed() < LEASE * 3 {
-            made.push(fleet.change());
-            tokio::time::sleep(Duration::from_millis(2_300)).await;
-        }
-        for name in &made {
-            fleet.all_served(name).await;
-        }
-        fleet.check_order();
-        for tenant in its_own {
-            let next = fleet.taken_over(tenant, holder.name, cut);
-            let waited = next.duration_since(cut);
-            assert!(
-                waited + Duration::from_secs(2) > LEASE,
-                "{tenant}: {waited:?}"
-            );
-        }
+        nobody_writes_before_the_end_of(&mut fleet, (&holder, cut), &its_own).await;
         holder.life.go_on();
         holder.process.ended().await.expect_err("its Lease is lost");
         for replica in others {
             replica.process.stop().await;
         }
+    }
+}
+
+/// Two find the Lease that the last member left; the one that is not the first to remove it knows
+/// nothing of what came after.
+#[tokio::test(start_paused = true)]
+async fn what_the_last_member_left_tells_only_one_that_nobody_came_since() {
+    let mut fleet = Fleet::new();
+    let [a] = fleet.start_all(["a"]).await;
+    a.process.stop().await;
+    assert!(fleet.has_lease(a.name));
+    let mut removal = Matcher::on(&[Verb::Delete], "leases");
+    removal.nth = Some(1);
+    let slow = Fault::Delay(Duration::from_millis(1_500));
+    fleet.world.management.inject(removal, slow);
+    let late = fleet.start("b");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let first = fleet.start("c");
+    let name = fleet.change();
+    fleet.all_served(&name).await;
+    let cut = cut_off(&fleet, &first);
+    assert!(!fleet.has_lease(late.name), "it has not come yet");
+    nobody_writes_before_the_end_of(&mut fleet, (&first, cut), &TENANTS).await;
+    first.life.go_on();
+    first.process.ended().await.expect_err("its Lease is lost");
+    late.process.stop().await;
+}
+
+/// Whoever waits for one that cannot be seen any more does not leave before that one's end: others
+/// go by its Lease.
+#[tokio::test(start_paused = true)]
+async fn one_that_knows_of_an_unseen_holder_leaves_its_lease_to_others() {
+    for knew_it in [true, false] {
+        let mut fleet = Fleet::new();
+        let holder = fleet.start("a");
+        let mut witness = knew_it.then(|| fleet.start("b"));
+        fleet.agreed().await;
+        let its_own: Vec<&str> = TENANTS
+            .into_iter()
+            .filter(|tenant| fleet.owner(tenant) == holder.name)
+            .collect();
+        let cut = cut_off(&fleet, &holder);
+        let witness = witness.take().unwrap_or_else(|| fleet.start("b"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let newcomer = fleet.start("c");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        witness.process.stop().await;
+        nobody_writes_before_the_end_of(&mut fleet, (&holder, cut), &its_own).await;
+        holder.life.go_on();
+        holder.process.ended().await.expect_err("its Lease is lost");
+        newcomer.process.stop().await;
     }
 }
 
