@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, PostParams},
+    runtime::wait::await_condition,
 };
 use serde_json::json;
 
@@ -40,8 +41,6 @@ use crate::tenant::id::TenantId;
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long the manager may take to let go.
 const LET_GO_TIMEOUT: Duration = Duration::from_mins(1);
-/// How often one looks whether it has.
-const LOOK: Duration = Duration::from_millis(500);
 /// The annotations by which the program before us decides.
 const STAMP: [&str; 3] = [
     MADE_FOR_REVISION,
@@ -183,22 +182,16 @@ impl Release {
                 .await
                 .context("cannot pause the WorkerCluster")?;
         }
-        let let_go = async {
-            loop {
-                let found = api.get(&name).await?;
-                if has_let_go(&found) {
-                    return Ok::<_, kube::Error>(());
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-        };
+        let let_go = |found: Option<&WorkerCluster>| found.is_some_and(has_let_go);
+        let let_go = await_condition(api, &name, let_go);
         tokio::time::timeout(LET_GO_TIMEOUT, let_go)
             .await
             .context(
                 "the manager does not say that it has let go (condition Registered, reason \
                       Paused); does it run?",
             )?
-            .context("cannot read the WorkerCluster")
+            .context("cannot watch the WorkerCluster")?;
+        Ok(())
     }
 
     async fn refuse_if_running(&self) -> anyhow::Result<()> {
