@@ -2,6 +2,7 @@
 //! not. Only reads are sent; what is missing is a refusal, not a write.
 
 mod look;
+mod profiles;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -15,7 +16,7 @@ use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, FINALIZER, PROFILE, PROFILE_NAMESPACE},
     profile::OperatingSystemProfileSpec,
-    worker_cluster::ProfileAnnotation,
+    worker_cluster::{NodeCredentials, ProfileAnnotation},
 };
 use crate::controllers::adoption;
 use crate::plan::{
@@ -34,6 +35,8 @@ use crate::rules::{
 };
 use crate::settings::Settings;
 
+const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it is not";
+
 /// What is asked.
 #[derive(Debug)]
 pub struct Question {
@@ -45,6 +48,17 @@ pub struct Question {
     pub tenants: Vec<String>,
     /// Profiles in place of those that are installed, by name.
     pub profiles: BTreeMap<String, OperatingSystemProfileSpec>,
+    /// Our default profiles.
+    pub defaults: Supposed,
+}
+
+/// Whether something is supposed that may not be so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supposed {
+    /// It is as if each tenant had them, as far as its settings, edits and pins let them in.
+    Installed,
+    /// Everything is as it stands there.
+    Nothing,
 }
 
 /// What would become of one machine deployment.
@@ -172,6 +186,10 @@ impl Tenant {
 
     fn answer(&self, found: &Arc<MachineDeployment>, all: &[Arc<MachineDeployment>]) -> Answer {
         let answer = Answer::new(&self.namespace, Some(full_name(found)), Verdict::Unchanged);
+        let answer = Answer {
+            message: self.is_paused.then(|| PAUSED.to_owned()),
+            ..answer
+        };
         let decided = adopted(found).and_then(|(adopted, writes)| {
             let mut answer = answer.clone();
             answer.writes = writes;
@@ -196,6 +214,7 @@ impl Tenant {
             machine_deployments_max: self.policy.machine_deployments_max,
         };
         let deployment = validate(&found, &policy).map_err(|error| error.to_string())?;
+        let deployment = self.equip(deployment, &mut answer);
         answer.inputs = differing(&deployment.stamp, &found.observed);
         let fitting = if is_current(&deployment, &found.observed) {
             None
@@ -232,6 +251,22 @@ impl Tenant {
             answer.verdict = Verdict::Written;
         }
         Ok(answer)
+    }
+
+    /// The deployment with the token of its own that its machines have, or would get.
+    fn equip(&self, deployment: Deployment, answer: &mut Answer) -> Deployment {
+        if deployment.settings.node_credentials == NodeCredentials::Shared {
+            return deployment;
+        }
+        let name = &deployment.names.getter_token;
+        if let Some(token) = self.fetch_tokens.get(name) {
+            let token = token.clone();
+            return deployment.with_own_fetch_token(token);
+        }
+        answer.writes.push(format!(
+            "create credentials {name}, if the rights are there; the documents get that token"
+        ));
+        deployment
     }
 
     fn render(

@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, process::ExitCo
 use clap::{Args, ValueEnum};
 
 use super::{input, output};
-use crate::app::plan::{Answer, MachinesFate, Question, Verdict, plan};
-use crate::render::default_profiles::default_profiles;
+use crate::app::plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan};
 use crate::settings::RunFlags;
 
 /// What `osm plan` takes.
@@ -20,7 +19,8 @@ pub(super) struct PlanFlags {
     #[arg(long = "profile-file", value_name = "FILE")]
     profile_files: Vec<String>,
 
-    /// As if this release's default profiles were installed.
+    /// As if this release's default profiles were installed, where the tenant's settings, edits and
+    /// pins let them in.
     #[arg(long)]
     with_defaults: bool,
 
@@ -53,11 +53,6 @@ pub(super) fn run(flags: PlanFlags) -> ExitCode {
 
 fn answer(flags: PlanFlags) -> anyhow::Result<ExitCode> {
     let mut profiles = BTreeMap::new();
-    if flags.with_defaults {
-        for default in default_profiles() {
-            profiles.insert(default.name.to_owned(), input::profile(default.name)?.spec);
-        }
-    }
     for file in &flags.profile_files {
         let profile = input::profile(file)?;
         profiles.insert(profile.name, profile.spec);
@@ -68,6 +63,11 @@ fn answer(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         kubeconfig,
         tenants: flags.tenants,
         profiles,
+        defaults: if flags.with_defaults {
+            Supposed::Installed
+        } else {
+            Supposed::Nothing
+        },
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -244,7 +244,7 @@ pub async fn purge_and_the_removal_of_orphans_take_credentials_along(world: &'st
 }
 
 /// A tenant that wants credentials per machine deployment, may have them, and is registered.
-async fn opted_in(stage: &Stage) -> (Tenant, Manager) {
+pub async fn opted_in(stage: &Stage) -> (Tenant, Manager) {
     let tenant = stage.tenant().await;
     tenant.worker.apply_file(RIGHTS).await;
     let manager = Manager::start(stage, &[]).await;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use crate::suite::audit::{Request, told};
+use crate::suite::credentials::opted_in;
 use crate::suite::fixtures::{self, a_little_machine_deployment, a_profile};
 use crate::suite::process::{Manager, plan};
 use crate::suite::rotation::install;
@@ -74,6 +75,35 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     assert_ne!(writes((&stage, &tenant), since).await, Vec::<String>::new());
     let (code, text) = plan(&stage, &[]).await;
     assert_eq!(code, Some(0), "{text}");
+}
+
+pub async fn a_plan_knows_of_own_credentials_and_of_a_pause(world: &'static World) {
+    let stage = Stage::open(world, "plan-knows");
+    let (tenant, manager) = opted_in(&stage).await;
+    drop(tenant.serve(&a_little_machine_deployment("workers")).await);
+    tenant
+        .says("NodeCredentials", "True", "PerMachineDeployment")
+        .await;
+    tenant.says("Ready", "True", "Ready").await;
+    let (code, text) = plan(&stage, &[]).await;
+    assert_eq!(code, Some(0), "the documents hold that token: {text}");
+    let settings = json!({ "paused": true, "nodeCredentials": "PerMachineDeployment" });
+    tenant.configure(settings).await;
+    tenant.says("Registered", "False", "Paused").await;
+    manager.stop().await;
+
+    let next = json!({ "spec": { "version": "v2.0.0" } });
+    merge(&tenant.profiles(), fixtures::PROFILE_NAME, next).await;
+    drop(tenant.create(&a_little_machine_deployment("others")).await);
+    let (code, text) = plan(&stage, &[]).await;
+    assert_eq!(code, Some(2), "{text}");
+    let paused = "kube-system/workers: would be written, without a rotation\n  \
+                  the WorkerCluster is paused";
+    assert!(text.contains(paused), "{text}");
+    assert!(
+        text.contains("create credentials kube-system-others-"),
+        "{text}"
+    );
 }
 
 /// What was written on behalf of the tenant, in either cluster.

@@ -19,11 +19,13 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::Question;
+use super::{
+    Question,
+    profiles::{Profiles, profiles},
+};
 use crate::api::{
     config::OperatingSystemConfig,
     names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, TOKEN_LABEL},
-    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     worker_cluster::{ProfileAnnotation, WorkerCluster},
 };
 use crate::controllers::{registry_credentials, tokens};
@@ -46,6 +48,7 @@ use crate::tenant::{
     facts::ClusterFacts,
     id::TenantId,
     policy::{RequestBudget, TenantPolicy},
+    secret_text::SecretText,
     settings::{SettingsError, TenantSettings},
 };
 
@@ -53,6 +56,12 @@ use crate::tenant::{
 const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
 /// Objects of a page.
 const PAGE: u32 = 50;
+
+/// A registered tenant.
+pub(super) struct Registered {
+    pub(super) namespace: String,
+    pub(super) own: Option<WorkerCluster>,
+}
 
 /// A tenant, as its reconciles would know it.
 pub(super) struct Tenant {
@@ -67,9 +76,13 @@ pub(super) struct Tenant {
     pub(super) facts: Arc<ClusterFacts>,
     pub(super) kubeconfig_ca: Arc<[u8]>,
     pub(super) registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
-    pub(super) profiles: HashMap<(String, String), Arc<OperatingSystemProfileSpec>>,
+    pub(super) profiles: Profiles,
     pub(super) configs: HashMap<String, OperatingSystemConfig>,
     pub(super) secrets: HashMap<String, Seen>,
+    /// The tokens of those machine deployments that have their own, by their Secrets' names.
+    pub(super) fetch_tokens: HashMap<String, SecretText>,
+    /// Whether the manager lets the cluster be.
+    pub(super) is_paused: bool,
     pub(super) tokens: HashMap<String, Token>,
     pub(super) key: DigestKey,
     pub(super) now: Timestamp,
@@ -100,7 +113,7 @@ pub(super) async fn registrations(
 }
 
 /// Every page of a list.
-async fn all<K>(api: Api<K>, page: ListParams) -> Result<Vec<K>, kube::Error>
+pub(super) async fn all<K>(api: Api<K>, page: ListParams) -> Result<Vec<K>, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -127,16 +140,18 @@ impl Tenant {
         let id = TenantId::new(&namespace);
         let policy = policy_of(client, question, &id).await?;
         let (access, worker) = connect(question, &policy, registration)?;
-        let own = worker_cluster(client, registration).await?;
-        let status = own.as_ref().and_then(|own| own.status.as_ref());
+        let registered = Registered {
+            own: worker_cluster(client, registration).await?,
+            namespace: namespace.clone(),
+        };
+        let own = registered.own.as_ref();
+        let status = own.and_then(|own| own.status.as_ref());
         let in_use = status.and_then(|status| status.api_server.as_deref());
         let facts = facts::read(&worker, &access.certificate_authority, in_use)
             .await
             .context("cannot read the worker cluster's facts")?;
         let key = DigestKey::derive(&facts.fetch_token);
-        let reference = own
-            .as_ref()
-            .and_then(|own| own.spec.registry_credentials_secret_ref.as_ref());
+        let reference = own.and_then(|own| own.spec.registry_credentials_secret_ref.as_ref());
         let credentials = match reference {
             None => BTreeMap::new(),
             Some(reference) => {
@@ -149,27 +164,29 @@ impl Tenant {
         )
         .await
         .context("cannot list configs")?;
+        let made = made(&worker, &key).await?;
         let defaults = &settings.tenant_defaults;
         Ok(Self {
             id,
             policy: TenantPolicy::clone(&policy),
             token_lifetime: settings.token_lifetime,
-            unnamed: own.as_ref().map_or_else(ProfileAnnotation::default, |own| {
+            unnamed: own.map_or_else(ProfileAnnotation::default, |own| {
                 own.spec.profile_annotation
             }),
             settings: own
-                .as_ref()
                 .map_or_else(|| Ok(defaults.clone()), |own| defaults.with(&own.spec))
                 .map(Arc::new),
             facts: Arc::new(facts),
             kubeconfig_ca: access.certificate_authority.as_slice().into(),
             registry_credentials: Arc::new(credentials),
-            profiles: profiles(client, question, (&policy, &namespace)).await?,
+            profiles: profiles(client, question, (&policy, &registered)).await?,
             configs: configs
                 .into_iter()
                 .map(|config| (config.name_any(), config))
                 .collect(),
-            secrets: secrets(&worker, &key).await?,
+            secrets: made.secrets,
+            fetch_tokens: made.fetch_tokens,
+            is_paused: own.is_some_and(|own| own.spec.paused),
             tokens: bootstrap_tokens(&worker).await?,
             key,
             now: Timestamp::now(),
@@ -259,33 +276,23 @@ async fn worker_cluster(
     Ok(own.min_by_key(|own| (own.creation_timestamp().map(|time| time.0), own.uid())))
 }
 
-/// The profiles that the tenant may use, with those of the question in their place.
-async fn profiles(
-    client: &Client,
-    question: &Question,
-    (policy, tenant): (&TenantPolicy, &str),
-) -> anyhow::Result<HashMap<(String, String), Arc<OperatingSystemProfileSpec>>> {
-    let shared = &policy.profile_namespaces;
-    let mut profiles = HashMap::new();
-    for namespace in shared.iter().map(String::as_str).chain([tenant]) {
-        let api = Api::namespaced(client.clone(), namespace);
-        let found: Vec<OperatingSystemProfile> = all(api, ListParams::default())
-            .await
-            .with_context(|| format!("cannot list profiles of {namespace}"))?;
-        let found = found.into_iter().map(|it| (it.name_any(), it.spec));
-        profiles.extend(found.map(|(name, spec)| ((namespace.to_owned(), name), Arc::new(spec))));
-    }
-    for (name, spec) in &question.profiles {
-        profiles.insert((tenant.to_owned(), name.clone()), Arc::new(spec.clone()));
-    }
-    Ok(profiles)
+/// What was made for nodes, and the tokens of those that have their own.
+struct Made {
+    secrets: HashMap<String, Seen>,
+    fetch_tokens: HashMap<String, SecretText>,
 }
 
-async fn secrets(worker: &Client, key: &DigestKey) -> anyhow::Result<HashMap<String, Seen>> {
+async fn made(worker: &Client, key: &DigestKey) -> anyhow::Result<Made> {
     let api = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
     let found: Vec<Secret> = all(api, ListParams::default())
         .await
         .context("cannot list what was made for nodes")?;
+    let tokens = found.iter().filter_map(|secret| {
+        let ByteString(token) = secret.data.as_ref()?.get("token")?;
+        let token = String::from_utf8(token.clone()).ok()?;
+        Some((secret.name_any(), SecretText::new(&token)))
+    });
+    let fetch_tokens = tokens.collect();
     let seen = found.into_iter().map(|secret| {
         let data = secret.data.unwrap_or_default();
         let ours = [CLOUD_CONFIG_KEY, KUBECONFIG_KEY, EDGE_SCRIPT_KEY];
@@ -295,7 +302,10 @@ async fn secrets(worker: &Client, key: &DigestKey) -> anyhow::Result<HashMap<Str
         let name = metadata.name.clone().unwrap_or_default();
         (name, Seen { metadata, content })
     });
-    Ok(seen.collect())
+    Ok(Made {
+        secrets: seen.collect(),
+        fetch_tokens,
+    })
 }
 
 /// The bootstrap tokens; of two for one machine deployment the one that is valid for longer.

@@ -1,0 +1,137 @@
+//! The profiles that a tenant's machine deployments would find: those that are installed, and in
+//! their place those that the question supposes.
+
+use std::{collections::HashMap, sync::Arc};
+
+use anyhow::Context as _;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+
+use super::{
+    Question, Supposed,
+    look::{Registered, all},
+};
+use crate::api::{
+    names::INSTALLED_CONTENT,
+    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
+    worker_cluster::{DefaultProfiles, WorkerCluster},
+};
+use crate::app::built_in_profiles;
+use crate::controllers::{
+    adoption, context::DefaultProfileSettings, profile::DefaultProfile,
+    profile_store::content_digest,
+};
+use crate::plan::default_profile::{Installed, Verdict, judge};
+use crate::tenant::{policy::TenantPolicy, settings::TenantSettings};
+
+/// Profiles by namespace and name.
+pub(super) type Profiles = HashMap<(String, String), Arc<OperatingSystemProfileSpec>>;
+
+/// The profiles that the tenant may use, with those of the question in their place.
+pub(super) async fn profiles(
+    client: &Client,
+    question: &Question,
+    (policy, registered): (&TenantPolicy, &Registered),
+) -> anyhow::Result<Profiles> {
+    let tenant = registered.namespace.as_str();
+    let shared = &policy.profile_namespaces;
+    let mut profiles = HashMap::new();
+    for namespace in shared.iter().map(String::as_str).chain([tenant]) {
+        let api = Api::namespaced(client.clone(), namespace);
+        let found: Vec<OperatingSystemProfile> = all(api, ListParams::default())
+            .await
+            .with_context(|| format!("cannot list profiles of {namespace}"))?;
+        let mut supposed: Vec<(String, OperatingSystemProfileSpec)> = Vec::new();
+        if namespace == tenant && question.defaults == Supposed::Installed {
+            let ours = built_in_profiles()?;
+            let settings = &question.settings.tenant_defaults;
+            let ours = ours.iter().filter(|it| {
+                let there = found.iter().find(|found| found.name_any() == it.name);
+                takes_its_place((settings, registered.own.as_ref()), it, there)
+            });
+            supposed.extend(ours.map(|it| (it.name.clone(), it.spec.clone())));
+        }
+        let found = found.into_iter().map(|it| (it.name_any(), it.spec));
+        let all = found.chain(supposed);
+        profiles.extend(all.map(|(name, spec)| ((namespace.to_owned(), name), Arc::new(spec))));
+    }
+    for (name, spec) in &question.profiles {
+        profiles.insert((tenant.to_owned(), name.clone()), Arc::new(spec.clone()));
+    }
+    Ok(profiles)
+}
+
+/// Whether a default profile would be installed, in its turn at the latest.
+fn takes_its_place(
+    (defaults, own): (&TenantSettings, Option<&WorkerCluster>),
+    ours: &DefaultProfile,
+    there: Option<&OperatingSystemProfile>,
+) -> bool {
+    let policy = own.map_or_else(DefaultProfiles::default, |own| own.spec.default_profiles);
+    let settings = DefaultProfileSettings::new(defaults, own);
+    if policy == DefaultProfiles::Disabled || !settings.wants(&ours.name) {
+        return false;
+    }
+    let Some(there) = there else {
+        return true;
+    };
+    let installed_content = there.annotations().get(INSTALLED_CONTENT);
+    let installed = Installed {
+        version: &there.spec.version,
+        content: &content_digest(&there.spec),
+        installed_content: installed_content.map(String::as_str),
+    };
+    let verdict = judge(policy, installed, (&ours.spec.version, &ours.content));
+    let replaces = matches!(
+        verdict,
+        Verdict::Upgrade | Verdict::Overwrite | Verdict::Restore
+    );
+    replaces && !adoption::is_pinned(there)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::names::PINNED;
+
+    fn own(spec: &serde_json::Value) -> WorkerCluster {
+        let mut own = json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
+            "kind": "WorkerCluster",
+            "metadata": {"name": "berlin"},
+            "spec": {"kubeconfigSecretRef": {"name": "berlin"}},
+        });
+        json_patch::merge(&mut own["spec"], spec);
+        serde_json::from_value(own).expect("a WorkerCluster")
+    }
+
+    #[test]
+    fn a_default_profile_is_supposed_where_a_reconcile_would_install_it() {
+        let ours = built_in_profiles().expect("they are parsed");
+        let ours = ours.first().expect("there are some");
+        let mut older = OperatingSystemProfile::new(&ours.name, ours.spec.clone());
+        "v0.0.1".clone_into(&mut older.spec.version);
+        let mut pinned = older.clone();
+        pinned
+            .annotations_mut()
+            .insert(PINNED.to_owned(), "adopted".to_owned());
+        let mut edited = OperatingSystemProfile::new(&ours.name, ours.spec.clone());
+        "edited".clone_into(&mut edited.spec.os_version);
+        let nothing = json!({});
+        for (spec, there, expected) in [
+            (&nothing, None, true),
+            (&nothing, Some(&older), true),
+            (&nothing, Some(&pinned), false),
+            (&nothing, Some(&edited), false),
+            (&json!({"defaultProfiles": "Keep"}), Some(&older), false),
+            (&json!({"defaultProfiles": "Disabled"}), None, false),
+            (&json!({"defaultProfileNames": ["another"]}), None, false),
+        ] {
+            let own = own(spec);
+            let settings = (&TenantSettings::default(), Some(&own));
+            let found = takes_its_place(settings, ours, there);
+            assert_eq!(found, expected, "{spec} {:?}", there.map(|it| &it.metadata));
+        }
+    }
+}
