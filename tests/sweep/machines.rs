@@ -3,12 +3,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use fake_cluster::{Cluster, object};
+use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
 use serde_json::{Value, json};
 
 use crate::{
     fixtures,
     scenarios::{change, profile, set},
+    stale::{deafen, expire},
+    wire::Life,
     world::{World, line, put},
 };
 
@@ -177,10 +179,10 @@ fn when_outdated(max: u32) -> Value {
     json!({"replace": "WhenOutdated", "maxConcurrent": max})
 }
 
-/// Pauses the first two, or lets them go on.
-fn pause(worker: &Cluster, is_paused: &Value) {
-    for name in ["a", "b"] {
-        let key = ("machinedeployments", "kube-system", name);
+/// Pauses some, or lets them go on.
+fn pause(worker: &Cluster, names: &[&str], is_paused: &Value) {
+    for name in names {
+        let key = ("machinedeployments", "kube-system", *name);
         change(worker, key, |found| {
             set(found, "/spec/paused", is_paused.clone());
         });
@@ -283,7 +285,7 @@ async fn to_ask_for_it_replaces_no_machine_that_is_current() {
             set(found, "/metadata/generation", json!(2));
         });
     }
-    pause(worker, &json!(true));
+    pause(worker, &["a", "b"], &json!(true));
     controller.work(10).await;
     assert_eq!(told(worker), Vec::<String>::new(), "{:?}", controller.begun);
     let begun = [("c".to_owned(), 1), ("d".to_owned(), 1)];
@@ -297,7 +299,7 @@ async fn to_ask_for_it_replaces_no_machine_that_is_current() {
 
     // Nobody asks any more.
     ask(&world, &json!({"replace": "Never"}));
-    pause(worker, &json!(false));
+    pause(worker, &["a", "b"], &json!(false));
     world.settle().await;
     assert_eq!(told(worker), Vec::<String>::new());
     assert_eq!(condition(&world)["reason"], "MachinesLeftAlone");
@@ -305,6 +307,71 @@ async fn to_ask_for_it_replaces_no_machine_that_is_current() {
     ask(&world, &when_outdated(10));
     world.settle().await;
     assert_eq!(told(worker), ["a", "b"]);
+    process.stop().await;
+}
+
+/// What was told counts before the watch shows it, and what the watch has not shown yet is not
+/// written over.
+#[tokio::test(start_paused = true)]
+async fn while_watches_show_nothing_nobody_is_told_twice_or_against_a_pause() {
+    for is_paused in [false, true] {
+        let world = a_world();
+        let worker = world.worker("berlin");
+        ask(&world, &when_outdated(1));
+        let life = Life::new();
+        let process = world.start_as(&life);
+        world.settle().await;
+        deafen(worker, "machinedeployments");
+        if is_paused {
+            pause(worker, &NAMES, &json!(true));
+        }
+        life.forget();
+        profile(&world, "another\n");
+        tokio::time::sleep(Duration::from_mins(2)).await;
+        let sent = life.sent();
+        let patches = sent.iter().filter(|it| {
+            it.method == http::Method::PATCH && it.path.contains("/machinedeployments/")
+        });
+        let expected = usize::from(!is_paused);
+        assert_eq!(told(worker).len(), expected);
+        assert!(
+            is_paused || patches.count() == 1,
+            "what was told is not told again"
+        );
+        expire(worker);
+        world.settle().await;
+        assert_eq!(told(worker).len(), expected);
+        process.stop().await;
+    }
+}
+
+/// Who replaces its machines already counts, however long it takes to look at it.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_starts_tells_nobody_before_it_has_looked_at_all() {
+    let world = a_world();
+    let worker = world.worker("berlin");
+    ask(&world, &when_outdated(1));
+    let process = world.start();
+    world.settle().await;
+    profile(&world, "another\n");
+    world.settle().await;
+    let first = told(worker);
+    assert_eq!(first.len(), 1);
+    process.kill().await;
+    // machine-controller has seen the word, and has not raised the revision yet.
+    let key = ("machinedeployments", "kube-system", &*first.concat());
+    change(worker, key, |found| {
+        let generation = at(found, "/metadata/generation");
+        set(found, "/status", status(&generation, MACHINES));
+    });
+    let bootstrap = format!("{}-kube-system-bootstrap-config", first.concat());
+    let bootstrap = object("secrets", "cloud-init-settings", &bootstrap);
+    assert!(worker.delete_raw(bootstrap));
+    let creations = Matcher::on(&[Verb::Create], "secrets");
+    worker.inject(creations, Fault::Delay(Duration::from_secs(8)));
+    let process = world.start();
+    tokio::time::sleep(Duration::from_mins(2)).await;
+    assert_eq!(told(worker), first, "its machines are being replaced");
     process.stop().await;
 }
 

@@ -35,13 +35,13 @@ fn lines(life: &Life) -> Vec<String> {
 }
 
 /// No watch of these resources brings anything.
-fn deafen(cluster: &Cluster, resource: &str) {
+pub fn deafen(cluster: &Cluster, resource: &str) {
     let lost = Fault::DropWatchEvents(Arc::new(|_| true));
     cluster.inject(Matcher::on(&[Verb::Watch], resource), lost);
 }
 
 /// The watches break, and cannot go on from where they were: everything is listed again.
-fn expire(cluster: &Cluster) {
+pub fn expire(cluster: &Cluster) {
     cluster.clear_faults();
     cluster.skip_revisions(10);
     cluster.compact();
