@@ -28,7 +28,7 @@ use crate::suite::process::Manager;
 use crate::suite::server::ok;
 use crate::suite::stage::{Stage, Tenant, merge, message};
 use crate::suite::wait;
-use crate::suite::world::{IN_WORKER, World};
+use crate::suite::world::{IN_WORKER, MANAGER, World};
 
 /// Where the program before us kept what, and what it was called.
 struct Layout {
@@ -96,6 +96,9 @@ async fn adopted(world: &'static World, layout: Layout) {
     let after = secrets(&tenant).await;
     assert_eq!(kept(&before), kept(&after), "uids and bytes");
     each_was_written_once(&tenant, begun).await;
+    if layout.webhooks.is_some() {
+        the_profile_in_use_came_before_any_default((&stage, &tenant), begun).await;
+    }
     let profile = ok(tenant.profiles().get("osp-ubuntu").await, "it is there");
     assert_eq!(profile.spec.version, VERSION, "no default replaces it");
     assert!(profile.annotations().contains_key(PINNED));
@@ -117,6 +120,27 @@ async fn adopted(world: &'static World, layout: Layout) {
     tenant.says("Adopted", "True", "SecretsKept").await;
     manager.stop().await;
     clear(&tenant).await;
+}
+
+/// A default of that name in its place would rotate everything.
+async fn the_profile_in_use_came_before_any_default(
+    (stage, tenant): (&Stage, &Tenant),
+    begun: Timestamp,
+) {
+    let management = &stage.world.management;
+    management.settle_audit().await;
+    let mut made = management.requests(MANAGER, begun);
+    made.retain(|it| {
+        it.namespace == tenant.namespace
+            && (it.verb.as_str(), it.resource.as_str()) == ("create", "operatingsystemprofiles")
+    });
+    made.sort_by_key(|it| it.received);
+    assert!(made.len() > 1, "defaults are installed, too");
+    assert!(
+        made[0].name == "osp-ubuntu" && made[0].code == 201,
+        "{}",
+        told(&made)
+    );
 }
 
 pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World) {
