@@ -23,15 +23,16 @@ use crate::suite::stage::{Made, Stage, Tenant, WORKER, entries, merge};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
-/// Verbs that one life does not use, each with the reason why it is granted.
+/// Verbs that one life does not use, each with the reason why it is granted. The scenarios of each
+/// fail without them: they run with the same roles.
 const UNUSED: &[(&str, &str)] = &[
-    // After a write of a Lease that was refused.
+    // After a write of a Lease that was refused: one that was stopped and goes on.
     ("get", "leases"),
-    // Of replicas that were not heard of for long; here is only one.
+    // Of replicas that were not heard of for long: three of which one is killed.
     ("delete", "leases"),
     // Where a rule of --tenant-policies asks for labels.
     ("get", "namespaces"),
-    // Where another program has served the cluster.
+    // Where another program has served the cluster: adoption.
     ("list", "mutatingwebhookconfigurations"),
     ("list", "validatingwebhookconfigurations"),
     ("get", "operatingsystemprofiles"),
