@@ -3,6 +3,7 @@
 //! What may differ from tenant to tenant and belongs to the tenant stands in its WorkerCluster;
 //! what bounds a tenant stands here.
 
+pub mod drop_in;
 mod flags;
 mod replica;
 mod tenant_defaults;
