@@ -228,6 +228,16 @@ impl ControllerFlags {
     }
 }
 
+impl WebhookFlags {
+    /// Checks the flags.
+    pub fn check(&self) -> Result<(), InvalidFlag> {
+        if self.namespace.is_empty() {
+            return Err(InvalidFlag::NoNamespace);
+        }
+        Ok(())
+    }
+}
+
 /// Where to listen: Go takes an address without a host for all of the machine's.
 fn address(text: &str) -> Option<String> {
     match text {

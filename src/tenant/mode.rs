@@ -28,6 +28,15 @@ pub enum Right {
 }
 
 impl Mode {
+    /// A name for logs and traces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fleet => "fleet",
+            Self::SingleCluster => "single-cluster",
+            Self::OneWorker => "one-worker",
+        }
+    }
+
     /// Whether the process has a right. Without a fleet its rights are those that KubeOne and KKP
     /// grant to the program that it stands in for.
     pub const fn has(self, right: Right) -> bool {
