@@ -36,8 +36,9 @@ use crate::settings::drop_in::{DefaultProfileInstallation, DropInSettings, Leade
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
     id::RegistrationId,
+    mode::Mode,
     policies::TenantPolicies,
-    policy::{ProfileQuota, RequestBudget, TenantPolicy},
+    policy::{ProfileQuota, ProfileReach, RequestBudget, TenantPolicy},
 };
 
 /// How long a call may take.
@@ -252,12 +253,21 @@ fn policy(settings: &DropInSettings) -> Arc<TenantPolicy> {
         management_requests: REQUESTS,
         reconciles_max: settings.reconciles_max,
         machine_deployments_max: usize::MAX,
+        profile_reach: profile_reach(settings.mode),
         profiles: ProfileQuota {
             count_max: usize::MAX,
             bytes_max: usize::MAX,
         },
         ..TenantPolicy::default()
     })
+}
+
+/// A machine deployment may name a profile's namespace. Beside a worker cluster there is only one.
+fn profile_reach(mode: Mode) -> ProfileReach {
+    match mode {
+        Mode::SingleCluster => ProfileReach::Everywhere,
+        Mode::Fleet | Mode::OneWorker => ProfileReach::Listed,
+    }
 }
 
 fn controllers(settings: &DropInSettings) -> anyhow::Result<Controllers> {
@@ -276,7 +286,7 @@ fn controllers(settings: &DropInSettings) -> anyhow::Result<Controllers> {
         defaults: defaults.iter().map(|it| it.name.clone()).collect(),
     };
     Ok(Controllers {
-        profiles: Arc::new(ProfileStore::new(scope(settings).count(), quotas)),
+        profiles: Arc::new(ProfileStore::new(profile_scope(settings).count(), quotas)),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults,
         turns: Arc::default(),
@@ -308,6 +318,13 @@ fn scope(settings: &DropInSettings) -> Scope {
     Scope::Namespaces(vec![settings.namespace.clone()])
 }
 
+fn profile_scope(settings: &DropInSettings) -> Scope {
+    match profile_reach(settings.mode) {
+        ProfileReach::Everywhere => Scope::All,
+        ProfileReach::Listed => scope(settings),
+    }
+}
+
 fn watch_management(
     tasks: &mut ProcessTasks,
     client: &Client,
@@ -321,7 +338,7 @@ fn watch_management(
     ));
     tasks.spawn(profile_store::follow(
         client.clone(),
-        scope(settings),
+        profile_scope(settings),
         Arc::clone(&controllers.profiles),
         Arc::clone(subscriptions),
     ));

@@ -39,6 +39,7 @@ use crate::plan::digest::DigestKey;
 use crate::telemetry::logs::chain;
 use crate::tenant::{
     mode::NamespacedName,
+    policy::ProfileReach,
     report::{ConditionType, Finding},
 };
 
@@ -120,6 +121,9 @@ impl Controllers {
             triggers: Arc::clone(&subscriber.triggers),
             configs: Arc::default(),
         });
+        if context.engagement.policy.profile_reach == ProfileReach::Everywhere {
+            self.subscriptions.subscribe_everywhere(&of_others);
+        }
         for namespace in &context.engagement.policy.profile_namespaces {
             if namespace != tenant.namespace() {
                 self.subscriptions.subscribe(namespace, &of_others);

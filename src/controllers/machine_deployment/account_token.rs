@@ -1,5 +1,5 @@
-//! The token of a ServiceAccount that kubelets bootstrap with, where the operator names one in place
-//! of bootstrap tokens. It is read at each reconcile: nobody watches it.
+//! The token of a ServiceAccount that kubelets bootstrap with, where the operator names one in
+//! place of bootstrap tokens. It is read at each reconcile: nobody watches it.
 
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Api;

@@ -68,7 +68,7 @@ impl Reading<'_> {
                         sender.send_replace(Arc::new(facts));
                     }
                 }
-                // What was read before stays good for now; the board tells how the cluster is doing.
+                // What was read before stays good; the board tells how the cluster is doing.
                 Err(error) => {
                     tracing::debug!(error = %chain(&error), "cannot read the facts again");
                     wait = delay.next().unwrap_or(wait);
@@ -76,9 +76,7 @@ impl Reading<'_> {
             }
         }
     }
-}
 
-impl Reading<'_> {
     async fn may_go_on(&self) -> bool {
         let Some(claimant) = self.claimant else {
             return true;

@@ -172,7 +172,8 @@ fn kkps_line_is_understood() {
          -node-registry-mirrors mirror.example,quay.io=http://quay.example \
          -node-insecure-registries one.example -pause-image registry.example/pause:3.9 \
          -node-http-proxy http://proxy.example:3128 -node-no-proxy .svc,.cluster.local \
-         -node-kubelet-feature-gates GracefulNodeShutdown=true,RotateKubeletServerCertificate=false \
+         -node-kubelet-feature-gates \
+         GracefulNodeShutdown=true,RotateKubeletServerCertificate=false \
          -node-registry-credentials-secret cluster-abc/registry -disable-default-osps",
     );
     assert_eq!(
