@@ -26,6 +26,7 @@ use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
     CLOUD_CANARY, a_machine_deployment, config_text, has_data, with_annotation,
 };
+use crate::suite::life::page;
 use crate::suite::server::{Server, ok};
 use crate::suite::stage::merge;
 use crate::suite::wait;
@@ -264,6 +265,11 @@ pub async fn kubeones_line_serves_one_cluster_with_its_definitions_and_rights(
     let unnamed = ok(all.get("unnamed").await, "it is there");
     assert!(unnamed.finalizers().is_empty() && !unnamed.annotations().contains_key(PROFILE));
     an_error_is_an_event(&cluster).await;
+    who_waits_to_lead_is_ready(&cluster).await;
+    assert!(
+        !controller.log().contains("kept as found"),
+        "no profile looks edited"
+    );
     // A restart with everything current writes nothing.
     let folder = controller.stop().await;
     assert_the_lease_is_free(&cluster, "operating-system-manager").await;
@@ -330,6 +336,27 @@ async fn an_error_is_an_event(cluster: &Server) {
             .any(|event| event.reason.as_deref() == Some("ProfileNotFound"))
     });
     drop(found.await);
+}
+
+/// In the manifests of these clusters liveness asks for readiness: who waits must not be restarted.
+async fn who_waits_to_lead_is_ready(cluster: &Server) {
+    let second = Controller::start(cluster, Way::Environment, KUBEONE).await;
+    wait::until("it waits", async || {
+        let log = second.log();
+        log.contains("waiting to be the leader").then_some(())
+    })
+    .await;
+    let log = second.log();
+    let mut addresses = log.split("\"address\":\"").skip(1);
+    let address = addresses.next().and_then(|rest| rest.split('"').next());
+    let address = address.expect("it says where its pages are");
+    for path in ["/healthz", "/readyz"] {
+        let answer = page(address, path).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    }
+    let answer = page(address, "/metrics").await;
+    assert!(answer.contains("osm_reconciles_total"), "{answer}");
+    second.stop().await;
 }
 
 /// Deletes the machine deployment `workers`: all that is ours goes with it.
