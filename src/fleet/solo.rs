@@ -261,9 +261,9 @@ async fn tell(board: &Board) -> std::convert::Infallible {
             }
             let (condition, reason) = (condition.as_str(), finding.reason);
             if finding.holds {
-                tracing::info!(condition, reason, what = %finding.message, "all is well again");
+                tracing::info!(condition, reason, what = %finding.message, "a condition holds");
             } else {
-                tracing::warn!(condition, reason, why = %finding.message, "something is wrong");
+                tracing::warn!(condition, reason, why = %finding.message, "a condition does not hold");
             }
         }
         told = findings;

@@ -248,9 +248,14 @@ fn address(text: &str) -> Option<String> {
 }
 
 fn telemetry(log_format: LogFormat, filter: Option<&str>) -> TelemetrySettings {
+    // There is no flag for it.
+    let endpoint = std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT");
     TelemetrySettings {
         log_format,
         log_filter: filter.unwrap_or("info").to_owned(),
+        otlp_endpoint: endpoint
+            .and_then(|endpoint| endpoint.into_string().ok())
+            .filter(|endpoint| !endpoint.is_empty()),
         ..TelemetrySettings::default()
     }
 }

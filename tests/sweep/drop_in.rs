@@ -306,3 +306,42 @@ async fn a_service_accounts_token_serves_in_place_of_bootstrap_tokens() {
     };
     assert!(!place.cluster.audit().iter().any(made));
 }
+
+/// The rights reach to Events of `kube-system` alone.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_may_not_be_written_holds_nothing_up() {
+    let place = Place::new();
+    let mut elsewhere = fixtures::a_machine_deployment("workers");
+    for (pointer, value) in [
+        ("/metadata/namespace", "default"),
+        (
+            "/metadata/annotations/k8c.io~1operating-system-profile",
+            "late",
+        ),
+    ] {
+        let found = elsewhere.pointer_mut(pointer);
+        *found.expect("it is there") = json!(value);
+    }
+    put(&place.cluster, elsewhere);
+    let process = place.start(&[]);
+    sleep(QUIET).await;
+    let refused = place.refused();
+    let is_event = |line: &String| line.starts_with("create events default/");
+    assert!(
+        !refused.is_empty() && refused.iter().all(is_event),
+        "{refused:?}"
+    );
+    let mut late = place
+        .cluster
+        .get(object("operatingsystemprofiles", "kube-system", "own"));
+    let late = late.as_mut().expect("it is there");
+    late["metadata"] = json!({"name": "late", "namespace": "kube-system"});
+    put(&place.cluster, late.take());
+    sleep(Duration::from_secs(5)).await;
+    assert!(
+        place
+            .document("workers-default-bootstrap-config")
+            .contains("fetch with")
+    );
+    process.stop().await;
+}
