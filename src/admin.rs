@@ -30,7 +30,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const INDEX: &str = "\
 Operating System Manager
 
-/livez    the process runs
+/livez    the process runs; /healthz is the same
 /readyz   the process can do its work in the management cluster
 /metrics  counters and gauges, in the OpenMetrics text format
 ";
@@ -146,6 +146,7 @@ pub fn router(state: AdminState) -> Router {
     Router::new()
         .route("/", get(INDEX))
         .route("/livez", get("ok\n"))
+        .route("/healthz", get("ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .with_state(state)

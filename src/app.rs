@@ -4,6 +4,7 @@
 mod management;
 pub mod plan;
 pub mod release;
+pub mod single;
 
 use std::{
     collections::BTreeSet,
@@ -55,7 +56,7 @@ use crate::telemetry::{
     logs::chain,
     metrics::{ClusterKind, Metrics},
 };
-use crate::tenant::{policy::RequestBudget, waves::Pace};
+use crate::tenant::{mode::Mode, policy::RequestBudget, waves::Pace};
 
 /// What the process meets outside of itself. Tests hand in clusters in memory and a clock of
 /// their own.
@@ -289,6 +290,9 @@ fn controllers(settings: &Settings, scope: &Scope, defaults: Arc<[DefaultProfile
         rules: Rules {
             token_lifetime: settings.token_lifetime,
             limits: Limits::default(),
+            mode: Mode::Fleet,
+            registry_credentials: None,
+            bootstrap_account: None,
         },
     }
 }

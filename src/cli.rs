@@ -5,6 +5,7 @@ mod completions;
 mod convert;
 pub mod crds;
 mod diff;
+pub mod drop_in;
 mod facts;
 mod input;
 mod lint;

@@ -32,6 +32,7 @@ pub mod rate_limit;
 pub mod removal;
 pub mod retry_delay;
 pub mod roster;
+pub mod solo;
 pub mod transport;
 pub mod watch;
 pub mod worker_clusters;

@@ -3,6 +3,7 @@
 //! What may differ from tenant to tenant and belongs to the tenant stands in its WorkerCluster;
 //! what bounds a tenant stands here.
 
+pub mod drop_in;
 mod flags;
 mod replica;
 mod tenant_defaults;
@@ -19,7 +20,7 @@ use crate::tenant::{
     access::AccessRules,
     address::{AddressRules, Loopback},
     policies::TenantPolicies,
-    policy::{ProfileQuota, RequestBudget, TenantPolicy},
+    policy::{ProfileQuota, ProfileReach, RequestBudget, TenantPolicy},
     settings::TenantSettings,
     waves::Pace,
 };
@@ -213,6 +214,7 @@ impl RunFlags {
                 .iter()
                 .cloned()
                 .collect::<BTreeSet<_>>(),
+            profile_reach: ProfileReach::Listed,
             worker_requests: RequestBudget {
                 per_second: self.worker_requests,
                 burst: self.worker_burst,

@@ -7,6 +7,7 @@ pub mod address;
 pub mod facts;
 pub mod host;
 pub mod id;
+pub mod mode;
 pub mod policies;
 pub mod policy;
 pub mod report;

@@ -3,6 +3,8 @@
 
 #[path = "cli/diff.rs"]
 mod diff;
+#[path = "cli/drop_in.rs"]
+mod drop_in;
 #[path = "cli/folder.rs"]
 mod folder;
 #[path = "cli/lint.rs"]

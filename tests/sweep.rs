@@ -14,6 +14,8 @@ mod world;
 mod budget;
 #[path = "sweep/crash.rs"]
 mod crash;
+#[path = "sweep/drop_in.rs"]
+mod drop_in;
 #[path = "sweep/fairness.rs"]
 mod fairness;
 #[path = "sweep/handover.rs"]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use http::HeaderValue;
 use http_body_util::BodyExt;
 use hyper_rustls::HttpsConnectorBuilder;
@@ -70,4 +71,71 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Co
     kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
         .await
         .with_context(|| format!("cannot use --kubeconfig {}", path.display()))
+}
+
+/// The way into a cluster, and the certificate authority of its API server, in PEM.
+pub(super) struct Way {
+    pub(super) config: kube::Config,
+    pub(super) certificate_authority: Option<Vec<u8>>,
+}
+
+/// The way that programs in Go find: a file, `$KUBECONFIG`, the pod's own, `~/.kube/config`.
+pub(super) async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<Way> {
+    let read = match kubeconfig {
+        Some(path) => Some(
+            Kubeconfig::read_from(path)
+                .with_context(|| format!("cannot read the kubeconfig {}", path.display()))?,
+        ),
+        None => Kubeconfig::from_env().context("cannot read $KUBECONFIG")?,
+    };
+    let read = match read {
+        Some(read) => read,
+        None => match kube::Config::incluster() {
+            Ok(config) => {
+                return Ok(Way {
+                    config,
+                    certificate_authority: std::fs::read(POD_CERTIFICATE_AUTHORITY).ok(),
+                });
+            }
+            Err(not_in_a_pod) => Kubeconfig::read()
+                .with_context(|| format!("found no way into the cluster ({not_in_a_pod})"))?,
+        },
+    };
+    let certificate_authority = certificate_authority(&read)?;
+    #[expect(clippy::disallowed_methods, reason = "the operator's own kubeconfig")]
+    let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+    Ok(Way {
+        config: config.context("cannot use the kubeconfig")?,
+        certificate_authority,
+    })
+}
+
+/// Where a pod finds the certificate authority of its API server.
+const POD_CERTIFICATE_AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
+/// The certificate authority of the cluster that is meant, to the byte: it stands in documents.
+fn certificate_authority(kubeconfig: &Kubeconfig) -> anyhow::Result<Option<Vec<u8>>> {
+    let current = kubeconfig.current_context.as_ref();
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|it| Some(&it.name) == current);
+    let context = context.and_then(|it| it.context.as_ref());
+    let named = context.map(|it| &it.cluster);
+    let mut clusters = kubeconfig.clusters.iter();
+    let Some(cluster) = clusters.find(|it| Some(&it.name) == named) else {
+        return Ok(None);
+    };
+    let Some(cluster) = &cluster.cluster else {
+        return Ok(None);
+    };
+    if let Some(data) = &cluster.certificate_authority_data {
+        let pem = STANDARD.decode(data.trim());
+        return pem
+            .map(Some)
+            .context("certificate-authority-data is not base64");
+    }
+    let Some(file) = &cluster.certificate_authority else {
+        return Ok(None);
+    };
+    let pem = std::fs::read(file).with_context(|| format!("cannot read {file}"))?;
+    Ok(Some(pem))
 }

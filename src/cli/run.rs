@@ -5,25 +5,39 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app;
 use crate::settings::RunFlags;
-use crate::telemetry;
+use crate::telemetry::{self, TelemetrySettings};
 
 /// The exit code of a process that a second signal ended.
 const EXIT_AT_ONCE: i32 = 130;
 
 pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
     let settings = flags.check()?;
+    let telemetry = settings.telemetry.clone();
+    run_until_a_signal(&telemetry, async move |cancel| {
+        app::run(settings, cancel).await
+    })
+}
+
+/// Runs what ends once it is cancelled, with telemetry around it.
+pub(super) fn run_until_a_signal<W>(
+    telemetry: &TelemetrySettings,
+    work: impl FnOnce(CancellationToken) -> W,
+) -> anyhow::Result<()>
+where
+    W: Future<Output = anyhow::Result<()>>,
+{
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let telemetry = telemetry::start(&settings.telemetry)?;
+        let telemetry = telemetry::start(telemetry)?;
         hide_panic_messages();
         raise_descriptor_limit();
         let cancel = CancellationToken::new();
         let signals = follow_signals(&cancel);
         tokio::pin!(signals);
         let ended = tokio::select! {
-            ended = app::run(settings, cancel.clone()) => ended,
+            ended = work(cancel.clone()) => ended,
             never = &mut signals => return never,
         };
         // A second signal counts while the last spans leave, too.
@@ -89,7 +103,7 @@ fn hide_panic_messages() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::{TelemetrySettings, logs::LogBuffer};
+    use crate::telemetry::logs::LogBuffer;
 
     #[test]
     fn a_panic_is_told_by_its_place_alone() {

@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use kube::runtime::{events::Recorder, reflector::Store};
+use kube::runtime::reflector::Store;
 use tokio::sync::watch;
 
 use super::{
-    backoff::Backoff, machine_deployment::credentials::NodeCredentials,
+    backoff::Backoff, event_writer::EventWriter, machine_deployment::credentials::NodeCredentials,
     machine_rollout::KnownMachines, profile::DefaultProfile, profile_store::ProfileStore,
     rollout::Turns, seen::SeenObjects, sweeps::Sweeps, tokens::Tokens, triggers::Triggers,
 };
@@ -22,7 +22,11 @@ use crate::api::{
 use crate::fleet::engagement::Engagement;
 use crate::plan::digest::DigestKey;
 use crate::render::{Limits, input::RegistryCredential};
-use crate::tenant::{facts::ClusterFacts, settings::TenantSettings};
+use crate::tenant::{
+    facts::ClusterFacts,
+    mode::{Mode, NamespacedName},
+    settings::TenantSettings,
+};
 
 /// Credentials of registries, by registry.
 pub type RegistryCredentials = Arc<BTreeMap<String, RegistryCredential>>;
@@ -34,6 +38,12 @@ pub struct Rules {
     pub token_lifetime: Duration,
     /// What bounds a render.
     pub limits: Limits,
+    /// What the process is.
+    pub mode: Mode,
+    /// The Secret with credentials of registries, where no WorkerCluster names one.
+    pub registry_credentials: Option<NamespacedName>,
+    /// The ServiceAccount whose token kubelets bootstrap with, in place of bootstrap tokens.
+    pub bootstrap_account: Option<NamespacedName>,
 }
 
 /// What the reconciles of one tenant share.
@@ -69,7 +79,7 @@ pub struct Context {
     /// What must be looked at again.
     pub triggers: Arc<Triggers>,
     /// Writes Events in the worker cluster.
-    pub recorder: Recorder,
+    pub recorder: EventWriter,
     /// The key of the digests, derived from the facts.
     pub key: Mutex<(Arc<ClusterFacts>, DigestKey)>,
 }
@@ -120,6 +130,19 @@ impl Context {
             && namespace == self.engagement.tenant().namespace()
             && self.default_profile_settings().wants(name)
             && self.defaults.iter().any(|default| default.name == name)
+    }
+
+    /// The Secret with credentials of registries, in the management cluster.
+    pub fn registry_credentials_secret(&self) -> Option<NamespacedName> {
+        let own = self.engagement.worker_cluster.borrow();
+        let reference = own
+            .as_ref()
+            .and_then(|own| own.spec.registry_credentials_secret_ref.as_ref());
+        let named = reference.map(|reference| NamespacedName {
+            namespace: self.engagement.tenant().namespace().to_owned(),
+            name: reference.name.clone(),
+        });
+        named.or_else(|| self.rules.registry_credentials.clone())
     }
 
     /// The facts of the worker cluster, as they were read last.

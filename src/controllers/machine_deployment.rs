@@ -1,5 +1,6 @@
 //! The reconcile of one machine deployment, from what was found to what was written.
 
+mod account_token;
 pub mod adopt;
 pub mod apply;
 pub mod credentials;

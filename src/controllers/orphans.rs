@@ -20,8 +20,11 @@ use crate::api::{
 
 /// Removes what was made for machine deployments that are gone.
 pub async fn remove(context: &Context) -> Result<(), Error> {
-    let made_for: BTreeSet<String> = [&*context.configs, &context.secrets]
+    let configs = context.rules.mode.has_configs_to_itself();
+    let configs = configs.then_some(&*context.configs);
+    let made_for: BTreeSet<String> = configs
         .into_iter()
+        .chain([&context.secrets])
         .flat_map(SeenObjects::entries)
         .filter_map(|entry| entry.metadata.annotations?.remove(MADE_FOR))
         .collect();

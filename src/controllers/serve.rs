@@ -9,7 +9,6 @@ use kube::{
     runtime::{
         Controller,
         controller::{self, Config},
-        events::{Recorder, Reporter},
         reflector::{self, ObjectRef},
     },
 };
@@ -18,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use super::{
     adoption,
     context::{Context, RegistryCredentials, Rules},
+    event_writer::EventWriter,
     inventory,
     machine_deployment::{self, credentials},
     machine_rollout::{self, KnownMachines},
@@ -37,7 +37,11 @@ use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCl
 use crate::fleet::{adoption::is_not_served, engagement::Engagement, retry_delay::RetryDelay};
 use crate::plan::digest::DigestKey;
 use crate::telemetry::logs::chain;
-use crate::tenant::report::{ConditionType, Finding};
+use crate::tenant::{
+    mode::NamespacedName,
+    policy::ProfileReach,
+    report::{ConditionType, Finding},
+};
 
 /// What serving takes besides the engaged cluster: the same for all tenants.
 #[derive(Clone, Debug)]
@@ -87,12 +91,8 @@ impl Controllers {
         let facts = engagement.facts.borrow().clone();
         let key = DigestKey::derive(&facts.fetch_token);
         let slots = engagement.policy.reconciles_max;
-        let reporter = Reporter {
-            controller: "osm".to_owned(),
-            instance: None,
-        };
         Context {
-            recorder: Recorder::new(engagement.worker.clone(), reporter),
+            recorder: EventWriter::new(&engagement, self.rules.mode),
             engagement,
             rules: self.rules.clone(),
             defaults: Arc::clone(&self.defaults),
@@ -121,6 +121,9 @@ impl Controllers {
             triggers: Arc::clone(&subscriber.triggers),
             configs: Arc::default(),
         });
+        if context.engagement.policy.profile_reach == ProfileReach::Everywhere {
+            self.subscriptions.subscribe_everywhere(&of_others);
+        }
         for namespace in &context.engagement.policy.profile_namespaces {
             if namespace != tenant.namespace() {
                 self.subscriptions.subscribe(namespace, &of_others);
@@ -161,9 +164,7 @@ impl Controllers {
         }
         adoption::take_profiles(context).await.map_err(failed)?;
         inventory::take(context).await.map_err(failed)?;
-        tokens::list(&context.engagement.worker, &context.tokens)
-            .await
-            .map_err(failed)?;
+        tokens::list(context).await.map_err(failed)?;
         read_registry_credentials(context).await;
         credentials::tell_setting(context);
         context
@@ -316,23 +317,14 @@ async fn follow_health(context: &Context) {
 }
 
 async fn read_registry_credentials(context: &Context) -> Difference {
-    let reference = {
-        let own = context.engagement.worker_cluster.borrow();
-        own.as_ref()
-            .and_then(|own| own.spec.registry_credentials_secret_ref.clone())
-    };
-    let read: Result<RegistryCredentials, String> = match reference {
+    let secret = context.registry_credentials_secret();
+    let read: Result<RegistryCredentials, String> = match secret {
         None => Ok(Arc::new(BTreeMap::new())),
-        Some(reference) => {
-            let tenant = context.engagement.tenant();
-            registry_credentials::read(
-                &context.engagement.management,
-                tenant.namespace(),
-                &reference.name,
-            )
-            .await
-            .map(Arc::new)
-            .map_err(|error| chain(&error).to_string())
+        Some(NamespacedName { namespace, name }) => {
+            registry_credentials::read(&context.engagement.management, &namespace, &name)
+                .await
+                .map(Arc::new)
+                .map_err(|error| chain(&error).to_string())
         }
     };
     let is_another = context.registry_credentials.send_if_modified(|before| {

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use super::{
@@ -26,6 +26,7 @@ pub struct Subscriber {
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     by_namespace: Mutex<HashMap<String, Vec<Weak<Subscriber>>>>,
+    everywhere: Mutex<Vec<Weak<Subscriber>>>,
 }
 
 impl Subscriptions {
@@ -44,9 +45,17 @@ impl Subscriptions {
         of_namespace.push(Arc::downgrade(subscriber));
     }
 
+    /// Tells the subscriber of profiles in all namespaces, for as long as it lives.
+    pub fn subscribe_everywhere(&self, subscriber: &Arc<Subscriber>) {
+        let mut everywhere = self.everywhere();
+        everywhere.retain(|known| known.strong_count() > 0);
+        everywhere.push(Arc::downgrade(subscriber));
+    }
+
     /// A profile changed.
     pub fn profile_changed(&self, namespace: &str, name: &str) {
-        for subscriber in self.of(namespace) {
+        let everywhere: Vec<_> = self.everywhere().iter().filter_map(Weak::upgrade).collect();
+        for subscriber in self.of(namespace).into_iter().chain(everywhere) {
             subscriber.triggers.pull(Look::Profile {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -101,6 +110,12 @@ impl Subscriptions {
                 subscriber.triggers.pull(Look::Made(name.clone()));
             }
         }
+    }
+
+    fn everywhere(&self) -> MutexGuard<'_, Vec<Weak<Subscriber>>> {
+        self.everywhere
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn of(&self, namespace: &str) -> Vec<Arc<Subscriber>> {

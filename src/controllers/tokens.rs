@@ -15,10 +15,11 @@ use kube::{
     api::{ListParams, ObjectMeta},
 };
 
+use super::context::Context;
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
 use crate::fleet::removal;
 use crate::plan::bootstrap::Token;
-use crate::tenant::secret_text::SecretText;
+use crate::tenant::{mode::Right, secret_text::SecretText};
 
 /// A page of tokens; each has about 600 bytes.
 const PAGE: u32 = 500;
@@ -88,14 +89,14 @@ pub fn api(worker: &Client) -> Api<Secret> {
 }
 
 /// Lists the tokens of all machine deployments. Of two for one machine deployment the one that is
-/// valid for longer is kept, and the other deleted.
-pub async fn list(worker: &Client, tokens: &Tokens) -> Result<(), kube::Error> {
-    let api = api(worker);
+/// valid for longer is kept, and the other deleted where that is allowed.
+pub async fn list(context: &Context) -> Result<(), kube::Error> {
+    let api = api(&context.engagement.worker);
     let mut page = ListParams::default().labels(TOKEN_LABEL).limit(PAGE);
     loop {
         let list = api.list(&page).await?;
         for secret in list.items {
-            keep_newest(&api, tokens, &secret).await?;
+            keep_newest(context, &api, &secret).await?;
         }
         match list.metadata.continue_ {
             Some(token) if !token.is_empty() => page = page.continue_token(&token),
@@ -105,10 +106,11 @@ pub async fn list(worker: &Client, tokens: &Tokens) -> Result<(), kube::Error> {
 }
 
 async fn keep_newest(
+    context: &Context,
     api: &Api<Secret>,
-    tokens: &Tokens,
     secret: &Secret,
 ) -> Result<(), kube::Error> {
+    let tokens = &context.tokens;
     let Some(key) = secret.labels().get(TOKEN_LABEL) else {
         return Ok(());
     };
@@ -128,6 +130,9 @@ async fn keep_newest(
             known
         }
     };
+    if !context.rules.mode.has(Right::DeleteTokens) {
+        return Ok(());
+    }
     let metadata = ObjectMeta {
         name: Some(secret_name(&older.token)),
         uid: Some(older.uid),

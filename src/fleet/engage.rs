@@ -12,9 +12,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use tokio::time::timeout;
 
-use self::setback::{not_connected, not_prepared, warn_by_event};
+pub(super) use self::setback::not_prepared;
+use self::setback::{not_connected, warn_by_event};
 pub use self::{
-    keep_facts::keep_facts,
+    keep_facts::{Reading, keep_facts},
     setback::Setback,
     warn_of_expiry::{Warning, keep_warning_of_expiry, warn_of_expiry},
 };

@@ -12,6 +12,8 @@ pub struct TenantPolicy {
     pub access: AccessRules,
     /// Namespaces besides the tenant's own that profiles may be read from.
     pub profile_namespaces: BTreeSet<String>,
+    /// Whether that is every namespace.
+    pub profile_reach: ProfileReach,
     /// Requests to the worker cluster.
     pub worker_requests: RequestBudget,
     /// Requests to the management cluster on the tenant's behalf.
@@ -22,6 +24,16 @@ pub struct TenantPolicy {
     pub machine_deployments_max: usize,
     /// Profiles of the tenant's own that are kept in memory, the default ones not counted.
     pub profiles: ProfileQuota,
+}
+
+/// Which namespaces a tenant may read profiles from besides its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProfileReach {
+    /// Those that are listed.
+    #[default]
+    Listed,
+    /// All: where one cluster is all that there is, and nobody else has anything in it.
+    Everywhere,
 }
 
 /// How much of a namespace's profiles is kept in memory; the oldest ones, where there are more.
@@ -66,6 +78,7 @@ impl Default for TenantPolicy {
         Self {
             access: AccessRules::default(),
             profile_namespaces: BTreeSet::new(),
+            profile_reach: ProfileReach::Listed,
             worker_requests: WORKER_REQUESTS,
             management_requests: MANAGEMENT_REQUESTS,
             reconciles_max: RECONCILES_MAX,
@@ -78,7 +91,9 @@ impl Default for TenantPolicy {
 impl TenantPolicy {
     /// Whether the tenant's machine deployments may use the profiles of a namespace.
     pub fn allows_profiles_of(&self, tenant: &TenantId, namespace: &str) -> bool {
-        tenant.namespace() == namespace || self.profile_namespaces.contains(namespace)
+        tenant.namespace() == namespace
+            || self.profile_reach == ProfileReach::Everywhere
+            || self.profile_namespaces.contains(namespace)
     }
 }
 

@@ -9,6 +9,7 @@ mod clouds;
 pub mod collisions;
 pub mod credentials;
 pub mod definitions;
+pub mod drop_in;
 pub mod edge;
 mod fixtures;
 mod handover;
@@ -164,6 +165,8 @@ macro_rules! scenarios {
             adoption::a_cluster_with_a_management_cluster_is_adopted_without_a_rotation,
             adoption::a_cluster_that_is_handed_back_does_not_rotate,
             adoption::a_cluster_of_kkp_goes_there_and_back_as_it_was,
+            drop_in::kubeones_line_serves_one_cluster_with_its_definitions_and_rights,
+            drop_in::a_management_and_one_worker_cluster_are_served_with_the_rights_of_each,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             life::a_second_signal_ends_the_process_at_once,

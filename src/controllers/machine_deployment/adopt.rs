@@ -90,9 +90,9 @@ fn refused(context: &Context, tried: &MachineDeployment, error: kube::Error) -> 
 
 fn policy(context: &Context) -> ProfileAnnotation {
     let own = context.engagement.worker_cluster.borrow();
-    own.as_ref().map_or(ProfileAnnotation::default(), |own| {
-        own.spec.profile_annotation
-    })
+    let unsaid = context.rules.mode.profile_annotation();
+    own.as_ref()
+        .map_or(unsaid, |own| own.spec.profile_annotation)
 }
 
 fn profile_operations(machine_deployment: &MachineDeployment) -> Result<Vec<Value>, Error> {

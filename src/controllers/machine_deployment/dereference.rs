@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use kube::ResourceExt;
 use rand::Rng;
 
-use super::error::Error;
+use super::{account_token, error::Error};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, PROFILE, PROFILE_NAMESPACE},
@@ -222,6 +222,9 @@ async fn observe_config(context: &Context, name: &str) -> Result<Option<Seen>, E
 /// The token that exists. One whose renewal is due is read again: it may be gone, or renewed by
 /// somebody else.
 async fn token(context: &Context, names: &DerivedNames) -> Result<Option<Token>, Error> {
+    if let Some(account) = &context.rules.bootstrap_account {
+        return account_token::read(context, account).await.map(Some);
+    }
     let Some(known) = context.tokens.get(&names.key) else {
         return Ok(None);
     };

@@ -36,6 +36,9 @@ pub enum Error {
     /// The credentials of registries cannot be used.
     #[error("{0}")]
     RegistryCredentials(String),
+    /// There is no token to bootstrap with.
+    #[error("ServiceAccount {0} of -bootstrap-token-service-account-name names no token Secret")]
+    BootstrapAccount(String),
     /// An object changed under our hands.
     #[error("{what} was changed by somebody else; looking again")]
     Conflict {
@@ -77,6 +80,7 @@ impl Error {
             Self::RenderPanicked => "RenderPanicked",
             Self::Waiting { reason, .. } => reason,
             Self::RegistryCredentials(_) => "RegistryCredentialsRefused",
+            Self::BootstrapAccount(_) => "BootstrapAccountWithoutToken",
             Self::Conflict { .. } => "Conflict",
             Self::Call { .. } => "CallFailed",
         }
@@ -92,6 +96,7 @@ impl Error {
             Self::RenderPanicked => "render_panicked",
             Self::Waiting { .. } => "waiting",
             Self::RegistryCredentials(_) => "registry_credentials_refused",
+            Self::BootstrapAccount(_) => "bootstrap_account_without_token",
             Self::Conflict { .. } => "conflict",
             Self::Call { .. } => "call_failed",
         }
@@ -104,9 +109,10 @@ impl Error {
                 MachineDeploymentState::Refused
             }
             Self::Waiting { .. } | Self::Conflict { .. } => MachineDeploymentState::Waiting,
-            Self::RenderPanicked | Self::RegistryCredentials(_) | Self::Call { .. } => {
-                MachineDeploymentState::Failing
-            }
+            Self::RenderPanicked
+            | Self::RegistryCredentials(_)
+            | Self::BootstrapAccount(_)
+            | Self::Call { .. } => MachineDeploymentState::Failing,
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::api::{
 use crate::controllers::{context::Context, inventory, tokens};
 use crate::fleet::removal;
 use crate::plan::validate::created;
+use crate::tenant::mode::Right;
 
 /// Removes all that was made for a machine deployment, then our finalizer.
 pub async fn finalize(
@@ -76,6 +77,18 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
         deleted?;
         context.secrets.deleted(name);
     }
+    let mode = context.rules.mode;
+    if mode.has(Right::DeleteTokens) {
+        remove_tokens(context, names).await?;
+    }
+    context.tokens.remove(&names.key);
+    if mode.has(Right::MakeNodeCredentials) {
+        credentials::remove(context, names).await?;
+    }
+    remove_config(context, &names.config).await
+}
+
+async fn remove_tokens(context: &Context, names: &DerivedNames) -> Result<(), Error> {
     let tokens = tokens::api(&context.engagement.worker);
     let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
     let listed = tokens
@@ -85,9 +98,7 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
     for token in listed.items {
         delete(&tokens, &token.name_any(), token.uid()).await?;
     }
-    context.tokens.remove(&names.key);
-    credentials::remove(context, names).await?;
-    remove_config(context, &names.config).await
+    Ok(())
 }
 
 async fn remove_config(context: &Context, name: &str) -> Result<(), Error> {

@@ -2,11 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use kube::Client;
 use tokio::sync::{Notify, watch};
 
 use super::Attempt;
 use crate::fleet::{
-    claim, engagement::Shared, facts, jitter, prerequisites, retry_delay::RetryDelay,
+    claim::{self, Claimant},
+    engagement::Shared,
+    facts, jitter, prerequisites,
+    retry_delay::RetryDelay,
 };
 use crate::telemetry::logs::chain;
 use crate::tenant::facts::ClusterFacts;
@@ -19,39 +23,66 @@ pub async fn keep_facts(
     sender: &watch::Sender<Arc<ClusterFacts>>,
     bell: &Notify,
 ) {
-    let mut delay = RetryDelay::default();
-    let mut wait = jittered(shared.facts_interval);
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = bell.notified() => {}
-        }
-        if !claim::is_ours(&attempt.worker, &attempt.claimant).await
-            || prerequisites::is_getter_lost(&attempt.worker).await
-        {
-            return;
-        }
-        let before = sender.borrow().clone();
-        match facts::read(
-            &attempt.worker,
-            &attempt.kubeconfig_ca,
-            Some(&before.api_server),
-        )
-        .await
-        {
-            Ok(facts) => {
-                delay = RetryDelay::default();
-                wait = jittered(shared.facts_interval);
-                if facts != *before {
-                    sender.send_replace(Arc::new(facts));
+    let reading = Reading {
+        worker: &attempt.worker,
+        kubeconfig_ca: &attempt.kubeconfig_ca,
+        interval: shared.facts_interval,
+        claimant: Some(&attempt.claimant),
+    };
+    reading.keep(sender, bell).await;
+}
+
+/// Where facts are read, and how often.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// The worker cluster's API.
+    pub worker: &'a Client,
+    /// The certificate authority of the kubeconfig, in PEM.
+    pub kubeconfig_ca: &'a [u8],
+    /// How often.
+    pub interval: Duration,
+    /// Who claimed the cluster and made the getter there, where somebody had to.
+    pub claimant: Option<&'a Claimant>,
+}
+
+impl Reading<'_> {
+    /// Reads again from time to time, jittered, and when the bell rings, for as long as it may.
+    pub async fn keep(self, sender: &watch::Sender<Arc<ClusterFacts>>, bell: &Notify) {
+        let mut delay = RetryDelay::default();
+        let mut wait = jittered(self.interval);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = bell.notified() => {}
+            }
+            if !self.may_go_on().await {
+                return;
+            }
+            let before = sender.borrow().clone();
+            let in_use = Some(before.api_server.as_str());
+            match facts::read(self.worker, self.kubeconfig_ca, in_use).await {
+                Ok(facts) => {
+                    delay = RetryDelay::default();
+                    wait = jittered(self.interval);
+                    if facts != *before {
+                        sender.send_replace(Arc::new(facts));
+                    }
+                }
+                // What was read before stays good; the board tells how the cluster is doing.
+                Err(error) => {
+                    tracing::debug!(error = %chain(&error), "cannot read the facts again");
+                    wait = delay.next().unwrap_or(wait);
                 }
             }
-            // What was read before stays good for now; the board tells how the cluster is doing.
-            Err(error) => {
-                tracing::debug!(error = %chain(&error), "cannot read the facts again");
-                wait = delay.next().unwrap_or(wait);
-            }
         }
+    }
+
+    async fn may_go_on(&self) -> bool {
+        let Some(claimant) = self.claimant else {
+            return true;
+        };
+        claim::is_ours(self.worker, claimant).await
+            && !prerequisites::is_getter_lost(self.worker).await
     }
 }
 

@@ -1,0 +1,345 @@
+//! One worker cluster without a fleet: the process stands in for the operating-system-manager of
+//! that cluster, with that one's flags, definitions and rights.
+
+mod leader;
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use kube::Client;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use self::leader::Leader;
+use super::{FLEET_REQUESTS, ProcessTasks, built_in_profiles, management};
+use crate::admin::{AdminState, Readiness};
+use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfileSpec};
+use crate::controllers::{
+    context::Rules,
+    profile::DefaultProfile,
+    profile_store::{self, ProfileStore, Quotas, content_digest},
+    serve::Controllers,
+    subscriptions::Subscriptions,
+    watch::follow_configs,
+};
+use crate::fleet::{
+    clock::Clock,
+    connect::{self, ClientParts, Transport},
+    partition::fence::Fence,
+    rate_limit::Budget,
+    solo::{self, Reached},
+    transport,
+    watch::Scope,
+};
+use crate::render::Limits;
+use crate::settings::drop_in::{DefaultProfileInstallation, DropInSettings, LeaderElection};
+use crate::telemetry::metrics::{ClusterKind, Metrics};
+use crate::tenant::{
+    id::RegistrationId,
+    mode::Mode,
+    policies::TenantPolicies,
+    policy::{ProfileQuota, ProfileReach, RequestBudget, TenantPolicy},
+};
+
+/// How long a call may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the facts of the cluster are read again.
+const FACTS_INTERVAL: Duration = Duration::from_mins(10);
+/// How long a bootstrap token is valid, as it has always been.
+const TOKEN_LIFETIME: Duration = Duration::from_hours(1);
+/// Nobody shares the cluster's API with others of ours: these bound a storm, and no ordinary work.
+const REQUESTS: RequestBudget = RequestBudget {
+    per_second: std::num::NonZeroU32::MIN.saturating_add(49),
+    burst: std::num::NonZeroU32::MIN.saturating_add(99),
+};
+/// The Lease of whoever serves the cluster with profiles, in their namespace.
+const LEASE: &str = "operating-system-manager";
+/// The Lease of whoever serves the worker cluster, in its kube-system.
+const WORKER_LEASE: &str = "operating-system-manager-worker-manager";
+
+/// What the process meets outside of itself.
+pub struct Outside {
+    /// What carries requests to the cluster of profiles and configs.
+    pub management: Transport,
+    /// The same for the worker cluster, where that is another one.
+    pub worker: Option<Transport>,
+    /// The certificate authority of the worker cluster, in PEM.
+    pub certificate_authority: Arc<[u8]>,
+    /// The time of day.
+    pub clock: Clock,
+    /// Where `/healthz`, `/readyz` and `/metrics` are served.
+    pub pages: Vec<TcpListener>,
+    /// Where everything is counted.
+    pub metrics: Metrics,
+}
+
+/// Runs until it is cancelled: the real thing.
+pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow::Result<()> {
+    let mut pages = Vec::new();
+    for address in settings
+        .health_addresses
+        .iter()
+        .chain(&settings.metrics_addresses)
+    {
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address}"))?;
+        tracing::info!(address = %listener.local_addr()?, "pages are served");
+        pages.push(listener);
+    }
+    let agent = transport::user_agent(LEASE);
+    let way = management::way(settings.kubeconfig.as_deref()).await?;
+    let management = management::transport(&way.config, agent.clone())?;
+    let (worker, found) = match &settings.worker_kubeconfig {
+        None => (None, way.certificate_authority),
+        Some(path) => {
+            let way = management::way(Some(path)).await?;
+            let worker = management::transport(&way.config, agent)?;
+            (Some(worker), way.certificate_authority)
+        }
+    };
+    let given = settings.tenant.kubernetes_ca_bundle.clone();
+    let Some(certificate_authority) = given.map(String::into_bytes).or(found) else {
+        bail!("no CA certificate found");
+    };
+    let outside = Outside {
+        management,
+        worker,
+        certificate_authority: certificate_authority.into(),
+        clock: Clock::system(),
+        pages,
+        metrics: Metrics::new(),
+    };
+    Box::pin(run_with(settings, outside, cancel)).await
+}
+
+/// Runs until it is cancelled, in a world that is handed in.
+pub async fn run_with(
+    settings: DropInSettings,
+    mut outside: Outside,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
+    let mut tasks = ProcessTasks {
+        tasks: tokio::task::JoinSet::new(),
+        stop: cancel.child_token(),
+    };
+    for listener in std::mem::take(&mut outside.pages) {
+        // Whoever waits to be the leader is as alive and ready as the leader.
+        let state = AdminState {
+            metrics: outside.metrics.clone(),
+            readiness: Readiness::waiting_for(&[]),
+            refresh: Arc::new(|| {}),
+        };
+        tasks.serve_admin(listener, state);
+    }
+    let mut leaders = leaders(&settings, &outside);
+    for leader in &mut leaders {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return tasks.finish().await,
+            () = leader.acquire() => {}
+        }
+    }
+    let [management_fence, worker_fence] = fences(&leaders);
+    let controllers = controllers(&settings)?;
+    let client = plain_client(
+        outside.management.clone(),
+        &outside,
+        ClusterKind::Management,
+    );
+    watch_management(&mut tasks, &client, (&settings, &controllers));
+    let worker = outside.worker.take();
+    let worker = worker.unwrap_or_else(|| outside.management.clone());
+    let params = solo::Params {
+        id: RegistrationId::new(&settings.namespace, settings.mode.name()),
+        policy: policy(&settings),
+        settings: Arc::new(settings.tenant),
+        management: Reached {
+            transport: outside.management,
+            fence: management_fence,
+        },
+        worker: Reached {
+            transport: worker,
+            fence: worker_fence,
+        },
+        certificate_authority: outside.certificate_authority,
+        request_timeout: REQUEST_TIMEOUT,
+        facts_interval: FACTS_INTERVAL,
+        clock: outside.clock,
+        metrics: outside.metrics,
+        serve: Arc::new(move |engagement| {
+            let controllers = controllers.clone();
+            Box::pin(async move { controllers.serve(engagement).await })
+        }),
+    };
+    let serving = Box::pin(solo::run(params, cancel));
+    lead(serving, &mut leaders, tasks).await
+}
+
+/// Serves for as long as every Lease is held, and lets go of them after the last write.
+async fn lead(
+    serving: impl Future<Output = ()>,
+    leaders: &mut [Leader],
+    mut tasks: ProcessTasks,
+) -> anyhow::Result<()> {
+    let lost = async {
+        match leaders {
+            [] => pending().await,
+            [one] => one.keep().await,
+            [one, other, ..] => tokio::select! {
+                lost = one.keep() => lost,
+                lost = other.keep() => lost,
+            },
+        }
+    };
+    tokio::select! {
+        biased;
+        panicked = tasks.panicked() => return Err(panicked),
+        () = serving => {}
+        lost = lost => return Err(lost.into()),
+    }
+    for leader in leaders {
+        leader.release().await;
+    }
+    tasks.finish().await
+}
+
+/// Who must hold what before anything is written.
+fn leaders(settings: &DropInSettings, outside: &Outside) -> Vec<Leader> {
+    if settings.leader_election == LeaderElection::None {
+        return Vec::new();
+    }
+    let leader = |transport: &Transport, kind, (namespace, name)| {
+        let client = plain_client(transport.clone(), outside, kind);
+        Leader::new(&client, (namespace, name), &outside.clock)
+    };
+    let place = (settings.namespace.as_str(), LEASE);
+    let mut leaders = vec![leader(&outside.management, ClusterKind::Management, place)];
+    if let Some(worker) = &outside.worker {
+        leaders.push(leader(
+            worker,
+            ClusterKind::Worker,
+            (KUBE_SYSTEM, WORKER_LEASE),
+        ));
+    }
+    leaders
+}
+
+/// What writes to each cluster must pass. With one cluster that is the same.
+fn fences(leaders: &[Leader]) -> [Option<Fence>; 2] {
+    let first = leaders.first().map(Leader::fence);
+    let last = leaders.last().map(Leader::fence);
+    [first, last]
+}
+
+/// A client for the whole process: no fence.
+fn plain_client(transport: Transport, outside: &Outside, kind: ClusterKind) -> Client {
+    connect::client(ClientParts {
+        transport,
+        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
+        share: None,
+        timeout: REQUEST_TIMEOUT,
+        health: None,
+        fence: None,
+        kind,
+        metrics: outside.metrics.clone(),
+    })
+}
+
+/// Nobody else's load is near, so nothing but the machine bounds the cluster.
+fn policy(settings: &DropInSettings) -> Arc<TenantPolicy> {
+    Arc::new(TenantPolicy {
+        worker_requests: REQUESTS,
+        management_requests: REQUESTS,
+        reconciles_max: settings.reconciles_max,
+        machine_deployments_max: usize::MAX,
+        profile_reach: profile_reach(settings.mode),
+        profiles: ProfileQuota {
+            count_max: usize::MAX,
+            bytes_max: usize::MAX,
+        },
+        ..TenantPolicy::default()
+    })
+}
+
+/// A machine deployment may name a profile's namespace. Beside a worker cluster there is only one.
+fn profile_reach(mode: Mode) -> ProfileReach {
+    match mode {
+        Mode::SingleCluster => ProfileReach::Everywhere,
+        Mode::Fleet | Mode::OneWorker => ProfileReach::Listed,
+    }
+}
+
+fn controllers(settings: &DropInSettings) -> anyhow::Result<Controllers> {
+    let defaults: Arc<[DefaultProfile]> = match settings.default_profiles {
+        DefaultProfileInstallation::Disabled => Arc::default(),
+        DefaultProfileInstallation::Kept => {
+            built_in_profiles()?.iter().map(as_it_is_stored).collect()
+        }
+    };
+    let policies = TenantPolicies {
+        rules: Vec::new(),
+        default: policy(settings),
+    };
+    let quotas = Quotas {
+        policies: Arc::new(policies),
+        defaults: defaults.iter().map(|it| it.name.clone()).collect(),
+    };
+    Ok(Controllers {
+        profiles: Arc::new(ProfileStore::new(profile_scope(settings).count(), quotas)),
+        subscriptions: Arc::new(Subscriptions::default()),
+        defaults,
+        turns: Arc::default(),
+        rules: Rules {
+            token_lifetime: TOKEN_LIFETIME,
+            limits: Limits::default(),
+            mode: settings.mode,
+            registry_credentials: settings.registry_credentials.clone(),
+            bootstrap_account: settings.bootstrap_account.clone(),
+        },
+    })
+}
+
+/// A default profile as the definitions that KubeOne and KKP install keep it: fields that these do
+/// not know are dropped, and would look like an edit. The version says that its language is Jinja.
+fn as_it_is_stored(default: &DefaultProfile) -> DefaultProfile {
+    let spec = OperatingSystemProfileSpec {
+        template_language: None,
+        ..default.spec.clone()
+    };
+    DefaultProfile {
+        name: default.name.clone(),
+        content: content_digest(&spec),
+        spec,
+    }
+}
+
+fn scope(settings: &DropInSettings) -> Scope {
+    Scope::Namespaces(vec![settings.namespace.clone()])
+}
+
+fn profile_scope(settings: &DropInSettings) -> Scope {
+    match profile_reach(settings.mode) {
+        ProfileReach::Everywhere => Scope::All,
+        ProfileReach::Listed => scope(settings),
+    }
+}
+
+fn watch_management(
+    tasks: &mut ProcessTasks,
+    client: &Client,
+    (settings, controllers): (&DropInSettings, &Controllers),
+) {
+    let subscriptions = &controllers.subscriptions;
+    tasks.spawn(follow_configs(
+        client.clone(),
+        scope(settings),
+        Arc::clone(subscriptions),
+    ));
+    tasks.spawn(profile_store::follow(
+        client.clone(),
+        profile_scope(settings),
+        Arc::clone(&controllers.profiles),
+        Arc::clone(subscriptions),
+    ));
+}

@@ -1,0 +1,216 @@
+//! Leader election by a Lease, as other programs do it: who holds the Lease serves, and writes pass
+//! a fence for as long as it lasts.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::REQUEST_TIMEOUT;
+use crate::fleet::{clock::Clock, partition::fence::Fence};
+use crate::telemetry::logs::chain;
+
+/// How long a Lease lasts after its last renewal, how long one tries to renew it, and how often:
+/// what every program of Kubernetes has by default.
+const DURATION: Duration = Duration::from_secs(15);
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The Lease is somebody else's, or could not be renewed in time.
+#[derive(Debug, thiserror::Error)]
+#[error("leader election lost: Lease {name}: {why}")]
+pub(super) struct Lost {
+    name: String,
+    why: String,
+}
+
+/// A process that leads, or waits to.
+pub(super) struct Leader {
+    api: Api<Lease>,
+    name: String,
+    identity: String,
+    clock: Clock,
+    fence: Fence,
+    /// The Lease as it was seen last, and since when it has been seen so.
+    seen: Option<(Option<LeaseSpec>, Instant)>,
+}
+
+impl Leader {
+    pub(super) fn new(client: &Client, (namespace, name): (&str, &str), clock: &Clock) -> Self {
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        Self {
+            api: Api::namespaced(client.clone(), namespace),
+            name: name.to_owned(),
+            identity: format!("{host}_{:016x}", rand::random::<u64>()),
+            fence: Fence::closed(clock.clone(), REQUEST_TIMEOUT),
+            clock: clock.clone(),
+            seen: None,
+        }
+    }
+
+    /// What every write must pass.
+    pub(super) fn fence(&self) -> Fence {
+        self.fence.clone()
+    }
+
+    /// Waits until the Lease is ours.
+    pub(super) async fn acquire(&mut self) {
+        tracing::info!(lease = self.name, "waiting to be the leader");
+        loop {
+            match self.try_acquire().await {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(lease = self.name, error = %chain(&error), "no leader election");
+                }
+            }
+            sleep(RETRY).await;
+        }
+        tracing::info!(lease = self.name, identity = self.identity, "leading");
+    }
+
+    /// Keeps the Lease, until it is lost.
+    pub(super) async fn keep(&mut self) -> Lost {
+        let mut renewed = Instant::now();
+        loop {
+            sleep(RETRY).await;
+            let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+            let why = match timeout(left, self.try_acquire()).await {
+                Ok(Ok(true)) => {
+                    renewed = Instant::now();
+                    continue;
+                }
+                Ok(Ok(false)) => {
+                    let why = "somebody else has it".to_owned();
+                    return self.lost(why);
+                }
+                Ok(Err(error)) => chain(&error).to_string(),
+                Err(_) => "no answer".to_owned(),
+            };
+            tracing::warn!(lease = self.name, why, "the Lease was not renewed");
+            if renewed.elapsed() >= RENEW_DEADLINE {
+                return self.lost(why);
+            }
+        }
+    }
+
+    fn lost(&self, why: String) -> Lost {
+        Lost {
+            name: self.name.clone(),
+            why,
+        }
+    }
+
+    /// Lets go, so that another need not wait. Nothing may be written after this.
+    pub(super) async fn release(&mut self) {
+        self.fence.let_go();
+        let Ok(Some(mut lease)) = self.api.get_opt(&self.name).await else {
+            return;
+        };
+        let Some(spec) = lease.spec.as_mut().filter(|spec| self.holds(spec)) else {
+            return;
+        };
+        spec.holder_identity = Some(String::new());
+        spec.lease_duration_seconds = Some(1);
+        let params = PostParams::default();
+        if let Err(error) = self.api.replace(&self.name, &params, &lease).await {
+            tracing::debug!(error = %chain(&error), "the Lease was not released");
+        }
+    }
+
+    fn holds(&self, spec: &LeaseSpec) -> bool {
+        spec.holder_identity.as_ref() == Some(&self.identity)
+    }
+
+    /// Takes or renews the Lease, if nobody else has it.
+    async fn try_acquire(&mut self) -> Result<bool, kube::Error> {
+        let sent = self.clock.since_boot();
+        let found = self.api.get_opt(&self.name).await?;
+        let params = PostParams::default();
+        let written = match found {
+            None => {
+                let lease = Lease {
+                    metadata: ObjectMeta {
+                        name: Some(self.name.clone()),
+                        ..ObjectMeta::default()
+                    },
+                    spec: Some(self.wanted(None)),
+                };
+                self.api.create(&params, &lease).await
+            }
+            Some(mut lease) => {
+                if self.is_held_by_another(lease.spec.as_ref()) {
+                    return Ok(false);
+                }
+                lease.spec = Some(self.wanted(lease.spec.as_ref()));
+                self.api.replace(&self.name, &params, &lease).await
+            }
+        };
+        match written {
+            Ok(_) => {
+                self.fence.extend(sent + DURATION);
+                Ok(true)
+            }
+            // Somebody was faster: the next look tells who.
+            Err(kube::Error::Api(status)) if status.code == 409 => self.holds_still().await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// After a write that was refused: whether the Lease is ours all the same.
+    async fn holds_still(&self) -> Result<bool, kube::Error> {
+        let found = self.api.get_opt(&self.name).await?;
+        let spec = found.and_then(|lease| lease.spec);
+        Ok(spec.is_some_and(|spec| self.holds(&spec)))
+    }
+
+    /// Clocks of others are not trusted: a Lease ends after it has been seen unchanged for as long
+    /// as it lasts.
+    fn is_held_by_another(&mut self, spec: Option<&LeaseSpec>) -> bool {
+        let now = Instant::now();
+        let since = match &self.seen {
+            Some((seen, since)) if seen.as_ref() == spec => *since,
+            _ => {
+                self.seen = Some((spec.cloned(), now));
+                now
+            }
+        };
+        let Some(spec) = spec else {
+            return false;
+        };
+        let holder = spec.holder_identity.as_deref().unwrap_or_default();
+        let seconds = spec.lease_duration_seconds.unwrap_or_default();
+        let lasts = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+        !holder.is_empty() && holder != self.identity && now.duration_since(since) < lasts
+    }
+
+    fn wanted(&self, before: Option<&LeaseSpec>) -> LeaseSpec {
+        let now: Timestamp = self.clock.now();
+        let is_ours = before.is_some_and(|before| self.holds(before));
+        let transitions = before.and_then(|before| before.lease_transitions);
+        let transitions = transitions.unwrap_or_default();
+        let acquired = before
+            .filter(|_| is_ours)
+            .and_then(|before| before.acquire_time.clone());
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            acquire_time: Some(acquired.unwrap_or(MicroTime(now))),
+            renew_time: Some(MicroTime(now)),
+            lease_transitions: Some(match before {
+                Some(_) if !is_ours => transitions.saturating_add(1),
+                _ => transitions,
+            }),
+            ..before.cloned().unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The token of a ServiceAccount that kubelets bootstrap with, where the operator names one in
+//! place of bootstrap tokens. It is read at each reconcile: nobody watches it.
+
+use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
+use kube::Api;
+
+use super::error::Error;
+use crate::controllers::context::Context;
+use crate::plan::bootstrap::Token;
+use crate::tenant::{mode::NamespacedName, secret_text::SecretText};
+
+const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
+
+/// The token in the first token Secret that the ServiceAccount names.
+pub(super) async fn read(context: &Context, account: &NamespacedName) -> Result<Token, Error> {
+    let NamespacedName { namespace, name } = account;
+    let worker = &context.engagement.worker;
+    let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), namespace);
+    let secrets: Api<Secret> = Api::namespaced(worker.clone(), namespace);
+    let found = accounts
+        .get(name)
+        .await
+        .map_err(Error::call(format!("read ServiceAccount {name}")))?;
+    for secret in found.secrets.into_iter().flatten() {
+        let secret = secret.name.unwrap_or_default();
+        let found = secrets
+            .get(&secret)
+            .await
+            .map_err(Error::call(format!("read Secret {secret}")))?;
+        if let Some(token) = token_in(found) {
+            return Ok(as_token(context, &token));
+        }
+    }
+    Err(Error::BootstrapAccount(format!("{namespace}/{name}")))
+}
+
+fn token_in(secret: Secret) -> Option<String> {
+    if secret.type_.as_deref() != Some(TOKEN_TYPE) {
+        return None;
+    }
+    let token = secret.data?.remove("token")?;
+    String::from_utf8(token.0).ok().filter(|it| !it.is_empty())
+}
+
+/// What ends such a token is not ours to move: it is looked at again as often as one of ours.
+fn as_token(context: &Context, text: &str) -> Token {
+    let now = context.engagement.shared.clock.now();
+    let expires = now.saturating_add(context.rules.token_lifetime);
+    let (id, secret) = text.split_once('.').unwrap_or((text, ""));
+    Token {
+        id: id.to_owned(),
+        secret: SecretText::new(secret),
+        expires: expires.unwrap_or(now),
+    }
+}

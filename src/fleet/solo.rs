@@ -1,0 +1,271 @@
+//! One worker cluster that nobody registered: the process was started for it. It is served as every
+//! other, without a claim, a WorkerCluster or what a fleet makes there: who started the process has
+//! made that, and what is found is told in the log.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::FusedFuture};
+use kube::Client;
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    adoption::Predecessor,
+    board::Board,
+    clock::Clock,
+    connect::{self, ClientParts, Transport},
+    engage::{Reading, not_prepared},
+    engagement::{Engagement, ServeFunction, Shared},
+    facts,
+    health::Health,
+    partition::fence::Fence,
+    permits::Permits,
+    rate_limit::{Budget, SharedBudget},
+    retry_delay::RetryDelay,
+    roster::Roster,
+    watch::Scope,
+    worker_clusters,
+};
+use crate::telemetry::metrics::{ClusterKind, Metrics};
+use crate::tenant::{
+    facts::ClusterFacts,
+    id::RegistrationId,
+    policies::TenantPolicies,
+    policy::TenantPolicy,
+    report::{ConditionType, Finding},
+    settings::TenantSettings,
+};
+
+/// How long running reconciles may take to end: one request timeout and a render.
+const END_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// One cluster as it is reached.
+pub struct Reached {
+    /// What carries requests.
+    pub transport: Transport,
+    /// What every write must pass, where there may be other processes.
+    pub fence: Option<Fence>,
+}
+
+/// What serving one worker cluster takes.
+pub struct Params {
+    /// The namespace of profiles and configs, and a name for the log.
+    pub id: RegistrationId,
+    /// What bounds it.
+    pub policy: Arc<TenantPolicy>,
+    /// What goes into documents.
+    pub settings: Arc<TenantSettings>,
+    /// The cluster of profiles and configs.
+    pub management: Reached,
+    /// The cluster of machine deployments and Secrets; may be the same.
+    pub worker: Reached,
+    /// The certificate authority of the worker cluster, in PEM.
+    pub certificate_authority: Arc<[u8]>,
+    /// How long a call may take.
+    pub request_timeout: Duration,
+    /// How often the facts of the cluster are read again.
+    pub facts_interval: Duration,
+    /// The time of day.
+    pub clock: Clock,
+    /// Where everything is counted.
+    pub metrics: Metrics,
+    /// What is done with the cluster.
+    pub serve: ServeFunction,
+}
+
+/// Serves the cluster until it is cancelled.
+pub async fn run(params: Params, cancel: CancellationToken) {
+    let board = Arc::<Board>::default();
+    let solo = Solo::new(params, &board);
+    tokio::select! {
+        biased;
+        () = solo.run(&cancel) => {}
+        never = tell(&board) => match never {},
+    }
+}
+
+struct Solo {
+    shared: Arc<Shared>,
+    management: Client,
+    worker: Client,
+    worker_budget: Arc<Budget>,
+    health: Arc<Health>,
+    board: Arc<Board>,
+    policy: Arc<TenantPolicy>,
+    certificate_authority: Arc<[u8]>,
+    id: RegistrationId,
+}
+
+impl Solo {
+    fn new(params: Params, board: &Arc<Board>) -> Self {
+        let health = Arc::new(Health::new(Arc::clone(board), params.clock.clone()));
+        let worker_budget = Arc::new(Budget::new(params.policy.worker_requests));
+        let management = connect::client(ClientParts {
+            transport: params.management.transport.clone(),
+            budget: Arc::new(Budget::new(params.policy.management_requests)),
+            share: None,
+            timeout: params.request_timeout,
+            health: None,
+            fence: params.management.fence.clone(),
+            kind: ClusterKind::Management,
+            metrics: params.metrics.clone(),
+        });
+        let worker = connect::client(ClientParts {
+            transport: params.worker.transport.clone(),
+            budget: Arc::clone(&worker_budget),
+            share: None,
+            timeout: params.request_timeout,
+            health: Some(Arc::clone(&health)),
+            fence: params.worker.fence.clone(),
+            kind: ClusterKind::Worker,
+            metrics: params.metrics.clone(),
+        });
+        Self {
+            policy: Arc::clone(&params.policy),
+            certificate_authority: Arc::clone(&params.certificate_authority),
+            id: params.id.clone(),
+            shared: Arc::new(shared(params, &management)),
+            management,
+            worker,
+            worker_budget,
+            health,
+            board: Arc::clone(board),
+        }
+    }
+
+    async fn run(&self, cancel: &CancellationToken) {
+        while !cancel.is_cancelled() {
+            let facts = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                facts = self.first_facts() => facts,
+            };
+            self.serve(facts, cancel).await;
+        }
+    }
+
+    async fn first_facts(&self) -> ClusterFacts {
+        let mut delay = RetryDelay::default();
+        loop {
+            match facts::read(&self.worker, &self.certificate_authority, None).await {
+                Ok(facts) => return facts,
+                Err(error) => {
+                    let setback = not_prepared(&error);
+                    let finding = Finding::wrong(setback.reason, setback.message);
+                    self.board.found(setback.condition, finding);
+                }
+            }
+            tokio::time::sleep(delay.next().unwrap_or_default()).await;
+            self.health.due().await;
+        }
+    }
+
+    /// Serves until it is cancelled, or until what nodes need has gone.
+    async fn serve(&self, facts: ClusterFacts, cancel: &CancellationToken) {
+        let leave = cancel.child_token();
+        let (facts_sender, facts) = watch::channel(Arc::new(facts));
+        let facts_bell = Arc::new(Notify::new());
+        // There is none, and nobody will make one.
+        let nobody = watch::Sender::new(None);
+        let engagement = Engagement {
+            registration: self.id.clone(),
+            shared: Arc::clone(&self.shared),
+            policy: Arc::clone(&self.policy),
+            worker: self.worker.clone(),
+            health: Arc::clone(&self.health),
+            worker_budget: Arc::clone(&self.worker_budget),
+            management: self.management.clone(),
+            kubeconfig_ca: Arc::clone(&self.certificate_authority),
+            facts,
+            facts_bell: Arc::clone(&facts_bell),
+            worker_cluster: nobody.subscribe(),
+            board: Arc::clone(&self.board),
+            predecessor: Predecessor::None,
+            cancel: leave.clone(),
+        };
+        let reading = Reading {
+            worker: &self.worker,
+            kubeconfig_ca: &self.certificate_authority,
+            interval: self.shared.facts_interval,
+            claimant: None,
+        };
+        tracing::info!(namespace = self.id.tenant.namespace(), "serving begins");
+        let serving = (self.shared.serve)(engagement).fuse();
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => {}
+            () = reading.keep(&facts_sender, &facts_bell) => {}
+            () = self.keep_asking() => {}
+            () = leave.cancelled() => {}
+        }
+        leave.cancel();
+        if !serving.is_terminated() && timeout(END_TIMEOUT, serving).await.is_err() {
+            tracing::warn!("a reconcile was cut short");
+        }
+    }
+
+    /// Asks the cluster whenever the delay of the open circuit is over, for what everybody may
+    /// read: everybody else waits until it is well.
+    async fn keep_asking(&self) {
+        loop {
+            self.health.held_back().await;
+            self.health.due().await;
+            // The outcome is observed where it passes.
+            drop(self.worker.apiserver_version().await);
+        }
+    }
+}
+
+/// What a fleet shares, for a fleet of one.
+fn shared(params: Params, management: &Client) -> Shared {
+    let roster = Arc::new(Roster::default());
+    let nowhere = Scope::Namespaces(Vec::new());
+    let (worker_clusters, _nothing_to_follow) =
+        worker_clusters::follow(management, &nowhere, &roster);
+    let policies = TenantPolicies {
+        rules: Vec::new(),
+        default: Arc::clone(&params.policy),
+    };
+    Shared {
+        roster,
+        worker_clusters,
+        management: params.management.transport,
+        management_uid: String::new(),
+        connector: Arc::new(|_, _| Err("nothing is registered".into())),
+        policies: Arc::new(policies),
+        defaults: params.settings,
+        request_timeout: params.request_timeout,
+        facts_interval: params.facts_interval,
+        permits: Permits::new(params.policy.reconciles_max),
+        management_budget: Arc::new(SharedBudget::new(params.policy.management_requests)),
+        clock: params.clock,
+        metrics: params.metrics,
+        serve: params.serve,
+        report: Arc::new(|_| Box::pin(async {})),
+    }
+}
+
+/// Tells what is found in the log, each time that it is another: nobody reads a status here.
+async fn tell(board: &Board) -> std::convert::Infallible {
+    let mut told: BTreeMap<ConditionType, Finding> = BTreeMap::new();
+    loop {
+        board.changed().await;
+        let findings = board.read(|report| report.findings.clone());
+        for (condition, finding) in &findings {
+            let before = told.get(condition);
+            if before == Some(finding) {
+                continue;
+            }
+            let (condition, reason) = (condition.as_str(), finding.reason);
+            if finding.holds {
+                tracing::info!(condition, reason, what = %finding.message, "a condition holds");
+            } else {
+                tracing::warn!(condition, reason, why = %finding.message, "a condition does not hold");
+            }
+        }
+        told = findings;
+    }
+}

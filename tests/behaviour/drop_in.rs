@@ -1,0 +1,452 @@
+//! The real binary under the name of the program that it stands in for, with that one's flags,
+//! definitions and rights: what it makes is stored as it was meant, and it asks for nothing more.
+
+use std::os::unix::fs::symlink;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Secret};
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use osm::api::config::OperatingSystemConfig;
+use osm::api::machine_deployment::MachineDeployment;
+use osm::api::names::{
+    CLOUD_INIT_SETTINGS, DerivedNames, FINALIZER, KUBE_SYSTEM, MADE_FOR_REVISION, PROFILE,
+    REVISION, TOKEN_LABEL,
+};
+use osm::api::profile::OperatingSystemProfile;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+
+use crate::suite::audit::{Request, told};
+use crate::suite::fixtures::{
+    CLOUD_CANARY, a_machine_deployment, a_secret, config_text, has_data, with_annotation,
+};
+use crate::suite::life::page;
+use crate::suite::server::{Server, ok};
+use crate::suite::stage::merge;
+use crate::suite::wait;
+use crate::suite::world::{IN_WORKER, World};
+
+/// The line of KubeOne's Deployment.
+const KUBEONE: &[&str] = &[
+    "-log-debug=false",
+    "-log-format=json",
+    "-health-probe-address=0.0.0.0:8085",
+    "-metrics-address=0.0.0.0:8080",
+    "-cluster-dns=169.254.20.10",
+    "-namespace=kube-system",
+    "-container-runtime=containerd",
+    "-pause-image=registry.example/pause:3.9",
+    "-node-containerd-registry-mirrors=docker.io=https://mirror.example",
+    "-node-insecure-registries=insecure.example",
+    "-node-registry-credentials-secret=kube-system/registry-credentials",
+    "-node-http-proxy=http://proxy.example:3128",
+    "-node-no-proxy=.svc,10.0.0.0/8",
+];
+/// The line of KKP's Deployment, behind its `-kubeconfig` and the path.
+const KKP: &[&str] = &[
+    "-health-probe-address",
+    "0.0.0.0:8085",
+    "-metrics-address",
+    "0.0.0.0:8080",
+    "-namespace",
+    "kube-system",
+    "-cluster-dns",
+    "10.240.16.10",
+    "-container-runtime",
+    "containerd",
+    "-external-cloud-provider",
+    "-node-kubelet-feature-gates",
+    "GracefulNodeShutdown=true",
+];
+/// What holds behind either: of flags that are repeated the last one counts, and ports are free.
+const FREE_PORTS: &[&str] = &[
+    "-health-probe-address=127.0.0.1:0",
+    "-metrics-address=127.0.0.1:0",
+    "-worker-health-probe-address=127.0.0.1:0",
+    "-worker-metrics-address=127.0.0.1:0",
+];
+
+/// `osm-controller` in a process of its own. Dropping it kills it.
+struct Controller {
+    child: Child,
+    log: Arc<Mutex<String>>,
+    reading: JoinSet<()>,
+    folder: Option<tempfile::TempDir>,
+}
+
+/// How it is told of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By `$KUBECONFIG`, which stands for the pod's own credentials.
+    Environment,
+    /// By `-kubeconfig`.
+    Flag,
+}
+
+impl Controller {
+    async fn start(management: &Server, way: Way, line: &[&str]) -> Self {
+        let folder = ok(tempfile::tempdir(), "there is room for a folder");
+        let kubeconfig = management.kubeconfig(IN_WORKER).await;
+        Self::start_in(folder, (&kubeconfig, way), line)
+    }
+
+    fn start_in(folder: tempfile::TempDir, way: (&str, Way), line: &[&str]) -> Self {
+        let program = folder.path().join("osm-controller");
+        if !program.exists() {
+            ok(
+                symlink(env!("CARGO_BIN_EXE_osm"), &program),
+                "the folder is ours",
+            );
+        }
+        let (kubeconfig, way) = way;
+        let path = folder.path().join("kubeconfig");
+        ok(std::fs::write(&path, kubeconfig), "the folder is ours");
+        let mut command = Command::new(&program);
+        command.env_clear();
+        match way {
+            Way::Environment => command.env("KUBECONFIG", &path),
+            Way::Flag => command.arg("-kubeconfig").arg(&path),
+        };
+        let mut child = command
+            .args(line)
+            .args(FREE_PORTS)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the binary was built with this test");
+        let log = Arc::<Mutex<String>>::default();
+        let mut reading = JoinSet::new();
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let kept = Arc::clone(&log);
+        reading.spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.push_str(&line);
+                kept.push('\n');
+            }
+        });
+        Self {
+            child,
+            log,
+            reading,
+            folder: Some(folder),
+        }
+    }
+
+    fn log(&self) -> String {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.clone()
+    }
+
+    /// Where its pages are.
+    async fn address(&self) -> String {
+        wait::until("the address is told", async || {
+            let log = self.log();
+            let (_, rest) = log.split_once("\"address\":\"")?;
+            Some(rest.split_once('"')?.0.to_owned())
+        })
+        .await
+    }
+
+    async fn signal(&self, name: &str) {
+        let id = self.child.id().expect("it runs").to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status().await;
+        assert!(ok(sent, "kill is installed").success());
+    }
+
+    /// Ends it as Kubernetes does, and hands out its folder.
+    async fn stop(mut self) -> tempfile::TempDir {
+        self.signal("TERM").await;
+        let (status, log) = self.ended().await;
+        assert!(status.success(), "{status}: {log}");
+        self.folder.take().expect("it has one until here")
+    }
+
+    async fn ended(&mut self) -> (ExitStatus, String) {
+        let status = tokio::time::timeout(wait::DEADLINE, self.child.wait()).await;
+        let status = ok(ok(status, "it ends in time"), "its end is seen");
+        while self.reading.join_next().await.is_some() {}
+        (status, self.log())
+    }
+}
+
+/// A failed test tells what it logged.
+impl Drop for Controller {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("osm-controller logged:\n{}", self.log());
+        }
+    }
+}
+
+/// A cluster as KubeOne and KKP make it: their definitions, their rights, and no others.
+async fn a_cluster(world: &World, name: &str) -> Server {
+    let server = Server::start(world.kind, name).await;
+    server
+        .apply(include_str!("../drop_in/definitions.yaml"))
+        .await;
+    server.apply(include_str!("../drop_in/rights.yaml")).await;
+    server
+        .apply_file("tenants-example/worker-crds/machinedeployments.yaml")
+        .await;
+    server
+}
+
+/// Everything that the program asked of the servers, and was refused.
+async fn refused(server: &Server, since: Timestamp) -> Vec<Request> {
+    server.settle_audit().await;
+    let mut requests = server.requests(IN_WORKER, since);
+    requests.retain(|request| request.code == 403);
+    requests
+}
+
+async fn writes(server: &Server, since: Timestamp) -> Vec<Request> {
+    server.settle_audit().await;
+    let mut requests = server.requests(IN_WORKER, since);
+    requests.retain(|request| request.is_write() && request.resource != "leases");
+    requests
+}
+
+/// What is made for the machine deployment `workers` of `kube-system`, once it is for a revision.
+async fn made(worker: &Server, revision: &str) -> (Secret, Secret) {
+    let names = DerivedNames::new(KUBE_SYSTEM, "workers");
+    let secrets: Api<Secret> = Api::namespaced(worker.admin().await, CLOUD_INIT_SETTINGS);
+    let bootstrap = wait::for_object(&secrets, &names.bootstrap, "it is current", |found| {
+        found
+            .annotations()
+            .get(MADE_FOR_REVISION)
+            .map(String::as_str)
+            == Some(revision)
+    });
+    let bootstrap = bootstrap.await;
+    let provisioning = secrets.get(&names.provisioning).await;
+    (ok(provisioning, "it was written before"), bootstrap)
+}
+
+pub async fn kubeones_line_serves_one_cluster_with_its_definitions_and_rights(
+    world: &'static World,
+) {
+    let cluster = a_cluster(world, "single").await;
+    let admin = cluster.admin().await;
+    let credentials = r#"{"username":"registry-user","password":"secret"}"#;
+    let credentials = a_secret("registry-credentials", ("registry.example", credentials));
+    let secrets: Api<Secret> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
+    let created = secrets.create(&PostParams::default(), &credentials).await;
+    ok(created, "it is made");
+    let begun = Timestamp::now();
+    let controller = Controller::start(&cluster, Way::Environment, KUBEONE).await;
+    let all: Api<MachineDeployment> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
+    let machine_deployment =
+        with_annotation(a_machine_deployment("workers"), (PROFILE, "osp-ubuntu"));
+    create(&all, &machine_deployment).await;
+    let unnamed = a_machine_deployment("unnamed");
+    create(&all, &unnamed).await;
+    let (_, bootstrap) = made(&cluster, "1").await;
+    assert_eq!(bootstrap.immutable, Some(true));
+    every_profile_stands_as_it_was_meant(&cluster).await;
+    the_config_says_what_the_flags_say(&cluster).await;
+    let revision = json!({"metadata": {"annotations": {REVISION: "2"}}});
+    merge(&all, "workers", revision).await;
+    let (_, rotated) = made(&cluster, "2").await;
+    assert_eq!(rotated.data, bootstrap.data, "the same bytes");
+    // What names no profile is left to the webhook.
+    let unnamed = ok(all.get("unnamed").await, "it is there");
+    assert!(unnamed.finalizers().is_empty() && !unnamed.annotations().contains_key(PROFILE));
+    an_error_is_an_event(&cluster).await;
+    who_waits_to_lead_is_ready(&cluster).await;
+    assert!(
+        !controller.log().contains("kept as found"),
+        "no profile looks edited"
+    );
+    let folder = controller.stop().await;
+    assert_the_lease_is_free(&cluster, "operating-system-manager").await;
+    a_restart_writes_nothing(&cluster, folder).await;
+    let refused = refused(&cluster, begun).await;
+    assert!(refused.is_empty(), "{}", told(&refused));
+}
+
+/// The config is the inline one, as it has always been there.
+async fn the_config_says_what_the_flags_say(cluster: &Server) {
+    let configs: Api<OperatingSystemConfig> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
+    let config = configs.get("workers-kube-system-config").await;
+    let config = config_text(&ok(config, "it is there"));
+    for told in [
+        "169.254.20.10",
+        "registry.example/pause:3.9",
+        "https://mirror.example",
+        "insecure.example",
+        "registry-user",
+        "http://proxy.example:3128",
+        ".svc,10.0.0.0/8",
+        CLOUD_CANARY,
+    ] {
+        assert!(config.contains(told), "{told}");
+    }
+}
+
+/// But the removal of the machine deployment, which is asked for once it has been looked at.
+async fn a_restart_writes_nothing(cluster: &Server, folder: tempfile::TempDir) {
+    let all: Api<MachineDeployment> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
+    let restarted = Timestamp::now();
+    let kubeconfig = cluster.kubeconfig(IN_WORKER).await;
+    let controller = Controller::start_in(folder, (&kubeconfig, Way::Environment), KUBEONE);
+    let address = controller.address().await;
+    wait::until("it has looked", async || {
+        let pages = page(&address, "/metrics").await;
+        let served = r#"osm_reconciles_total{outcome="served"} "#;
+        let mut counted = pages.lines().filter_map(|line| line.strip_prefix(served));
+        counted.any(|count| count != "0").then_some(())
+    })
+    .await;
+    remove(cluster, &all).await;
+    controller.stop().await;
+    let mut written = writes(cluster, restarted).await;
+    written.retain(|it| {
+        it.verb != "delete" && !["machinedeployments", "events"].contains(&it.resource.as_str())
+    });
+    assert!(written.is_empty(), "{}", told(&written));
+}
+
+async fn create(all: &Api<MachineDeployment>, machine_deployment: &MachineDeployment) {
+    let created = all.create(&PostParams::default(), machine_deployment).await;
+    ok(created, "it is made");
+}
+
+/// The definitions drop what they do not know: what is there is what was sent all the same.
+async fn every_profile_stands_as_it_was_meant(cluster: &Server) {
+    let profiles: Api<OperatingSystemProfile> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
+    let shipped = osm::render::default_profiles::default_profiles();
+    let there = wait::for_objects(&profiles, "all are there", |found| {
+        found.len() == shipped.len()
+    });
+    let there = there.await;
+    for default in shipped {
+        let mut meant: OperatingSystemProfile =
+            ok(serde_saphyr::from_str(default.yaml), "it is a profile");
+        meant.spec.template_language = None;
+        let found = there.get(&format!("{KUBE_SYSTEM}/{}", default.name));
+        let found = found.expect("it has its name");
+        assert_eq!(found.spec, meant.spec, "{}", default.name);
+    }
+}
+
+/// There is no status: what is wrong is told by an Event.
+async fn an_error_is_an_event(cluster: &Server) {
+    let admin = cluster.admin().await;
+    let all: Api<MachineDeployment> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
+    let broken = with_annotation(a_machine_deployment("broken"), (PROFILE, "nowhere"));
+    create(&all, &broken).await;
+    let events: Api<Event> = Api::namespaced(admin, KUBE_SYSTEM);
+    let found = wait::for_objects(&events, "an Event tells of it", |found| {
+        found
+            .values()
+            .any(|event| event.reason.as_deref() == Some("ProfileNotFound"))
+    });
+    drop(found.await);
+}
+
+/// In the manifests of these clusters liveness asks for readiness: who waits must not be restarted.
+async fn who_waits_to_lead_is_ready(cluster: &Server) {
+    let second = Controller::start(cluster, Way::Environment, KUBEONE).await;
+    let address = second.address().await;
+    wait::until("it waits", async || {
+        let log = second.log();
+        log.contains("waiting to be the leader").then_some(())
+    })
+    .await;
+    for path in ["/healthz", "/readyz"] {
+        let answer = page(&address, path).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+    }
+    let answer = page(&address, "/metrics").await;
+    assert!(answer.contains("osm_reconciles_total"), "{answer}");
+    second.stop().await;
+}
+
+/// Deletes the machine deployment `workers`: all that is ours goes with it.
+async fn remove(cluster: &Server, all: &Api<MachineDeployment>) {
+    let found = ok(all.get("workers").await, "it is there");
+    assert!(found.finalizers().iter().any(|name| name == FINALIZER));
+    let deleted = all.delete("workers", &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    wait::for_absence(all, "workers").await;
+    let names = DerivedNames::new(KUBE_SYSTEM, "workers");
+    let admin = cluster.admin().await;
+    let secrets: Api<Secret> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
+    for name in [
+        &names.provisioning,
+        &names.bootstrap,
+        &names.kubelet_kubeconfig,
+    ] {
+        wait::for_absence(&secrets, name).await;
+    }
+    // The rights do not reach to the token: it expires.
+    let tokens: Api<Secret> = Api::namespaced(admin, KUBE_SYSTEM);
+    let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
+    let left = ok(tokens.list(&ours).await, "tokens are listed").items;
+    assert!(left.iter().all(|token| has_data(token, "expiration")));
+    assert_eq!(left.len(), 1);
+}
+
+async fn assert_the_lease_is_free(cluster: &Server, name: &str) {
+    let leases: Api<Lease> = Api::namespaced(cluster.admin().await, KUBE_SYSTEM);
+    let lease = ok(leases.get(name).await, "there was a leader");
+    let holder = lease.spec.and_then(|spec| spec.holder_identity);
+    assert_eq!(holder.as_deref(), Some(""), "it was released");
+}
+
+pub async fn a_management_and_one_worker_cluster_are_served_with_the_rights_of_each(
+    world: &'static World,
+) {
+    let management = a_cluster(world, "one-management").await;
+    let worker = a_cluster(world, "one-worker").await;
+    let begun = Timestamp::now();
+    let folder = ok(tempfile::tempdir(), "there is room for a folder");
+    let there = folder.path().join("worker-kubeconfig");
+    ok(
+        std::fs::write(&there, worker.kubeconfig(IN_WORKER).await),
+        "the folder is ours",
+    );
+    let there = there.to_str().expect("a path of ours is text").to_owned();
+    let mut line = KKP.to_vec();
+    line.extend(["-worker-cluster-kubeconfig", &there]);
+    let kubeconfig = management.kubeconfig(IN_WORKER).await;
+    let controller = Controller::start_in(folder, (&kubeconfig, Way::Flag), &line);
+    let all: Api<MachineDeployment> = Api::namespaced(worker.admin().await, KUBE_SYSTEM);
+    let machine_deployment =
+        with_annotation(a_machine_deployment("workers"), (PROFILE, "osp-ubuntu"));
+    create(&all, &machine_deployment).await;
+    let (_, bootstrap) = made(&worker, "1").await;
+    assert_eq!(bootstrap.immutable, Some(true));
+    // Machines are told of the worker cluster, and of no other.
+    let configs: Api<OperatingSystemConfig> =
+        Api::namespaced(management.admin().await, KUBE_SYSTEM);
+    let config = configs.get("workers-kube-system-config").await;
+    let config = config_text(&ok(config, "it is there"));
+    assert!(config.contains("10.240.16.10") && config.contains("GracefulNodeShutdown"));
+    assert!(!config.contains(&management.url()));
+    every_profile_stands_as_it_was_meant(&management).await;
+    remove(&worker, &all).await;
+    wait::for_absence(&configs, "workers-kube-system-config").await;
+    controller.stop().await;
+    assert_the_lease_is_free(&management, "operating-system-manager").await;
+    assert_the_lease_is_free(&worker, "operating-system-manager-worker-manager").await;
+    for server in [&management, &worker] {
+        let refused = refused(server, begun).await;
+        assert!(refused.is_empty(), "{}", told(&refused));
+    }
+    // Nothing of ours is written into the worker cluster but what its machines need.
+    let written = writes(&worker, begun).await;
+    let unexpected: Vec<_> = written
+        .into_iter()
+        .filter(|it| !["secrets", "machinedeployments"].contains(&it.resource.as_str()))
+        .collect();
+    assert!(unexpected.is_empty(), "{}", told(&unexpected));
+}

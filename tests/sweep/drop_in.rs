@@ -1,0 +1,347 @@
+//! One cluster in the place of another program: who leads, what is taken over, and what the flags
+//! of that one bring about.
+
+use std::{sync::Arc, time::Duration};
+
+use fake_cluster::{Cluster, Fault, Matcher, Options, Verb, object};
+use osm::{
+    app::single::{self, Outside},
+    fleet::clock::Clock,
+    settings::drop_in::{CONTROLLER_FLAGS, DropInSettings, read},
+    telemetry::metrics::Metrics,
+};
+use serde_json::{Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    fixtures,
+    scenarios::{BOOTSTRAP, PROVISIONING},
+    snapshot::{boot_secret, decoded, text},
+    wire::{Life, Sent, transport},
+    world::{QUIET, account, put},
+};
+
+/// A Lease lasts this long, one looks this often, and a start takes less than a second.
+const TAKEN_OVER: Duration = Duration::from_secs(15 + 2 + 1);
+
+struct Place {
+    cluster: Cluster,
+    begun: Instant,
+}
+
+struct Process {
+    cancel: CancellationToken,
+    tasks: JoinSet<anyhow::Result<()>>,
+    life: Arc<Life>,
+}
+
+fn settings(more: &[&str]) -> DropInSettings {
+    let line = ["-namespace=kube-system", "-disable-default-osps"];
+    let words: Vec<String> = line.iter().chain(more).map(|&it| it.to_owned()).collect();
+    let read = read("osm-controller", CONTROLLER_FLAGS, &words).expect("the flags are known");
+    read.flags.check().expect("the flags fit")
+}
+
+impl Place {
+    /// A cluster with a profile, a machine deployment, and what its makers install.
+    fn new() -> Self {
+        let cluster = Cluster::new(Options {
+            name: "single".to_owned(),
+            ..Options::default()
+        });
+        for manifest in [
+            include_str!("../drop_in/definitions.yaml"),
+            include_str!("../drop_in/rights.yaml"),
+            include_str!("../../tenants-example/worker-crds/machinedeployments.yaml"),
+        ] {
+            cluster.apply_yaml(manifest).expect("the manifests apply");
+        }
+        let place = Self {
+            cluster,
+            begun: Instant::now(),
+        };
+        place.profile("kube-system", "text\n");
+        put(&place.cluster, fixtures::a_machine_deployment("workers"));
+        place
+    }
+
+    /// A profile as these definitions keep it.
+    fn profile(&self, namespace: &str, text: &str) {
+        let version = format!("v1.0.{}+jinja", text.len());
+        let mut profile = fixtures::a_profile(namespace, &version, text);
+        let spec = profile.pointer_mut("/spec").and_then(Value::as_object_mut);
+        spec.expect("it has one").remove("templateLanguage");
+        put(&self.cluster, profile);
+    }
+
+    fn start(&self, more: &[&str]) -> Process {
+        let life = Life::new();
+        let manager = account("kube-system");
+        let outside = Outside {
+            management: transport("single", self.cluster.front_as(&manager), None, &life),
+            worker: None,
+            certificate_authority: b"authority".as_slice().into(),
+            clock: Clock::tokio(Options::default().started_at + self.begun.elapsed()),
+            pages: Vec::new(),
+            metrics: Metrics::new(),
+        };
+        let cancel = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(single::run_with(settings(more), outside, cancel.clone()));
+        Process {
+            cancel,
+            tasks,
+            life,
+        }
+    }
+
+    fn document(&self, name: &str) -> String {
+        let secret = boot_secret(&self.cluster, name).unwrap_or_default();
+        decoded(&secret, "cloud-config")
+    }
+
+    fn holder(&self) -> String {
+        let lease = object("leases", "kube-system", "operating-system-manager");
+        let lease = self.cluster.get(lease).unwrap_or_default();
+        text(&lease, "/spec/holderIdentity").to_owned()
+    }
+
+    /// What was refused for lack of rights.
+    fn refused(&self) -> Vec<String> {
+        let audit = self.cluster.audit();
+        let refused = audit.iter().filter(|entry| entry.code == 403);
+        refused.map(crate::world::line).collect()
+    }
+}
+
+impl Process {
+    fn writes(&self) -> Vec<String> {
+        self.life.writes().iter().map(Sent::line).collect()
+    }
+
+    async fn kill(mut self) {
+        self.tasks.shutdown().await;
+    }
+
+    async fn stop(mut self) {
+        self.cancel.cancel();
+        self.ended().await.expect("it ends in order");
+    }
+
+    async fn ended(&mut self) -> anyhow::Result<()> {
+        let ended = self.tasks.join_next().await.expect("there is one task");
+        ended.expect("it does not panic")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_processes_one_leads_and_the_other_follows_when_it_is_killed() {
+    let place = Place::new();
+    let first = place.start(&[]);
+    sleep(QUIET).await;
+    let holder = place.holder();
+    assert!(!holder.is_empty() && !first.writes().is_empty());
+    let second = place.start(&[]);
+    sleep(QUIET).await;
+    assert_eq!(place.holder(), holder);
+    let none: [String; 0] = [];
+    assert_eq!(second.writes(), none, "it waits");
+    first.kill().await;
+    place.profile("kube-system", "another text\n");
+    sleep(TAKEN_OVER).await;
+    assert_ne!(place.holder(), holder);
+    assert!(place.document(PROVISIONING).contains("another text"));
+    // One that ends in order lets go: who waits is there within two looks.
+    let third = place.start(&[]);
+    sleep(Duration::from_secs(3)).await;
+    second.stop().await;
+    place.profile("kube-system", "a third text\n");
+    sleep(Duration::from_secs(5)).await;
+    assert!(place.document(PROVISIONING).contains("a third text"));
+    third.stop().await;
+    assert_eq!(place.holder(), "");
+    assert_eq!(place.refused(), none);
+}
+
+/// Only the Lease cannot be written: everything else could, and is not.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_writes_no_more_and_ends_before_another_leads() {
+    let place = Place::new();
+    let mut first = place.start(&[]);
+    sleep(QUIET).await;
+    let second = place.start(&[]);
+    sleep(QUIET).await;
+    let broken = Instant::now();
+    let status = Fault::Status {
+        code: 500,
+        retry_after: None,
+    };
+    let fault = place
+        .cluster
+        .inject(Matcher::on(&[Verb::Update], "leases"), status);
+    // A write may take ten of the fifteen seconds that the Lease lasts.
+    sleep(Duration::from_millis(5_500)).await;
+    first.life.forget();
+    place.profile("kube-system", "another text\n");
+    let error = first.ended().await.expect_err("it has lost the Lease");
+    assert!(
+        error.to_string().starts_with("leader election lost"),
+        "{error}"
+    );
+    assert!(broken.elapsed() < Duration::from_secs(13));
+    let none: [String; 0] = [];
+    assert_eq!(first.writes(), none);
+    assert!(!place.document(PROVISIONING).contains("another text"));
+    place.cluster.clear_fault(fault);
+    sleep(TAKEN_OVER).await;
+    assert!(place.document(PROVISIONING).contains("another text"));
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_leader_election_there_is_no_lease() {
+    let place = Place::new();
+    let process = place.start(&["-leader-elect=false"]);
+    sleep(QUIET).await;
+    process.stop().await;
+    let leases = |entry: &fake_cluster::AuditEntry| entry.target.resource == "leases";
+    assert!(!place.cluster.audit().iter().any(leases));
+    assert!(place.document(PROVISIONING).contains("text"));
+}
+
+/// The three annotations by which the program before us decides are the same, so the bytes stay.
+#[tokio::test(start_paused = true)]
+async fn what_the_program_before_made_keeps_its_bytes() {
+    let place = Place::new();
+    let process = place.start(&[]);
+    sleep(QUIET).await;
+    process.stop().await;
+    for name in [PROVISIONING, BOOTSTRAP] {
+        let mut secret = boot_secret(&place.cluster, name).expect("it was made");
+        let annotations = secret.pointer_mut("/metadata/annotations");
+        let annotations = annotations
+            .and_then(Value::as_object_mut)
+            .expect("there are some");
+        annotations.retain(|key, _| key.starts_with("k8c.io/"));
+        assert_eq!(annotations.len(), 3);
+        if let Some(data) = secret.pointer_mut("/data/cloud-config") {
+            *data = json!("b3RoZXI=");
+        }
+        put(&place.cluster, secret);
+    }
+    let before: Vec<_> = [PROVISIONING, BOOTSTRAP]
+        .map(|name| {
+            boot_secret(&place.cluster, name).map(|it| text(&it, "/metadata/uid").to_owned())
+        })
+        .into();
+    let process = place.start(&[]);
+    sleep(QUIET).await;
+    process.stop().await;
+    let after: Vec<_> = [PROVISIONING, BOOTSTRAP]
+        .map(|name| {
+            boot_secret(&place.cluster, name).map(|it| text(&it, "/metadata/uid").to_owned())
+        })
+        .into();
+    assert_eq!(before, after);
+    assert_eq!(place.document(PROVISIONING), "other");
+    let none: [String; 0] = [];
+    assert_eq!(place.refused(), none);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_of_another_namespace_is_used_and_followed() {
+    let place = Place::new();
+    put(&place.cluster, fixtures::a_namespace("shared"));
+    place.profile("shared", "shared text\n");
+    let mut machine_deployment = fixtures::a_machine_deployment("workers");
+    let annotations = machine_deployment.pointer_mut("/metadata/annotations");
+    let annotations = annotations.and_then(Value::as_object_mut);
+    let key = "k8c.io/operating-system-profile-namespace".to_owned();
+    annotations
+        .expect("it has some")
+        .insert(key, json!("shared"));
+    put(&place.cluster, machine_deployment);
+    let process = place.start(&[]);
+    sleep(QUIET).await;
+    assert!(place.document(PROVISIONING).contains("shared text"));
+    place.profile("shared", "another shared text\n");
+    sleep(Duration::from_secs(5)).await;
+    assert!(place.document(PROVISIONING).contains("another shared text"));
+    process.stop().await;
+}
+
+/// Where the operator names a ServiceAccount, its token is in the kubelet's kubeconfig, and no
+/// bootstrap token is made. That takes a right more.
+#[tokio::test(start_paused = true)]
+async fn a_service_accounts_token_serves_in_place_of_bootstrap_tokens() {
+    let place = Place::new();
+    let objects = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: kubelets, namespace: kube-system}\nsecrets: [{name: other}, {name: kubelets-token}]\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: other, namespace: kube-system}\n---\napiVersion: v1\nkind: Secret\ntype: kubernetes.io/service-account-token\nmetadata: {name: kubelets-token, namespace: kube-system, annotations: {kubernetes.io/service-account.name: kubelets}}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: kubelets, namespace: kube-system}\nrules: [{apiGroups: ['']  , resources: [serviceaccounts], verbs: [get]}]\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: kubelets, namespace: kube-system}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: kubelets}\nsubjects: [{kind: ServiceAccount, name: operating-system-manager, namespace: kube-system}]\n";
+    place.cluster.apply_yaml(objects).expect("they apply");
+    let process = place.start(&["-bootstrap-token-service-account-name=kube-system/kubelets"]);
+    sleep(QUIET).await;
+    process.stop().await;
+    let token = place
+        .cluster
+        .get(object("secrets", "kube-system", "kubelets-token"))
+        .expect("it is there");
+    let token = decoded(&token, "token");
+    assert!(!token.is_empty());
+    let kubeconfig = boot_secret(
+        &place.cluster,
+        "kube-system-workers-kubelet-bootstrap-config",
+    );
+    let kubeconfig = decoded(&kubeconfig.expect("it was made"), "kubeconfig");
+    assert!(kubeconfig.contains(&token), "{kubeconfig}");
+    let made = |entry: &fake_cluster::AuditEntry| {
+        entry.verb == Verb::Create
+            && entry.target.name.starts_with("bootstrap-token-")
+            && (
+                entry.target.resource.as_str(),
+                entry.target.namespace.as_str(),
+            ) == ("secrets", "kube-system")
+    };
+    assert!(!place.cluster.audit().iter().any(made));
+}
+
+/// The rights reach to Events of `kube-system` alone.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_may_not_be_written_holds_nothing_up() {
+    let place = Place::new();
+    let mut elsewhere = fixtures::a_machine_deployment("workers");
+    for (pointer, value) in [
+        ("/metadata/namespace", "default"),
+        (
+            "/metadata/annotations/k8c.io~1operating-system-profile",
+            "late",
+        ),
+    ] {
+        let found = elsewhere.pointer_mut(pointer);
+        *found.expect("it is there") = json!(value);
+    }
+    put(&place.cluster, elsewhere);
+    let process = place.start(&[]);
+    sleep(QUIET).await;
+    let refused = place.refused();
+    let is_event = |line: &String| line.starts_with("create events default/");
+    assert!(
+        !refused.is_empty() && refused.iter().all(is_event),
+        "{refused:?}"
+    );
+    let mut late = place
+        .cluster
+        .get(object("operatingsystemprofiles", "kube-system", "own"));
+    let late = late.as_mut().expect("it is there");
+    late["metadata"] = json!({"name": "late", "namespace": "kube-system"});
+    put(&place.cluster, late.take());
+    sleep(Duration::from_secs(5)).await;
+    assert!(
+        place
+            .document("workers-default-bootstrap-config")
+            .contains("fetch with")
+    );
+    process.stop().await;
+}
