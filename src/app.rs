@@ -4,6 +4,7 @@
 mod management;
 pub mod plan;
 pub mod release;
+pub mod webhook;
 
 use std::{
     collections::BTreeSet,

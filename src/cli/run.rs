@@ -35,7 +35,7 @@ pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
 }
 
 /// The first signal ends the process gracefully, the second at once.
-async fn follow_signals(cancel: &CancellationToken) -> anyhow::Result<()> {
+pub(super) async fn follow_signals(cancel: &CancellationToken) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     either(&mut terminate, &mut interrupt).await;
@@ -76,7 +76,7 @@ fn raise_descriptor_limit() {
 }
 
 /// A panic's message may hold what a tenant sent: only its place is told.
-fn hide_panic_messages() {
+pub(super) fn hide_panic_messages() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic
             .location()

@@ -99,7 +99,8 @@ pub fn remarks(asked: &Asked<'_>, find: &Find<'_>) -> Vec<String> {
     let Ok(new) = spec::<Spec>(asked.object) else {
         return Vec::new();
     };
-    if !is_write || asked.is_deleting() {
+    let is_as_before = asked.old_object.get("spec") == asked.object.get("spec");
+    if !is_write || is_as_before || asked.is_deleting() {
         return Vec::new();
     }
     let name = asked.object.pointer("/metadata/name");

@@ -166,6 +166,8 @@ fn remarks_are_what_the_linter_says_and_refuse_nothing() {
     let expected = "spec.provisioningConfig.files[0].path: the path is not absolute; begin the \
                     path with a slash";
     assert_eq!(remarks, [expected]);
+    let unchanged = asked(Operation::Update, &profile, &profile);
+    assert_eq!(remarks_on_profile(&unchanged, &|_| None), [""; 0]);
     let large = with(
         a_profile(),
         "/spec/bootstrapConfig/files/0/content/inline/data",
