@@ -2,8 +2,9 @@
 //! certificate for the server.
 //!
 //! Pure but for the keys that it draws: what is kept, and the time, give what is to be kept next.
-//! A server's certificate is signed by a new authority only after every configuration trusts it,
-//! and the old authority stays trusted until it ends. Replicas may therefore be one step apart.
+//! A server's certificate is signed by a new authority only after every configuration has trusted it
+//! for a day, and the old authority stays trusted until it ends. Replicas, and API servers, may
+//! therefore be one step apart.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,6 +27,9 @@ const DAY: Duration = Duration::from_hours(24);
 const AUTHORITY_DAYS: u32 = 3_650;
 /// Short: its end is met by a write of the Secret.
 const SERVER_DAYS: u32 = 90;
+/// API servers read a changed configuration within seconds. Counted from the day before the
+/// authority was made, since that is where it begins.
+const SETTLED_DAYS: u32 = 3;
 const NAME: &str = "operating-system-manager-webhook";
 
 const AUTHORITIES: &str = "ca.crt";
@@ -119,7 +123,15 @@ pub fn next(kept: Option<&Kept>, wanted: &Wanted<'_>) -> Result<Option<Kept>, rc
     let is_of_newest = server.issuer == known.newest.subject;
     let hosts: BTreeSet<String> = wanted.hosts.iter().cloned().collect();
     let is_wanted = server.is_due(now) || known.hosts != hosts || !is_of_newest;
-    let is_trusted = wanted.trust == Trust::InPlace || is_of_newest || now >= server.ends;
+    let is_settled = now
+        >= known
+            .newest
+            .begins
+            .saturating_add(DAY * SETTLED_DAYS)
+            .unwrap_or(now);
+    let is_trusted = wanted.trust == Trust::InPlace && is_settled;
+    // Where the one that is shown has ended there is nothing to lose.
+    let is_trusted = is_trusted || is_of_newest || now >= server.ends;
     if !(is_wanted && is_trusted) {
         return Ok(None);
     }

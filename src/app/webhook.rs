@@ -105,7 +105,7 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
         router: Reviewer::new(metrics).router(),
     };
     let ended = tokio::select! {
-        served = server::run(server, cancel) => served.context("cannot serve TLS"),
+        ended = server::run(server, cancel) => ended.context("cannot serve TLS"),
         broken = failure(&mut tasks) => Err(broken),
     };
     tasks.shutdown().await;

@@ -49,8 +49,8 @@ pub(super) struct WebhookFlags {
     )]
     certificate_secret: String,
 
-    /// The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration whose caBundle is
-    /// kept current.
+    /// The name of the mutating and of the validating webhook configuration whose caBundle is kept
+    /// current.
     #[arg(long, value_name = "NAME", default_value = "operating-system-manager")]
     configuration: String,
 

@@ -49,7 +49,7 @@ fn over_decades_every_replica_is_trusted_at_every_step() {
     let mut trusted = [kept.authorities.clone(), kept.authorities.clone()];
     let mut shown = [kept.clone(), kept.clone()];
     let (mut renewals, mut authorities) = (0, 1);
-    for day in 1..30 * 365_u32 {
+    for day in 1..16 * 365_u32 {
         let now = start() + DAY * day;
         // Two replicas look one after the other, and either may be late by a day.
         for replica in [0, 1] {
@@ -76,7 +76,8 @@ fn over_decades_every_replica_is_trusted_at_every_step() {
         }
         trusted[1] = trusted[0].clone();
     }
-    assert_eq!((renewals / 10, authorities), (30 * 365 / 600, 5));
+    assert!((90..110).contains(&renewals), "{renewals} in 16 years");
+    assert_eq!(authorities, 3);
     let left = CertificateDer::pem_slice_iter(kept.authorities.as_bytes()).count();
     assert!(
         left <= 2,
@@ -135,7 +136,12 @@ fn a_new_authority_signs_nothing_before_it_is_trusted() {
     // Where it has not, the old one is shown until the new authority is trusted.
     let renewed = step(Some(&kept), &hosts, late - DAY * 100, Trust::InPlace).unwrap();
     let rotated = step(Some(&renewed), &hosts, late - DAY * 20, Trust::InPlace).unwrap();
-    let waiting = step(Some(&rotated), &hosts, late - DAY * 20, Trust::Pending);
-    assert_eq!(waiting, None);
-    assert!(step(Some(&rotated), &hosts, late - DAY * 20, Trust::InPlace).is_some());
+    for (now, trust, signs) in [
+        (late - DAY * 20, Trust::InPlace, false),
+        (late - DAY * 17, Trust::Pending, false),
+        (late - DAY * 17, Trust::InPlace, true),
+    ] {
+        let made = step(Some(&rotated), &hosts, now, trust);
+        assert_eq!(made.is_some(), signs, "{now} {trust:?}");
+    }
 }

@@ -99,7 +99,7 @@ fn annotate(object: &Json, profile: &str) -> Result<Vec<Json>, NoMap> {
         Some(Json::Object(_)) => {}
         Some(_) => return Err(NoMap),
     }
-    let path = format!("/metadata/annotations/{}", PROFILE.replace('/', "~1"));
-    patch.push(json!({"op": "add", "path": path, "value": profile}));
+    let place = format!("/metadata/annotations/{}", PROFILE.replace('/', "~1"));
+    patch.push(json!({"op": "add", "path": place, "value": profile}));
     Ok(patch)
 }

@@ -172,8 +172,9 @@ fn remarks_are_what_the_linter_says_and_refuse_nothing() {
         a_profile(),
         "/spec/bootstrapConfig/files/0/content/inline/data",
         {
-            let lines = (0..4_000_u64).map(|line| line.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            json!(lines.map(|line| format!("{line:x}")).collect::<String>())
+            let numbers = (0..4_000_u64).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let numbers: Vec<String> = numbers.map(|number| format!("{number:x}")).collect();
+            json!(numbers.concat())
         },
     );
     let write = asked(Operation::Create, &large, &Value::Null);
