@@ -26,12 +26,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use cluster::{Cluster, NAMESPACE, NO_UNITS, SAME_VERSION, a_profile};
-
-fn with(mut object: Value, pointer: &str, value: Value) -> Value {
-    *object.pointer_mut(pointer).expect("the field is there") = value;
-    object
-}
+use cluster::{Cluster, NAMESPACE, NO_UNITS, SAME_VERSION, a_profile, text, with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_api_server_asks_the_webhooks_and_does_what_they_say() {
@@ -130,8 +125,7 @@ async fn configs(cluster: &Cluster) {
         },
     });
     assert_eq!(cluster.apply(&config).await, Ok(String::new()));
-    let mut labelled = config.clone();
-    labelled["metadata"]["labels"] = json!({"a": "b"});
+    let labelled = with(config.clone(), "/metadata/labels", json!({"a": "b"}));
     assert_eq!(cluster.apply(&labelled).await, Ok(String::new()));
     let changed = with(config, "/spec/osVersion", json!("26.04"));
     let refused = cluster.apply(&changed).await.expect_err("it never changes");
@@ -161,12 +155,13 @@ async fn machine_deployments(cluster: &Cluster) {
     let sent = machine_deployment("workers", "rockylinux");
     assert_eq!(cluster.apply(&sent).await, Ok(String::new()));
     let stored = cluster.get("machinedeployment", "workers").await;
-    let annotations = &stored["metadata"]["annotations"];
+    let annotation = "/metadata/annotations/k8c.io~1operating-system-profile";
+    assert_eq!(text(&stored, annotation), "osp-rockylinux");
     assert_eq!(
-        annotations["k8c.io/operating-system-profile"],
-        "osp-rockylinux"
+        stored.get("spec"),
+        sent.get("spec"),
+        "nothing else was touched"
     );
-    assert_eq!(stored["spec"], sent["spec"], "nothing else was touched");
     let windows = machine_deployment("windows", "windows");
     let refused = cluster
         .apply(&windows)

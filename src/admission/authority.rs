@@ -2,8 +2,8 @@
 //! certificate for the server.
 //!
 //! Pure but for the keys that it draws: what is kept, and the time, give what is to be kept next.
-//! A server's certificate is signed by a new authority only after every configuration has trusted it
-//! for a day, and the old authority stays trusted until it ends. Replicas, and API servers, may
+//! A server's certificate is signed by a new authority only after every configuration has trusted
+//! it for a day, and the old authority stays trusted until it ends. Replicas, and API servers, may
 //! therefore be one step apart.
 
 use std::{

@@ -45,6 +45,26 @@ pub fn a_profile(name: &str) -> Value {
     })
 }
 
+/// An object with one value put in place, by JSON pointer.
+pub fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').expect("it has a slash");
+    match object.pointer_mut(parent) {
+        Some(Value::Object(fields)) => drop(fields.insert(key.to_owned(), value)),
+        Some(Value::Array(items)) => {
+            let index: usize = key.parse().expect("a list has numbers");
+            *items.get_mut(index).expect("the entry is there") = value;
+        }
+        _ => unreachable!("{parent} is there"),
+    }
+    object
+}
+
+/// A text of an object, by JSON pointer.
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    let found = object.pointer(pointer).and_then(Value::as_str);
+    found.expect("the text is there")
+}
+
 impl Cluster {
     pub async fn start() -> Self {
         let params = Params {
@@ -79,35 +99,35 @@ impl Cluster {
 
     /// Registers webhooks on a port of this machine.
     pub async fn configure(&self, port: u16, authority: Option<&str>) {
-        let mut documents: Vec<Value> =
+        let documents: Vec<Value> =
             serde_saphyr::from_multiple(CONFIGURATIONS).expect("they are YAML");
-        for document in &mut documents {
-            let webhooks = document["webhooks"].as_array_mut();
-            for webhook in webhooks.expect("it lists webhooks") {
-                let path = &webhook["clientConfig"]["service"]["path"];
-                let path = path.as_str().expect("it names a path").to_owned();
-                assert!(PATHS.contains(&path.as_str()), "{path}");
-                let url = format!("https://127.0.0.1:{port}{path}");
-                webhook["clientConfig"] = json!({
-                    "url": url,
-                    "caBundle": authority.map(|pem| STANDARD.encode(pem)),
-                });
-                webhook["failurePolicy"] = json!("Fail");
-            }
-            let name = document["metadata"]["name"]
-                .as_str()
-                .expect("it has a name");
-            let kind = document["kind"].as_str().expect("it has a kind").to_owned();
-            let _ = self.kubectl(&["delete", &kind, name], None).await;
-            let created = self.kubectl(&["create", "-f", "-"], Some(document)).await;
+        for document in documents {
+            let webhooks = document.get("webhooks").and_then(Value::as_array);
+            let webhooks = webhooks.expect("it lists webhooks").iter();
+            let webhooks: Vec<Value> = webhooks
+                .map(|webhook| {
+                    let path = text(webhook, "/clientConfig/service/path");
+                    assert!(PATHS.contains(&path), "{path}");
+                    let to = json!({
+                        "url": format!("https://127.0.0.1:{port}{path}"),
+                        "caBundle": authority.map(|pem| STANDARD.encode(pem)),
+                    });
+                    let webhook = with(webhook.clone(), "/clientConfig", to);
+                    with(webhook, "/failurePolicy", json!("Fail"))
+                })
+                .collect();
+            let (kind, name) = (text(&document, "/kind"), text(&document, "/metadata/name"));
+            let _ = self.kubectl(&["delete", kind, name], None).await;
+            let document = with(document.clone(), "/webhooks", json!(webhooks));
+            let created = self.kubectl(&["create", "-f", "-"], Some(&document)).await;
             created.expect("it is taken");
         }
     }
 
     /// Waits until the API server has read the configurations, and reaches the webhooks.
     pub async fn until_asked(&self) {
-        let mut probe = a_profile("osp-probe");
-        probe["spec"]["bootstrapConfig"] = json!({"units": [{"name": "a.service"}]});
+        let units = json!({"units": [{"name": "a.service"}]});
+        let probe = with(a_profile("osp-probe"), "/spec/bootstrapConfig", units);
         let asked = async {
             let dry = ["create", "--dry-run=server", "-f", "-"];
             loop {
