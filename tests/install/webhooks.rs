@@ -162,3 +162,78 @@ async fn the_chart_has_the_same_webhooks() {
     assert_eq!(pod["containers"][0]["image"], "here/osm:t");
     assert_eq!(deployment["spec"]["replicas"], 3);
 }
+
+/// The kinds that cert-manager brings, as far as they matter here.
+const CERT_MANAGER: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: issuers.cert-manager.io}
+spec:
+  group: cert-manager.io
+  names: {kind: Issuer, plural: issuers}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: certificates.cert-manager.io}
+spec:
+  group: cert-manager.io
+  names: {kind: Certificate, plural: certificates}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_cert_manager_the_webhooks_need_no_right() {
+    let cluster = a_cluster("management").await;
+    let applied = cluster.apply_yaml(CERT_MANAGER).await;
+    applied.expect("the definitions are taken");
+    for kind in ["issuers", "certificates"] {
+        let name = format!("{kind}.cert-manager.io");
+        let wait = ["wait", "--for=condition=Established", "crd", &name];
+        kubectl(&cluster, &wait).await;
+    }
+    install(&cluster, "../../tests/install/cert-manager").await;
+    let account = format!("--as=system:serviceaccount:{MANAGER}:{WEBHOOK}");
+    for (verb, what) in [
+        ("get", "secret/operating-system-manager-webhook"),
+        (
+            "patch",
+            "validatingwebhookconfiguration/operating-system-manager",
+        ),
+    ] {
+        let answer = may_do(&cluster, &[verb, what, "-n", MANAGER, &account]).await;
+        assert_eq!(answer, "no", "{verb} {what}");
+    }
+    let get = |kind| ["get", kind, WEBHOOK, "-n", MANAGER, "-o", "json"];
+    let deployment = kubectl(&cluster, &get("deployment")).await;
+    let deployment: Value = serde_json::from_str(&deployment).expect("kubectl prints JSON");
+    let certificate = kubectl(&cluster, &get("certificate")).await;
+    let certificate: Value = serde_json::from_str(&certificate).expect("kubectl prints JSON");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let mounted = &pod["volumes"][0]["secret"]["secretName"];
+    assert_eq!(*mounted, certificate["spec"]["secretName"]);
+    let container = &pod["containers"][0];
+    let folder = container["volumeMounts"][0]["mountPath"].as_str();
+    let argument = format!("--certificate-folder={}", folder.expect("it is mounted"));
+    let arguments = container["args"].as_array().expect("it has arguments");
+    assert!(arguments.contains(&json!(argument)), "{arguments:?}");
+    for kind in [
+        "mutatingwebhookconfiguration",
+        "validatingwebhookconfiguration",
+    ] {
+        let printed = kubectl(&cluster, &["get", kind, MANAGER, "-o", "json"]).await;
+        let found: Value = serde_json::from_str(&printed).expect("kubectl prints JSON");
+        let from = &found["metadata"]["annotations"]["cert-manager.io/inject-ca-from"];
+        assert_eq!(*from, format!("{MANAGER}/{WEBHOOK}"), "{kind}");
+    }
+}
