@@ -111,6 +111,14 @@ impl Reviewer {
         })
     }
 
+    /// As if so many profiles were being rendered as may be at once.
+    #[cfg(test)]
+    pub(super) fn hold_remarks(&self) -> OwnedSemaphorePermit {
+        let all = u32::try_from(REMARKS_MAX).unwrap();
+        let remarks = Arc::clone(&self.remarks);
+        remarks.try_acquire_many_owned(all).unwrap()
+    }
+
     /// One webhook.
     pub(super) fn route(&self, path: &str, webhook: (Webhook, Judge)) -> Router {
         let answer = move |State(reviewer): State<Self>, body: Body| async move {

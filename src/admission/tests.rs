@@ -79,7 +79,8 @@ async fn a_patch_and_a_refusal_go_back_as_the_api_server_reads_them() {
 async fn warnings_are_lines_that_are_not_too_long_and_not_too_many() {
     let path = |number: usize| format!("etc\n{number}/{}", "x".repeat(300));
     let file = |number| json!({"path": path(number), "content": {"inline": {"data": ""}}});
-    let files: Vec<Value> = (0..20).map(file).chain([file(0)]).collect();
+    // The second file has the path of the first, which the warning shows.
+    let files: Vec<Value> = [0].into_iter().chain(0..20).map(file).collect();
     let profile = json!({"metadata": {"name": "osp-mine"}, "spec": {
         "osName": "ubuntu", "osVersion": "24.04", "version": "v1.2.3",
         "supportedCloudProviders": [],
@@ -96,6 +97,25 @@ async fn warnings_are_lines_that_are_not_too_long_and_not_too_many() {
     }
     let last = warnings[10].as_str().unwrap();
     assert!(last.ends_with("more; `osm lint` tells them all"), "{last}");
+}
+
+#[tokio::test]
+async fn a_verdict_does_not_wait_for_remarks_that_others_hold_up() {
+    let reviewer = Reviewer::new(Metrics::new());
+    let held = reviewer.hold_remarks();
+    let file = json!({"path": "etc/x", "content": {"inline": {"data": ""}}});
+    let profile = json!({"metadata": {"name": "osp-mine"}, "spec": {
+        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.2.3",
+        "supportedCloudProviders": [{"name": "aws"}],
+        "bootstrapConfig": {}, "provisioningConfig": {"files": [file]},
+    }});
+    let body = a_review(&profile).to_string();
+    let (_, late) = post(reviewer.router(), PROFILE, body.clone()).await;
+    assert!(late.contains("\"allowed\":true"), "{late}");
+    assert!(late.contains("the profile was not tried out"), "{late}");
+    drop(held);
+    let (_, told) = post(reviewer.router(), PROFILE, body).await;
+    assert!(told.contains("the path is not absolute"), "{told}");
 }
 
 #[tokio::test]
