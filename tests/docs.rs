@@ -181,11 +181,12 @@ fn check_flags(page: &str, name: &str) {
             argument.get_long().expect("every argument is a flag")
         );
         let row = rows.get(flag.as_str());
-        let row = row.unwrap_or_else(|| panic!("{flag} is not in docs/operations.md"));
+        assert!(row.is_some(), "{flag} is not in docs/operations.md");
+        let row = row.copied().unwrap_or_default();
         if argument.get_action().takes_values() {
             for default in argument.get_default_values() {
                 let default = format!("`{}`", default.to_string_lossy());
-                assert_eq!(*row, default, "{flag}");
+                assert_eq!(row, default, "{flag}");
             }
         }
         flags.insert(flag);

@@ -67,10 +67,11 @@ async fn until_trusted(cluster: &ControlPlane) {
             webhooks.is_some_and(|all| all.iter().all(|it| is_trusting(&it.client_config)))
         },
     );
-    for waited in [
-        tokio::time::timeout(DEADLINE, mutating).await.is_ok(),
-        tokio::time::timeout(DEADLINE, validating).await.is_ok(),
-    ] {
+    let (mutating, validating) = tokio::join!(
+        tokio::time::timeout(DEADLINE, mutating),
+        tokio::time::timeout(DEADLINE, validating),
+    );
+    for waited in [mutating.is_ok(), validating.is_ok()] {
         assert!(waited, "the configurations trust the process");
     }
 }
