@@ -14,6 +14,7 @@ use loadtest::control_plane::client_of;
 use osm::{
     admission::{
         authority::Kept,
+        identity::Identity,
         keeper::{self, Keeper},
         reviewer::Reviewer,
         server,
@@ -183,18 +184,7 @@ async fn certificates_of_our_own_are_trusted_renewed_and_put_right() {
         .await
         .expect("a client");
     let now = Arc::new(Mutex::new(Timestamp::now()));
-    let clock = Arc::clone(&now);
-    let (shown, identity) = watch::channel(None);
-    let mut keeper = Keeper::new(keeper::Params {
-        client: client.clone(),
-        namespace: NAMESPACE.to_owned(),
-        secret: "operating-system-manager-webhook".to_owned(),
-        configurations: "operating-system-manager".to_owned(),
-        hosts: vec!["127.0.0.1".to_owned()],
-        now: Arc::new(move || *clock.lock().expect("no panic holds it")),
-        shown,
-        metrics: Metrics::new(),
-    });
+    let (mut keeper, identity) = a_keeper(&client, &now);
     let server = server::Params {
         listener,
         identity,
@@ -229,6 +219,47 @@ async fn certificates_of_our_own_are_trusted_renewed_and_put_right() {
     cluster.configure(port, None).await;
     keeper.look().await.expect("it is put right");
     assert_eq!(trusted(&client).await, third.authorities);
+}
+
+type Now = Arc<Mutex<Timestamp>>;
+
+/// A replica's keeper, and where it shows its certificate.
+fn a_keeper(client: &kube::Client, now: &Now) -> (Keeper, watch::Receiver<Option<Identity>>) {
+    let now = Arc::clone(now);
+    let (shown, identity) = watch::channel(None);
+    let keeper = Keeper::new(keeper::Params {
+        client: client.clone(),
+        namespace: NAMESPACE.to_owned(),
+        secret: "operating-system-manager-webhook".to_owned(),
+        configurations: "operating-system-manager".to_owned(),
+        hosts: vec!["127.0.0.1".to_owned()],
+        now: Arc::new(move || *now.lock().expect("no panic holds it")),
+        shown,
+        metrics: Metrics::new(),
+    });
+    (keeper, identity)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_come_at_once_agree_on_one_certificate() {
+    let cluster = Cluster::start().await;
+    cluster.configure(1, None).await;
+    let kubeconfig = cluster.webhooks_own_kubeconfig().await;
+    let client = client_of(&kubeconfig).await.expect("a client");
+    let now = Arc::new(Mutex::new(Timestamp::now()));
+    let (mut one, first) = a_keeper(&client, &now);
+    let (mut other, second) = a_keeper(&client, &now);
+    let (came, came_too) = tokio::join!(one.look(), other.look());
+    assert!(came.is_ok() || came_too.is_ok(), "{came:?} {came_too:?}");
+    one.look().await.expect("all is well");
+    other.look().await.expect("all is well");
+    let kept = kept(&client).await;
+    assert_eq!(trusted(&client).await, kept.authorities);
+    let own = Identity::from_pem(kept.certificate.as_bytes(), kept.key.as_bytes());
+    let own = own.expect("it is whole");
+    for shown in [first, second] {
+        assert_eq!(shown.borrow().as_ref(), Some(&own));
+    }
 }
 
 fn units() -> Value {

@@ -18,6 +18,13 @@ pub struct Identity {
     ends: Timestamp,
 }
 
+/// The same certificates are the same identity.
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.key.cert == other.key.cert
+    }
+}
+
 impl fmt::Debug for Identity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Identity until {}", self.ends)
