@@ -5,6 +5,7 @@ mod management;
 pub mod plan;
 pub mod release;
 pub mod single;
+pub mod webhook;
 
 use std::{
     collections::BTreeSet,

@@ -15,6 +15,7 @@ mod profiles;
 mod render;
 mod run;
 mod tenant;
+mod webhook;
 mod world;
 
 use std::process::ExitCode;
@@ -119,6 +120,14 @@ Exit codes: 0 listed, 1 refused, 2 a file cannot be read.")]
 
 Exit codes: 0 converted or equal, 1 refused or different, 2 a file cannot be read.")]
     Convert(convert::ConvertFlags),
+    /// Serve the admission webhooks until a signal comes.
+    #[command(after_help = "Examples:
+  osm webhook
+  osm webhook --certificate-folder /etc/osm-webhook
+  osm webhook --kubeconfig management.kubeconfig --host webhooks.example --address 0.0.0.0:9443
+
+SIGTERM and SIGINT end it gracefully; a second one at once.")]
+    Webhook(webhook::WebhookFlags),
     /// Do something to one tenant, on live clusters.
     #[command(after_help = "Examples:
   osm tenant release berlin --worker-kubeconfig berlin.kubeconfig --dry-run
@@ -135,15 +144,8 @@ impl Cli {
     /// Runs the command that was given.
     pub fn run(self) -> ExitCode {
         let ended = match self.command {
-            Command::Run(flags) => {
-                return run::run(*flags).map_or_else(
-                    |error| {
-                        eprintln!("error: {error:#}");
-                        ExitCode::FAILURE
-                    },
-                    |()| ExitCode::SUCCESS,
-                );
-            }
+            Command::Run(flags) => return served(run::run(*flags)),
+            Command::Webhook(flags) => return served(webhook::run(flags)),
             Command::Crds => crds::run(),
             Command::Render(flags) => render::run(&flags),
             Command::Lint(flags) => lint::run(&flags),
@@ -160,4 +162,15 @@ impl Cli {
             output::unusable()
         })
     }
+}
+
+/// The exit code of what serves until it is told to end.
+fn served(ended: anyhow::Result<()>) -> ExitCode {
+    ended.map_or_else(
+        |error| {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
 }

@@ -13,6 +13,7 @@
 //! whom stands in `tests/architecture.rs`.
 
 pub mod admin;
+pub mod admission;
 pub mod api;
 pub mod app;
 pub mod cli;

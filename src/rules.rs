@@ -1,6 +1,7 @@
 //! What makes an object acceptable: judgements that the plan, the admission webhook and `osm lint`
 //! share, so that all three say the same. Where users know a sentence already, it is that sentence.
 
+pub mod admission;
 pub mod bom;
 pub mod diff;
 pub mod document;

@@ -1,6 +1,9 @@
 //! Installs the process as its manifests say into an empty, real Kubernetes, and serves a worker
 //! cluster with the rights and arguments that they give it.
 
+#[path = "install/webhooks.rs"]
+mod webhooks;
+
 use std::{
     path::{Path, PathBuf},
     process::Stdio,

@@ -44,10 +44,12 @@ fn the_committed_crds_are_the_generated_ones() {
 
 fn rbac_files() -> Vec<(PathBuf, String)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/rbac");
-    let files = fs::read_dir(folder).expect("the folder exists");
+    let files = fs::read_dir(&folder).expect("the folder exists");
+    let webhook = folder.join("../kustomize/components/webhook/rbac.yaml");
     files
         .map(|entry| entry.expect("the entry is readable").path())
         .filter(|path| !path.ends_with("kustomization.yaml"))
+        .chain([webhook])
         .map(|path| {
             let text = fs::read_to_string(&path).expect("the file is text");
             (path, text)

@@ -3,11 +3,21 @@
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+
 use super::run::run_until_a_signal;
-use crate::app;
+use crate::app::{
+    self,
+    webhook::{Certificates, Params},
+};
 use crate::settings::drop_in::{
     CONTROLLER_FLAGS, ControllerFlags, Flag, Read, Stop, WEBHOOK_FLAGS, WebhookFlags, read,
 };
+use crate::telemetry::metrics::Metrics;
+
+/// No flag changes it.
+const WEBHOOK_ADDRESS: &str = "[::]:9443";
 
 /// A program that this one stands in for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +41,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
         .collect();
     Some(match program {
         Program::Controller => start(&called, (CONTROLLER_FLAGS, &words), controller),
-        Program::Webhook => start(&called, (WEBHOOK_FLAGS, &words), |read| {
-            webhook(&read.flags)
-        }),
+        Program::Webhook => start(&called, (WEBHOOK_FLAGS, &words), webhook),
     })
 }
 
@@ -66,10 +74,28 @@ fn controller(read: Read<ControllerFlags>) -> anyhow::Result<()> {
     })
 }
 
-/// The seam for the admission webhooks: flags are read and judged, and nothing listens yet.
-fn webhook(flags: &WebhookFlags) -> anyhow::Result<()> {
-    flags.check()?;
-    anyhow::bail!("admission webhooks are not built in")
+fn webhook(read: Read<WebhookFlags>) -> anyhow::Result<()> {
+    let settings = read.flags.check()?;
+    let telemetry = settings.telemetry.clone();
+    run_until_a_signal(&telemetry, async move |cancel| {
+        warn_of(&read.ignored);
+        let mut admins = Vec::new();
+        for address in &settings.admin_addresses {
+            admins.push(listen(address).await?);
+        }
+        let params = Params {
+            listener: listen(WEBHOOK_ADDRESS).await?,
+            admins,
+            certificates: Certificates::Folder(settings.certificate_folder),
+            metrics: Metrics::new(),
+        };
+        app::webhook::run(params, cancel).await
+    })
+}
+
+async fn listen(address: &str) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await;
+    listener.with_context(|| format!("cannot listen on {address}"))
 }
 
 /// Words behind the end of the flags have no effect, which is seldom what was meant.

@@ -146,6 +146,29 @@ fn lint_document(document: &Document, find: &Find<'_>) -> Vec<Finding> {
     told.into_iter().map(|told| told.at(document)).collect()
 }
 
+/// What is wrong with a profile of the right shape, of which there is no text to point at: each a
+/// sentence with what to do about it. Whether what it extends is there, only its namespace knows.
+pub(super) fn remarks(
+    name: &str,
+    spec: &OperatingSystemProfileSpec,
+    find: &Find<'_>,
+) -> Vec<String> {
+    let told = lint_spec(name, spec, find).into_iter();
+    told.filter(|told| told.rule != Rule::OVERLAY)
+        .map(|told| format!("{}; {}", told.message, told.fix))
+        .collect()
+}
+
+/// Why the templates of a profile cannot be compiled: all of it, in the compiler's words.
+pub(super) fn compile_errors(spec: &OperatingSystemProfileSpec) -> Vec<String> {
+    let layers = Layers {
+        own: spec,
+        whole: spec,
+    };
+    let told = templates::check(&layers).into_iter();
+    told.map(|told| told.message).collect()
+}
+
 /// Judges a profile that has the right shape.
 fn lint_spec(name: &str, spec: &OperatingSystemProfileSpec, find: &Find<'_>) -> Vec<Told> {
     // What an overlay leaves out is its base's.

@@ -58,6 +58,17 @@ pub struct DropInSettings {
     pub telemetry: TelemetrySettings,
 }
 
+/// The settings of the webhooks, checked.
+#[derive(Clone, Debug)]
+pub struct WebhookSettings {
+    /// The folder with `tls.crt` and `tls.key`.
+    pub certificate_folder: PathBuf,
+    /// Where pages are served.
+    pub admin_addresses: Vec<String>,
+    /// Logs.
+    pub telemetry: TelemetrySettings,
+}
+
 /// What is done about default profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultProfileInstallation {
@@ -230,11 +241,17 @@ impl ControllerFlags {
 
 impl WebhookFlags {
     /// Checks the flags.
-    pub fn check(&self) -> Result<(), InvalidFlag> {
+    pub fn check(self) -> Result<WebhookSettings, InvalidFlag> {
         if self.namespace.is_empty() {
             return Err(InvalidFlag::NoNamespace);
         }
-        Ok(())
+        let admins = [&self.health_probe_bind_address, &self.metrics_bind_address];
+        let filter = self.log_debug.then_some("info,osm=debug");
+        Ok(WebhookSettings {
+            certificate_folder: self.cert_dir.into(),
+            admin_addresses: admins.into_iter().filter_map(|it| address(it)).collect(),
+            telemetry: telemetry(self.log_format, filter),
+        })
     }
 }
 

@@ -16,11 +16,12 @@ use prometheus_client::registry::Registry;
 
 use crate::telemetry::metrics::declared::{
     ApiRequestLabels, Category, Cluster, Clusters, DocumentLabel, FenceLabel, Kind, OutcomeLabel,
-    Reconciles, Requests, Rollout, SecretLabel, State, UserData,
+    Reconciles, Requests, ReviewLabels, Reviews, Rollout, SecretLabel, State, UserData,
+    WebhookLabel,
 };
 pub use crate::telemetry::metrics::labels::{
     ClusterKind, CodeClass, Connection, Document, Fence, Outcome, Paused, RolloutState, SecretKind,
-    TenantState, Verb,
+    TenantState, Verb, Verdict, Webhook,
 };
 
 /// All metrics; a clone is the same metrics.
@@ -34,6 +35,7 @@ struct All {
     requests: Requests,
     user_data: UserData,
     clusters: Clusters,
+    reviews: Reviews,
 }
 
 impl Default for Metrics {
@@ -53,6 +55,7 @@ impl Metrics {
             requests: Requests::declare(&mut registry),
             user_data: UserData::declare(&mut registry),
             clusters: Clusters::declare(&mut registry),
+            reviews: Reviews::declare(&mut registry),
             registry,
         };
         Self(Arc::new(all))
@@ -199,6 +202,22 @@ impl Metrics {
         self.0.clusters.up.remove(&label);
         self.0.clusters.last_success.remove(&label);
         self.0.clusters.objects.remove(&label);
+    }
+
+    /// An admission webhook answered like this after so long.
+    pub fn reviewed(&self, webhook: Webhook, verdict: Verdict, duration: Duration) {
+        let reviews = &self.0.reviews;
+        let labels = ReviewLabels { webhook, verdict };
+        reviews.count.get_or_create(&labels).inc();
+        let duration_of = reviews.duration.get_or_create(&WebhookLabel { webhook });
+        duration_of.observe(duration.as_secs_f64());
+    }
+
+    /// The admission webhooks have a certificate that ends then.
+    pub fn set_certificate_end(&self, at: Timestamp) {
+        let seconds = at.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
+        let ends = &self.0.reviews.certificate_ends;
+        ends.get_or_create(&[]).set(seconds);
     }
 
     /// All metrics in the `OpenMetrics` text format.

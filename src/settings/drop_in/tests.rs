@@ -209,6 +209,10 @@ fn kkps_line_of_the_webhook_is_understood() {
         ..WebhookFlags::default()
     };
     assert_eq!(read.flags, expected);
+    let settings = read.flags.check().unwrap();
+    assert_eq!(settings.admin_addresses, ["[::]:8081", "[::]:8080"]);
+    let folder = std::path::Path::new("/tmp/k8s-webhook-server/serving-certs");
+    assert_eq!(settings.certificate_folder, folder);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 
 use crate::telemetry::metrics::labels::{
     ClusterKind, CodeClass, Document, Fence, Outcome, RolloutState, SecretKind, TenantState, Verb,
+    Verdict, Webhook,
 };
 
 /// From a millisecond to half a minute. The targets (50 ms, 250 ms) are boundaries, so that an
@@ -72,6 +73,28 @@ pub(super) struct Clusters {
     pub objects: Family<Cluster, Gauge>,
     pub rollout: Family<Rollout, Gauge>,
     pub rollout_paused: Gauge,
+}
+
+/// What the admission webhooks did; a process that serves none has no series of them.
+#[derive(Debug)]
+pub(super) struct Reviews {
+    pub count: Family<ReviewLabels, Counter>,
+    pub duration: Family<WebhookLabel, Histogram>,
+    pub certificate_ends: Family<NoLabel, Gauge<f64, AtomicU64>>,
+}
+
+/// No series exists before the first value.
+pub(super) type NoLabel = [(&'static str, &'static str); 0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ReviewLabels {
+    pub webhook: Webhook,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct WebhookLabel {
+    pub webhook: Webhook,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -262,6 +285,25 @@ impl Clusters {
             objects,
             rollout,
             rollout_paused,
+        }
+    }
+}
+
+impl Reviews {
+    pub fn declare(registry: &mut Registry) -> Self {
+        let help = "Writes that admission webhooks were asked about, by webhook and verdict";
+        let count = plain(registry, "osm_admission_reviews", help, Family::default());
+        let duration = Family::<WebhookLabel, Histogram>::new_with_constructor(seconds);
+        let help = "Time until an admission webhook answered, by webhook";
+        let name = "osm_admission_review_duration";
+        let duration = in_seconds(registry, name, help, duration);
+        let help = "When the certificate of the admission webhooks ends, in Unix time";
+        let name = "osm_admission_certificate_end_timestamp";
+        let certificate_ends = in_seconds(registry, name, help, Family::default());
+        Self {
+            count,
+            duration,
+            certificate_ends,
         }
     }
 }

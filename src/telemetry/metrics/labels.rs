@@ -198,3 +198,29 @@ pub enum Connection {
     /// It does not.
     Down,
 }
+
+label! {
+    /// Which of the admission webhooks was called.
+    Webhook {
+        /// Gives machine deployments their default profile.
+        MachineDeployment = "machine_deployment",
+        /// Judges profiles.
+        Profile = "profile",
+        /// Keeps configs as they are.
+        Config = "config",
+    }
+}
+
+label! {
+    /// What a webhook answered.
+    Verdict {
+        /// The write happens.
+        Allowed = "allowed",
+        /// The write happens with a change.
+        Patched = "patched",
+        /// The write does not happen.
+        Refused = "refused",
+        /// There was no answer: the configuration's `failurePolicy` decides.
+        Failed = "failed",
+    }
+}

@@ -1,0 +1,215 @@
+//! Answers reviews: bounded in their size, their number and their time.
+//!
+//! Judging compiles templates and remarks render samples, so both run on blocking threads. A
+//! verdict waits for a thread; remarks are left out where they would be late.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout},
+};
+
+use super::review::Review;
+use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use crate::render::default_profiles::default_profiles;
+use crate::rules::admission::{
+    Answer, Asked, judge_config, judge_machine_deployment, judge_profile, remarks_on_profile,
+};
+use crate::telemetry::metrics::{Metrics, Verdict, Webhook};
+
+/// The API server takes objects up to 3 MiB, and a review may hold one twice.
+pub const REVIEW_BYTES_MAX: usize = 7 * 1024 * 1024;
+/// How long the API server may take to send a review.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a review may wait for a thread: API servers give up after ten seconds.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a verdict is held back for remarks.
+const REMARKS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many reviews are judged at once.
+const VERDICTS_MAX: usize = 8;
+/// How many profiles are rendered at once, for remarks.
+const REMARKS_MAX: usize = 2;
+
+type Judge = fn(&Asked<'_>) -> Answer;
+
+/// The webhooks, with the paths that configurations of others name already.
+const WEBHOOKS: [(&str, Webhook, Judge); 3] = [
+    (
+        "/mutate-v1alpha1-machinedeployment",
+        Webhook::MachineDeployment,
+        judge_machine_deployment,
+    ),
+    ("/operatingsystemprofile", Webhook::Profile, judge_profile),
+    ("/operatingsystemconfig", Webhook::Config, judge_config),
+];
+
+/// Answers reviews; a clone shares its bounds.
+#[derive(Clone)]
+pub struct Reviewer {
+    metrics: Metrics,
+    verdicts: Arc<Semaphore>,
+    remarks: Arc<Semaphore>,
+    bases: Arc<BTreeMap<String, Arc<OperatingSystemProfileSpec>>>,
+}
+
+/// Why a review has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("the body is larger than {REVIEW_BYTES_MAX} bytes, or broke off")]
+    Body,
+    #[error("the body took too long")]
+    SlowBody,
+    #[error("the body is no AdmissionReview of admission.k8s.io/v1")]
+    NotAReview,
+    #[error("too many reviews are waiting")]
+    Busy,
+    #[error("judging the review failed")]
+    Panicked,
+}
+
+impl Failure {
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
+            Self::NotAReview => StatusCode::BAD_REQUEST,
+            Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl Reviewer {
+    /// Judges profiles that extend others as if those were this release's default ones.
+    pub fn new(metrics: Metrics) -> Self {
+        let parsed = default_profiles().iter().filter_map(|default| {
+            let profile = serde_saphyr::from_str::<OperatingSystemProfile>(default.yaml).ok()?;
+            Some((default.name.to_owned(), Arc::new(profile.spec)))
+        });
+        Self {
+            metrics,
+            verdicts: Arc::new(Semaphore::new(VERDICTS_MAX)),
+            remarks: Arc::new(Semaphore::new(REMARKS_MAX)),
+            bases: Arc::new(parsed.collect()),
+        }
+    }
+
+    /// The paths of all webhooks.
+    pub fn router(&self) -> Router {
+        let webhooks = WEBHOOKS.into_iter();
+        webhooks.fold(Router::new(), |router, (path, webhook, judge)| {
+            router.merge(self.route(path, (webhook, judge)))
+        })
+    }
+
+    /// As if so many profiles were being rendered as may be at once.
+    #[cfg(test)]
+    pub(super) fn hold_remarks(&self) -> OwnedSemaphorePermit {
+        let all = u32::try_from(REMARKS_MAX).unwrap();
+        let remarks = Arc::clone(&self.remarks);
+        remarks.try_acquire_many_owned(all).unwrap()
+    }
+
+    /// One webhook.
+    pub(super) fn route(&self, path: &str, webhook: (Webhook, Judge)) -> Router {
+        let answer = move |State(reviewer): State<Self>, body: Body| async move {
+            reviewer.respond(webhook, body).await
+        };
+        Router::new()
+            .route(path, post(answer))
+            .with_state(self.clone())
+    }
+
+    async fn respond(self, (webhook, judge): (Webhook, Judge), body: Body) -> Response {
+        let begin = Instant::now();
+        let answered = self.answer((webhook, judge), body).await;
+        let verdict = answered
+            .as_ref()
+            .map_or(Verdict::Failed, |(verdict, _)| *verdict);
+        self.metrics.reviewed(webhook, verdict, begin.elapsed());
+        match answered {
+            Ok((_, review)) => {
+                ([(header::CONTENT_TYPE, "application/json")], review).into_response()
+            }
+            Err(failure) => {
+                tracing::warn!(webhook = webhook.as_str(), %failure, "a review has no answer");
+                (failure.status(), format!("{failure}\n")).into_response()
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        (webhook, judge): (Webhook, Judge),
+        body: Body,
+    ) -> Result<(Verdict, String), Failure> {
+        let body = timeout(BODY_TIMEOUT, to_bytes(body, REVIEW_BYTES_MAX))
+            .await
+            .map_err(|_| Failure::SlowBody)?
+            .map_err(|_| Failure::Body)?;
+        let turn = timeout(TURN_TIMEOUT, Arc::clone(&self.verdicts).acquire_owned()).await;
+        let Ok(Ok(permit)) = turn else {
+            return Err(Failure::Busy);
+        };
+        let judged = on_a_thread(permit, move || {
+            let review = read(&body)?;
+            let answer = judge(&review.asked());
+            Ok((review, answer))
+        });
+        let (review, answer) = judged.await??;
+        let review = Arc::new(review);
+        let verdict = match &answer {
+            Answer::Refused { .. } => Verdict::Refused,
+            Answer::Allowed { patch, .. } if patch.is_empty() => Verdict::Allowed,
+            Answer::Allowed { .. } => Verdict::Patched,
+        };
+        let remarks = if webhook == Webhook::Profile && verdict == Verdict::Allowed {
+            self.remarks(&review).await
+        } else {
+            Vec::new()
+        };
+        Ok((verdict, review.answered(&answer, remarks).to_string()))
+    }
+
+    /// What there is to say of a profile, if it can be said in time.
+    async fn remarks(&self, review: &Arc<Review>) -> Vec<String> {
+        let late = || vec!["the profile was not tried out; `osm lint` does that".to_owned()];
+        let Ok(permit) = Arc::clone(&self.remarks).try_acquire_owned() else {
+            return late();
+        };
+        let (review, bases) = (Arc::clone(review), Arc::clone(&self.bases));
+        let remarks = on_a_thread(permit, move || {
+            remarks_on_profile(&review.asked(), &|name| bases.get(name).cloned())
+        });
+        match timeout(REMARKS_TIMEOUT, remarks).await {
+            Ok(Ok(remarks)) => remarks,
+            Ok(Err(_)) | Err(_) => late(),
+        }
+    }
+}
+
+fn read(body: &Bytes) -> Result<Review, Failure> {
+    Review::read(body).map_err(|_| Failure::NotAReview)
+}
+
+/// Runs on a blocking thread, which holds the permit until the work ends, waited for or not.
+async fn on_a_thread<T: Send + 'static>(
+    permit: OwnedSemaphorePermit,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let ran = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(permit);
+        done
+    });
+    ran.await.map_err(|_| Failure::Panicked)
+}

@@ -1,0 +1,126 @@
+//! The TLS port of the webhooks. Connections are bounded in number and in what they may take of
+//! time; who holds many open cannot keep others out for long.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::Router;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto::Builder,
+    service::TowerToHyperService,
+};
+use rustls::{ServerConfig, crypto::ring};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::identity::{Current, Identity};
+
+/// An API server holds one connection or a few; a hundred of them are many.
+const CONNECTIONS_MAX: usize = 512;
+/// How long the TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the head of a request may take, and how long an idle HTTP/1 connection lives.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a connection that says nothing is asked whether it is still there.
+const PING: Duration = Duration::from_secs(30);
+const STREAMS_MAX: u32 = 64;
+/// How long answers in flight may take after the process was told to end.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// A machine without descriptors is given a moment.
+const ACCEPT_DELAY: Duration = Duration::from_millis(100);
+
+/// What is served, and to whom it is shown as whom.
+#[derive(Debug)]
+pub struct Params {
+    /// Where it listens.
+    pub listener: TcpListener,
+    /// The certificate of the moment; without one no handshake succeeds.
+    pub identity: watch::Receiver<Option<Identity>>,
+    /// What is served.
+    pub router: Router,
+}
+
+/// Serves until it is cancelled, and then for as long as answers in flight take, up to ten seconds.
+pub async fn run(params: Params, cancelled: CancellationToken) -> Result<(), rustls::Error> {
+    let connection = Connection {
+        acceptor: acceptor(params.identity)?,
+        router: params.router,
+        cancelled: cancelled.clone(),
+    };
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            // Who is told to end takes nothing new; who ended makes room first.
+            biased;
+            () = cancelled.cancelled() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = params.listener.accept(), if connections.len() < CONNECTIONS_MAX => {
+                match accepted {
+                    Ok((stream, _)) => {
+                        connections.spawn(connection.clone().serve(stream));
+                    }
+                    Err(_) => tokio::time::sleep(ACCEPT_DELAY).await,
+                }
+            }
+        }
+    }
+    drop(params.listener);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    let _ = timeout(DRAIN_TIMEOUT, drained).await;
+    connections.shutdown().await;
+    Ok(())
+}
+
+fn acceptor(identity: watch::Receiver<Option<Identity>>) -> Result<TlsAcceptor, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(Current(identity)));
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[derive(Clone)]
+struct Connection {
+    acceptor: TlsAcceptor,
+    router: Router,
+    cancelled: CancellationToken,
+}
+
+impl Connection {
+    /// What goes wrong on a connection is for its client to see.
+    async fn serve(self, stream: TcpStream) {
+        // Without this, small answers wait for the acknowledgement of the last one.
+        let _ = stream.set_nodelay(true);
+        let shaken = timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await;
+        let Ok(Ok(stream)) = shaken else {
+            return;
+        };
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING)
+            .max_concurrent_streams(STREAMS_MAX);
+        let service = TowerToHyperService::new(self.router);
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        tokio::select! {
+            _ = connection.as_mut() => {}
+            () = self.cancelled.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                let _ = connection.await;
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The process that serves the admission webhooks: a port, a certificate that renews itself, and
+//! the admin port. It knows no tenant, and needs no Lease: replicas answer alike.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use kube::Client;
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{FLEET_REQUESTS, management};
+use crate::admin::{self, AdminState, Gate, Readiness};
+use crate::admission::{
+    folder::Folder,
+    identity::Identity,
+    keeper::{self, Keeper},
+    reviewer::Reviewer,
+    server,
+};
+use crate::fleet::{
+    clock::Clock,
+    connect::{self, ClientParts},
+    rate_limit::Budget,
+    transport,
+};
+use crate::telemetry::metrics::{ClusterKind, Metrics};
+
+/// How long one call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is served where.
+#[derive(Debug)]
+pub struct Params {
+    /// Where the API server calls.
+    pub listener: TcpListener,
+    /// Where /livez, /readyz and /metrics are served; each port serves all of them.
+    pub admins: Vec<TcpListener>,
+    /// Where the certificate comes from.
+    pub certificates: Certificates,
+    /// Where everything is counted.
+    pub metrics: Metrics,
+}
+
+/// Where the server's certificate comes from.
+#[derive(Clone, Debug)]
+pub enum Certificates {
+    /// Somebody else keeps `tls.crt` and `tls.key` in this folder current, and the configurations'
+    /// `caBundle`.
+    Folder(PathBuf),
+    /// We make and renew it, and patch the `caBundle`.
+    Own(Own),
+}
+
+/// Where certificates of our own are kept.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// The way into the cluster; what kubectl takes where there is none.
+    pub kubeconfig: Option<PathBuf>,
+    /// The namespace of the Secret.
+    pub namespace: String,
+    /// The Secret's name.
+    pub secret: String,
+    /// The name of both webhook configurations.
+    pub configurations: String,
+    /// The names and addresses that the API server calls us by.
+    pub hosts: Vec<String>,
+}
+
+/// Serves until it is cancelled.
+pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()> {
+    let (shown, identity) = watch::channel(None);
+    let metrics = params.metrics;
+    let readiness = Readiness::waiting_for(&[Gate::Admission]);
+    let mut tasks = JoinSet::new();
+    for listener in params.admins {
+        let state = AdminState {
+            metrics: metrics.clone(),
+            readiness: readiness.clone(),
+            refresh: Arc::new(|| {}),
+        };
+        // Ended with the other tasks, behind the last answer.
+        let admin = admin::run(listener, state, CancellationToken::new());
+        tasks.spawn(async { admin.await.context("the admin port failed") });
+    }
+    tasks.spawn(open_gate(readiness, identity.clone()));
+    match params.certificates {
+        Certificates::Folder(path) => {
+            let folder = Folder::new(path, shown, metrics.clone());
+            tasks.spawn(async {
+                folder.run().await;
+                Ok(())
+            });
+        }
+        Certificates::Own(own) => {
+            let keeper = keeper(own, shown, &metrics).await?;
+            tasks.spawn(async {
+                keeper.run().await;
+                Ok(())
+            });
+        }
+    }
+    let server = server::Params {
+        listener: params.listener,
+        identity,
+        router: Reviewer::new(metrics).router(),
+    };
+    let ended = tokio::select! {
+        ended = server::run(server, cancel) => ended.context("cannot serve TLS"),
+        broken = failure(&mut tasks) => Err(broken),
+    };
+    tasks.shutdown().await;
+    ended
+}
+
+async fn open_gate(
+    readiness: Readiness,
+    mut identity: watch::Receiver<Option<Identity>>,
+) -> anyhow::Result<()> {
+    if identity.wait_for(Option::is_some).await.is_err() {
+        bail!("nobody keeps the certificate");
+    }
+    readiness.set_ready(Gate::Admission);
+    Ok(())
+}
+
+/// The first task that did not end well; tasks that did are nobody's business.
+async fn failure(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return error,
+            Err(_) => return anyhow::anyhow!("a task of the webhook panicked"),
+        }
+    }
+    std::future::pending().await
+}
+
+async fn keeper(
+    own: Own,
+    shown: watch::Sender<Option<Identity>>,
+    metrics: &Metrics,
+) -> anyhow::Result<Keeper> {
+    let config = management::config(own.kubeconfig.as_deref()).await?;
+    let clock = Clock::system();
+    let client: Client = connect::client(ClientParts {
+        transport: management::transport(&config, transport::user_agent("webhook"))?,
+        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
+        share: None,
+        timeout: CALL_TIMEOUT,
+        health: None,
+        fence: None,
+        kind: ClusterKind::Management,
+        metrics: metrics.clone(),
+    });
+    Ok(Keeper::new(keeper::Params {
+        client,
+        namespace: own.namespace,
+        secret: own.secret,
+        configurations: own.configurations,
+        hosts: own.hosts,
+        now: Arc::new(move || clock.now()),
+        shown,
+        metrics: metrics.clone(),
+    }))
+}

@@ -1,0 +1,105 @@
+//! What the admission webhooks answer: to whom a write is refused, in the sentences that users
+//! know, and what a machine deployment gets that names no profile.
+//!
+//! What stands in the cluster already is not judged anew: a write that leaves a spec as it was, or
+//! concerns an object that is being deleted, is allowed whatever the spec says. A release that
+//! learns to refuse more then holds up no finalizer and no label.
+
+mod config;
+mod machine_deployment;
+mod profile;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value as Json;
+
+pub use self::{
+    config::judge as judge_config,
+    machine_deployment::judge as judge_machine_deployment,
+    profile::{judge as judge_profile, remarks as remarks_on_profile},
+};
+
+/// What the API server is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Make an object.
+    Create,
+    /// Change an object.
+    Update,
+    /// Delete an object.
+    Delete,
+    /// Connect to an object; nobody does that here.
+    Connect,
+}
+
+impl Operation {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+        }
+    }
+}
+
+/// One write, before it happens.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The review's own name.
+    pub uid: &'a str,
+    /// What is to happen.
+    pub operation: Operation,
+    /// The object as it would be; `null` for a delete.
+    pub object: &'a Json,
+    /// The object as it is; `null` for a create.
+    pub old_object: &'a Json,
+}
+
+impl Asked<'_> {
+    /// Whether the object is on its way out. Only its metadata can change then.
+    fn is_deleting(&self) -> bool {
+        let deleted = self.object.pointer("/metadata/deletionTimestamp");
+        deleted.is_some_and(|at| !at.is_null())
+    }
+}
+
+/// What becomes of a write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It happens.
+    Allowed {
+        /// Why, where users know a sentence.
+        message: Option<String>,
+        /// The JSON patch that is applied before; empty means none.
+        patch: Vec<Json>,
+    },
+    /// It does not.
+    Refused {
+        /// The status code: 400 where the request makes no sense, 403 or 422 where the object does
+        /// not.
+        code: u16,
+        /// Why.
+        message: String,
+    },
+}
+
+impl Answer {
+    const fn allowed(message: Option<String>) -> Self {
+        Self::Allowed {
+            message,
+            patch: Vec::new(),
+        }
+    }
+
+    const fn refused(code: u16, message: String) -> Self {
+        Self::Refused { code, message }
+    }
+}
+
+/// The spec of an object.
+fn spec<T: DeserializeOwned>(object: &Json) -> Result<T, serde_json::Error> {
+    T::deserialize(object.get("spec").unwrap_or(&Json::Null))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Reviews of profiles.
+
+use serde_json::Value as Json;
+
+use super::{Answer, Asked, Operation, spec};
+use crate::api::profile::OperatingSystemProfileSpec as Spec;
+use crate::rules::{
+    lint::{self, Find},
+    profile::{ProfileRefused, check, check_update},
+};
+
+const FORBIDDEN: u16 = 403;
+const BAD_REQUEST: u16 = 400;
+/// A profile has so many wrong templates only where its language is the wrong one.
+const ERRORS_TOLD_MAX: usize = 5;
+
+/// Judges a write of a profile: its version where it changes, what can never work, and whether its
+/// templates compile. A profile that extends another is not compiled: its base is not at hand.
+pub fn judge(asked: &Asked<'_>) -> Answer {
+    let allowed = || {
+        let message = format!(
+            "operatingSystemProfile validation request {} allowed",
+            asked.uid
+        );
+        Answer::allowed(Some(message))
+    };
+    match asked.operation {
+        Operation::Create | Operation::Update if asked.is_deleting() => allowed(),
+        Operation::Create | Operation::Update => match judge_spec(asked) {
+            Ok(()) => allowed(),
+            Err(Fault::Undecodable(message)) => Answer::refused(BAD_REQUEST, message),
+            Err(Fault::Denied(why)) => {
+                let message = format!(
+                    "operatingSystemProfile validation request {} denied: {why}",
+                    asked.uid
+                );
+                Answer::refused(FORBIDDEN, message)
+            }
+        },
+        Operation::Delete => allowed(),
+        Operation::Connect => {
+            let operation = asked.operation.as_str();
+            let message = format!("{operation} not supported on osp resources");
+            Answer::refused(BAD_REQUEST, message)
+        }
+    }
+}
+
+enum Fault {
+    Undecodable(String),
+    Denied(String),
+}
+
+impl From<ProfileRefused> for Fault {
+    fn from(refused: ProfileRefused) -> Self {
+        Self::Denied(refused.to_string())
+    }
+}
+
+fn judge_spec(asked: &Asked<'_>) -> Result<(), Fault> {
+    let new: Spec = spec(asked.object).map_err(|error| {
+        Fault::Undecodable(format!("error occurred while decoding osp: {error}"))
+    })?;
+    if asked.operation == Operation::Update {
+        match spec::<Spec>(asked.old_object) {
+            Ok(old) if old == new => return Ok(()),
+            Ok(old) => check_update(&old, &new)?,
+            // What cannot be read must be possible to correct, under another version.
+            Err(_) if version(asked.old_object) == version(asked.object) => {
+                return Err(ProfileRefused::SameVersion.into());
+            }
+            Err(_) => {}
+        }
+    }
+    check(&new)?;
+    if new.extends.is_some() {
+        return Ok(());
+    }
+    let errors = lint::compile_errors(&new);
+    match errors.len().checked_sub(ERRORS_TOLD_MAX) {
+        _ if errors.is_empty() => Ok(()),
+        None | Some(0) => Err(Fault::Denied(errors.join("; "))),
+        Some(more) => {
+            let told: Vec<String> = errors.into_iter().take(ERRORS_TOLD_MAX).collect();
+            let message = format!("{}; and {more} more", told.join("; "));
+            Err(Fault::Denied(message))
+        }
+    }
+}
+
+fn version(object: &Json) -> Option<&Json> {
+    object.pointer("/spec/version")
+}
+
+/// What probably is a mistake in a profile that may be written, each a sentence: everything that
+/// `osm lint` says. It renders samples, which takes its time; nothing of it is a reason to refuse.
+pub fn remarks(asked: &Asked<'_>, find: &Find<'_>) -> Vec<String> {
+    let is_write = matches!(asked.operation, Operation::Create | Operation::Update);
+    let Ok(new) = spec::<Spec>(asked.object) else {
+        return Vec::new();
+    };
+    let is_as_before = asked.old_object.get("spec") == asked.object.get("spec");
+    if !is_write || is_as_before || asked.is_deleting() {
+        return Vec::new();
+    }
+    let name = asked.object.pointer("/metadata/name");
+    lint::remarks(name.and_then(Json::as_str).unwrap_or_default(), &new, find)
+}
