@@ -136,11 +136,9 @@ async fn the_profile_in_use_came_before_any_default(
     });
     made.sort_by_key(|it| it.received);
     assert!(made.len() > 1, "defaults are installed, too");
-    assert!(
-        made[0].name == "osp-ubuntu" && made[0].code == 201,
-        "{}",
-        told(&made)
-    );
+    let first = made.first().expect("there are some");
+    let (name, code) = (first.name.as_str(), first.code);
+    assert_eq!((name, code), ("osp-ubuntu", 201), "{}", told(&made));
 }
 
 pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World) {
