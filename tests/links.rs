@@ -280,6 +280,29 @@ async fn calls_that_come_at_once_share_one_connection() {
     assert_eq!(hostile.accepted.load(Ordering::SeqCst), 1);
 }
 
+/// A watch may be all that a connection is used for, for hours.
+#[tokio::test]
+async fn a_call_after_a_long_rest_shares_the_connection_of_the_watches() {
+    let silent = || stream::pending::<Result<Frame<Bytes>, Infallible>>();
+    let hostile = Hostile::start("h2", move || {
+        Response::new(StreamBody::new(silent()).boxed_unsync())
+    })
+    .await;
+    let client = hostile.client();
+    let watch = Request::get("/api/v1/secrets?watch=true").body(kube::client::Body::empty());
+    let watch = client.send(watch.expect("a request")).await;
+    let watch = watch.expect("its head is there");
+    for _ in 0..3 {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_mins(30)).await;
+        tokio::time::resume();
+        let answer = client.request_text(get("/version")).await;
+        assert_eq!(answer.expect("it is answered"), "{}");
+        assert_eq!(hostile.accepted.load(Ordering::SeqCst), 1);
+    }
+    drop(watch);
+}
+
 #[tokio::test]
 async fn calls_that_come_at_once_share_one_failure() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

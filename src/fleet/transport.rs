@@ -11,7 +11,6 @@ use std::{
     net::SocketAddr,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use futures::future::BoxFuture;
@@ -44,8 +43,6 @@ use crate::tenant::{
 /// TLS sessions to resume: each transport has one server. The table for 256 that rustls makes by
 /// itself took 14 KiB of each tenant.
 const SESSIONS_MAX: usize = 8;
-/// A connection that nobody uses is closed after this long; watches use theirs.
-const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// What a hostile server may park in our memory: per stream, per connection, and in headers.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
@@ -131,8 +128,9 @@ fn build(
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE_TIMEOUT)
-        .pool_max_idle_per_host(2)
+        // hyper takes a connection that only watches use for idle, and would dial for the next call.
+        .pool_idle_timeout(None)
+        .pool_max_idle_per_host(1)
         .http1_max_buf_size(READ_BUFFER_BYTES_MAX)
         .http2_keep_alive_interval(patience.ping_interval)
         .http2_keep_alive_timeout(patience.ping_answer)
