@@ -7,8 +7,8 @@ use osm::cli::Cli;
 #[cfg(target_env = "gnu")]
 use tikv_jemallocator::Jemalloc;
 
-/// Thousands of tenants join at once, and then rest: what that used is given back, which glibc keeps
-/// in pieces (decision 0027).
+/// Thousands of tenants join at once, and then rest: what that used is given back, which glibc
+/// keeps in pieces (decision 0027).
 #[cfg(target_env = "gnu")]
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;

@@ -23,8 +23,14 @@ const TURNS: usize = 3;
 const ROTATIONS: usize = 1000;
 /// The first rotations bring the process to its working size.
 const WARM: usize = 100;
-/// A budget that a rotation need not wait for: each takes some dozen requests.
-const UNHURRIED: [&str; 4] = ["--worker-requests", "2000", "--worker-burst", "2000"];
+/// A budget that a rotation need not wait for: each takes some dozen requests of
+/// both.
+const UNHURRIED: [&str; 4] = [
+    "--worker-requests=2000",
+    "--worker-burst=2000",
+    "--management-requests=2000",
+    "--management-burst=2000",
+];
 
 /// All tenants are added and removed, over and over. The first round compiles what is kept, and
 /// brings the process to its working size: the last one is judged against it.
