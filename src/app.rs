@@ -16,7 +16,7 @@ use std::{
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::{net::TcpListener, runtime::Handle, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, AdminState, Gate, Readiness};
@@ -265,7 +265,10 @@ async fn open_membership_gate(readiness: Readiness, mut grants: watch::Receiver<
 
 fn census_of(roster: &Arc<Roster>, metrics: &Metrics) -> Arc<dyn Fn() + Send + Sync> {
     let (roster, metrics) = (Arc::clone(roster), metrics.clone());
-    Arc::new(move || census::take(&roster, &metrics))
+    Arc::new(move || {
+        metrics.set_tasks(Handle::current().metrics().num_alive_tasks());
+        census::take(&roster, &metrics);
+    })
 }
 
 /// The namespaces of tenants, and those that tenants may share profiles from.

@@ -4,6 +4,14 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use osm::cli::{Cli, drop_in};
+#[cfg(target_env = "gnu")]
+use tikv_jemallocator::Jemalloc;
+
+/// Thousands of tenants join at once, and then rest: what that used is given back, which glibc
+/// keeps in pieces (decision 0027).
+#[cfg(target_env = "gnu")]
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     // Some dependency may bring a second provider: the choice is made before the first use.

@@ -163,6 +163,11 @@ impl Metrics {
         self.0.clusters.rollout_paused.set(paused);
     }
 
+    /// So many tasks have not ended.
+    pub fn set_tasks(&self, count: usize) {
+        self.0.clusters.tasks.set(gauge(count));
+    }
+
     /// Whether a worker cluster (`namespace/name`) answers.
     pub fn set_cluster(&self, cluster: &str, connection: Connection) {
         let up = match connection {

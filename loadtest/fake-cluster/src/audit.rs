@@ -61,6 +61,10 @@ impl Audit {
         self.entries.iter().cloned().collect()
     }
 
+    pub(crate) fn count(&self, is_one: impl Fn(&AuditEntry) -> bool) -> usize {
+        self.entries.iter().filter(|entry| is_one(entry)).count()
+    }
+
     pub(crate) fn take(&mut self) -> Vec<AuditEntry> {
         std::mem::take(&mut self.entries).into()
     }

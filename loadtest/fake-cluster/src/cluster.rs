@@ -305,6 +305,11 @@ impl Cluster {
             .collect()
     }
 
+    /// How many of the requests so far are of some kind.
+    pub fn count_requests(&self, is_one: impl Fn(&AuditEntry) -> bool) -> usize {
+        self.inner.lock().audit.count(is_one)
+    }
+
     /// The requests so far, oldest first. They are forgotten then: none is told twice or lost.
     pub fn take_audit(&self) -> Vec<AuditEntry> {
         self.inner.lock().audit.take()

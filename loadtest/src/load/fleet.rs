@@ -52,6 +52,8 @@ pub struct Worker {
     pub server: Server,
     /// The names of its machine deployments.
     pub machine_deployments: Vec<String>,
+    /// How many it has had.
+    made: usize,
 }
 
 impl Fleet {
@@ -191,6 +193,7 @@ impl Worker {
             tenant,
             server,
             machine_deployments: Vec::new(),
+            made: 0,
         };
         for _ in 0..machine_deployments {
             worker.add_machine_deployment()?;
@@ -200,10 +203,21 @@ impl Worker {
 
     /// Makes one more machine deployment.
     pub fn add_machine_deployment(&mut self) -> anyhow::Result<String> {
-        let name = format!("pool-{}", self.machine_deployments.len());
+        let name = format!("pool-{}", self.made);
+        self.made += 1;
         self.server.put(machine_deployment(&name))?;
         self.machine_deployments.push(name.clone());
         Ok(name)
+    }
+
+    /// Deletes a machine deployment; the manager's finalizer holds it until all is gone.
+    pub async fn remove_machine_deployment(&mut self, name: &str) -> anyhow::Result<()> {
+        self.machine_deployments.retain(|known| known != name);
+        let Revisions(api) = self.revisions();
+        let deleted = api.delete(name, &DeleteParams::default()).await;
+        deleted
+            .map(drop)
+            .with_context(|| format!("deleting {name} of {}", self.tenant))
     }
 
     /// What raises revisions here.

@@ -27,6 +27,9 @@ pub struct Sample {
     pub descriptors: u64,
     /// Lines of its metrics page that are no comments.
     pub series: u64,
+    /// Tasks of its runtime, as its metrics page says.
+    #[serde(default)]
+    pub tasks: u64,
 }
 
 impl Sample {
@@ -51,6 +54,7 @@ impl Sample {
             threads: field(&status, "Threads:")?,
             descriptors: u64::try_from(count("fd").context("counting descriptors")?)?,
             series: u64::try_from(series)?,
+            tasks: field(&page, "osm_tasks ")?,
         })
     }
 }

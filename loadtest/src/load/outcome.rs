@@ -131,9 +131,10 @@ impl Outcome {
                 sample.threads.to_string(),
                 sample.descriptors.to_string(),
                 sample.series.to_string(),
+                sample.tasks.to_string(),
             ]
         };
-        let rows: Vec<[String; 7]> = self.samples.iter().map(row).collect();
+        let rows: Vec<[String; 8]> = self.samples.iter().map(row).collect();
         let titles = [
             "PROCESS",
             "RESIDENT KiB",
@@ -142,6 +143,7 @@ impl Outcome {
             "THREADS",
             "DESCRIPTORS",
             "SERIES",
+            "TASKS",
         ];
         screen.table(titles, &rows);
     }

@@ -1,6 +1,7 @@
 //! The scenarios: what is done to the fleet in which order, and which figures come of it.
 
 mod busy;
+mod churn;
 mod fleet_wide;
 mod leaks;
 
@@ -36,6 +37,10 @@ pub enum Scenario {
     AddRemove,
     /// One kubeconfig is replaced a thousand times.
     RotateOne,
+    /// Every kubeconfig is replaced at once, three times.
+    RotateAll,
+    /// Machine deployments come, change and go all the time, and tenants come and go.
+    Churn,
 }
 
 impl Scenario {
@@ -53,6 +58,8 @@ impl Scenario {
             Self::Busy => "each tenth worker cluster answers 429",
             Self::AddRemove => "all tenants are added and removed five times: what is left",
             Self::RotateOne => "one kubeconfig is replaced a thousand times: what is left",
+            Self::RotateAll => "every kubeconfig is replaced at once, three times: what is left",
+            Self::Churn => "machine deployments and tenants come and go all the time: what is left",
         }
     }
 
@@ -88,6 +95,8 @@ impl Scenario {
             Self::Busy => Box::pin(busy::failing(stage, outcome, Failure::Busy)),
             Self::AddRemove => Box::pin(leaks::add_remove(stage, outcome)),
             Self::RotateOne => Box::pin(leaks::rotate_one(stage, outcome)),
+            Self::RotateAll => Box::pin(leaks::rotate_all(stage, outcome)),
+            Self::Churn => Box::pin(churn::churn(stage, outcome)),
         }
     }
 }

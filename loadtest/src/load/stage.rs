@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use fake_cluster::AuditEntry;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::fleet::Fleet;
@@ -179,13 +180,12 @@ impl Stage {
     pub async fn settle(&mut self) -> anyhow::Result<()> {
         let (fleet, screen) = (&self.fleet, self.params.screen);
         let wait = async {
-            let mut before = 0;
+            let mut before = None;
             loop {
-                let now = fleet.management.cluster.revision();
-                if now == before {
+                let now = fleet.management.cluster.count_requests(wrote_of_a_tenant);
+                if before.replace(now) == Some(now) {
                     return;
                 }
-                before = now;
                 sleep(QUIET).await;
             }
         };
@@ -200,6 +200,11 @@ impl Stage {
         let rest = with(&mut self.running, &what, sleep(time));
         screen.step(&what, rest).await
     }
+}
+
+/// A replica renews its Lease all the time.
+fn wrote_of_a_tenant(request: &AuditEntry) -> bool {
+    request.wrote && request.target.resource != "leases"
 }
 
 /// Waits for some work, unless the manager ends first or the time is up.

@@ -73,6 +73,7 @@ pub(super) struct Clusters {
     pub objects: Family<Cluster, Gauge>,
     pub rollout: Family<Rollout, Gauge>,
     pub rollout_paused: Gauge,
+    pub tasks: Gauge,
 }
 
 /// What the admission webhooks did; a process that serves none has no series of them.
@@ -278,6 +279,8 @@ impl Clusters {
         plain(registry, "osm_rollout_tenants", help, rollout.clone());
         let help = "Whether the rollout of default profiles is paused, 1 or 0";
         let rollout_paused = plain(registry, "osm_rollout_paused", help, Gauge::default());
+        let help = "Tasks of this process that have not ended";
+        let tasks = plain(registry, "osm_tasks", help, Gauge::default());
         Self {
             tenants,
             up,
@@ -285,6 +288,7 @@ impl Clusters {
             objects,
             rollout,
             rollout_paused,
+            tasks,
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use fake_cluster::Verb;
+use fake_cluster::{AuditEntry, Verb};
+use tokio::time::Instant;
 
 use crate::load::{
     fleet::Fleet,
     measure::Sample,
-    outcome::{Figure, Outcome, float},
+    outcome::{Figure, Outcome, count, float},
     requests::Requests,
     stage::Stage,
 };
@@ -15,15 +16,24 @@ use crate::load::{
 /// Rounds of adding and removing all tenants.
 const ROUNDS: usize = 5;
 /// Tokio ends an idle thread after ten seconds.
-const CALM: Duration = Duration::from_secs(12);
+pub(super) const CALM: Duration = Duration::from_secs(12);
+/// How often every kubeconfig is replaced.
+const TURNS: usize = 3;
 /// Rotations of one kubeconfig.
 const ROTATIONS: usize = 1000;
 /// The first rotations bring the process to its working size.
 const WARM: usize = 100;
-/// A budget that a rotation need not wait for: each takes some dozen requests.
-const UNHURRIED: [&str; 4] = ["--worker-requests", "2000", "--worker-burst", "2000"];
+/// A budget that a rotation need not wait for: each takes some dozen requests of
+/// both.
+const UNHURRIED: [&str; 4] = [
+    "--worker-requests=2000",
+    "--worker-burst=2000",
+    "--management-requests=2000",
+    "--management-burst=2000",
+];
 
-/// All tenants are added and removed, over and over.
+/// All tenants are added and removed, over and over. The first round compiles what is kept, and
+/// brings the process to its working size: the last one is judged against it.
 pub async fn add_remove(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
     stage.start().await?;
     stage.settle().await?;
@@ -55,12 +65,58 @@ pub async fn add_remove(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
         first.get_or_insert(last);
         Requests::take(&stage.fleet);
     }
-    outcome.figures.extend(returned(begun, last));
-    outcome.figures.push(growth(
-        "memory, last round against first",
-        first.unwrap_or(begun),
-        last,
+    outcome
+        .figures
+        .extend(returned(first.unwrap_or(begun), last));
+    let (before, after) = (float(begun.resident_kib), float(last.resident_kib));
+    outcome.figures.push(Figure::new(
+        "memory, more than before the first round",
+        (after - before) / 1024.0,
+        "MiB",
     ));
+    Ok(())
+}
+
+/// Every kubeconfig is replaced at once, a few times.
+pub async fn rotate_all(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    stage.register_all()?;
+    stage.start().await?;
+    stage.until_all_served(1).await?;
+    stage.settle().await?;
+    stage.rest(CALM).await?;
+    let begun = stage.sample().await?;
+    outcome.samples.insert("0 before".to_owned(), begun);
+    let mut first = None;
+    let mut last = begun;
+    for turn in 1..=TURNS {
+        Requests::take(&stage.fleet);
+        let rotated = Instant::now();
+        for worker in &stage.fleet.workers {
+            stage.fleet.rotate(worker, turn)?;
+        }
+        stage
+            .until("all are watched anew", |fleet| {
+                let mut workers = fleet.workers.iter();
+                workers.all(|worker| worker.server.cluster.count_requests(watches_secrets) > 0)
+            })
+            .await?;
+        let took = rotated.elapsed().as_secs_f64();
+        stage.settle().await?;
+        let requests = Requests::take(&stage.fleet);
+        stage.rest(CALM).await?;
+        last = stage.sample().await?;
+        outcome.samples.insert(format!("{turn} after"), last);
+        first.get_or_insert(last);
+        let name = format!("turn {turn}, until all are watched anew");
+        outcome.figures.push(Figure::new(&name, took, "s"));
+        let writes = float(requests.writes) / count(stage.params.tenants);
+        let name = format!("turn {turn}, writes per tenant");
+        outcome.figures.push(Figure::new(&name, writes, ""));
+        let requests_name = format!("turn {turn}");
+        outcome.requests.insert(requests_name, requests);
+    }
+    let first = first.unwrap_or(begun);
+    outcome.figures.extend(returned(first, last));
     Ok(())
 }
 
@@ -91,9 +147,7 @@ pub async fn rotate_one(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
     outcome
         .samples
         .insert(format!("2 after {ROTATIONS}"), ended);
-    outcome.figures.extend(returned(begun, ended));
-    let name = format!("memory, after {ROTATIONS} against after {WARM}");
-    outcome.figures.push(growth(&name, warm, ended));
+    outcome.figures.extend(returned(warm, ended));
     Ok(())
 }
 
@@ -105,14 +159,15 @@ async fn rotate(stage: &Stage, turn: usize) -> anyhow::Result<()> {
     worker.server.cluster.clear_audit();
     stage.fleet.rotate(worker, turn)?;
     let watched = worker.server.cluster.wait_until(|cluster| {
-        let requests = cluster.audit();
-        let of_secrets = |verb: Verb, resource: &str| verb == Verb::Watch && resource == "secrets";
-        requests
-            .iter()
-            .any(|one| of_secrets(one.verb, &one.target.resource))
+        let watches = cluster.count_requests(watches_secrets);
+        watches > 0
     });
     tokio::time::timeout(Duration::from_secs(30), watched).await?;
     Ok(())
+}
+
+fn watches_secrets(request: &AuditEntry) -> bool {
+    request.verb == Verb::Watch && request.target.resource == "secrets"
 }
 
 /// Whether each worker cluster has so many watches, or none.
@@ -130,21 +185,18 @@ fn watches(fleet: &Fleet, wanted: usize) -> bool {
     })
 }
 
-/// What there is more of at the end, in percent of the beginning.
-fn returned(before: Sample, after: Sample) -> Vec<Figure> {
+/// What there is more of at the end, in percent of the beginning: of a process that has rested so
+/// long that idle threads have ended. Memory is what is resident then.
+pub(super) fn returned(before: Sample, after: Sample) -> Vec<Figure> {
     let percent = |name: &str, before: u64, after: u64| {
         let more = (float(after) - float(before)) / float(before.max(1)) * 100.0;
         Figure::new(name, more, "% more").wanted(5.0, 0.0)
     };
     vec![
+        percent("tasks", before.tasks, after.tasks),
         percent("descriptors", before.descriptors, after.descriptors),
         percent("threads", before.threads, after.threads),
         percent("series", before.series, after.series),
-        growth("memory", before, after),
+        percent("memory", before.resident_kib, after.resident_kib),
     ]
-}
-
-fn growth(name: &str, before: Sample, after: Sample) -> Figure {
-    let (before, after) = (float(before.resident_kib), float(after.resident_kib));
-    Figure::new(name, (after - before) / before * 100.0, "% more").wanted(5.0, 0.0)
 }

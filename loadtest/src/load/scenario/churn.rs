@@ -1,0 +1,150 @@
+//! A fleet in which something changes all the time, and which ends as it began: machine deployments
+//! are made, change and go, and tenants leave and come back.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::leaks::{CALM, returned};
+use crate::load::{
+    latency::Latencies,
+    outcome::{Figure, Outcome, count, float},
+    requests::Requests,
+    served,
+    stage::Stage,
+};
+
+/// The time between two steps.
+const STEP_INTERVAL: Duration = Duration::from_millis(50);
+/// A machine deployment lives for so many steps: ten seconds.
+const LIFE_STEPS: usize = 200;
+/// Each so many steps a tenant leaves, or comes back: one a second.
+const TENANT_STEPS: usize = 20;
+/// The last tenants leave and come back, one of ten; in the others machine deployments come and go.
+const LEAVING: usize = 10;
+const SERVED_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// A machine deployment that was made: the tenant it is in, and its name.
+type Made = (usize, String);
+
+/// Two windows of churn: the first brings the process to its working size, the second is judged
+/// against it.
+pub async fn churn(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    stage.register_all()?;
+    stage.start().await?;
+    stage.until_all_served(1).await?;
+    stage.settle().await?;
+    stage.rest(CALM).await?;
+    let begun = stage.sample().await?;
+    outcome.samples.insert("0 before".to_owned(), begun);
+    let mut samples = Vec::new();
+    for window in ["1 first", "2 second"] {
+        Requests::take(&stage.fleet);
+        let steps = one_window(stage, outcome, window).await?;
+        stage.settle().await?;
+        let requests = Requests::take(&stage.fleet);
+        stage.rest(CALM).await?;
+        let sample = stage.sample().await?;
+        samples.push(sample);
+        let name = format!("{window} window, requests per step");
+        let asked = float(requests.total()) / count(steps);
+        outcome.figures.push(Figure::new(&name, asked, ""));
+        outcome.samples.insert(window.to_owned(), sample);
+        outcome.requests.insert(window.to_owned(), requests);
+    }
+    if let [first, second] = samples.as_slice() {
+        outcome.figures.extend(returned(*first, *second));
+    }
+    Ok(())
+}
+
+/// Steps for as long as the window, then everything that was made goes; tells how many steps.
+async fn one_window(
+    stage: &mut Stage,
+    outcome: &mut Outcome,
+    window: &str,
+) -> anyhow::Result<usize> {
+    let staying = stage.params.tenants - stage.params.tenants / LEAVING;
+    let mut ticks = interval(STEP_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let begun = Instant::now();
+    let mut alive: VecDeque<Made> = VecDeque::new();
+    let (mut served, mut away, mut steps) = (Vec::new(), None, 0);
+    while begun.elapsed() < stage.params.window {
+        ticks.tick().await;
+        steps += 1;
+        let index = steps % staying;
+        let worker = stage.fleet.workers.get_mut(index);
+        let worker = worker.context("there are so many tenants")?;
+        alive.push_back((index, worker.add_machine_deployment()?));
+        if alive.len() > LIFE_STEPS
+            && let Some(made) = alive.pop_front()
+        {
+            served.push(end(stage, &made).await?);
+        }
+        if steps % TENANT_STEPS == 0 {
+            away = move_one(stage, away, steps / TENANT_STEPS).await?;
+        }
+    }
+    for made in &alive {
+        served.push(end(stage, made).await?);
+    }
+    if let Some(index) = away {
+        come_back(stage, index)?;
+    }
+    stage
+        .until("all are watched again", |fleet| {
+            let mut workers = fleet.workers.iter();
+            workers.all(|worker| worker.server.cluster.open_watches() >= 2)
+        })
+        .await?;
+    let latencies = Latencies::of(served)?;
+    let name = format!("made to both Secrets, {window} window");
+    outcome.latencies.insert(name, latencies);
+    Ok(steps)
+}
+
+/// How long a machine deployment took to be served; it is deleted then.
+async fn end(stage: &mut Stage, (index, name): &Made) -> anyhow::Result<Duration> {
+    let worker = stage.fleet.workers.get_mut(*index);
+    let worker = worker.context("there are so many tenants")?;
+    let found = tokio::time::timeout(SERVED_TIMEOUT, served::until_served(worker, name, 1));
+    let found = found
+        .await
+        .with_context(|| format!("{name} of {} is not served", worker.tenant))?;
+    worker.remove_machine_deployment(name).await?;
+    Ok(found.served.duration_since(found.asked))
+}
+
+/// The tenant that is away comes back; if none is, one leaves.
+async fn move_one(
+    stage: &Stage,
+    away: Option<usize>,
+    turn: usize,
+) -> anyhow::Result<Option<usize>> {
+    if let Some(index) = away {
+        come_back(stage, index)?;
+        return Ok(None);
+    }
+    let tenants = stage.params.tenants;
+    let leaving = tenants / LEAVING;
+    if leaving == 0 {
+        return Ok(None);
+    }
+    let index = tenants - 1 - turn % leaving;
+    let worker = stage.fleet.workers.get(index);
+    stage
+        .fleet
+        .remove(worker.context("there are so many tenants")?)
+        .await?;
+    Ok(Some(index))
+}
+
+fn come_back(stage: &Stage, index: usize) -> anyhow::Result<()> {
+    let worker = stage.fleet.workers.get(index);
+    let worker = worker.context("there are so many tenants")?;
+    stage.fleet.give_namespace(worker)?;
+    stage.fleet.register(worker)
+}
