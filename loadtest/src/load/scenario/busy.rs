@@ -25,8 +25,8 @@ const NEW_INTERVAL: Duration = Duration::from_millis(50);
 /// The quiet tenants among which new machine deployments are dealt out while one is noisy: each
 /// gets one in five seconds.
 const QUIET: usize = 100;
-/// The time between two changes of the noisy tenant: a hundred times as often.
-const NOISE_INTERVAL: Duration = Duration::from_millis(50);
+/// The time between two changes of the noisy tenant: a hundred times as often, and not in step.
+const NOISE_INTERVAL: Duration = Duration::from_millis(49);
 /// Each tenth worker cluster fails.
 const FAILING: usize = 10;
 /// How slow a slow worker cluster is: half of what a call may take.
