@@ -19,7 +19,7 @@ manager=$!
   read -r _ <&3
   exec 3<&-
   kill -TERM "$manager"
-  for _ in $(seq 100); do kill -0 "$manager" || exit; sleep 0.1; done
+  for _ in $(seq 200); do kill -0 "$manager" || exit; sleep 0.1; done
   kill -KILL "$manager"
 } 2>/dev/null &
 watcher=$!
@@ -34,8 +34,9 @@ exit "$status"
 const LOG_TAIL_LINES: usize = 15;
 /// How much of each line: an error repeats itself from cause to cause.
 const LOG_LINE_CHARS_MAX: usize = 300;
-/// The supervisor kills what does not end within ten seconds.
-const END_TIMEOUT: Duration = Duration::from_secs(12);
+/// The supervisor kills what does not end within twenty seconds: a reconcile in a slow cluster has
+/// fifteen to end.
+const END_TIMEOUT: Duration = Duration::from_secs(22);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The exporter waits for five seconds between batches unless it is told otherwise; nobody wants to
 /// wait for that in front of a screen.
