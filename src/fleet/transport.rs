@@ -128,7 +128,8 @@ fn build(
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
-        // hyper takes a connection that only watches use for idle, and would dial for the next call.
+        // hyper takes a connection that only watches use for idle, and would dial for the next
+        // call.
         .pool_idle_timeout(None)
         .pool_max_idle_per_host(1)
         .http1_max_buf_size(READ_BUFFER_BYTES_MAX)
