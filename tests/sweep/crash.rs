@@ -181,7 +181,6 @@ sweeps! {
     renewal: Renewal;
     kubeconfig: Kubeconfig;
     fetch_token: FetchToken;
-    machines: Machines;
     tampering: Tampering;
     loss: Loss;
     deletion: Deletion;
