@@ -253,7 +253,8 @@ impl Task {
     /// Writes a setback on the board, unless the calls have said it already; tells whether time
     /// may heal it.
     fn note(&self, setback: &Setback, health: &Health) -> bool {
-        if setback.condition == ConditionType::Connected && health.is_wrong() {
+        let is_of_health = setback.condition == ConditionType::Connected;
+        if is_of_health && health.is_wrong() {
             return setback.retry;
         }
         let finding = Finding::wrong(setback.reason, setback.message.clone());
@@ -264,6 +265,10 @@ impl Task {
                 why = %setback.message,
                 "cannot engage"
             );
+        }
+        if is_of_health {
+            // The next call that goes well takes it back.
+            health.forget();
         }
         setback.retry
     }

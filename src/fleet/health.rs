@@ -33,18 +33,18 @@ use crate::tenant::report::{ConditionType, Finding};
 /// How a cluster is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No call has been observed yet.
+    /// No call has been observed yet that says anything.
     Unknown,
-    /// The last answer was one that a healthy cluster gives.
+    /// The circuit is closed: at most an accident of one request lies behind.
     Healthy,
-    /// The last call was answered, and the answer says that something is wrong with the cluster.
+    /// The circuit is open, and the last answer said that something is wrong with the cluster.
     Degraded {
         /// When that began.
         since: Timestamp,
         /// The last cause, without secrets.
         why: String,
     },
-    /// The last call got no answer.
+    /// The circuit is open, and the last call got no answer.
     Unreachable {
         /// When that began.
         since: Timestamp,
@@ -97,6 +97,11 @@ impl Health {
             *self.lock(),
             State::Degraded { .. } | State::Unreachable { .. }
         )
+    }
+
+    /// Somebody else has told how the cluster is doing: the next call that says something is news.
+    pub fn forget(&self) {
+        *self.lock() = State::Unknown;
     }
 
     /// Whether calls are held back now.
@@ -160,15 +165,20 @@ impl Health {
 
     fn observe(&self, pass: Pass, failure: Option<Failure>, state: State) {
         let now = Instant::now();
+        let mut is_closed = false;
         self.circuit.send_if_modified(|circuit| {
             let was_closed = circuit.is_closed();
             match failure {
                 None => circuit.succeeded(pass, now),
                 Some(failure) => circuit.failed(pass, failure, now),
             }
-            !(was_closed && circuit.is_closed())
+            is_closed = circuit.is_closed();
+            !(was_closed && is_closed)
         });
-        self.enter(state);
+        // An accident of one request says nothing about the cluster: nobody would ask it again.
+        if is_closed == failure.is_none() {
+            self.enter(state);
+        }
     }
 
     fn enter(&self, mut next: State) {
@@ -275,8 +285,16 @@ mod tests {
         answer
     }
 
+    /// The next calls are answered so.
+    async fn answered(health: &Health, status: StatusCode, times: usize) {
+        for _ in 0..times {
+            health.due().await;
+            health.admit().unwrap().answered(&an_answer(status));
+        }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn the_board_says_what_the_last_call_said() {
+    async fn the_board_says_what_the_circuit_says() {
         let (health, board) = a_health();
         for (status, holds, reason) in [
             (StatusCode::OK, true, "Healthy"),
@@ -287,16 +305,17 @@ mod tests {
             (StatusCode::UNAUTHORIZED, false, "Degraded"),
             (StatusCode::FORBIDDEN, true, "Healthy"),
         ] {
-            health.admit().unwrap().answered(&an_answer(status));
+            answered(&health, status, 1).await;
+            assert!(said(&board).0, "once is an accident: {status}");
+            answered(&health, status, 2).await;
             assert_eq!(said(&board).0, holds, "{status}");
             assert_eq!(said(&board).1, reason, "{status}");
         }
-        let failed = an_answer(StatusCode::INTERNAL_SERVER_ERROR);
-        health.admit().unwrap().answered(&failed);
+        answered(&health, StatusCode::INTERNAL_SERVER_ERROR, 3).await;
         assert!(said(&board).2.contains("500"));
-        let failed = an_answer(StatusCode::BAD_GATEWAY);
-        health.admit().unwrap().answered(&failed);
+        answered(&health, StatusCode::BAD_GATEWAY, 1).await;
         assert!(said(&board).2.contains("502"), "another failure is news");
+        health.due().await;
         let refused = std::io::Error::other("refused");
         health.admit().unwrap().unreachable(&refused);
         assert_eq!(said(&board), (false, "Unreachable", "refused".to_owned()));
@@ -318,8 +337,7 @@ mod tests {
             assert_eq!(health.state(), State::Unreachable { since, why });
         }
         tokio::time::sleep(Duration::from_mins(1)).await;
-        let answer = an_answer(StatusCode::BAD_GATEWAY);
-        health.admit().unwrap().answered(&answer);
+        answered(&health, StatusCode::BAD_GATEWAY, 1).await;
         let State::Degraded { since, .. } = health.state() else {
             panic!("{:?}", health.state());
         };

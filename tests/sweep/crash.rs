@@ -181,6 +181,7 @@ sweeps! {
     renewal: Renewal;
     kubeconfig: Kubeconfig;
     fetch_token: FetchToken;
+    machines: Machines;
     tampering: Tampering;
     loss: Loss;
     deletion: Deletion;

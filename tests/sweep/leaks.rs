@@ -20,10 +20,11 @@ use crate::{
 };
 
 const ROUNDS: usize = 5;
-const ROTATIONS: usize = 100;
-/// A budget that no rotation waits for.
-const UNHURRIED: [&str; 5] = [
+const ROTATIONS: usize = 1_000;
+/// A budget that no rotation waits for, and no token that is renewed meanwhile for the first time.
+const UNHURRIED: [&str; 6] = [
     "--lease-duration=1h",
+    "--token-lifetime=24h",
     "--worker-requests=1000",
     "--worker-burst=1000",
     "--management-requests=1000",
@@ -160,9 +161,9 @@ async fn a_kubeconfig_that_changes_over_and_over_leaves_nothing_behind() {
     for turn in 0..=ROTATIONS {
         assert!(turn == 0 || berlin.revoke_token(&berlin.token(&account("kube-system"))));
         looked.world.register("berlin");
-        tokio::time::sleep(Duration::from_secs(5)).await;
-        // Once all that there is to count has been counted.
-        if turn == 5 || turn == ROTATIONS {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        // By half of them all that there is to count has been counted.
+        if turn == ROTATIONS / 2 || turn == ROTATIONS {
             looked.settle().await;
             let held = looked.held();
             assert_eq!(held.watches["berlin"], 2, "it is watched after {turn}");

@@ -33,6 +33,8 @@ pub enum Scenario {
     Kubeconfig,
     /// The getter gets another token: every document, and the key of every digest.
     FetchToken,
+    /// The profile prints another provisioning document, and machines of another are replaced.
+    Machines,
     /// Somebody writes other bytes into the provisioning Secret.
     Tampering,
     /// Somebody deletes the bootstrap Secret and the kubelet's kubeconfig.
@@ -79,11 +81,27 @@ impl Scenario {
             let cloud = "/spec/template/spec/providerSpec/value/cloudProvider";
             set(&mut machine_deployment, cloud, json!("edge"));
         }
+        if self == Self::Machines {
+            let at_rest = json!({
+                "observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2,
+            });
+            set(&mut machine_deployment, "/metadata/generation", json!(1));
+            set(&mut machine_deployment, "/spec/replicas", json!(2));
+            // Nobody replaces them here, and nobody is to complain.
+            let day = json!(86_400);
+            set(
+                &mut machine_deployment,
+                "/spec/progressDeadlineSeconds",
+                day,
+            );
+            set(&mut machine_deployment, "/status", at_rest);
+        }
         put(world.worker("berlin"), machine_deployment);
         let is_own = matches!(self, Self::OwnCreate | Self::OwnDeletion | Self::OwnPurge);
         let spec = match self {
             Self::Release => json!({"onRemoval": "Release"}),
             Self::Purge => json!({"onRemoval": "Purge"}),
+            Self::Machines => json!({"rollout": {"machines": {"replace": "WhenOutdated"}}}),
             _ if is_own => {
                 json!({"onRemoval": "Purge", "nodeCredentials": "PerMachineDeployment"})
             }
@@ -146,7 +164,7 @@ impl Scenario {
             Self::Create | Self::EdgeCreate | Self::OwnCreate | Self::Renewal => {}
             Self::Revision => raise_revision(berlin),
             Self::ProfileVersion => profile(world, "text\n"),
-            Self::Provisioning => profile(world, "another text\n"),
+            Self::Provisioning | Self::Machines => profile(world, "another text\n"),
             Self::RevisionAndProvisioning => {
                 profile(world, "another text\n");
                 raise_revision(berlin);
