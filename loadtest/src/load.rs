@@ -6,6 +6,7 @@
 //!  fleet ──── the clusters, and what operators and tenants do to them
 //!  stage ──── fleet and manager together: start, wait, look
 //!  scenario ─ what is done in which order, and which figures come of it
+//!  per_cluster  the other side of a comparison: a process for each cluster
 //!  outcome ── one run as JSON and as a table; plot draws several
 //! ```
 
@@ -13,6 +14,7 @@ pub mod fleet;
 pub mod latency;
 pub mod measure;
 pub mod outcome;
+pub mod per_cluster;
 pub mod plot;
 pub mod requests;
 pub mod scenario;

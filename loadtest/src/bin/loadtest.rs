@@ -61,6 +61,10 @@ struct Run {
     /// The manager's program; without it, the one beside this program.
     #[arg(long, value_name = "FILE", env = "OSM_BINARY")]
     osm: Option<PathBuf>,
+    /// `side-by-side`: what serves one cluster, in the place of our own `osm-controller`;
+    /// `{kubeconfig}` stands for the path of the cluster's kubeconfig.
+    #[arg(long, value_name = "COMMAND")]
+    per_cluster_cmd: Option<String>,
     /// More arguments of `osm run`.
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -113,6 +117,7 @@ fn run(run: Run) -> anyhow::Result<()> {
         window: run.window,
         osm: run.osm.unwrap_or_else(|| beside.with_file_name("osm")),
         arguments: run.arguments,
+        per_cluster_cmd: run.per_cluster_cmd,
         log: run.log,
         screen,
     };

@@ -1,6 +1,7 @@
 //! The manager as a child: the real binary, with the least privileges that it needs, its log in a
 //! file. It ends with this process, however that ends.
 
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -66,23 +67,27 @@ pub struct Manager {
 
 impl Manager {
     /// Starts it.
+    pub fn start(params: Params<'_>) -> anyhow::Result<Self> {
+        let mut line: Vec<OsString> = vec![params.binary.into(), "run".into()];
+        line.extend(["--kubeconfig".into(), params.kubeconfig.into()]);
+        line.extend(params.arguments.iter().map(OsString::from));
+        let last = ["--admin-address", "127.0.0.1:0", "--log-format", "text"];
+        line.extend(last.map(OsString::from));
+        line.push("--allow-loopback-servers".into());
+        Self::supervise(&line, params.log)
+    }
+
+    /// Starts any program by its command line, and keeps its log.
     #[expect(
         clippy::disallowed_methods,
         reason = "running the program is what the demo is for"
     )]
-    pub fn start(params: Params<'_>) -> anyhow::Result<Self> {
-        let log = std::fs::File::create(&params.log).context("creating the manager's log")?;
+    pub fn supervise(line: &[OsString], log_path: PathBuf) -> anyhow::Result<Self> {
+        let log = std::fs::File::create(&log_path).context("creating the manager's log")?;
         let mut command = std::process::Command::new("/bin/sh");
         command
             .args(["-c", SUPERVISOR, "osm"])
-            .arg(params.binary)
-            .arg("run")
-            .arg("--kubeconfig")
-            .arg(params.kubeconfig)
-            .args(params.arguments)
-            .args(["--admin-address", "127.0.0.1:0"])
-            .args(["--log-format", "text"])
-            .arg("--allow-loopback-servers")
+            .args(line)
             // Neither a proxy nor a kubeconfig of the developer may reach it.
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
@@ -92,11 +97,13 @@ impl Manager {
             .stdin(Stdio::piped())
             .stdout(log.try_clone().context("sharing the log")?)
             .stderr(log);
-        let mut supervisor = Command::from(command).spawn().context("starting osm run")?;
+        let mut supervisor = Command::from(command)
+            .spawn()
+            .context("starting the manager")?;
         Ok(Self {
             pipe: supervisor.stdin.take(),
             supervisor,
-            log: params.log,
+            log: log_path,
         })
     }
 
@@ -135,7 +142,7 @@ impl Manager {
                 return Ok(address);
             }
             if let Some(status) = self.supervisor.try_wait()? {
-                bail!("osm run ended at once ({status}):\n{}", self.log_tail());
+                bail!("the manager ended at once ({status}):\n{}", self.log_tail());
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -144,8 +151,8 @@ impl Manager {
     /// Returns an error when the manager ends, which it should not; cancel safe.
     pub async fn ended(&mut self) -> anyhow::Error {
         match self.supervisor.wait().await {
-            Ok(status) => anyhow::anyhow!("osm run ended by itself ({status})"),
-            Err(error) => anyhow::Error::new(error).context("waiting for osm run"),
+            Ok(status) => anyhow::anyhow!("the manager ended by itself ({status})"),
+            Err(error) => anyhow::Error::new(error).context("waiting for the manager"),
         }
     }
 
@@ -154,8 +161,8 @@ impl Manager {
         drop(self.pipe.take());
         tokio::time::timeout(END_TIMEOUT, self.supervisor.wait())
             .await
-            .context("osm run does not end")?
-            .context("waiting for the end of osm run")
+            .context("the manager does not end")?
+            .context("waiting for the end of the manager")
     }
 }
 

@@ -16,9 +16,11 @@ use serde_json::{Value, json};
 use super::served::REVISION;
 
 /// The manager's ServiceAccount, and its namespace in the management cluster.
-const ACCOUNT: &str = "operating-system-manager";
+pub(super) const ACCOUNT: &str = "operating-system-manager";
 /// The namespace of machine deployments.
 pub const KUBE_SYSTEM: &str = "kube-system";
+/// Annotation of a machine deployment: its profile.
+const PROFILE: &str = "k8c.io/operating-system-profile";
 /// Requests that are kept between two counts: a cold start makes some dozens per tenant.
 const MANAGEMENT_REQUESTS_MAX: usize = 2_000_000;
 /// Watches resume from these; a namespace that is removed takes some dozens.
@@ -238,13 +240,21 @@ pub struct Revisions(Api<DynamicObject>);
 impl Revisions {
     /// Does what machine-controller does when a machine deployment's template has changed.
     pub async fn raise(&self, name: &str, revision: u64) -> anyhow::Result<()> {
-        let annotations = json!({ REVISION: revision.to_string() });
-        let patch = json!({ "metadata": { "annotations": annotations } });
+        self.annotate(name, (REVISION, &revision.to_string())).await
+    }
+
+    /// Does what upstream's webhook does to a machine deployment that names no profile.
+    pub async fn name_profile(&self, name: &str, profile: &str) -> anyhow::Result<()> {
+        self.annotate(name, (PROFILE, profile)).await
+    }
+
+    async fn annotate(&self, name: &str, (key, value): (&str, &str)) -> anyhow::Result<()> {
+        let patch = json!({ "metadata": { "annotations": { key: value } } });
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         let patched = self.0.patch(name, &params, &patch).await;
         patched
             .map(drop)
-            .with_context(|| format!("raising the revision of {name}"))
+            .with_context(|| format!("setting {key} of {name}"))
     }
 }
 

@@ -19,6 +19,10 @@ pub struct Sample {
     pub resident_kib: u64,
     /// Resident memory in KiB that no other process and no file shares.
     pub private_kib: u64,
+    /// Resident memory in KiB, of which what several processes share counts for each in part: the
+    /// sum over processes is what they take together.
+    #[serde(default)]
+    pub proportional_kib: u64,
     /// Processor time since its start, in milliseconds.
     pub cpu_milliseconds: u64,
     /// Threads.
@@ -38,6 +42,15 @@ impl Sample {
         // The page first: what it takes is then in the sample, in each one.
         let page = metrics_page(admin).await?;
         let series = page.lines().filter(|line| !line.starts_with('#')).count();
+        Ok(Self {
+            series: u64::try_from(series)?,
+            tasks: field(&page, "osm_tasks ")?,
+            ..Self::of(pid)?
+        })
+    }
+
+    /// Looks at any process, without a page.
+    pub fn of(pid: u32) -> anyhow::Result<Self> {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let read = |name: &str| {
             let path = folder.join(name);
@@ -50,12 +63,28 @@ impl Sample {
         Ok(Self {
             resident_kib: field(&memory, "Rss:")?,
             private_kib: field(&memory, "Private_Dirty:")?,
+            proportional_kib: field(&memory, "Pss:")?,
             cpu_milliseconds: cpu_milliseconds(&stat).context("reading the processor time")?,
             threads: field(&status, "Threads:")?,
             descriptors: u64::try_from(count("fd").context("counting descriptors")?)?,
-            series: u64::try_from(series)?,
-            tasks: field(&page, "osm_tasks ")?,
+            ..Self::default()
         })
+    }
+
+    /// Several processes as one; each counts for its share of what they have in common.
+    #[must_use]
+    pub fn together(samples: &[Self]) -> Self {
+        let sum = |of: fn(&Self) -> u64| samples.iter().map(of).sum();
+        Self {
+            resident_kib: sum(|one| one.resident_kib),
+            private_kib: sum(|one| one.private_kib),
+            proportional_kib: sum(|one| one.proportional_kib),
+            cpu_milliseconds: sum(|one| one.cpu_milliseconds),
+            threads: sum(|one| one.threads),
+            descriptors: sum(|one| one.descriptors),
+            series: sum(|one| one.series),
+            tasks: sum(|one| one.tasks),
+        }
     }
 }
 

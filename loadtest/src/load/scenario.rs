@@ -4,6 +4,7 @@ mod busy;
 mod churn;
 mod fleet_wide;
 mod leaks;
+mod side_by_side;
 
 use clap::ValueEnum;
 use futures::future::BoxFuture;
@@ -41,6 +42,8 @@ pub enum Scenario {
     RotateAll,
     /// Machine deployments come, change and go all the time, and tenants come and go.
     Churn,
+    /// One process for each worker cluster, and then one for all.
+    SideBySide,
 }
 
 impl Scenario {
@@ -60,6 +63,7 @@ impl Scenario {
             Self::RotateOne => "one kubeconfig is replaced a thousand times: what is left",
             Self::RotateAll => "every kubeconfig is replaced at once, three times: what is left",
             Self::Churn => "machine deployments and tenants come and go all the time: what is left",
+            Self::SideBySide => "one process for each worker cluster, and then one for all",
         }
     }
 
@@ -97,6 +101,7 @@ impl Scenario {
             Self::RotateOne => Box::pin(leaks::rotate_one(stage, outcome)),
             Self::RotateAll => Box::pin(leaks::rotate_all(stage, outcome)),
             Self::Churn => Box::pin(churn::churn(stage, outcome)),
+            Self::SideBySide => Box::pin(side_by_side::side_by_side(stage, outcome)),
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct Params {
     pub osm: PathBuf,
     /// More arguments of `osm run`.
     pub arguments: Vec<String>,
+    /// The command line of a process for one cluster, where a scenario compares with such.
+    pub per_cluster_cmd: Option<String>,
     /// Where the manager's log stays after the run; without it, it goes with the run.
     pub log: Option<PathBuf>,
     /// Where everything is printed.
@@ -48,6 +50,8 @@ pub struct Stage {
     pub fleet: Fleet,
     /// What the run was asked for.
     pub params: Params,
+    /// What `osm crds` prints.
+    pub definitions: String,
     folder: tempfile::TempDir,
     running: Option<Running>,
 }
@@ -79,6 +83,7 @@ impl Stage {
         });
         Ok(Self {
             fleet: fleet.await?,
+            definitions,
             folder: tempfile::tempdir().context("making a folder")?,
             running: None,
             params,
@@ -203,7 +208,7 @@ impl Stage {
 }
 
 /// A replica renews its Lease all the time.
-fn wrote_of_a_tenant(request: &AuditEntry) -> bool {
+pub(super) fn wrote_of_a_tenant(request: &AuditEntry) -> bool {
     request.wrote && request.target.resource != "leases"
 }
 
