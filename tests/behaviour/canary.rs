@@ -14,6 +14,7 @@ use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
 use crate::suite::clouds::{CLOUDS, System, provider_spec, systems};
+use crate::suite::commands::Admin;
 use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
 use crate::suite::life::{all, page};
 use crate::suite::process::Binary;
@@ -58,7 +59,12 @@ pub async fn no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_anot
     }
     let of_berlin = secrets_of(&berlin, "berlin").await;
     let of_lisbon = secrets_of(&lisbon, "lisbon").await;
+    let mut commands = Vec::new();
+    for (tenant, name) in both {
+        commands.extend(told_by_commands(&stage, tenant, name).await);
+    }
     let mut told = told_by(binary, &collector).await;
+    told.append(&mut commands);
     for (place, text) in &told {
         for line in text.lines() {
             let is_of_both = both.iter().all(|(it, _)| line.contains(&it.namespace));
@@ -89,6 +95,51 @@ fn hold_none(texts: &[(String, String)], secrets: &Secrets) {
             assert!(!text.contains(secret.as_str()), "{what} stands in {place}");
         }
     }
+}
+
+/// Everything that commands say about a tenant to an administrator.
+async fn told_by_commands(stage: &Stage, tenant: &Tenant, name: &str) -> Vec<(String, String)> {
+    let admin = Admin::of(tenant);
+    let namespace = tenant.namespace.as_str();
+    let selector = stage.selector();
+    let run = [
+        "--allow-loopback-servers",
+        "--registration-selector",
+        &selector,
+    ];
+    let one = ["--tenant", namespace];
+    let worker = format!("{name}-aws");
+    let mut told = Vec::new();
+    for (words, code) in [
+        (vec!["tenants", "-o", "wide", "-n", namespace], 0),
+        (vec!["tenants", "-o", "json", "-n", namespace], 0),
+        ([&["explain", &worker][..], &one, &run].concat(), 0),
+        (
+            [&["explain", &worker, "-o", "json"][..], &one, &run].concat(),
+            0,
+        ),
+        ([&["plan", "--format", "json"][..], &one, &run].concat(), 1),
+        ([&["doctor"][..], &one, &run].concat(), 0),
+        ([&["doctor", "-o", "json"][..], &one, &run].concat(), 0),
+    ] {
+        let said = admin.osm(&words).await;
+        assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
+        assert!(said.out.len() > 40, "{words:?} says something: {said:?}");
+        told.push((words.join(" "), said.all()));
+    }
+    let add = [
+        "tenant",
+        "add",
+        WORKER,
+        "-n",
+        namespace,
+        "--allow-loopback-servers",
+    ];
+    let dry = ["--dry-run", "-o", "yaml"];
+    let said = admin.osm_in_both(&[&add[..], &dry].concat()).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    told.push(("osm tenant add".to_owned(), said.all()));
+    told
 }
 
 /// Ends the process, and hands out everything that it has said: pages, log and spans.
@@ -219,6 +270,13 @@ async fn secrets_of(tenant: &Tenant, name: &str) -> Secrets {
         take(found, "token");
         take(found, "token-secret");
     }
+    let own = tenant.registrations().get(WORKER).await;
+    let own = fixtures::text(&ok(own, "it is registered"), "kubeconfig");
+    let (_, token) = own
+        .split_once("token: ")
+        .expect("it is registered by a token");
+    let token = token.lines().next().unwrap_or_default().trim().to_owned();
+    secrets.insert(format!("{name}: the token of the registration"), token);
     let kinds = secrets.len();
     // The getter, two tokens for each machine deployment, and the manager itself.
     assert!(
