@@ -23,7 +23,7 @@ use crate::app::{
 /// What is done to a tenant.
 #[derive(Debug, Subcommand)]
 pub(super) enum TenantCommand {
-    /// Make a tenant of a worker cluster: rights, identity and kubeconfig there, and the registration.
+    /// Make a tenant of a worker cluster: rights and identity there, and the registration.
     #[command(after_help = "Examples:
   osm tenant add berlin --worker-kubeconfig berlin-admin.kubeconfig
   osm tenant add berlin --worker-kubeconfig berlin-admin.kubeconfig --dry-run -o yaml

@@ -1,12 +1,15 @@
-//! `osm tenant add` and `osm tenant remove`: from a worker cluster that knows nothing of the manager
-//! to a served one, and back.
+//! `osm tenant add` and `osm tenant remove`: from a worker cluster that knows nothing of the
+//! manager to a served one, and back.
 
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, PostParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM};
+use osm::api::worker_cluster::NodeCredentials;
+use serde_json::json;
 
 use crate::suite::audit::{Request, told};
 use crate::suite::commands::{Admin, Said, a_file, path};
@@ -127,6 +130,22 @@ pub async fn what_the_manager_would_refuse_is_refused_before_anything_is_written
         &["--worker-kubeconfig", "does not tell who it is"],
     );
 
+    let leases: Api<Lease> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let lease = leases.create(&PostParams::default(), &a_held_lease()).await;
+    drop(ok(lease, "an administrator may create"));
+    let words = add.words(&[]);
+    let said = admin.osm_in_both(&words).await;
+    holds(
+        &said,
+        &[
+            "another operating-system-manager serves",
+            "the-one-before",
+            "--adopt",
+        ],
+    );
+    let deleted = leases.delete(OTHERS_LEASE, &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+
     let manager = Manager::start(&stage, &[]).await;
     other.register().await;
     other.says("Ready", "True", "Ready").await;
@@ -169,6 +188,71 @@ pub async fn what_the_manager_would_refuse_is_refused_before_anything_is_written
     );
     assert!(made.is_none(), "and nothing was made");
     manager.stop().await;
+}
+
+pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgotten(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "enrol-found");
+    let tenant = stage.tenant().await;
+    let admin = Admin::of(&tenant);
+    let add = Add::of(&stage, &tenant);
+    let manager = Manager::start(&stage, &[]).await;
+    let added = admin.osm_in_both(&add.words(&["--node-credentials"])).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    // Without the flag, what was asked for before stays.
+    let again = admin.osm_in_both(&add.words(&[])).await;
+    assert!(again.out.contains("nothing to write"), "{again:?}");
+    let own = ok(tenant.worker_clusters().get(WORKER).await, "it is made");
+    let wish = Some(NodeCredentials::PerMachineDeployment);
+    assert_eq!(own.spec.node_credentials, wish);
+    tenant.serve(&a_machine_deployment("workers")).await;
+    tenant
+        .says("NodeCredentials", "True", "PerMachineDeployment")
+        .await;
+
+    // Its machine deployments keep the finalizer, and the WorkerCluster its settings.
+    let remove = ["tenant", "remove", WORKER, "-n", &tenant.namespace, "--yes"];
+    let removed = admin.osm_in_both(&remove).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(
+        removed.out.contains("1 machine deployments still carry"),
+        "{removed:?}"
+    );
+    let stays = "ServiceAccount operating-system-manager in kube-system stays";
+    assert!(removed.out.contains(stays), "{removed:?}");
+    let secrets: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    wait::for_absence(&secrets, &format!("{ACCOUNT}-token")).await;
+    let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
+    let found = ok(roles.get_opt(ROLE).await, "it is read");
+    assert!(found.is_some(), "somebody else has made it");
+    let made = roles
+        .get_opt("operating-system-manager-worker-node-credentials")
+        .await;
+    assert!(ok(made, "it is read").is_none(), "the command has made it");
+    let own = ok(tenant.worker_clusters().get_opt(WORKER).await, "it is read");
+    assert!(own.is_some(), "the WorkerCluster stays");
+    let again = admin.osm_in_both(&remove).await;
+    assert_eq!(again.code, Some(0), "it may be repeated: {again:?}");
+    manager.stop().await;
+}
+
+/// The Lease of another manager that serves a worker cluster from beside a management cluster.
+const OTHERS_LEASE: &str = "operating-system-manager-worker-manager";
+
+fn a_held_lease() -> Lease {
+    let now = Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")
+        .to_string();
+    serde_json::from_value(json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": OTHERS_LEASE },
+        "spec": {
+            "holderIdentity": "the-one-before", "leaseDurationSeconds": 60,
+            "acquireTime": now, "renewTime": now,
+        },
+    }))
+    .expect("the fixture is well formed")
 }
 
 /// The words of `osm tenant add` in a scenario.

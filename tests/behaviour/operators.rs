@@ -1,5 +1,5 @@
-//! `osm tenants`, `osm explain` and `osm doctor` against live clusters: they tell how it stands, and
-//! write nothing.
+//! `osm tenants`, `osm explain` and `osm doctor` against live clusters: they tell how it stands,
+//! and write nothing.
 
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams};

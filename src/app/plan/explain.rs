@@ -16,6 +16,7 @@ use crate::api::{
         PROFILE_NAMESPACE, REVISION,
     },
     profile::OperatingSystemProfile,
+    worker_cluster::WorkerCluster,
 };
 use crate::app::{built_in_profiles, management, remedy::remedy};
 use crate::controllers::{adoption, profile_store::content_digest};
@@ -154,7 +155,7 @@ async fn of_tenant(
         };
         let profile = origin(client, tenant, meant).await?;
         explained.push(Explanation {
-            blockers: blockers(tenant, meant, &answer),
+            blockers: blockers(tenant.own.as_ref(), &full_name(meant), &answer),
             made: made(tenant, meant),
             inputs: inputs(tenant, meant),
             settings: settings(tenant, &question.settings.tenant_defaults),
@@ -370,32 +371,44 @@ fn made(tenant: &Tenant, found: &MachineDeployment) -> Option<Made> {
     })
 }
 
+/// Conditions that sum up others, or warn of what is to come.
+const NO_BLOCKERS: [&str; 3] = ["Ready", "MachineDeploymentsServed", "CredentialValid"];
+
 /// What holds the tenant up, and what the machine deployment itself.
-fn blockers(tenant: &Tenant, found: &MachineDeployment, answer: &Answer) -> Vec<Blocker> {
+fn blockers(own: Option<&WorkerCluster>, name: &str, answer: &Answer) -> Vec<Blocker> {
     let blocker = |reason: &str, message: &str| Blocker {
         reason: reason.to_owned(),
         message: message.to_owned(),
         fix: remedy(reason),
     };
     let mut blockers = Vec::new();
-    if tenant.is_paused {
+    if own.is_some_and(|own| own.spec.paused) {
         let fix = "set spec.paused of the WorkerCluster to false";
         blockers.push(Blocker {
             fix: Some(fix.to_owned()),
             ..blocker("Paused", "the WorkerCluster is paused: nothing is written")
         });
     }
-    let status = tenant.own.as_ref().and_then(|own| own.status.as_ref());
-    for condition in status.iter().flat_map(|status| &status.conditions) {
-        let is_summary = ["Ready", "MachineDeploymentsServed"].contains(&condition.type_.as_str());
-        if condition.status == "False" && !is_summary && condition.reason != "Paused" {
+    let status = own.and_then(|own| own.status.as_ref());
+    let conditions = || status.iter().flat_map(|status| &status.conditions);
+    for condition in conditions() {
+        let is_none = NO_BLOCKERS.contains(&condition.type_.as_str())
+            || ["Paused", "MachinesOutdated"].contains(&condition.reason.as_str());
+        if condition.status == "False" && !is_none {
             let message = format!("{}: {}", condition.type_, condition.message);
             blockers.push(blocker(&condition.reason, &message));
         }
     }
-    let name = full_name(found);
     let mut entries = status.iter().flat_map(|status| &status.machine_deployments);
     let entry = entries.find(|entry| entry.name == name);
+    let next = entry.and_then(|entry| entry.profile.as_ref()?.next.as_deref());
+    let installed = conditions().find(|it| it.type_ == "ProfilesInstalled");
+    if let (Some(next), Some(installed)) = (next, installed)
+        && installed.reason != "Installed"
+    {
+        let message = format!("{next} of its profile is to come: {}", installed.message);
+        blockers.push(blocker(&installed.reason, &message));
+    }
     let entry = entry.filter(|entry| !["Current", "KeptAsFound"].contains(&entry.reason.as_str()));
     match (entry, answer.verdict) {
         (Some(entry), _) => {
@@ -429,6 +442,40 @@ mod tests {
         assert_eq!(shown("registryMirrors", &mirrors), told);
         assert_eq!(shown("variables", &json!({ "site": "x" })), json!(["site"]));
         assert_eq!(shown("hostCABundle", &json!("PEM")), json!("3 bytes"));
+    }
+
+    #[test]
+    fn a_turn_that_has_not_come_blocks_who_waits_for_it() {
+        let own = |next: Value| -> WorkerCluster {
+            let time = "2026-01-01T00:00:00Z";
+            serde_json::from_value(json!({
+                "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+                "metadata": { "name": "berlin" },
+                "spec": { "kubeconfigSecretRef": { "name": "berlin" } },
+                "status": {
+                    "conditions": [{
+                        "type": "ProfilesInstalled", "status": "True", "reason": "AwaitingTurn",
+                        "message": "wave 2 has not begun", "lastTransitionTime": time,
+                    }],
+                    "machineDeployments": [{
+                        "name": "kube-system/workers", "state": "Served", "reason": "Current",
+                        "since": time,
+                        "profile": { "name": "osp-ubuntu", "version": "v1.0.0", "next": next },
+                    }],
+                },
+            }))
+            .unwrap()
+        };
+        let answer = Answer::new("tenant-berlin", None, Verdict::Unchanged);
+        let waits = blockers(Some(&own(json!("v2.0.0"))), "kube-system/workers", &answer);
+        let [waits] = waits.as_slice() else {
+            panic!("{waits:?}")
+        };
+        assert_eq!(waits.reason, "AwaitingTurn");
+        assert!(waits.message.contains("v2.0.0") && waits.message.contains("wave 2"));
+        assert!(waits.fix.is_some());
+        let current = blockers(Some(&own(Value::Null)), "kube-system/workers", &answer);
+        assert!(current.is_empty(), "{current:?}");
     }
 
     #[test]
