@@ -92,9 +92,17 @@ pub(super) struct Deed<'a> {
 
 /// Whether the caller may do it.
 pub(super) async fn may(client: &Client, deed: &Deed<'_>) -> anyhow::Result<bool> {
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = reviews.create(&PostParams::default(), &review(deed)).await;
+    let answer = answer.context("cannot ask what the kubeconfig may do")?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// The question whether whoever asks may do it.
+pub(super) fn review(deed: &Deed<'_>) -> SelfSubjectAccessReview {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (resource, subresource) = deed.resource.split_once('/').unwrap_or((deed.resource, ""));
-    let review = SelfSubjectAccessReview {
+    SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
             resource_attributes: Some(ResourceAttributes {
                 verb: text(deed.verb),
@@ -108,11 +116,7 @@ pub(super) async fn may(client: &Client, deed: &Deed<'_>) -> anyhow::Result<bool
             ..SelfSubjectAccessReviewSpec::default()
         },
         ..SelfSubjectAccessReview::default()
-    };
-    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let answer = reviews.create(&PostParams::default(), &review).await;
-    let answer = answer.context("cannot ask what the kubeconfig may do")?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
+    }
 }
 
 /// The kind of a document, and the API for it.

@@ -28,7 +28,7 @@ pub async fn a_bare_cluster_is_added_served_and_removed(world: &'static World) {
     let stage = Stage::open(world, "enrol");
     let mut tenant = stage.tenant().await;
     // The command makes the namespace.
-    tenant.namespace = "enrol-new".to_owned();
+    "enrol-new".clone_into(&mut tenant.namespace);
     let admin = Admin::of(&tenant);
     strip(&tenant).await;
     let add = Add::of(&stage, &tenant);
@@ -100,7 +100,7 @@ pub async fn what_the_manager_would_refuse_is_refused_before_anything_is_written
     world: &'static World,
 ) {
     let stage = Stage::open(world, "enrol-refused");
-    let [tenant, other] = stage.tenants(["one", "other"]).await;
+    let tenant = stage.tenant().await;
     let admin = Admin::of(&tenant);
     let add = Add::of(&stage, &tenant);
     let on_loopback = ["tenant", "add", WORKER, "-n", &tenant.namespace];
@@ -145,7 +145,14 @@ pub async fn what_the_manager_would_refuse_is_refused_before_anything_is_written
     );
     let deleted = leases.delete(OTHERS_LEASE, &DeleteParams::default()).await;
     ok(deleted, "an administrator may delete").map_left(drop);
+    wrote_nothing(&tenant).await;
+}
 
+pub async fn a_name_a_cluster_or_a_namespace_of_somebody_else_is_refused(world: &'static World) {
+    let stage = Stage::open(world, "enrol-taken");
+    let [tenant, other] = stage.tenants(["one", "other"]).await;
+    let admin = Admin::of(&tenant);
+    let add = Add::of(&stage, &tenant);
     let manager = Manager::start(&stage, &[]).await;
     other.register().await;
     other.says("Ready", "True", "Ready").await;
@@ -154,7 +161,7 @@ pub async fn what_the_manager_would_refuse_is_refused_before_anything_is_written
     let said = Admin::of(&other).osm_in_both(&words).await;
     holds(
         &said,
-        &["is tenant enrol-refused-other", "osm tenant remove worker"],
+        &["is tenant enrol-taken-other", "osm tenant remove worker"],
     );
     // The name is the other cluster's.
     let words = Add::of(&stage, &other).words(&[]).join(" ");
@@ -179,6 +186,12 @@ pub async fn what_the_manager_would_refuse_is_refused_before_anything_is_written
         &admin.osm_in_both(&words).await,
         &["a tenant has one worker cluster"],
     );
+    wrote_nothing(&tenant).await;
+    manager.stop().await;
+}
+
+/// Nobody was registered, and nothing was made.
+async fn wrote_nothing(tenant: &Tenant) {
     let nothing = ok(tenant.registrations().get_opt(WORKER).await, "it is read");
     assert!(nothing.is_none(), "nobody was registered");
     let made: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
@@ -187,7 +200,6 @@ pub async fn what_the_manager_would_refuse_is_refused_before_anything_is_written
         "it is read",
     );
     assert!(made.is_none(), "and nothing was made");
-    manager.stop().await;
 }
 
 pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgotten(

@@ -120,6 +120,7 @@ macro_rules! scenarios {
             removal::purge_gives_machine_deployments_back_and_removes_what_was_made,
             enrol::a_bare_cluster_is_added_served_and_removed,
             enrol::what_the_manager_would_refuse_is_refused_before_anything_is_written,
+            enrol::a_name_a_cluster_or_a_namespace_of_somebody_else_is_refused,
             enrol::what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgotten,
             operators::the_fleet_is_told_in_a_table_as_json_and_as_it_changes,
             operators::a_machine_deployment_is_explained_with_what_blocks_it,

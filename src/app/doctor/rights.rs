@@ -14,6 +14,8 @@ use kube::Client;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::app::caller::{Deed, review};
+
 const MANAGEMENT: &str = include_str!("../../../manifests/rbac/management.yaml");
 const WORKER: &str = include_str!("../../../manifests/rbac/worker.yaml");
 const NODE_CREDENTIALS: &str = include_str!("../../../manifests/rbac/worker-node-credentials.yaml");
@@ -71,8 +73,44 @@ impl Subject<'_> {
         Ok(user.and_then(|it| it.username).unwrap_or_default())
     }
 
+    /// What it may not do of these rules, in a namespace or (where `everywhere` is empty) in all.
+    ///
+    /// One question tells all that RBAC grants. Where others grant, too, and cannot list it, what is
+    /// missing is asked for one by one.
+    pub(super) async fn missing(
+        &self,
+        (namespace, everywhere): (&str, &str),
+        wanted: &[PolicyRule],
+    ) -> Result<Vec<String>, kube::Error> {
+        let granted = self.rules(namespace).await?;
+        let mut missing = granted.missing(wanted);
+        if granted.is_complete {
+            return Ok(missing.iter().map(Lacking::told).collect());
+        }
+        let mut denied = Vec::new();
+        for lacking in missing.drain(..) {
+            if !self.may(everywhere, &lacking).await? {
+                denied.push(lacking.told());
+            }
+        }
+        Ok(denied)
+    }
+
+    async fn may(&self, namespace: &str, lacking: &Lacking) -> Result<bool, kube::Error> {
+        let deed = Deed {
+            verb: &lacking.verb,
+            group: &lacking.group,
+            resource: &lacking.resource,
+            namespace,
+            name: &lacking.name,
+        };
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let answer = self.ask(path, &review(&deed)).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
     /// What it may do in a namespace.
-    pub(super) async fn rules(&self, namespace: &str) -> Result<Granted, kube::Error> {
+    async fn rules(&self, namespace: &str) -> Result<Granted, kube::Error> {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
         let review = SelfSubjectRulesReview {
             spec: SelfSubjectRulesReviewSpec {
@@ -81,7 +119,11 @@ impl Subject<'_> {
             ..SelfSubjectRulesReview::default()
         };
         let answer: SelfSubjectRulesReview = self.ask(path, &review).await?;
-        Ok(Granted(answer.status.unwrap_or_default().resource_rules))
+        let status = answer.status.unwrap_or_default();
+        Ok(Granted {
+            rules: status.resource_rules,
+            is_complete: !status.incomplete,
+        })
     }
 
     async fn ask<K: Serialize + DeserializeOwned>(
@@ -100,11 +142,36 @@ impl Subject<'_> {
 }
 
 /// What somebody may do in a namespace.
-pub(super) struct Granted(Vec<ResourceRule>);
+struct Granted {
+    rules: Vec<ResourceRule>,
+    /// Whether nobody but those who were asked grants anything.
+    is_complete: bool,
+}
+
+/// A right that is not granted.
+struct Lacking {
+    verb: String,
+    group: String,
+    resource: String,
+    name: String,
+}
+
+impl Lacking {
+    /// `create secrets`, `get namespaces kube-system`.
+    fn told(&self) -> String {
+        let Self {
+            verb,
+            resource,
+            name,
+            ..
+        } = self;
+        format!("{verb} {resource} {name}").trim_end().to_owned()
+    }
+}
 
 impl Granted {
-    /// What is missing of these rules: `create secrets`, `get namespaces kube-system`.
-    pub(super) fn missing(&self, wanted: &[PolicyRule]) -> Vec<String> {
+    /// What is missing of these rules.
+    fn missing(&self, wanted: &[PolicyRule]) -> Vec<Lacking> {
         let mut missing = Vec::new();
         for rule in wanted {
             let none = vec![String::new()];
@@ -120,9 +187,13 @@ impl Granted {
                             resource.as_str(),
                             name.as_str(),
                         );
-                        if !self.0.iter().any(|rule| allows(rule, deed)) {
-                            let told = format!("{verb} {resource} {name}");
-                            missing.push(told.trim_end().to_owned());
+                        if !self.rules.iter().any(|rule| allows(rule, deed)) {
+                            missing.push(Lacking {
+                                verb: verb.clone(),
+                                group: group.clone(),
+                                resource: resource.clone(),
+                                name: name.clone(),
+                            });
                         }
                     }
                 }
@@ -152,8 +223,12 @@ mod tests {
 
     use super::*;
 
-    fn granted(rules: Value) -> Granted {
-        Granted(serde_json::from_value(rules).unwrap())
+    fn missing(rules: Value, wanted: &[PolicyRule]) -> Vec<String> {
+        let granted = Granted {
+            rules: serde_json::from_value(rules).unwrap(),
+            is_complete: true,
+        };
+        granted.missing(wanted).iter().map(Lacking::told).collect()
     }
 
     #[test]
@@ -161,21 +236,15 @@ mod tests {
         let wanted = in_worker().unwrap();
         let everything = json!([{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }]);
         for rules in wanted.values() {
-            assert_eq!(
-                granted(everything.clone()).missing(rules),
-                Vec::<String>::new()
-            );
+            assert!(missing(everything.clone(), rules).is_empty());
         }
         let in_default = wanted.get("default").unwrap();
-        assert_eq!(
-            granted(json!([])).missing(in_default),
-            ["list endpointslices"]
-        );
+        assert_eq!(missing(json!([]), in_default), ["list endpointslices"]);
         let few = json!([{
             "verbs": ["get"], "apiGroups": [""], "resources": ["namespaces"],
             "resourceNames": ["kube-system"],
         }]);
-        let anywhere = granted(few).missing(wanted.get("").unwrap());
+        let anywhere = missing(few, wanted.get("").unwrap());
         assert!(!anywhere.contains(&"get namespaces kube-system".to_owned()));
         assert!(anywhere.contains(&"get namespaces cloud-init-settings".to_owned()));
         assert!(anywhere.contains(&"create namespaces".to_owned()));
@@ -185,9 +254,8 @@ mod tests {
     fn what_each_file_grants_is_enough_for_itself() {
         for needs in [in_management(), in_worker(), for_node_credentials()] {
             for rules in needs.unwrap().values() {
-                let granted = granted(serde_json::to_value(rules).unwrap());
-                assert_eq!(granted.missing(rules), Vec::<String>::new());
-                assert!(!rules.is_empty());
+                let granted = serde_json::to_value(rules).unwrap();
+                assert!(missing(granted, rules).is_empty() && !rules.is_empty());
             }
         }
     }
@@ -201,11 +269,8 @@ mod tests {
             json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["secrets", "pods/log"] }]),
         )
         .unwrap();
-        assert_eq!(
-            granted(named).missing(&all),
-            ["get secrets", "get pods/log"]
-        );
+        assert_eq!(missing(named, &all), ["get secrets", "get pods/log"]);
         let logs = json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["*/log"] }]);
-        assert_eq!(granted(logs).missing(&all), ["get secrets"]);
+        assert_eq!(missing(logs, &all), ["get secrets"]);
     }
 }

@@ -159,7 +159,7 @@ async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result
             "" => CLOUD_INIT_SETTINGS,
             namespace => namespace,
         };
-        let lacking = subject.rules(asked).await?.missing(rules);
+        let lacking = subject.missing((asked, namespace), rules).await?;
         missing.extend(lacking.into_iter().map(|it| match namespace.as_str() {
             "" => it,
             namespace => format!("{it} in {namespace}"),
