@@ -14,7 +14,7 @@ use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
 use crate::suite::clouds::{CLOUDS, System, provider_spec, systems};
-use crate::suite::commands::Admin;
+use crate::suite::commands::{Admin, Said};
 use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
 use crate::suite::life::{all, page};
 use crate::suite::process::Binary;
@@ -57,12 +57,12 @@ pub async fn no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_anot
         let broken = format!("kube-system/{name}-broken");
         tenant.entry(&broken, ("Refused", "NoDefaultProfile")).await;
     }
-    let of_berlin = secrets_of(&berlin, "berlin").await;
-    let of_lisbon = secrets_of(&lisbon, "lisbon").await;
     let mut commands = Vec::new();
     for (tenant, name) in both {
         commands.extend(told_by_commands(&stage, tenant, name).await);
     }
+    let of_berlin = secrets_of(&berlin, "berlin").await;
+    let of_lisbon = secrets_of(&lisbon, "lisbon").await;
     let mut told = told_by(binary, &collector).await;
     told.append(&mut commands);
     for (place, text) in &told {
@@ -125,21 +125,23 @@ async fn told_by_commands(stage: &Stage, tenant: &Tenant, name: &str) -> Vec<(St
         let said = admin.osm(&words).await;
         assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
         assert!(said.out.len() > 40, "{words:?} says something: {said:?}");
-        told.push((words.join(" "), said.all()));
+        told.push((words.join(" "), unfolded(&said)));
     }
-    let add = [
-        "tenant",
-        "add",
-        WORKER,
-        "-n",
-        namespace,
-        "--allow-loopback-servers",
-    ];
-    let dry = ["--dry-run", "-o", "yaml"];
-    let said = admin.osm_in_both(&[&add[..], &dry].concat()).await;
+    // It makes a token, and registers the tenant with that.
+    let label = format!("scenario={}", stage.name());
+    let add = ["tenant", "add", WORKER, "-n", namespace, "--label", &label];
+    let more = ["--allow-loopback-servers", "-o", "yaml", "--wait", "0s"];
+    let said = admin.osm_in_both(&[&add[..], &more].concat()).await;
     assert_eq!(said.code, Some(0), "{said:?}");
-    told.push(("osm tenant add".to_owned(), said.all()));
+    told.push(("osm tenant add".to_owned(), unfolded(&said)));
     told
+}
+
+/// Everything that a command said, with what stands in base64 decoded, wherever lines end.
+fn unfolded(said: &Said) -> String {
+    let all = said.all();
+    let in_one: String = all.split_whitespace().collect();
+    readable(all.as_bytes()) + &readable(in_one.as_bytes())
 }
 
 /// Ends the process, and hands out everything that it has said: pages, log and spans.

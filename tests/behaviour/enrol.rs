@@ -218,6 +218,18 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     let own = ok(tenant.worker_clusters().get(WORKER).await, "it is made");
     let wish = Some(NodeCredentials::PerMachineDeployment);
     assert_eq!(own.spec.node_credentials, wish);
+    // A token that is revoked is made anew, and registered.
+    let revoked = token(&tenant).await;
+    let secrets: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let name = format!("{ACCOUNT}-token");
+    let deleted = secrets.delete(&name, &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    let again = admin.osm_in_both(&add.words(&[])).await;
+    assert!(again.out.contains("2 objects were written"), "{again:?}");
+    let registered = ok(tenant.registrations().get(WORKER).await, "it is there");
+    let registered = text(&registered, "kubeconfig");
+    assert!(registered.contains(&token(&tenant).await));
+    assert!(!registered.contains(&revoked));
     tenant.serve(&a_machine_deployment("workers")).await;
     tenant
         .says("NodeCredentials", "True", "PerMachineDeployment")
@@ -233,8 +245,7 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     );
     let stays = "ServiceAccount operating-system-manager in kube-system stays";
     assert!(removed.out.contains(stays), "{removed:?}");
-    let secrets: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
-    wait::for_absence(&secrets, &format!("{ACCOUNT}-token")).await;
+    wait::for_absence(&secrets, &name).await;
     let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
     let found = ok(roles.get_opt(ROLE).await, "it is read");
     assert!(found.is_some(), "somebody else has made it");

@@ -75,8 +75,8 @@ impl Subject<'_> {
 
     /// What it may not do of these rules, in a namespace or (where `everywhere` is empty) in all.
     ///
-    /// One question tells all that RBAC grants. Where others grant, too, and cannot list it, what is
-    /// missing is asked for one by one.
+    /// One question tells all that RBAC grants. Where others grant, too, and cannot list it, what
+    /// is missing is asked for one by one.
     pub(super) async fn missing(
         &self,
         (namespace, everywhere): (&str, &str),
