@@ -274,10 +274,10 @@ async fn secrets_of(tenant: &Tenant, name: &str) -> Secrets {
     }
     let own = tenant.registrations().get(WORKER).await;
     let own = fixtures::text(&ok(own, "it is registered"), "kubeconfig");
-    let (_, token) = own
-        .split_once("token: ")
-        .expect("it is registered by a token");
-    let token = token.lines().next().unwrap_or_default().trim().to_owned();
+    let own: Value = ok(serde_saphyr::from_str(&own), "a kubeconfig is YAML");
+    let token = own.pointer("/users/0/user/token").and_then(Value::as_str);
+    let token = token.expect("it is registered by a token").to_owned();
+    assert!(token.len() > 20, "it is a token");
     secrets.insert(format!("{name}: the token of the registration"), token);
     let kinds = secrets.len();
     // The getter, two tokens for each machine deployment, and the manager itself.
