@@ -1,10 +1,15 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
+pub mod caller;
+pub mod doctor;
+pub mod enrol;
 mod management;
 pub mod plan;
 pub mod release;
+pub mod remedy;
 pub mod single;
+pub mod tenants;
 pub mod webhook;
 
 use std::{

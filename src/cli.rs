@@ -1,11 +1,14 @@
 //! The commands of `osm`. `run` serves clusters; the others work on files, without a cluster.
 
 mod bom;
+mod clusters;
 mod completions;
 mod convert;
 pub mod crds;
 mod diff;
+mod doctor;
 pub mod drop_in;
+mod explain;
 mod facts;
 mod input;
 mod lint;
@@ -15,12 +18,13 @@ mod profiles;
 mod render;
 mod run;
 mod tenant;
+mod tenants;
 mod webhook;
 mod world;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, path::Path, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{Command as Words, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::settings::RunFlags;
@@ -86,6 +90,21 @@ Exit codes: 0 equal, 1 different or refused, 2 a file cannot be read.")]
 
 Exit codes: 0 nothing would be written, 2 something would, 1 something is refused or not reached.")]
     Plan(Box<plan::PlanFlags>),
+    /// Tell why a machine deployment has what it has, and what blocks it.
+    #[command(after_help = "Examples:
+  osm explain workers --tenant tenant-berlin
+  osm explain kube-system/workers --kubeconfig management.kubeconfig -o json
+
+Flags of osm run that change what it does (--tenant-defaults, --tenant-policies) belong here, too.
+Exit codes: 0 nothing blocks it, 1 something does, 2 it cannot be looked at.")]
+    Explain(Box<explain::ExplainFlags>),
+    /// Look whether everything is there that the manager needs, and say how to mend what is not.
+    #[command(after_help = "Examples:
+  osm doctor
+  osm doctor --tenant tenant-berlin --kubeconfig management.kubeconfig -o json
+
+Exit codes: 0 nothing is wrong, 1 something is, 2 the management cluster cannot be reached.")]
+    Doctor(doctor::DoctorFlags),
     /// List, show or export the default profiles.
     #[command(after_help = "Examples:
   osm profiles list
@@ -128,19 +147,47 @@ Exit codes: 0 converted or equal, 1 refused or different, 2 a file cannot be rea
 
 SIGTERM and SIGINT end it gracefully; a second one at once.")]
     Webhook(webhook::WebhookFlags),
-    /// Do something to one tenant, on live clusters.
+    /// List tenants and how they stand.
     #[command(after_help = "Examples:
+  osm tenants
+  osm tenants -o wide --watch
+  osm tenants -n tenant-berlin -o json
+
+Exit codes: 0 listed, 2 they cannot be listed.")]
+    Tenants(tenants::TenantsFlags),
+    /// Add, remove or hand back one tenant, on live clusters.
+    #[command(after_help = "Examples:
+  osm tenant add berlin --worker-kubeconfig berlin-admin.kubeconfig
+  osm tenant remove berlin --on-removal release
   osm tenant release berlin --worker-kubeconfig berlin.kubeconfig --dry-run
   osm tenant release berlin --kubeconfig management.kubeconfig --worker-kubeconfig berlin.kubeconfig
 
-Exit codes: 0 done, 2 a step failed; it can be run again.")]
+Exit codes: 0 done, 1 refused, 2 a step failed; it can be run again.")]
     Tenant {
         #[command(subcommand)]
         command: tenant::TenantCommand,
     },
 }
 
+/// As kubectl calls its plugins, and how people call them.
+const PLUGIN: (&str, &str) = ("kubectl-osm", "kubectl osm");
+
 impl Cli {
+    /// Reads the command line, and ends the process where it is wrong or asks for help. Under the
+    /// name of a plugin of kubectl the help is about that.
+    pub fn read(words: impl Iterator<Item = OsString>) -> Self {
+        let words: Vec<OsString> = words.collect();
+        let called = words.first().map(Path::new).and_then(Path::file_name);
+        let known = if called.is_some_and(|it| it == PLUGIN.0) {
+            as_plugin(Self::command()).bin_name(PLUGIN.1)
+        } else {
+            Self::command()
+        };
+        let read = known.try_get_matches_from(words);
+        let read = read.and_then(|matches| Self::from_arg_matches(&matches));
+        read.unwrap_or_else(|error| error.exit())
+    }
+
     /// Runs the command that was given.
     pub fn run(self) -> ExitCode {
         let ended = match self.command {
@@ -153,6 +200,9 @@ impl Cli {
             Command::Plan(flags) => Ok(plan::run(*flags)),
             Command::Profiles { command } => profiles::run(&command),
             Command::Bom(flags) => bom::run(&flags),
+            Command::Explain(flags) => explain::run(*flags),
+            Command::Doctor(flags) => doctor::run(&flags),
+            Command::Tenants(flags) => tenants::run(&flags),
             Command::Tenant { command } => tenant::run(command),
             Command::Convert(flags) => convert::run(&flags),
             Command::Completions { shell } => completions::run(shell),
@@ -173,4 +223,23 @@ fn served(ended: anyhow::Result<()>) -> ExitCode {
         },
         |()| ExitCode::SUCCESS,
     )
+}
+
+/// The examples of every command, as they are typed for a plugin.
+fn as_plugin(command: Words) -> Words {
+    let examples = command.get_after_help().map(|help| {
+        let typed = format!("  {} ", PLUGIN.1);
+        help.to_string().replace("  osm ", &typed)
+    });
+    let command = match examples {
+        Some(examples) => command.after_help(examples),
+        None => command,
+    };
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|it| it.get_name().to_owned())
+        .collect();
+    names.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, as_plugin)
+    })
 }

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use osm::cli::{Cli, drop_in};
 #[cfg(target_env = "gnu")]
 use tikv_jemallocator::Jemalloc;
@@ -17,5 +16,5 @@ fn main() -> ExitCode {
     // Some dependency may bring a second provider: the choice is made before the first use.
     let chosen = rustls::crypto::ring::default_provider().install_default();
     debug_assert!(chosen.is_ok(), "nothing has chosen a provider before");
-    drop_in::run(std::env::args_os()).unwrap_or_else(|| Cli::parse().run())
+    drop_in::run(std::env::args_os()).unwrap_or_else(|| Cli::read(std::env::args_os()).run())
 }

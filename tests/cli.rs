@@ -9,6 +9,8 @@ mod drop_in;
 mod folder;
 #[path = "cli/lint.rs"]
 mod lint;
+#[path = "cli/operators.rs"]
+mod operators;
 #[path = "cli/render.rs"]
 mod render;
 
@@ -96,6 +98,13 @@ fn every_command_has_examples_and_every_shell_its_completions() {
         "bom",
         "completions",
         "run",
+        "plan",
+        "explain",
+        "doctor",
+        "tenants",
+        "tenant",
+        "tenant add",
+        "tenant remove",
     ] {
         let help = folder.osm(&format!("{command} --help")).stdout;
         assert!(

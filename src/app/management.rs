@@ -81,6 +81,14 @@ pub(super) struct Way {
 
 /// The way that programs in Go find: a file, `$KUBECONFIG`, the pod's own, `~/.kube/config`.
 pub(super) async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<Way> {
+    way_in(kubeconfig, None).await
+}
+
+/// As [`way`], in a context that is named.
+pub(super) async fn way_in(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+) -> anyhow::Result<Way> {
     let read = match kubeconfig {
         Some(path) => Some(
             Kubeconfig::read_from(path)
@@ -88,8 +96,11 @@ pub(super) async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<Way> {
         ),
         None => Kubeconfig::from_env().context("cannot read $KUBECONFIG")?,
     };
-    let read = match read {
+    let mut read = match read {
         Some(read) => read,
+        None if context.is_some() => {
+            Kubeconfig::read().context("found no kubeconfig to look for --context in")?
+        }
         None => match kube::Config::incluster() {
             Ok(config) => {
                 return Ok(Way {
@@ -101,6 +112,9 @@ pub(super) async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<Way> {
                 .with_context(|| format!("found no way into the cluster ({not_in_a_pod})"))?,
         },
     };
+    if let Some(context) = context {
+        read.current_context = Some(context.to_owned());
+    }
     let certificate_authority = certificate_authority(&read)?;
     #[expect(clippy::disallowed_methods, reason = "the operator's own kubeconfig")]
     let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;

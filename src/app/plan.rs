@@ -1,6 +1,7 @@
 //! What a reconcile would write, asked of live clusters and written nowhere: the manager may run or
 //! not. Only reads are sent; what is missing is a refusal, not a write.
 
+pub mod explain;
 mod look;
 mod profiles;
 
@@ -11,6 +12,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::Serialize;
 
 use self::look::Tenant;
+pub(super) use self::look::{all, kubeconfig_of};
 use super::management;
 use crate::api::{
     machine_deployment::MachineDeployment,

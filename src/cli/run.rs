@@ -3,7 +3,10 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::app;
+use crate::app::{
+    self,
+    doctor::{DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER},
+};
 use crate::settings::RunFlags;
 use crate::telemetry::{self, TelemetrySettings};
 
@@ -65,11 +68,6 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
         _ = interrupt.recv() => {}
     }
 }
-
-/// A worker cluster takes one connection, or four where its server speaks HTTP/1.1 alone; so many
-/// descriptors are spent on all else.
-const DESCRIPTORS_PER_CLUSTER: u64 = 4;
-const DESCRIPTORS_BESIDE: u64 = 64;
 
 /// Shells and services start with 1,024 descriptors, which are too few for a large fleet, and allow
 /// far more to whoever asks.

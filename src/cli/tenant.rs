@@ -1,16 +1,142 @@
 //! `osm tenant`: what is done to one tenant, on live clusters.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
-use crate::app::release::{self, Mode, Params};
+use super::{
+    clusters::{ManagementFlags, ReachFlags},
+    output,
+};
+use crate::api::worker_cluster::OnRemoval;
+use crate::app::{
+    caller::Way,
+    enrol::{self, Answer, Rights, Withdrawal},
+    release::{self, Mode, Params},
+};
 
 /// What is done to a tenant.
 #[derive(Debug, Subcommand)]
 pub(super) enum TenantCommand {
+    /// Make a tenant of a worker cluster: rights and identity there, and the registration.
+    #[command(after_help = "Examples:
+  osm tenant add berlin --worker-kubeconfig berlin-admin.kubeconfig
+  osm tenant add berlin --worker-kubeconfig berlin-admin.kubeconfig --dry-run -o yaml
+  osm tenant add berlin -n customer-17 --worker-kubeconfig admin.kubeconfig --node-credentials
+
+It may be repeated: what is there already is not written.
+Exit codes: 0 ready (or written, with --wait 0s), 1 refused or not ready in time.")]
+    Add(Box<AddFlags>),
+    /// End a tenant: give the worker cluster back, and take away what `osm tenant add` has made.
+    #[command(after_help = "Examples:
+  osm tenant remove berlin --on-removal release --worker-kubeconfig berlin-admin.kubeconfig
+  osm tenant remove berlin --yes
+
+Exit codes: 0 removed, 1 not removed, 2 not agreed to.")]
+    Remove(RemoveFlags),
     /// Hand a worker cluster back to the operating-system-manager that served it before.
     Release(ReleaseFlags),
+}
+
+/// The flags of `osm tenant add`.
+#[derive(Debug, Args)]
+pub(super) struct AddFlags {
+    /// The name of the registration and of its WorkerCluster
+    name: String,
+    /// The tenant's namespace in the management cluster, made where it is missing; without it
+    /// tenant-NAME
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    management: ManagementFlags,
+    /// The way into the worker cluster, as an administrator. It is not stored
+    #[arg(long, value_name = "FILE")]
+    worker_kubeconfig: PathBuf,
+    /// The context of that kubeconfig; without it the current one
+    #[arg(long, value_name = "NAME")]
+    worker_context: Option<String>,
+    /// The worker cluster's API server as the management cluster reaches it; without it that of
+    /// --worker-kubeconfig
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    #[command(flatten)]
+    reach: ReachFlags,
+    #[command(flatten)]
+    rights: RightsFlags,
+    /// A label of the registration besides ours; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    labels: Vec<(String, String)>,
+    /// Tell what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the objects, without what Secrets hold
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+    /// How long the manager may take until the tenant is ready; 0s does not wait
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = humantime::parse_duration)]
+    wait: Duration,
+}
+
+/// Rights besides those that every tenant needs.
+#[derive(Debug, Args)]
+struct RightsFlags {
+    /// Give each machine deployment credentials of its own
+    #[arg(long)]
+    node_credentials: bool,
+    /// Take the cluster over from the operating-system-manager that has served it
+    #[arg(long)]
+    adopt: bool,
+}
+
+/// How objects are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// As documents of YAML.
+    Yaml,
+}
+
+/// The flags of `osm tenant remove`.
+#[derive(Debug, Args)]
+pub(super) struct RemoveFlags {
+    /// The name of the registration
+    name: String,
+    /// The tenant's namespace in the management cluster; without it tenant-NAME
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    management: ManagementFlags,
+    /// The way into the worker cluster, as an administrator: what `osm tenant add` has made there
+    /// is removed, too
+    #[arg(long, value_name = "FILE")]
+    worker_kubeconfig: Option<PathBuf>,
+    /// The context of that kubeconfig; without it the current one
+    #[arg(long, value_name = "NAME")]
+    worker_context: Option<String>,
+    /// What becomes of the machine deployments; without it as the WorkerCluster says
+    #[arg(long, value_enum, value_name = "POLICY")]
+    on_removal: Option<Policy>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// How long the manager may take to give the cluster back
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = humantime::parse_duration)]
+    wait: Duration,
+}
+
+/// What becomes of the machine deployments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Policy {
+    /// Nothing is touched.
+    Keep,
+    /// They lose the finalizer, and what was made for them stays.
+    Release,
+    /// They lose the finalizer, and what was made for them goes.
+    Purge,
 }
 
 /// The flags of `osm tenant release`.
@@ -30,7 +156,122 @@ pub(super) struct ReleaseFlags {
 }
 
 pub(super) fn run(command: TenantCommand) -> anyhow::Result<ExitCode> {
-    let TenantCommand::Release(flags) = command;
+    match command {
+        TenantCommand::Add(flags) => Ok(add(*flags).unwrap_or_else(|error| refused(&error))),
+        TenantCommand::Remove(flags) => Ok(remove(flags).unwrap_or_else(|error| refused(&error))),
+        TenantCommand::Release(flags) => release(flags),
+    }
+}
+
+/// A refusal is an answer, and no wrong command line.
+fn refused(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    output::found()
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+}
+
+fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
+    let AddFlags { name, .. } = flags;
+    let rights = [
+        (flags.rights.node_credentials, Rights::NodeCredentials),
+        (flags.rights.adopt, Rights::Adoption),
+    ];
+    let params = enrol::Params {
+        namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
+        name,
+        management: flags.management.way(),
+        worker: Way {
+            kubeconfig: Some(flags.worker_kubeconfig),
+            context: flags.worker_context,
+        },
+        server: flags.server,
+        rights: rights
+            .into_iter()
+            .filter_map(|(is_given, right)| is_given.then_some(right))
+            .collect(),
+        labels: flags.labels,
+        rules: flags.reach.rules(),
+        mode: if flags.dry_run {
+            enrol::Mode::DryRun
+        } else {
+            enrol::Mode::Write
+        },
+        wait: (!flags.wait.is_zero()).then_some(flags.wait),
+    };
+    // Objects have stdout for themselves.
+    let mut tell: Box<dyn FnMut(String) + Send> = match flags.output {
+        Some(Output::Yaml) => Box::new(|line| eprintln!("{line}")),
+        None => Box::new(|line| println!("{line}")),
+    };
+    let objects = runtime()?.block_on(enrol::enrol(params, &mut *tell))?;
+    if flags.output.is_some() {
+        output::print(serde_saphyr::to_string_multiple(&objects)?)?;
+    }
+    Ok(output::SUCCESS)
+}
+
+fn namespace_of(name: &str) -> String {
+    format!("tenant-{name}")
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = pair.ok_or("a label is KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
+    let RemoveFlags { name, yes, .. } = flags;
+    let params = Withdrawal {
+        namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
+        name,
+        management: flags.management.way(),
+        worker: flags.worker_kubeconfig.map(|kubeconfig| Way {
+            kubeconfig: Some(kubeconfig),
+            context: flags.worker_context,
+        }),
+        on_removal: flags.on_removal.map(|policy| match policy {
+            Policy::Keep => OnRemoval::Keep,
+            Policy::Release => OnRemoval::Release,
+            Policy::Purge => OnRemoval::Purge,
+        }),
+        patience: flags.wait,
+    };
+    let mut ask = |question: &str| {
+        println!("{question}");
+        if yes { Answer::Yes } else { asked() }
+    };
+    let mut tell = |line| println!("{line}");
+    let answer = runtime()?.block_on(enrol::withdraw(params, &mut ask, &mut tell))?;
+    Ok(match answer {
+        Answer::Yes => output::SUCCESS,
+        Answer::No => output::unusable(),
+    })
+}
+
+/// Whether the person says yes; nobody is asked where nobody can answer.
+fn asked() -> Answer {
+    if !io::stdin().is_terminal() {
+        eprintln!("nothing was done: there is no terminal to ask at; give --yes");
+        return Answer::No;
+    }
+    eprint!("Go on? Type yes: ");
+    let mut line = String::new();
+    match io::stdin().read_line(&mut line) {
+        Ok(_) if line.trim() == "yes" => Answer::Yes,
+        _ => {
+            eprintln!("nothing was done");
+            Answer::No
+        }
+    }
+}
+
+fn release(flags: ReleaseFlags) -> anyhow::Result<ExitCode> {
     let params = Params {
         namespace: flags.namespace,
         kubeconfig: flags.kubeconfig,
@@ -41,9 +282,6 @@ pub(super) fn run(command: TenantCommand) -> anyhow::Result<ExitCode> {
             Mode::Write
         },
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(release::release(params, &mut |line| println!("{line}")))?;
+    runtime()?.block_on(release::release(params, &mut |line| println!("{line}")))?;
     Ok(ExitCode::SUCCESS)
 }

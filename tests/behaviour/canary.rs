@@ -14,6 +14,7 @@ use osm::api::profile::OperatingSystemProfile;
 use serde_json::{Value, json};
 
 use crate::suite::clouds::{CLOUDS, System, provider_spec, systems};
+use crate::suite::commands::{Admin, Said};
 use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
 use crate::suite::life::{all, page};
 use crate::suite::process::Binary;
@@ -56,9 +57,14 @@ pub async fn no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_anot
         let broken = format!("kube-system/{name}-broken");
         tenant.entry(&broken, ("Refused", "NoDefaultProfile")).await;
     }
+    let mut commands = Vec::new();
+    for (tenant, name) in both {
+        commands.extend(told_by_commands(&stage, tenant, name).await);
+    }
     let of_berlin = secrets_of(&berlin, "berlin").await;
     let of_lisbon = secrets_of(&lisbon, "lisbon").await;
     let mut told = told_by(binary, &collector).await;
+    told.append(&mut commands);
     for (place, text) in &told {
         for line in text.lines() {
             let is_of_both = both.iter().all(|(it, _)| line.contains(&it.namespace));
@@ -89,6 +95,53 @@ fn hold_none(texts: &[(String, String)], secrets: &Secrets) {
             assert!(!text.contains(secret.as_str()), "{what} stands in {place}");
         }
     }
+}
+
+/// Everything that commands say about a tenant to an administrator.
+async fn told_by_commands(stage: &Stage, tenant: &Tenant, name: &str) -> Vec<(String, String)> {
+    let admin = Admin::of(tenant);
+    let namespace = tenant.namespace.as_str();
+    let selector = stage.selector();
+    let run = [
+        "--allow-loopback-servers",
+        "--registration-selector",
+        &selector,
+    ];
+    let one = ["--tenant", namespace];
+    let worker = format!("{name}-aws");
+    let mut told = Vec::new();
+    for (words, code) in [
+        (vec!["tenants", "-o", "wide", "-n", namespace], 0),
+        (vec!["tenants", "-o", "json", "-n", namespace], 0),
+        ([&["explain", &worker][..], &one, &run].concat(), 0),
+        (
+            [&["explain", &worker, "-o", "json"][..], &one, &run].concat(),
+            0,
+        ),
+        ([&["plan", "--format", "json"][..], &one, &run].concat(), 1),
+        ([&["doctor"][..], &one, &run].concat(), 0),
+        ([&["doctor", "-o", "json"][..], &one, &run].concat(), 0),
+    ] {
+        let said = admin.osm(&words).await;
+        assert_eq!(said.code, Some(code), "{words:?}: {said:?}");
+        assert!(said.out.len() > 40, "{words:?} says something: {said:?}");
+        told.push((words.join(" "), unfolded(&said)));
+    }
+    // It makes a token, and registers the tenant with that.
+    let label = format!("scenario={}", stage.name());
+    let add = ["tenant", "add", WORKER, "-n", namespace, "--label", &label];
+    let more = ["--allow-loopback-servers", "-o", "yaml", "--wait", "0s"];
+    let said = admin.osm_in_both(&[&add[..], &more].concat()).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    told.push(("osm tenant add".to_owned(), unfolded(&said)));
+    told
+}
+
+/// Everything that a command said, with what stands in base64 decoded, wherever lines end.
+fn unfolded(said: &Said) -> String {
+    let all = said.all();
+    let in_one: String = all.split_whitespace().collect();
+    readable(all.as_bytes()) + &readable(in_one.as_bytes())
 }
 
 /// Ends the process, and hands out everything that it has said: pages, log and spans.
@@ -219,6 +272,13 @@ async fn secrets_of(tenant: &Tenant, name: &str) -> Secrets {
         take(found, "token");
         take(found, "token-secret");
     }
+    let own = tenant.registrations().get(WORKER).await;
+    let own = fixtures::text(&ok(own, "it is registered"), "kubeconfig");
+    let own: Value = ok(serde_saphyr::from_str(&own), "a kubeconfig is YAML");
+    let token = own.pointer("/users/0/user/token").and_then(Value::as_str);
+    let token = token.expect("it is registered by a token").to_owned();
+    assert!(token.len() > 20, "it is a token");
+    secrets.insert(format!("{name}: the token of the registration"), token);
     let kinds = secrets.len();
     // The getter, two tokens for each machine deployment, and the manager itself.
     assert!(

@@ -7,15 +7,18 @@ pub mod canary;
 #[path = "../rendering/clouds.rs"]
 mod clouds;
 pub mod collisions;
+mod commands;
 pub mod credentials;
 pub mod definitions;
 pub mod drop_in;
 pub mod edge;
+pub mod enrol;
 mod fixtures;
 mod handover;
 pub mod life;
 pub mod links;
 pub mod machines;
+pub mod operators;
 pub mod overlays;
 pub mod plan;
 mod process;
@@ -115,6 +118,13 @@ macro_rules! scenarios {
             removal::what_was_made_for_one_that_vanished_unwatched_is_removed,
             removal::release_gives_machine_deployments_back_and_leaves_what_was_made,
             removal::purge_gives_machine_deployments_back_and_removes_what_was_made,
+            enrol::a_bare_cluster_is_added_served_and_removed,
+            enrol::what_the_manager_would_refuse_is_refused_before_anything_is_written,
+            enrol::a_name_a_cluster_or_a_namespace_of_somebody_else_is_refused,
+            enrol::what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgotten,
+            operators::the_fleet_is_told_in_a_table_as_json_and_as_it_changes,
+            operators::a_machine_deployment_is_explained_with_what_blocks_it,
+            operators::a_doctor_finds_what_is_missing_and_says_how_to_mend_it,
             removal::keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on,
             collisions::of_two_with_the_same_derived_names_only_the_older_is_served,
             collisions::once_the_older_is_gone_the_younger_is_served,

@@ -81,6 +81,8 @@ pub(super) struct Tenant {
     pub(super) secrets: HashMap<String, Seen>,
     /// The tokens of those machine deployments that have their own, by their Secrets' names.
     pub(super) fetch_tokens: HashMap<String, SecretText>,
+    /// The WorkerCluster.
+    pub(super) own: Option<WorkerCluster>,
     /// Whether the manager lets the cluster be.
     pub(super) is_paused: bool,
     pub(super) tokens: HashMap<String, Token>,
@@ -113,7 +115,7 @@ pub(super) async fn registrations(
 }
 
 /// Every page of a list.
-pub(super) async fn all<K>(api: Api<K>, page: ListParams) -> Result<Vec<K>, kube::Error>
+pub(in crate::app) async fn all<K>(api: Api<K>, page: ListParams) -> Result<Vec<K>, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -186,6 +188,7 @@ impl Tenant {
                 .collect(),
             secrets: made.secrets,
             fetch_tokens: made.fetch_tokens,
+            own: own.cloned(),
             is_paused: own.is_some_and(|own| own.spec.paused),
             tokens: bootstrap_tokens(&worker).await?,
             key,
@@ -211,12 +214,7 @@ fn connect(
     policy: &TenantPolicy,
     registration: &Secret,
 ) -> anyhow::Result<(ClusterAccess, Client)> {
-    let data = registration.data.as_ref();
-    let kubeconfig = KUBECONFIG_KEYS
-        .iter()
-        .find_map(|key| data?.get(*key))
-        .context("the registration has no kubeconfig")?;
-    let access = ClusterAccess::parse(&kubeconfig.0, &policy.access)?;
+    let access = ClusterAccess::parse(kubeconfig_of(registration)?, &policy.access)?;
     let agent = transport::user_agent(&question.settings.replica.instance);
     let patience = Patience::of(question.settings.request_timeout);
     let transport = transport::connect(&access, &policy.access, &agent, patience)
@@ -236,6 +234,15 @@ fn connect(
         metrics: Metrics::new(),
     });
     Ok((access, worker))
+}
+
+/// The kubeconfig of a registration.
+pub(in crate::app) fn kubeconfig_of(registration: &Secret) -> anyhow::Result<&[u8]> {
+    let data = registration.data.as_ref();
+    let mut keys = KUBECONFIG_KEYS.iter();
+    let found = keys.find_map(|key| data?.get(*key));
+    let ByteString(kubeconfig) = found.context("the registration has no kubeconfig")?;
+    Ok(kubeconfig)
 }
 
 /// What bounds a tenant; the labels of its namespace are read where they decide.

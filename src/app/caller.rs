@@ -1,0 +1,165 @@
+//! The ways into clusters of a person who runs a command: the person's own kubeconfigs are trusted.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+    core::v1::Namespace,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+};
+use serde_json::Value;
+
+use super::{FLEET_REQUESTS, management};
+use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
+use crate::fleet::{
+    connect::{self, ClientParts},
+    rate_limit::Budget,
+    transport,
+};
+use crate::telemetry::metrics::{ClusterKind, Metrics};
+
+/// How long one call may take: a person waits for it.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// A kubeconfig, and which of its clusters is meant.
+#[derive(Clone, Debug, Default)]
+pub struct Way {
+    /// The file; without it what kubectl takes.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context; without it the current one.
+    pub context: Option<String>,
+}
+
+/// Somebody's connection to a cluster.
+#[derive(Clone)]
+pub(super) struct Caller {
+    pub(super) client: Client,
+    pub(super) config: kube::Config,
+    /// In PEM, where the kubeconfig has one.
+    pub(super) certificate_authority: Option<Vec<u8>>,
+}
+
+impl Caller {
+    /// Makes the connection; nothing is asked yet.
+    pub(super) async fn new(way: &Way, kind: ClusterKind) -> anyhow::Result<Self> {
+        let found = management::way_in(way.kubeconfig.as_deref(), way.context.as_deref()).await?;
+        let agent = transport::user_agent("command");
+        let client = connect::client(ClientParts {
+            transport: management::transport(&found.config, agent)?,
+            budget: Arc::new(Budget::new(FLEET_REQUESTS)),
+            share: None,
+            fence: None,
+            timeout: CALL_TIMEOUT,
+            health: None,
+            kind,
+            metrics: Metrics::new(),
+        });
+        Ok(Self {
+            client,
+            config: found.config,
+            certificate_authority: found.certificate_authority,
+        })
+    }
+
+    /// The uid of kube-system, which names a cluster.
+    pub(super) async fn cluster_uid(&self) -> anyhow::Result<String> {
+        cluster_uid(&self.client)
+            .await
+            .with_context(|| format!("{} does not tell who it is", self.config.cluster_url))
+    }
+}
+
+/// The uid of kube-system, which names a cluster.
+pub(super) async fn cluster_uid(client: &Client) -> Result<String, kube::Error> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = namespaces.get_metadata(KUBE_SYSTEM).await?;
+    Ok(found.uid().unwrap_or_default())
+}
+
+/// One thing that somebody does to one kind of object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deed<'a> {
+    pub(super) verb: &'a str,
+    pub(super) group: &'a str,
+    pub(super) resource: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+/// Whether the caller may do it.
+pub(super) async fn may(client: &Client, deed: &Deed<'_>) -> anyhow::Result<bool> {
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = reviews.create(&PostParams::default(), &review(deed)).await;
+    let answer = answer.context("cannot ask what the kubeconfig may do")?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// The question whether whoever asks may do it.
+pub(super) fn review(deed: &Deed<'_>) -> SelfSubjectAccessReview {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let (resource, subresource) = deed.resource.split_once('/').unwrap_or((deed.resource, ""));
+    SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                verb: text(deed.verb),
+                group: text(deed.group),
+                resource: text(resource),
+                subresource: text(subresource),
+                namespace: text(deed.namespace),
+                name: text(deed.name),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    }
+}
+
+/// The kind of a document, and the API for it.
+pub(super) fn kind_of(document: &Value) -> Option<ApiResource> {
+    let text = |key: &str| document.get(key).and_then(Value::as_str);
+    let (group, version) = match text("apiVersion")?.split_once('/') {
+        Some((group, version)) => (group, version),
+        None => ("", text("apiVersion")?),
+    };
+    let kind = GroupVersionKind::gvk(group, version, text("kind")?);
+    Some(ApiResource::from_gvk(&kind))
+}
+
+/// A field of a document's metadata; empty where there is none.
+pub(super) fn metadata<'a>(document: &'a Value, field: &str) -> &'a str {
+    let found = document.pointer(&format!("/metadata/{field}"));
+    found.and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The API for the object that a document describes.
+pub(super) fn api_of(client: &Client, document: &Value) -> anyhow::Result<Api<DynamicObject>> {
+    let resource = kind_of(document).context("a manifest has no kind")?;
+    let namespace = metadata(document, "namespace");
+    Ok(if namespace.is_empty() {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    })
+}
+
+/// The WorkerClusters of a namespace.
+pub(super) async fn worker_clusters(
+    client: &Client,
+    namespace: &str,
+) -> anyhow::Result<Vec<WorkerCluster>> {
+    let all: Api<WorkerCluster> = Api::namespaced(client.clone(), namespace);
+    match all.list(&ListParams::default()).await {
+        Ok(list) => Ok(list.items),
+        Err(kube::Error::Api(status)) if status.is_not_found() => anyhow::bail!(
+            "the management cluster has no WorkerClusters: install the definitions first \
+             (osm crds | kubectl apply --server-side -f -), or choose another --context"
+        ),
+        Err(error) => Err(error)
+            .with_context(|| format!("cannot list the WorkerClusters of namespace {namespace}")),
+    }
+}

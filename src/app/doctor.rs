@@ -1,0 +1,212 @@
+//! Looks at everything that the manager needs, from where somebody stands who runs a command, and
+//! says how to mend what is not there. Writes nothing.
+
+mod management;
+mod rights;
+mod tenant;
+
+use futures::{StreamExt as _, stream};
+use http::Request;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use serde::Serialize;
+
+use super::{
+    caller::{Caller, Way},
+    plan::all,
+};
+use crate::api::worker_cluster::WorkerCluster;
+use crate::telemetry::metrics::ClusterKind;
+use crate::tenant::access::AccessRules;
+
+/// A worker cluster takes one connection, or four where its server speaks HTTP/1.1 alone.
+pub const DESCRIPTORS_PER_CLUSTER: u64 = 4;
+/// So many descriptors are spent on all else.
+pub const DESCRIPTORS_BESIDE: u64 = 64;
+/// Worker clusters that are looked at at once: one that does not answer takes its time.
+const AT_ONCE: usize = 16;
+/// A clock that is wrong by more than this begins to matter.
+const SKEW_WARN_SECONDS: u64 = 10;
+/// By more than this, tokens are refused.
+const SKEW_FAIL_SECONDS: u64 = 300;
+
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub struct Visit {
+    /// The way into the management cluster.
+    pub management: Way,
+    /// One tenant's namespace; none means all.
+    pub tenant: Option<String>,
+    /// Label selector of registrations.
+    pub selector: String,
+    /// Where the replicas' Leases are, and the manager's ServiceAccount.
+    pub namespace: String,
+    /// What the manager accepts of kubeconfigs.
+    pub rules: AccessRules,
+    /// File descriptors that a process on this machine may have.
+    pub descriptors: Option<u64>,
+}
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum State {
+    /// As it should be.
+    Ok,
+    /// Not as it should be, and it may do.
+    Warn,
+    /// Wrong.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// Where: `management`, `this machine`, or a tenant's namespace.
+    pub place: String,
+    /// What was looked at.
+    pub what: &'static str,
+    /// How it is.
+    pub state: State,
+    /// What was found.
+    pub message: String,
+    /// How to mend it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Check {
+    fn new(place: &str, what: &'static str, state: State, message: impl Into<String>) -> Self {
+        Self {
+            place: place.to_owned(),
+            what,
+            state,
+            message: message.into(),
+            fix: None,
+        }
+    }
+
+    fn ok(place: &str, what: &'static str, message: impl Into<String>) -> Self {
+        Self::new(place, what, State::Ok, message)
+    }
+
+    fn wrong(place: &str, what: &'static str, (message, fix): (String, &str)) -> Self {
+        Self::new(place, what, State::Fail, message).mended(fix)
+    }
+
+    fn doubtful(place: &str, what: &'static str, (message, fix): (String, &str)) -> Self {
+        Self::new(place, what, State::Warn, message).mended(fix)
+    }
+
+    fn mended(self, fix: impl Into<String>) -> Self {
+        Self {
+            fix: Some(fix.into()),
+            ..self
+        }
+    }
+}
+
+/// Looks at everything. Fails only where the management cluster cannot be asked at all.
+pub async fn look(visit: &Visit) -> anyhow::Result<Vec<Check>> {
+    let caller = Caller::new(&visit.management, ClusterKind::Management).await?;
+    let mut rules = visit.rules.clone();
+    let server = caller.config.cluster_url.authority();
+    if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
+        rules.addresses.denied_servers.push(server);
+    }
+    let mut checks = vec![reach("management", &caller.client).await?];
+    let tenants = registrations(visit, &caller.client).await;
+    let tenants = match tenants {
+        Ok(tenants) => tenants,
+        Err(error) => {
+            let message = format!("cannot list registrations: {error}");
+            let fix = "use a kubeconfig that may list Secrets and WorkerClusters";
+            checks.push(Check::doubtful(
+                "management",
+                "registrations",
+                (message, fix),
+            ));
+            Vec::new()
+        }
+    };
+    checks.extend(management::look(visit, &caller.client, &tenants).await?);
+    let of_tenants = stream::iter(&tenants)
+        .map(|(secret, own)| tenant::look(&rules, secret, own.as_ref()))
+        .buffered(AT_ONCE)
+        .collect::<Vec<_>>()
+        .await;
+    checks.extend(of_tenants.into_iter().flatten());
+    Ok(checks)
+}
+
+/// A registration, and the WorkerCluster that is about it.
+type Registered = (Secret, Option<WorkerCluster>);
+
+async fn registrations(visit: &Visit, client: &Client) -> Result<Vec<Registered>, kube::Error> {
+    let (secrets, owns): (Api<Secret>, Api<WorkerCluster>) = match &visit.tenant {
+        Some(namespace) => (
+            Api::namespaced(client.clone(), namespace),
+            Api::namespaced(client.clone(), namespace),
+        ),
+        None => (Api::all(client.clone()), Api::all(client.clone())),
+    };
+    let secrets = all(secrets, ListParams::default().labels(&visit.selector)).await?;
+    let owns = match all(owns, ListParams::default()).await {
+        // Whether the definitions are there is a check of its own.
+        Err(kube::Error::Api(status)) if status.is_not_found() => Vec::new(),
+        listed => listed?,
+    };
+    let of = |secret: &Secret| {
+        let is_about = |own: &&WorkerCluster| {
+            own.namespace() == secret.namespace()
+                && own.spec.kubeconfig_secret_ref.name == secret.name_any()
+        };
+        owns.iter().find(is_about).cloned()
+    };
+    Ok(secrets
+        .into_iter()
+        .map(|it| (it.clone(), of(&it)))
+        .collect())
+}
+
+/// Whether a cluster answers, who it is and what time it has there.
+async fn reach(place: &str, client: &Client) -> anyhow::Result<Check> {
+    use anyhow::Context as _;
+    let request = Request::get("/version").body(kube::client::Body::empty())?;
+    let answer = client
+        .send(request)
+        .await
+        .with_context(|| format!("cannot reach the cluster ({place})"))?;
+    let date = answer.headers().get(http::header::DATE);
+    let date = date.and_then(|it| it.to_str().ok());
+    let there = date.and_then(|it| jiff::fmt::rfc2822::parse(it).ok());
+    let Some(there) = there else {
+        return Ok(Check::ok(place, "connection", "it answers"));
+    };
+    let skew = Timestamp::now().duration_since(there.timestamp());
+    Ok(clock(place, skew.as_secs().unsigned_abs()))
+}
+
+fn clock(place: &str, skew: u64) -> Check {
+    let message = format!("it answers; its clock and this machine's differ by {skew} s");
+    let fix = "let both synchronise their clocks (chrony, systemd-timesyncd): tokens and Leases \
+               are judged by them";
+    match skew {
+        0..=SKEW_WARN_SECONDS => Check::ok(place, "connection and clock", message),
+        SKEW_FAIL_SECONDS.. => Check::wrong(place, "connection and clock", (message, fix)),
+        _ => Check::doubtful(place, "connection and clock", (message, fix)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_far_off_is_told() {
+        assert_eq!(clock("x", 1).state, State::Ok);
+        assert_eq!(clock("x", 60).state, State::Warn);
+        let wrong = clock("x", 3_600);
+        assert!(wrong.state == State::Fail && wrong.fix.is_some());
+    }
+}

@@ -1,0 +1,253 @@
+//! The management cluster: definitions, rights, replicas; and this machine.
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::Lease,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, CustomResourceExt as _, ResourceExt, api::ListParams};
+
+use super::{
+    Check, DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER, Registered, State, Visit, rights,
+    rights::Subject,
+};
+use crate::api::{
+    config::OperatingSystemConfig,
+    names::{FLEET_LABEL, KUBE_SYSTEM},
+    profile::OperatingSystemProfile,
+    worker_cluster::WorkerCluster,
+};
+use crate::telemetry::logs::chain;
+
+const PLACE: &str = "management";
+/// The manager's ServiceAccount.
+const ACCOUNT: &str = "operating-system-manager";
+/// Namespaces whose rights are looked at: beyond these the answer would be the same.
+const NAMESPACES_MAX: usize = 50;
+
+pub(super) async fn look(
+    visit: &Visit,
+    client: &Client,
+    tenants: &[Registered],
+) -> anyhow::Result<Vec<Check>> {
+    let mut checks = vec![definitions(client).await];
+    checks.extend(rights_of_the_manager(visit, client, tenants).await?);
+    checks.push(replicas(visit, client).await);
+    checks.extend(descriptors(visit, tenants.len()));
+    if tenants.is_empty() {
+        let message = "no worker cluster is registered".to_owned();
+        let fix = "osm tenant add NAME --worker-kubeconfig FILE";
+        checks.push(Check::doubtful(PLACE, "registrations", (message, fix)));
+    }
+    Ok(checks)
+}
+
+/// Whether the definitions are those of this release.
+async fn definitions(client: &Client) -> Check {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut found = Vec::new();
+    for ours in [
+        OperatingSystemConfig::crd(),
+        OperatingSystemProfile::crd(),
+        WorkerCluster::crd(),
+    ] {
+        let name = ours.name_any();
+        match api.get_opt(&name).await {
+            Ok(None) => found.push(format!("{name} is missing")),
+            Ok(Some(there)) if !is_same(&ours, &there) => {
+                found.push(format!("{name} is of another release"));
+            }
+            Ok(Some(_)) => {}
+            Err(error) => {
+                let message = format!("cannot read definition {name}: {}", chain(&error));
+                let fix = "use a kubeconfig that may get customresourcedefinitions";
+                return Check::doubtful(PLACE, "definitions", (message, fix));
+            }
+        }
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    if found.is_empty() {
+        return Check::ok(
+            PLACE,
+            "definitions",
+            format!("all three are of osm {version}"),
+        );
+    }
+    let message = format!("{} (this is osm {version})", found.join(", "));
+    let fix = "osm crds | kubectl apply --server-side --force-conflicts -f -";
+    Check::wrong(PLACE, "definitions", (message, fix))
+}
+
+/// The schemas say what each release knows; the server adds fields of its own elsewhere.
+fn is_same(ours: &CustomResourceDefinition, there: &CustomResourceDefinition) -> bool {
+    ours.spec.versions.iter().all(|wanted| {
+        let mut versions = there.spec.versions.iter();
+        versions.any(|it| it.name == wanted.name && it.schema == wanted.schema && it.served)
+    })
+}
+
+/// Asks in the manager's name, where the caller may do that, or else in the caller's own.
+async fn rights_of_the_manager(
+    visit: &Visit,
+    client: &Client,
+    tenants: &[Registered],
+) -> anyhow::Result<Vec<Check>> {
+    let account = format!("system:serviceaccount:{}:{ACCOUNT}", visit.namespace);
+    let manager = Subject {
+        client,
+        user: Some(&account),
+    };
+    let caller = Subject { client, user: None };
+    let is_manager = manager.name().await.is_ok_and(|name| name == account);
+    let subject = if is_manager { manager } else { caller };
+    let who = match subject.name().await {
+        Ok(who) => who,
+        Err(error) => {
+            let message = format!("cannot ask who this is: {}", chain(&error));
+            let fix = "use a kubeconfig that may create selfsubjectreviews (every user may)";
+            return Ok(vec![Check::doubtful(PLACE, "rights", (message, fix))]);
+        }
+    };
+    let mut missing = Vec::new();
+    let mut places: Vec<(String, &str)> = vec![(KUBE_SYSTEM.to_owned(), "kube-system")];
+    places.push((visit.namespace.clone(), "replicas"));
+    let namespaces = tenants.iter().filter_map(|(secret, _)| secret.namespace());
+    let namespaces = namespaces.take(NAMESPACES_MAX);
+    places.extend(namespaces.map(|namespace| (namespace, "tenants")));
+    for (namespace, which) in places {
+        // The uid of kube-system is read as that of an object of no namespace.
+        let everywhere = if which == "kube-system" {
+            ""
+        } else {
+            namespace.as_str()
+        };
+        let wanted = wanted(which)?;
+        let lacking = match subject.missing((&namespace, everywhere), &wanted).await {
+            Ok(lacking) => lacking,
+            Err(error) => {
+                let message = format!("cannot ask what {who} may do: {}", chain(&error));
+                let fix = "use a kubeconfig that may create selfsubjectrulesreviews";
+                return Ok(vec![Check::doubtful(PLACE, "rights", (message, fix))]);
+            }
+        };
+        missing.extend(lacking.iter().map(|it| format!("{it} in {namespace}")));
+    }
+    Ok(vec![judged(&who, &account, &missing)])
+}
+
+/// The rules of one role of `manifests/rbac/management.yaml`.
+fn wanted(which: &str) -> anyhow::Result<Vec<k8s_openapi::api::rbac::v1::PolicyRule>> {
+    let mut needs = rights::in_management()?;
+    let replicas = needs.remove(ACCOUNT).unwrap_or_default();
+    let everywhere = needs.remove("").unwrap_or_default();
+    let is_identity = |rule: &k8s_openapi::api::rbac::v1::PolicyRule| {
+        let names = rule.resource_names.iter().flatten();
+        names.eq([KUBE_SYSTEM])
+    };
+    Ok(match which {
+        "replicas" => replicas,
+        "kube-system" => everywhere.into_iter().filter(is_identity).collect(),
+        _ => everywhere
+            .into_iter()
+            .filter(|it| !is_identity(it))
+            .collect(),
+    })
+}
+
+fn judged(who: &str, account: &str, missing: &[String]) -> Check {
+    if missing.is_empty() && who == account {
+        return Check::ok(PLACE, "rights", format!("{who} has all that it needs"));
+    }
+    if missing.is_empty() {
+        let message =
+            format!("{who} has all that the manager needs; the manager was not asked for");
+        let fix = "run this as the manager's ServiceAccount, or as somebody who may impersonate it";
+        return Check::new(PLACE, "rights", State::Ok, message).mended(fix);
+    }
+    let message = format!("{who} may not: {}", missing.join(", "));
+    let fix = "kubectl apply -k manifests/rbac, or bind ClusterRole \
+               operating-system-manager-tenants in the namespaces that are named";
+    Check::wrong(PLACE, "rights", (message, fix))
+}
+
+/// Whether anybody serves: every replica renews a Lease.
+async fn replicas(visit: &Visit, client: &Client) -> Check {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), &visit.namespace);
+    let selector = ListParams::default().labels(FLEET_LABEL);
+    let found = match leases.list(&selector).await {
+        Ok(found) => found.items,
+        Err(error) => {
+            let message = format!(
+                "cannot list Leases in {}: {}",
+                visit.namespace,
+                chain(&error)
+            );
+            let fix = "use a kubeconfig that may list Leases there, or give --namespace";
+            return Check::doubtful(PLACE, "replicas", (message, fix));
+        }
+    };
+    let now = Timestamp::now();
+    let living = found.iter().filter(|lease| is_held(lease, now)).count();
+    if living > 0 {
+        return Check::ok(PLACE, "replicas", format!("{living} renew their Leases"));
+    }
+    let message = format!(
+        "nobody renews a Lease in {}: no manager runs",
+        visit.namespace
+    );
+    let fix = "kubectl get pods -n operating-system-manager; install with \
+               kubectl apply --server-side -k manifests/kustomize/base";
+    Check::wrong(PLACE, "replicas", (message, fix))
+}
+
+fn is_held(lease: &Lease, now: Timestamp) -> bool {
+    let Some(spec) = &lease.spec else {
+        return false;
+    };
+    let is_anybodys = spec
+        .holder_identity
+        .as_ref()
+        .is_some_and(|it| !it.is_empty());
+    let duration = spec.lease_duration_seconds.unwrap_or_default();
+    let renewed = spec.renew_time.as_ref().map(|it| it.0);
+    let age = renewed.map(|it| now.duration_since(it).as_secs());
+    is_anybodys && age.is_some_and(|age| age <= i64::from(duration))
+}
+
+fn descriptors(visit: &Visit, tenants: usize) -> Option<Check> {
+    let limit = visit.descriptors?;
+    let tenants = u64::try_from(tenants).unwrap_or(u64::MAX);
+    let needed = tenants
+        .saturating_mul(DESCRIPTORS_PER_CLUSTER)
+        .saturating_add(DESCRIPTORS_BESIDE);
+    let place = "this machine";
+    let message = format!("a process may have {limit}; {tenants} tenants take up to {needed}");
+    Some(if limit >= needed {
+        Check::ok(place, "file descriptors", message)
+    } else {
+        let fix = "where osm run is, raise the hard limit (ulimit -Hn, LimitNOFILE=)";
+        Check::doubtful(place, "file descriptors", (message, fix))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_role_of_the_management_cluster_has_rules() {
+        for which in ["replicas", "kube-system", "tenants"] {
+            assert!(!wanted(which).unwrap().is_empty(), "{which}");
+        }
+    }
+
+    #[test]
+    fn one_changed_field_is_another_release() {
+        let ours = WorkerCluster::crd();
+        assert!(is_same(&ours, &ours.clone()));
+        let mut there = ours.clone();
+        there.spec.versions[0].schema =
+            OperatingSystemConfig::crd().spec.versions[0].schema.clone();
+        assert!(!is_same(&ours, &there));
+    }
+}

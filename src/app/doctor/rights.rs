@@ -1,0 +1,276 @@
+//! The rights that the manager needs, as `manifests/rbac` grants them, against those that somebody
+//! has, as the API server tells them.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use http::Request;
+use k8s_openapi::api::{
+    authentication::v1::SelfSubjectReview,
+    authorization::v1::{ResourceRule, SelfSubjectRulesReview, SelfSubjectRulesReviewSpec},
+    rbac::v1::PolicyRule,
+};
+use kube::Client;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::app::caller::{Deed, review};
+
+const MANAGEMENT: &str = include_str!("../../../manifests/rbac/management.yaml");
+const WORKER: &str = include_str!("../../../manifests/rbac/worker.yaml");
+const NODE_CREDENTIALS: &str = include_str!("../../../manifests/rbac/worker-node-credentials.yaml");
+
+/// Rules, and the namespace that they must hold in; empty for a role that is bound wherever a
+/// tenant is.
+pub(super) type Needs = BTreeMap<String, Vec<PolicyRule>>;
+
+/// What the manager needs in the management cluster.
+pub(super) fn in_management() -> anyhow::Result<Needs> {
+    needs(MANAGEMENT)
+}
+
+/// What it needs in a worker cluster.
+pub(super) fn in_worker() -> anyhow::Result<Needs> {
+    needs(WORKER)
+}
+
+/// What it needs there for credentials per machine deployment.
+pub(super) fn for_node_credentials() -> anyhow::Result<Needs> {
+    needs(NODE_CREDENTIALS)
+}
+
+/// The rules of every role of a file, by the role's namespace.
+fn needs(file: &str) -> anyhow::Result<Needs> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(file).context("a manifest of ours")?;
+    let mut needs = Needs::new();
+    for mut document in documents {
+        let namespace = document
+            .pointer("/metadata/namespace")
+            .and_then(Value::as_str);
+        let namespace = namespace.unwrap_or_default().to_owned();
+        if let Some(rules) = document.get_mut("rules") {
+            let rules: Vec<PolicyRule> =
+                serde_json::from_value(rules.take()).context("a rule of ours")?;
+            needs.entry(namespace).or_default().extend(rules);
+        }
+    }
+    Ok(needs)
+}
+
+/// Somebody whose rights are asked about: the caller, or another in whose name the caller asks.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) client: &'a Client,
+    pub(super) user: Option<&'a str>,
+}
+
+impl Subject<'_> {
+    /// Who the API server takes it for.
+    pub(super) async fn name(&self) -> Result<String, kube::Error> {
+        let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+        let answer: SelfSubjectReview = self.ask(path, &SelfSubjectReview::default()).await?;
+        let user = answer.status.and_then(|it| it.user_info);
+        Ok(user.and_then(|it| it.username).unwrap_or_default())
+    }
+
+    /// What it may not do of these rules, in a namespace or (where `everywhere` is empty) in all.
+    ///
+    /// One question tells all that RBAC grants. Where others grant, too, and cannot list it, what
+    /// is missing is asked for one by one.
+    pub(super) async fn missing(
+        &self,
+        (namespace, everywhere): (&str, &str),
+        wanted: &[PolicyRule],
+    ) -> Result<Vec<String>, kube::Error> {
+        let granted = self.rules(namespace).await?;
+        let mut missing = granted.missing(wanted);
+        if granted.is_complete {
+            return Ok(missing.iter().map(Lacking::told).collect());
+        }
+        let mut denied = Vec::new();
+        for lacking in missing.drain(..) {
+            if !self.may(everywhere, &lacking).await? {
+                denied.push(lacking.told());
+            }
+        }
+        Ok(denied)
+    }
+
+    async fn may(&self, namespace: &str, lacking: &Lacking) -> Result<bool, kube::Error> {
+        let deed = Deed {
+            verb: &lacking.verb,
+            group: &lacking.group,
+            resource: &lacking.resource,
+            namespace,
+            name: &lacking.name,
+        };
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let answer = self.ask(path, &review(&deed)).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+
+    /// What it may do in a namespace.
+    async fn rules(&self, namespace: &str) -> Result<Granted, kube::Error> {
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+        let review = SelfSubjectRulesReview {
+            spec: SelfSubjectRulesReviewSpec {
+                namespace: Some(namespace.to_owned()),
+            },
+            ..SelfSubjectRulesReview::default()
+        };
+        let answer: SelfSubjectRulesReview = self.ask(path, &review).await?;
+        let status = answer.status.unwrap_or_default();
+        Ok(Granted {
+            rules: status.resource_rules,
+            is_complete: !status.incomplete,
+        })
+    }
+
+    async fn ask<K: Serialize + DeserializeOwned>(
+        &self,
+        path: &str,
+        review: &K,
+    ) -> Result<K, kube::Error> {
+        let body = serde_json::to_vec(review).map_err(kube::Error::SerdeError)?;
+        let mut request = Request::post(path).header("content-type", "application/json");
+        if let Some(user) = self.user {
+            request = request.header("impersonate-user", user);
+        }
+        let request = request.body(body).map_err(kube::Error::HttpError)?;
+        self.client.request(request).await
+    }
+}
+
+/// What somebody may do in a namespace.
+struct Granted {
+    rules: Vec<ResourceRule>,
+    /// Whether nobody but those who were asked grants anything.
+    is_complete: bool,
+}
+
+/// A right that is not granted.
+struct Lacking {
+    verb: String,
+    group: String,
+    resource: String,
+    name: String,
+}
+
+impl Lacking {
+    /// `create secrets`, `get namespaces kube-system`.
+    fn told(&self) -> String {
+        let Self {
+            verb,
+            resource,
+            name,
+            ..
+        } = self;
+        format!("{verb} {resource} {name}").trim_end().to_owned()
+    }
+}
+
+impl Granted {
+    /// What is missing of these rules.
+    fn missing(&self, wanted: &[PolicyRule]) -> Vec<Lacking> {
+        let mut missing = Vec::new();
+        for rule in wanted {
+            let none = vec![String::new()];
+            let groups = rule.api_groups.iter().flatten();
+            for (group, resource) in
+                groups.flat_map(|group| rule.resources.iter().flatten().map(move |it| (group, it)))
+            {
+                for name in rule.resource_names.as_ref().unwrap_or(&none) {
+                    for verb in &rule.verbs {
+                        let deed = (
+                            verb.as_str(),
+                            group.as_str(),
+                            resource.as_str(),
+                            name.as_str(),
+                        );
+                        if !self.rules.iter().any(|rule| allows(rule, deed)) {
+                            missing.push(Lacking {
+                                verb: verb.clone(),
+                                group: group.clone(),
+                                resource: resource.clone(),
+                                name: name.clone(),
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        missing
+    }
+}
+
+fn allows(rule: &ResourceRule, (verb, group, resource, name): (&str, &str, &str, &str)) -> bool {
+    let has = |all: &[String], wanted: &str| all.iter().any(|it| it == "*" || it == wanted);
+    let names = rule.resource_names.as_deref().unwrap_or_default();
+    let subresource = resource
+        .split_once('/')
+        .map(|(_, subresource)| format!("*/{subresource}"));
+    let resources = rule.resources.as_deref().unwrap_or_default();
+    has(&rule.verbs, verb)
+        && has(rule.api_groups.as_deref().unwrap_or_default(), group)
+        && (has(resources, resource)
+            || subresource.is_some_and(|wanted| resources.contains(&wanted)))
+        && (names.is_empty() || names.iter().any(|it| it == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn missing(rules: Value, wanted: &[PolicyRule]) -> Vec<String> {
+        let granted = Granted {
+            rules: serde_json::from_value(rules).unwrap(),
+            is_complete: true,
+        };
+        granted.missing(wanted).iter().map(Lacking::told).collect()
+    }
+
+    #[test]
+    fn what_is_granted_is_not_missing_and_what_is_not_is_named() {
+        let wanted = in_worker().unwrap();
+        let everything = json!([{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }]);
+        for rules in wanted.values() {
+            assert!(missing(everything.clone(), rules).is_empty());
+        }
+        let in_default = wanted.get("default").unwrap();
+        assert_eq!(missing(json!([]), in_default), ["list endpointslices"]);
+        let few = json!([{
+            "verbs": ["get"], "apiGroups": [""], "resources": ["namespaces"],
+            "resourceNames": ["kube-system"],
+        }]);
+        let anywhere = missing(few, wanted.get("").unwrap());
+        assert!(!anywhere.contains(&"get namespaces kube-system".to_owned()));
+        assert!(anywhere.contains(&"get namespaces cloud-init-settings".to_owned()));
+        assert!(anywhere.contains(&"create namespaces".to_owned()));
+    }
+
+    #[test]
+    fn what_each_file_grants_is_enough_for_itself() {
+        for needs in [in_management(), in_worker(), for_node_credentials()] {
+            for rules in needs.unwrap().values() {
+                let granted = serde_json::to_value(rules).unwrap();
+                assert!(missing(granted, rules).is_empty() && !rules.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_right_for_a_name_is_none_for_all_names_and_a_subresource_is_its_own() {
+        let named = json!([{
+            "verbs": ["get"], "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["a"],
+        }]);
+        let all: Vec<PolicyRule> = serde_json::from_value(
+            json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["secrets", "pods/log"] }]),
+        )
+        .unwrap();
+        assert_eq!(missing(named, &all), ["get secrets", "get pods/log"]);
+        let logs = json!([{ "verbs": ["get"], "apiGroups": [""], "resources": ["*/log"] }]);
+        assert_eq!(missing(logs, &all), ["get secrets"]);
+    }
+}

@@ -1,0 +1,202 @@
+//! One tenant: whether its kubeconfig is accepted and leads somewhere, what it may do there, and
+//! what the cluster tells of itself.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+
+use super::{Check, State, reach, rights, rights::Subject};
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::CLOUD_INIT_SETTINGS,
+    worker_cluster::{NodeCredentials, WorkerCluster},
+};
+use crate::app::{caller::cluster_uid, enrol::as_the_manager, plan::kubeconfig_of, remedy::remedy};
+use crate::fleet::facts;
+use crate::telemetry::logs::chain;
+use crate::tenant::access::{AccessRules, ClusterAccess};
+
+pub(super) async fn look(
+    rules: &AccessRules,
+    secret: &Secret,
+    own: Option<&WorkerCluster>,
+) -> Vec<Check> {
+    let place = secret.namespace().unwrap_or_default();
+    let place = place.as_str();
+    let mut checks = vec![conditions(place, own)];
+    let access = match access(rules, secret) {
+        Ok(access) => access,
+        Err(error) => {
+            let fix = "write what the message says, or run osm tenant add again";
+            checks.push(Check::wrong(
+                place,
+                "kubeconfig",
+                (format!("{error:#}"), fix),
+            ));
+            return checks;
+        }
+    };
+    let server = access.server.url();
+    checks.push(Check::ok(
+        place,
+        "kubeconfig",
+        format!("accepted, for {server}"),
+    ));
+    let client = match as_the_manager(&access, rules) {
+        Ok(client) => client,
+        Err(error) => {
+            let fix = "put another kubeconfig into the Secret";
+            checks.push(Check::wrong(
+                place,
+                "kubeconfig",
+                (format!("{error:#}"), fix),
+            ));
+            return checks;
+        }
+    };
+    match reach(place, &client).await {
+        Ok(check) => checks.push(check),
+        Err(error) => {
+            let fix = "look at network, address and certificate; from here it may differ from \
+                       where the manager is";
+            checks.push(Check::wrong(
+                place,
+                "connection",
+                (format!("{error:#}"), fix),
+            ));
+            return checks;
+        }
+    }
+    checks.push(identity(place, &client, own).await);
+    checks.push(rights_there(place, &client, own).await);
+    checks.push(machine_deployments(place, &client).await);
+    checks.push(facts_of(place, &client, &access).await);
+    checks
+}
+
+fn access(rules: &AccessRules, secret: &Secret) -> anyhow::Result<ClusterAccess> {
+    Ok(ClusterAccess::parse(kubeconfig_of(secret)?, rules)?)
+}
+
+/// What the manager says.
+fn conditions(place: &str, own: Option<&WorkerCluster>) -> Check {
+    let what = "state";
+    let Some(own) = own else {
+        let message = "the manager has made no WorkerCluster yet".to_owned();
+        let fix = "does it run, and does it watch that namespace?";
+        return Check::doubtful(place, what, (message, fix));
+    };
+    let conditions = own.status.iter().flat_map(|status| &status.conditions);
+    let mut wrong = conditions.filter(|it| it.status != "True");
+    let Some(first) = wrong.find(|it| it.type_ != "Ready") else {
+        return match &own.status {
+            Some(_) => Check::ok(place, what, "every condition holds"),
+            None => Check::doubtful(
+                place,
+                what,
+                (
+                    "nobody has said anything about it".to_owned(),
+                    "does the manager run?",
+                ),
+            ),
+        };
+    };
+    let message = format!("{} is {}: {}", first.type_, first.reason, first.message);
+    let check = Check::new(place, what, State::Warn, message);
+    match remedy(&first.reason) {
+        Some(fix) => check.mended(fix),
+        None => check,
+    }
+}
+
+async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {
+    let what = "identity";
+    let known = own.and_then(|own| own.status.as_ref()?.cluster_uid.clone());
+    match (cluster_uid(client).await, known) {
+        (Err(error), _) => {
+            let message = format!("it does not tell who it is: {}", chain(&error));
+            let fix = "run osm tenant add again: it grants what is missing, and a new token";
+            Check::wrong(place, what, (message, fix))
+        }
+        (Ok(found), Some(known)) if found != known => {
+            let message = format!("uid {found}, and the WorkerCluster is about {known}");
+            let fix = "put the old kubeconfig back, or set spec.confirmedClusterUid";
+            Check::wrong(place, what, (message, fix))
+        }
+        (Ok(found), _) => Check::ok(place, what, format!("uid {found}")),
+    }
+}
+
+async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {
+    let what = "rights";
+    match missing(client, own).await {
+        Ok(missing) if missing.is_empty() => Check::ok(place, what, "all that are needed"),
+        Ok(missing) => {
+            let message = format!("missing: {}", missing.join(", "));
+            let fix = "run osm tenant add again (with --node-credentials where that is set), or \
+                       apply manifests/rbac/worker.yaml in the worker cluster";
+            Check::wrong(place, what, (message, fix))
+        }
+        Err(error) => {
+            let message = format!("cannot ask: {error:#}");
+            Check::doubtful(place, what, (message, "run osm tenant add again"))
+        }
+    }
+}
+
+async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result<Vec<String>> {
+    let subject = Subject { client, user: None };
+    let mut needs = rights::in_worker()?;
+    let wish = own.and_then(|own| own.spec.node_credentials);
+    if wish == Some(NodeCredentials::PerMachineDeployment) {
+        for (namespace, rules) in rights::for_node_credentials()? {
+            needs.entry(namespace).or_default().extend(rules);
+        }
+    }
+    let mut missing = Vec::new();
+    for (namespace, rules) in &needs {
+        // Rules for the whole cluster hold in every namespace.
+        let asked = match namespace.as_str() {
+            "" => CLOUD_INIT_SETTINGS,
+            namespace => namespace,
+        };
+        let lacking = subject.missing((asked, namespace), rules).await?;
+        missing.extend(lacking.into_iter().map(|it| match namespace.as_str() {
+            "" => it,
+            namespace => format!("{it} in {namespace}"),
+        }));
+    }
+    Ok(missing)
+}
+
+async fn machine_deployments(place: &str, client: &Client) -> Check {
+    let what = "machine deployments";
+    let all: Api<MachineDeployment> = Api::all(client.clone());
+    match all.list_metadata(&ListParams::default().limit(1)).await {
+        Ok(_) => Check::ok(place, what, "the cluster has the kind"),
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            let message = "the cluster has no such kind".to_owned();
+            Check::doubtful(place, what, (message, "install machine-controller"))
+        }
+        Err(error) => {
+            let message = format!("cannot list them: {}", chain(&error));
+            Check::wrong(place, what, (message, "run osm tenant add again"))
+        }
+    }
+}
+
+async fn facts_of(place: &str, client: &Client, access: &ClusterAccess) -> Check {
+    let what = "facts";
+    match facts::read(client, &access.certificate_authority, None).await {
+        Ok(facts) => Check::ok(place, what, format!("nodes reach {}", facts.api_server)),
+        Err(error) => {
+            let reason = match error {
+                facts::FactsError::TokenPending => "TokenPending",
+                facts::FactsError::NoApiServer => "NoApiServer",
+                facts::FactsError::Call { .. } => "FactsFailed",
+            };
+            let message = chain(&error).to_string();
+            let fix = remedy(reason).unwrap_or_default();
+            Check::wrong(place, what, (message, &fix))
+        }
+    }
+}

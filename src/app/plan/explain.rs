@@ -1,0 +1,496 @@
+//! Why a machine deployment has what it has: its profile, its inputs and where each came from, what
+//! has changed since its documents were made, and what holds it up.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use kube::{Api, Client, ResourceExt, api::ListParams};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{Answer, Question, Verdict, adopted, full_name, look, look::Tenant};
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{
+        DerivedNames, MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PINNED, PROFILE,
+        PROFILE_NAMESPACE, REVISION,
+    },
+    profile::OperatingSystemProfile,
+    worker_cluster::WorkerCluster,
+};
+use crate::app::{built_in_profiles, management, remedy::remedy};
+use crate::controllers::{adoption, profile_store::content_digest};
+use crate::render::input::ProviderConfig;
+use crate::tenant::settings::TenantSettings;
+
+/// Why a machine deployment has what it has.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// What would become of it now.
+    pub answer: Answer,
+    /// The profile.
+    pub profile: ProfileOrigin,
+    /// What the machine deployment and the cluster say.
+    pub inputs: Vec<Input>,
+    /// The tenant's settings.
+    pub settings: Vec<Input>,
+    /// What stands there now; nothing where nothing was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made: Option<Made>,
+    /// What holds it up.
+    pub blockers: Vec<Blocker>,
+}
+
+/// A profile, and why it is this one.
+#[derive(Debug, Serialize)]
+pub struct ProfileOrigin {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its version; nothing where it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The profile that it lies on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
+    /// The digest of its content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Whose content it is: this release's, or somebody else's.
+    pub content: &'static str,
+    /// Why it is this one.
+    pub why: String,
+}
+
+/// One input, and where it came from.
+#[derive(Debug, Serialize)]
+pub struct Input {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value, without what may be secret.
+    pub value: Value,
+    /// Where it came from.
+    pub from: &'static str,
+}
+
+/// What stands there now.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Made {
+    /// The revision that it was made for.
+    pub revision: String,
+    /// The version of the profile that it was made from.
+    pub profile_version: String,
+    /// When.
+    pub at: Option<String>,
+}
+
+/// Something that holds a machine deployment up.
+#[derive(Debug, Serialize)]
+pub struct Blocker {
+    /// A word for programs.
+    pub reason: String,
+    /// What it is.
+    pub message: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+/// Explains every machine deployment of a name (or `namespace/name`), of the tenants in question.
+pub async fn explain(question: &Question, name: &str) -> anyhow::Result<Vec<Explanation>> {
+    let config = management::config(question.kubeconfig.as_deref()).await?;
+    let client = Client::try_from(config).context("cannot use the management kubeconfig")?;
+    let mut found = Vec::new();
+    let mut unknown = Vec::new();
+    for registration in look::registrations(&client, question).await? {
+        let namespace = registration.namespace().unwrap_or_default();
+        let tenant = match Box::pin(Tenant::look(&client, question, &registration)).await {
+            Ok(tenant) => tenant,
+            Err(error) => {
+                unknown.push(format!("{namespace}: {error:#}"));
+                continue;
+            }
+        };
+        found.extend(Box::pin(of_tenant(&client, (question, &tenant), name)).await?);
+    }
+    if found.is_empty() {
+        let among = match unknown.as_slice() {
+            [] => String::new(),
+            some => format!(
+                "; these tenants could not be looked at: {}",
+                some.join("; ")
+            ),
+        };
+        anyhow::bail!("no tenant has a machine deployment {name}{among}");
+    }
+    Ok(found)
+}
+
+async fn of_tenant(
+    client: &Client,
+    (question, tenant): (&Question, &Tenant),
+    name: &str,
+) -> anyhow::Result<Vec<Explanation>> {
+    let all: Api<MachineDeployment> = Api::all(tenant.worker.clone());
+    let all = all.list(&ListParams::default()).await;
+    let all = all.context("cannot list machine deployments")?.items;
+    let living: Vec<Arc<MachineDeployment>> = all
+        .into_iter()
+        .filter(|it| it.metadata.deletion_timestamp.is_none())
+        .map(Arc::new)
+        .collect();
+    let is_meant = |it: &&Arc<MachineDeployment>| full_name(it) == name || it.name_any() == name;
+    let mut explained = Vec::new();
+    for meant in living.iter().filter(is_meant) {
+        let answer = if tenant.serves(meant) {
+            tenant.answer(meant, &living)
+        } else {
+            Answer {
+                message: Some("it names no profile, and the WorkerCluster asks for one".to_owned()),
+                ..Answer::new(&tenant.namespace, Some(full_name(meant)), Verdict::Refused)
+            }
+        };
+        let profile = origin(client, tenant, meant).await?;
+        explained.push(Explanation {
+            blockers: blockers(tenant.own.as_ref(), &full_name(meant), &answer),
+            made: made(tenant, meant),
+            inputs: inputs(tenant, meant),
+            settings: settings(tenant, &question.settings.tenant_defaults),
+            profile,
+            answer,
+        });
+    }
+    Ok(explained)
+}
+
+async fn origin(
+    client: &Client,
+    tenant: &Tenant,
+    found: &Arc<MachineDeployment>,
+) -> anyhow::Result<ProfileOrigin> {
+    let annotations = found.annotations();
+    let named = annotations.get(PROFILE).filter(|name| !name.is_empty());
+    let defaulted = adopted(found).ok().and_then(|(adopted, _)| {
+        let name = adopted.annotations().get(PROFILE).cloned();
+        name.filter(|_| named.is_none())
+    });
+    let name = named.cloned().or(defaulted).unwrap_or_default();
+    let place = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
+    let namespace = adoption::profile_namespace(&tenant.id, &tenant.policy, place);
+    let why = match (named, place) {
+        (None, _) => "the default of its operating system; no annotation names one".to_owned(),
+        (Some(_), None) => format!("annotation {PROFILE} of the machine deployment"),
+        (Some(_), Some(_)) => {
+            format!("annotations {PROFILE} and {PROFILE_NAMESPACE} of the machine deployment")
+        }
+    };
+    let profiles: Api<OperatingSystemProfile> = Api::namespaced(client.clone(), &namespace);
+    let there = match name.as_str() {
+        "" => None,
+        name => profiles
+            .get_opt(name)
+            .await
+            .with_context(|| format!("cannot read profile {namespace}/{name}"))?,
+    };
+    let digest = there.as_ref().map(|it| content_digest(&it.spec));
+    let built_in = built_in_profiles()?;
+    let ours = built_in.iter().find(|it| it.name == name);
+    let content = match (&there, ours) {
+        (None, _) => "there is none",
+        (Some(there), _) if there.annotations().contains_key(PINNED) => "pinned: adopted as found",
+        (Some(_), Some(ours)) if digest.as_ref() == Some(&ours.content) => "this release's default",
+        (Some(_), Some(_)) => "another than this release's default",
+        (Some(_), None) => "your own",
+    };
+    Ok(ProfileOrigin {
+        version: there.as_ref().map(|it| it.spec.version.clone()),
+        extends: there.and_then(|it| it.spec.extends),
+        name,
+        namespace,
+        digest,
+        content,
+        why,
+    })
+}
+
+fn inputs(tenant: &Tenant, found: &MachineDeployment) -> Vec<Input> {
+    let spec = &found.spec.template.spec;
+    let here = "the machine deployment";
+    let empty = Value::Null;
+    let provider = ProviderConfig::decode(spec.provider_spec.value.as_ref().unwrap_or(&empty)).ok();
+    let provider = provider.as_ref();
+    let text = |text: Option<&str>| text.map_or(Value::Null, |text| json!(text));
+    let input = |name, value, from| Input { name, value, from };
+    let chosen = tenant.settings.as_ref().ok();
+    let chosen = chosen.and_then(|settings| settings.api_server_override.as_deref());
+    vec![
+        input("revision", text(revision(found)), here),
+        input("kubelet", text(Some(&spec.versions.kubelet)), here),
+        input(
+            "operatingSystem",
+            text(provider.map(|it| it.operating_system.as_str())),
+            here,
+        ),
+        input(
+            "cloudProvider",
+            text(provider.map(|it| it.cloud_provider.as_str())),
+            here,
+        ),
+        match chosen {
+            Some(server) => input(
+                "apiServer",
+                masked(&json!(server)),
+                "spec.apiServerOverride",
+            ),
+            None => input(
+                "apiServer",
+                json!(tenant.facts.api_server),
+                "the worker cluster: cluster-info, or the endpoints of Service kubernetes",
+            ),
+        },
+        input(
+            "registryCredentials",
+            registries(tenant),
+            "spec.registryCredentialsSecretRef",
+        ),
+    ]
+}
+
+fn revision(found: &MachineDeployment) -> Option<&str> {
+    found.annotations().get(REVISION).map(String::as_str)
+}
+
+/// The registries alone.
+fn registries(tenant: &Tenant) -> Value {
+    json!(tenant.registry_credentials.keys().collect::<Vec<_>>())
+}
+
+/// Settings by their names in a WorkerCluster's spec and in the tenant's settings.
+const SETTINGS: [(&str, &str); 15] = [
+    ("clusterDNS", "cluster_dns"),
+    ("externalCloudProvider", "external_cloud_provider"),
+    ("httpProxy", "http_proxy"),
+    ("noProxy", "no_proxy"),
+    ("hostCABundle", "host_ca_bundle"),
+    ("kubernetesCABundle", "kubernetes_ca_bundle"),
+    ("pauseImage", "pause_image"),
+    ("initialTaints", "initial_taints"),
+    ("kubeletFeatureGates", "kubelet_feature_gates"),
+    (
+        "kubeletFeatureGatesFromAnnotations",
+        "kubelet_feature_gates_from_annotations",
+    ),
+    (
+        "deviceOwnershipFromSecurityContext",
+        "device_ownership_from_security_context",
+    ),
+    ("insecureRegistries", "insecure_registries"),
+    ("registryMirrors", "registry_mirrors"),
+    ("apiServerOverride", "api_server_override"),
+    ("variables", "variables"),
+];
+
+fn settings(tenant: &Tenant, defaults: &TenantSettings) -> Vec<Input> {
+    let Ok(effective) = &tenant.settings else {
+        return Vec::new();
+    };
+    let as_json = |settings: &TenantSettings| serde_json::to_value(settings).unwrap_or_default();
+    let (effective, fleet) = (as_json(effective), as_json(defaults));
+    let built_in = as_json(&TenantSettings::default());
+    let spec = tenant.own.as_ref().map(|own| &own.spec);
+    let spec = spec.map_or(Value::Null, |spec| {
+        serde_json::to_value(spec).unwrap_or_default()
+    });
+    let setting = |(name, key): (&'static str, &'static str)| Input {
+        name,
+        value: shown(name, effective.get(key).unwrap_or(&Value::Null)),
+        from: if spec.get(name).is_some() {
+            "the WorkerCluster"
+        } else if fleet.get(key) == built_in.get(key) {
+            "built in"
+        } else {
+            "--tenant-defaults"
+        },
+    };
+    SETTINGS.into_iter().map(setting).collect()
+}
+
+/// Without what may be secret: the names of variables, the size of certificates, and no passwords
+/// of proxies.
+fn shown(name: &str, value: &Value) -> Value {
+    match (name, value) {
+        ("variables", Value::Object(variables)) => json!(variables.keys().collect::<Vec<_>>()),
+        ("hostCABundle" | "kubernetesCABundle", Value::String(pem)) if !pem.is_empty() => {
+            json!(format!("{} bytes", pem.len()))
+        }
+        (_, value) => masked(value),
+    }
+}
+
+/// `user:password@` of every URL is taken out.
+fn masked(value: &Value) -> Value {
+    match value {
+        Value::String(text) => json!(without_user(text)),
+        Value::Array(all) => all.iter().map(masked).collect(),
+        Value::Object(all) => {
+            let masked = all
+                .iter()
+                .map(|(key, value)| (without_user(key), masked(value)));
+            Value::Object(masked.collect())
+        }
+        other => other.clone(),
+    }
+}
+
+fn without_user(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), text),
+    };
+    let end = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}…@{host}{path}"),
+        None => text.to_owned(),
+    }
+}
+
+fn made(tenant: &Tenant, found: &MachineDeployment) -> Option<Made> {
+    let namespace = found.namespace().unwrap_or_default();
+    let names = DerivedNames::new(&namespace, &found.name_any());
+    let seen = tenant.secrets.get(&names.bootstrap)?;
+    let said = |key| seen.annotation(key).unwrap_or_default().to_owned();
+    let at = seen.metadata.creation_timestamp.as_ref();
+    Some(Made {
+        revision: said(MADE_FOR_REVISION),
+        profile_version: said(MADE_FOR_PROFILE_VERSION),
+        at: at.map(|time| time.0.to_string()),
+    })
+}
+
+/// Conditions that sum up others, or warn of what is to come.
+const NO_BLOCKERS: [&str; 3] = ["Ready", "MachineDeploymentsServed", "CredentialValid"];
+
+/// What holds the tenant up, and what the machine deployment itself.
+fn blockers(own: Option<&WorkerCluster>, name: &str, answer: &Answer) -> Vec<Blocker> {
+    let blocker = |reason: &str, message: &str| Blocker {
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        fix: remedy(reason),
+    };
+    let mut blockers = Vec::new();
+    if own.is_some_and(|own| own.spec.paused) {
+        let fix = "set spec.paused of the WorkerCluster to false";
+        blockers.push(Blocker {
+            fix: Some(fix.to_owned()),
+            ..blocker("Paused", "the WorkerCluster is paused: nothing is written")
+        });
+    }
+    let status = own.and_then(|own| own.status.as_ref());
+    let conditions = || status.iter().flat_map(|status| &status.conditions);
+    for condition in conditions() {
+        let is_none = NO_BLOCKERS.contains(&condition.type_.as_str())
+            || ["Paused", "MachinesOutdated"].contains(&condition.reason.as_str());
+        if condition.status == "False" && !is_none {
+            let message = format!("{}: {}", condition.type_, condition.message);
+            blockers.push(blocker(&condition.reason, &message));
+        }
+    }
+    let mut entries = status.iter().flat_map(|status| &status.machine_deployments);
+    let entry = entries.find(|entry| entry.name == name);
+    let next = entry.and_then(|entry| entry.profile.as_ref()?.next.as_deref());
+    let installed = conditions().find(|it| it.type_ == "ProfilesInstalled");
+    if let (Some(next), Some(installed)) = (next, installed)
+        && installed.reason != "Installed"
+    {
+        let message = format!("{next} of its profile is to come: {}", installed.message);
+        blockers.push(blocker(&installed.reason, &message));
+    }
+    let entry = entry.filter(|entry| !["Current", "KeptAsFound"].contains(&entry.reason.as_str()));
+    match (entry, answer.verdict) {
+        (Some(entry), _) => {
+            let message = entry.message.as_deref().unwrap_or_default();
+            blockers.push(blocker(&entry.reason, message));
+        }
+        (None, Verdict::Refused) => {
+            let message = answer.message.as_deref().unwrap_or_default();
+            blockers.push(blocker("Refused", message));
+        }
+        _ => {}
+    }
+    blockers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_secret_is_not_shown() {
+        let proxy = json!("http://user:hunter2@proxy.example:3128");
+        assert_eq!(
+            shown("httpProxy", &proxy),
+            json!("http://…@proxy.example:3128")
+        );
+        let bare = json!("user:hunter2@proxy.example");
+        assert_eq!(shown("httpProxy", &bare), json!("…@proxy.example"));
+        let mirrors = json!({ "docker.io": ["https://robot:key@mirror.example/a@b"] });
+        let told = json!({ "docker.io": ["https://…@mirror.example/a@b"] });
+        assert_eq!(shown("registryMirrors", &mirrors), told);
+        assert_eq!(shown("variables", &json!({ "site": "x" })), json!(["site"]));
+        assert_eq!(shown("hostCABundle", &json!("PEM")), json!("3 bytes"));
+    }
+
+    #[test]
+    fn a_turn_that_has_not_come_blocks_who_waits_for_it() {
+        let own = |next: Value| -> WorkerCluster {
+            let time = "2026-01-01T00:00:00Z";
+            serde_json::from_value(json!({
+                "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+                "metadata": { "name": "berlin" },
+                "spec": { "kubeconfigSecretRef": { "name": "berlin" } },
+                "status": {
+                    "conditions": [{
+                        "type": "ProfilesInstalled", "status": "True", "reason": "AwaitingTurn",
+                        "message": "wave 2 has not begun", "lastTransitionTime": time,
+                    }],
+                    "machineDeployments": [{
+                        "name": "kube-system/workers", "state": "Served", "reason": "Current",
+                        "since": time,
+                        "profile": { "name": "osp-ubuntu", "version": "v1.0.0", "next": next },
+                    }],
+                },
+            }))
+            .unwrap()
+        };
+        let answer = Answer::new("tenant-berlin", None, Verdict::Unchanged);
+        let waits = blockers(Some(&own(json!("v2.0.0"))), "kube-system/workers", &answer);
+        let [waits] = waits.as_slice() else {
+            panic!("{waits:?}")
+        };
+        assert_eq!(waits.reason, "AwaitingTurn");
+        assert!(waits.message.contains("v2.0.0") && waits.message.contains("wave 2"));
+        assert!(waits.fix.is_some());
+        let current = blockers(Some(&own(Value::Null)), "kube-system/workers", &answer);
+        assert!(current.is_empty(), "{current:?}");
+    }
+
+    #[test]
+    fn every_setting_of_a_tenant_has_its_name_in_the_spec() {
+        let settings = serde_json::to_value(TenantSettings::default()).unwrap();
+        let known: Vec<&str> = SETTINGS.iter().map(|(_, key)| *key).collect();
+        for key in settings.as_object().unwrap().keys() {
+            // No WorkerCluster can choose the order.
+            assert!(
+                known.contains(&key.as_str()) || key == "mirror_order",
+                "{key}"
+            );
+        }
+        for key in known {
+            assert!(settings.get(key).is_some(), "{key}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The fleet as its WorkerClusters tell it: nothing else is read, and no worker cluster is asked.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, WatchEvent, WatchParams},
+};
+use serde::Serialize;
+use tokio::time::sleep;
+
+use super::caller::{Caller, Way};
+use crate::api::worker_cluster::{MachineDeploymentState, WorkerCluster};
+use crate::fleet::retry_delay::RetryDelay;
+use crate::telemetry::metrics::ClusterKind;
+
+/// Objects of a page.
+const PAGE: u32 = 250;
+
+/// One tenant, as its WorkerCluster tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// The tenant's namespace.
+    pub tenant: String,
+    /// The WorkerCluster.
+    pub name: String,
+    /// `Ready`, or the reason why it is not.
+    pub state: String,
+    /// Since when it is ready, or is not.
+    pub since: Option<Timestamp>,
+    /// The version of the worker cluster's API server.
+    pub version: Option<String>,
+    /// How many machine deployments are served.
+    pub served: Option<u32>,
+    /// How many there are.
+    pub machine_deployments: Option<u32>,
+    /// How many render a default profile that is older than the manager's.
+    pub outdated: Option<u32>,
+    /// How many are refused or failing, of the hundred that a status has room for.
+    pub failing: usize,
+    /// When the WorkerCluster was made.
+    pub created: Option<Timestamp>,
+    /// The API server.
+    pub server: Option<String>,
+    /// Whether the cluster is left alone.
+    pub paused: bool,
+    /// A sentence about the state.
+    pub message: String,
+}
+
+/// Which tenants are asked about.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// The way into the management cluster.
+    pub management: Way,
+    /// One tenant's namespace; none means all.
+    pub namespace: Option<String>,
+}
+
+/// What becomes known while one watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// This is how it stands now.
+    Row(Box<Row>),
+    /// It is gone: tenant and name.
+    Gone(String, String),
+}
+
+/// What hears of it; an error ends the watch.
+pub type Hear = dyn FnMut(News) -> anyhow::Result<()> + Send;
+
+/// What was told last, by tenant and name.
+type Known = BTreeMap<(String, String), Row>;
+
+/// Every tenant, in the order of their namespaces.
+pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
+    let management = Caller::new(&selection.management, ClusterKind::Management).await?;
+    let (found, _) = all(&api(&management.client, selection)).await?;
+    Ok(found.iter().map(row).collect())
+}
+
+/// Tells how all tenants stand, and then every change, until `hear` has heard enough. A watch that
+/// ends is begun anew.
+pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()> {
+    let management = Caller::new(&selection.management, ClusterKind::Management).await?;
+    let api = api(&management.client, selection);
+    let mut known: Known = BTreeMap::new();
+    let mut delay = RetryDelay::default();
+    let mut has_begun = false;
+    loop {
+        let listed = all(&api).await;
+        let (found, version) = match listed {
+            Ok(listed) => listed,
+            // What cannot be read at first is a mistake, and later it is weather.
+            Err(error) if !has_begun => return Err(error),
+            Err(_) => {
+                sleep(delay.next().unwrap_or_default()).await;
+                continue;
+            }
+        };
+        has_begun = true;
+        delay = RetryDelay::default();
+        let now: Known = found.iter().map(|it| (key(it), row(it))).collect();
+        for (tenant, name) in known.keys().filter(|key| !now.contains_key(*key)) {
+            hear(News::Gone(tenant.clone(), name.clone()))?;
+        }
+        for (key, row) in &now {
+            if known.get(key) != Some(row) {
+                hear(News::Row(Box::new(row.clone())))?;
+            }
+        }
+        known = now;
+        follow(&api, &version, (&mut known, hear)).await?;
+        sleep(delay.next().unwrap_or_default()).await;
+    }
+}
+
+/// Follows one watch to its end.
+async fn follow(
+    api: &Api<WorkerCluster>,
+    version: &str,
+    (known, hear): (&mut Known, &mut Hear),
+) -> anyhow::Result<()> {
+    let Ok(events) = api.watch(&WatchParams::default(), version).await else {
+        return Ok(());
+    };
+    let mut events = events.boxed();
+    while let Ok(Some(event)) = events.try_next().await {
+        match event {
+            WatchEvent::Added(found) | WatchEvent::Modified(found) => {
+                let row = row(&found);
+                if known.get(&key(&found)) != Some(&row) {
+                    hear(News::Row(Box::new(row.clone())))?;
+                    known.insert(key(&found), row);
+                }
+            }
+            WatchEvent::Deleted(found) => {
+                known.remove(&key(&found));
+                let (tenant, name) = key(&found);
+                hear(News::Gone(tenant, name))?;
+            }
+            WatchEvent::Bookmark(_) => {}
+            WatchEvent::Error(_) => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+fn api(client: &Client, selection: &Selection) -> Api<WorkerCluster> {
+    match &selection.namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// Every page, and the version to watch from.
+async fn all(api: &Api<WorkerCluster>) -> anyhow::Result<(Vec<WorkerCluster>, String)> {
+    let mut page = ListParams::default().limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let list = api
+            .list(&page)
+            .await
+            .context("cannot list WorkerClusters")?;
+        found.extend(list.items);
+        match list.metadata.continue_ {
+            Some(token) if !token.is_empty() => page = page.continue_token(&token),
+            _ => return Ok((found, list.metadata.resource_version.unwrap_or_default())),
+        }
+    }
+}
+
+fn key(found: &WorkerCluster) -> (String, String) {
+    (found.namespace().unwrap_or_default(), found.name_any())
+}
+
+fn row(found: &WorkerCluster) -> Row {
+    let status = found.status.clone().unwrap_or_default();
+    let ready = status.conditions.iter().find(|it| it.type_ == "Ready");
+    let (served, all) = counts(status.served.as_deref());
+    let failing = status.machine_deployments.iter().filter(|entry| {
+        [
+            MachineDeploymentState::Refused,
+            MachineDeploymentState::Failing,
+        ]
+        .contains(&entry.state)
+    });
+    Row {
+        tenant: found.namespace().unwrap_or_default(),
+        name: found.name_any(),
+        state: ready.map_or_else(|| "Unknown".to_owned(), |it| it.reason.clone()),
+        since: ready.map(|it: &Condition| it.last_transition_time.0),
+        version: status.version,
+        served,
+        machine_deployments: all,
+        outdated: status.outdated,
+        failing: failing.count(),
+        created: found.creation_timestamp().map(|time| time.0),
+        server: status.server,
+        paused: found.spec.paused,
+        message: ready.map_or_else(
+            || "nobody has said anything about it; does the manager run?".to_owned(),
+            |it| it.message.clone(),
+        ),
+    }
+}
+
+/// `2/3`.
+fn counts(served: Option<&str>) -> (Option<u32>, Option<u32>) {
+    let pair = served.and_then(|served| served.split_once('/'));
+    pair.map_or((None, None), |(served, all)| {
+        (served.parse().ok(), all.parse().ok())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_row_says_what_the_status_says() {
+        let found: WorkerCluster = serde_json::from_value(json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": { "name": "berlin", "namespace": "tenant-berlin" },
+            "spec": { "kubeconfigSecretRef": { "name": "berlin" } },
+            "status": {
+                "served": "2/3", "outdated": 1,
+                "conditions": [{
+                    "type": "Ready", "status": "False", "reason": "SomeNotServed",
+                    "message": "1 not served", "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+                "machineDeployments": [{
+                    "name": "kube-system/lost", "state": "Refused", "reason": "ProfileNotFound",
+                    "since": "2026-01-01T00:00:00Z",
+                }],
+            },
+        }))
+        .unwrap();
+        let row = row(&found);
+        assert_eq!(row.state, "SomeNotServed");
+        assert_eq!((row.served, row.machine_deployments), (Some(2), Some(3)));
+        assert_eq!((row.outdated, row.failing), (Some(1), 1));
+    }
+
+    #[test]
+    fn one_that_nobody_has_spoken_of_says_so() {
+        let found = WorkerCluster::new(
+            "berlin",
+            serde_json::from_value(json!({ "kubeconfigSecretRef": { "name": "berlin" } })).unwrap(),
+        );
+        let row = row(&found);
+        assert_eq!(row.state, "Unknown");
+        assert!(row.message.contains("does the manager run"));
+    }
+}

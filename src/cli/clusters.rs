@@ -1,0 +1,57 @@
+//! Flags that say which clusters are meant.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::app::caller::Way;
+use crate::tenant::{
+    access::AccessRules,
+    address::{AddressRange, Loopback},
+};
+
+/// The way into the management cluster.
+#[derive(Args, Debug)]
+pub(super) struct ManagementFlags {
+    /// The way into the management cluster; without it what kubectl takes
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The context of that kubeconfig; without it the current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl ManagementFlags {
+    pub(super) fn way(&self) -> Way {
+        Way {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+        }
+    }
+}
+
+/// What `osm run` accepts of kubeconfigs.
+#[derive(Args, Debug)]
+pub(super) struct ReachFlags {
+    /// Accept a server on this machine, as osm run does with the same flag
+    #[arg(long)]
+    allow_loopback_servers: bool,
+    /// Accept only a server in this range (CIDR), as osm run does; may be repeated
+    #[arg(long = "allowed-servers", value_name = "CIDR")]
+    allowed: Vec<AddressRange>,
+    /// Refuse a server in this range (CIDR), as osm run does; may be repeated
+    #[arg(long = "denied-servers", value_name = "CIDR")]
+    denied: Vec<AddressRange>,
+}
+
+impl ReachFlags {
+    pub(super) fn rules(&self) -> AccessRules {
+        let mut rules = AccessRules::default();
+        if self.allow_loopback_servers {
+            rules.addresses.loopback = Loopback::Allowed;
+        }
+        rules.addresses.allowed.clone_from(&self.allowed);
+        rules.addresses.denied.clone_from(&self.denied);
+        rules
+    }
+}

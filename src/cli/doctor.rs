@@ -1,0 +1,93 @@
+//! `osm doctor`: what is wrong, and how to mend it.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use clap::{Args, ValueEnum};
+
+use super::{
+    clusters::{ManagementFlags, ReachFlags},
+    output,
+};
+use crate::api::names::WORKER_CLUSTER_LABEL;
+use crate::app::doctor::{self, Check, State, Visit};
+
+/// The flags of `osm doctor`.
+#[derive(Args, Debug)]
+pub(super) struct DoctorFlags {
+    /// Look at this tenant only, by its namespace
+    #[arg(short = 'n', long, value_name = "NAMESPACE")]
+    tenant: Option<String>,
+    #[command(flatten)]
+    management: ManagementFlags,
+    #[command(flatten)]
+    reach: ReachFlags,
+    /// Label selector of the Secrets that register worker clusters
+    #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]
+    registration_selector: String,
+    /// Where the manager runs
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "operating-system-manager"
+    )]
+    namespace: String,
+    /// How it is written
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Format,
+}
+
+/// How checks are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
+    let visit = Visit {
+        management: flags.management.way(),
+        tenant: flags.tenant.clone(),
+        selector: flags.registration_selector.clone(),
+        namespace: flags.namespace.clone(),
+        rules: flags.reach.rules(),
+        descriptors: rlimit::Resource::NOFILE.get_hard().ok(),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let checks = runtime.block_on(doctor::look(&visit))?;
+    output::print(match flags.output {
+        Format::Json => serde_json::to_string_pretty(&checks)? + "\n",
+        Format::Text => text(&checks),
+    })?;
+    if checks.iter().all(|it| it.state != State::Fail) {
+        return Ok(output::SUCCESS);
+    }
+    Ok(output::found())
+}
+
+fn text(checks: &[Check]) -> String {
+    let width = |of: fn(&Check) -> usize| checks.iter().map(of).max().unwrap_or(0);
+    let place = width(|it| it.place.len());
+    let what = width(|it| it.what.len());
+    let mut text = String::new();
+    for check in checks {
+        let state = match check.state {
+            State::Ok => "ok",
+            State::Warn => "warn",
+            State::Fail => "FAIL",
+        };
+        let (at, of, found) = (&check.place, check.what, &check.message);
+        let _ = writeln!(text, "{state:<4}  {at:<place$}  {of:<what$}  {found}");
+        if let (Some(fix), true) = (&check.fix, check.state != State::Ok) {
+            let _ = writeln!(text, "      fix: {fix}");
+        }
+    }
+    let wrong = checks.iter().filter(|it| it.state == State::Fail).count();
+    let doubtful = checks.iter().filter(|it| it.state == State::Warn).count();
+    let all = checks.len();
+    let _ = writeln!(text, "{all} checks, {doubtful} doubtful, {wrong} wrong");
+    text
+}

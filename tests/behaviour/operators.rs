@@ -1,0 +1,285 @@
+//! `osm tenants`, `osm explain` and `osm doctor` against live clusters: they tell how it stands,
+//! and write nothing.
+
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{Api, DeleteParams};
+use osm::api::names::{KUBE_SYSTEM, PROFILE};
+use serde_json::{Value, json};
+
+use crate::suite::commands::{Said, a_file, path, run};
+use crate::suite::fixtures::{
+    PROFILE_NAME, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
+};
+use crate::suite::process::Manager;
+use crate::suite::rotation::install;
+use crate::suite::server::ok;
+use crate::suite::stage::{Stage, Tenant, merge};
+use crate::suite::world::World;
+
+pub async fn the_fleet_is_told_in_a_table_as_json_and_as_it_changes(world: &'static World) {
+    let stage = Stage::open(world, "tenants");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile("v1.0.0", "text")).await;
+    tenant.serve(&a_little_machine_deployment("workers")).await;
+    let lost = with_annotation(a_machine_deployment("lost"), (PROFILE, "no-such-profile"));
+    drop(tenant.create(&lost).await);
+    tenant.says("Ready", "False", "SomeNotServed").await;
+    let admin = a_file(&tenant.management_admin());
+    let words = [
+        "tenants",
+        "--kubeconfig",
+        path(&admin),
+        "-n",
+        &tenant.namespace,
+    ];
+
+    let table = run(&words).await;
+    assert_eq!(table.code, Some(0), "{table:?}");
+    let row = table.out.lines().nth(1).unwrap_or_default();
+    let mut cells = row.split_whitespace();
+    let first: Vec<&str> = cells.by_ref().take(3).collect();
+    assert_eq!(
+        first,
+        ["tenants-tenant", "worker", "SomeNotServed"],
+        "{table:?}"
+    );
+    let counts: Vec<&str> = cells.skip(2).take(4).collect();
+    assert_eq!(counts, ["2", "1", "0", "1"], "{table:?}");
+    assert!(!table.out.contains("not served, among"), "{table:?}");
+    let wide = run(&[&words[..], &["-o", "wide"]].concat()).await;
+    assert!(
+        wide.out.contains("not served, among them kube-system/lost"),
+        "{wide:?}"
+    );
+    let listed = run(&[&words[..], &["-o", "json"]].concat()).await;
+    let rows: Value = ok(serde_json::from_str(&listed.out), "it is JSON");
+    let row = rows.get(0).expect("it has one tenant");
+    assert_eq!(row["state"], "SomeNotServed");
+    assert_eq!((&row["served"], &row["failing"]), (&json!(1), &json!(1)));
+
+    let mut watch = watching(&[&words[..], &["-o", "json", "--watch"]].concat());
+    assert_eq!(watch.next_state().await, "SomeNotServed");
+    let known = json!({ "metadata": { "annotations": { PROFILE: PROFILE_NAME } } });
+    merge(&tenant.machine_deployments(), "lost", known).await;
+    while watch.next_state().await != "Ready" {}
+    manager.stop().await;
+}
+
+/// A command that goes on, line by line.
+struct Watching {
+    _child: tokio::process::Child,
+    lines: tokio::io::Lines<tokio::io::BufReader<tokio::process::ChildStdout>>,
+}
+
+fn watching(words: &[&str]) -> Watching {
+    use tokio::io::AsyncBufReadExt as _;
+    let mut child = tokio::process::Command::new(env!("CARGO_BIN_EXE_osm"))
+        .args(words)
+        .env_clear()
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the binary was built with this test");
+    let out = child.stdout.take().expect("it is piped");
+    Watching {
+        _child: child,
+        lines: tokio::io::BufReader::new(out).lines(),
+    }
+}
+
+impl Watching {
+    async fn next_state(&mut self) -> String {
+        let line = tokio::time::timeout(crate::suite::wait::DEADLINE, self.lines.next_line());
+        let line = ok(ok(line.await, "a line comes in time"), "it is read");
+        let line: Value = ok(
+            serde_json::from_str(&line.expect("it goes on")),
+            "each line is JSON",
+        );
+        let state = line.get("state").and_then(Value::as_str);
+        state.unwrap_or_default().to_owned()
+    }
+}
+
+pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'static World) {
+    let stage = Stage::open(world, "explain");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant
+        .configure(json!({
+            "pauseImage": "mirror.example/pause:3.10",
+            "httpProxy": "http://robot:hunter2@proxy.example:3128",
+            "variables": { "site": "c4n4ry-site" },
+        }))
+        .await;
+    tenant.register().await;
+    install(&tenant, &a_profile("v1.0.0", "text")).await;
+    tenant.serve(&a_little_machine_deployment("workers")).await;
+    tenant.says("Ready", "True", "Ready").await;
+
+    let said = explain(&stage, &tenant, "workers").await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    for line in [
+        "kube-system/workers of explain-tenant: current".to_owned(),
+        format!("Profile {}/{PROFILE_NAME} v1.0.0", tenant.namespace),
+        format!("chosen by  annotation {PROFILE}"),
+        "made for revision 1, profile v1.0.0".to_owned(),
+        "mirror.example/pause:3.10  (the WorkerCluster)".to_owned(),
+        "[\"10.10.10.10\"]  (built in)".to_owned(),
+        "1.35.2  (the machine deployment)".to_owned(),
+        "http://…@proxy.example:3128".to_owned(),
+        "What blocks it\n  nothing".to_owned(),
+    ] {
+        assert!(said.out.contains(&line), "{line}: {said:?}");
+    }
+    hold_nothing(&tenant, &said).await;
+
+    let paused = json!({ "spec": { "paused": true } });
+    merge(&tenant.worker_clusters(), "worker", paused).await;
+    tenant.says("Registered", "False", "Paused").await;
+    manager.stop().await;
+    let next = json!({ "spec": { "version": "v2.0.0" } });
+    merge(&tenant.profiles(), PROFILE_NAME, next).await;
+    let said = explain(&stage, &tenant, "kube-system/workers").await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    for line in [
+        "differs since: profile version",
+        "Paused: the WorkerCluster is paused",
+        "fix: set spec.paused",
+    ] {
+        assert!(said.out.contains(line), "{line}: {said:?}");
+    }
+
+    let lost = with_annotation(a_machine_deployment("lost"), (PROFILE, "no-such-profile"));
+    drop(tenant.create(&lost).await);
+    let said = explain(&stage, &tenant, "lost").await;
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.out.contains("no-such-profile (missing)"), "{said:?}");
+    let said = explain(&stage, &tenant, "nobody").await;
+    assert_eq!(said.code, Some(2), "{said:?}");
+    assert!(
+        said.err
+            .contains("no tenant has a machine deployment nobody"),
+        "{said:?}"
+    );
+}
+
+async fn explain(stage: &Stage, tenant: &Tenant, name: &str) -> Said {
+    let admin = a_file(&tenant.management_admin());
+    run(&[
+        "explain",
+        name,
+        "--tenant",
+        &tenant.namespace,
+        "--kubeconfig",
+        path(&admin),
+        "--allow-loopback-servers",
+        "--registration-selector",
+        &stage.selector(),
+    ])
+    .await
+}
+
+/// No token, password or variable.
+async fn hold_nothing(tenant: &Tenant, said: &Said) {
+    let all = kube::api::ListParams::default();
+    let secrets = ok(tenant.secrets().list(&all).await, "they are listed");
+    let bootstrap = ok(tenant.tokens().list(&all).await, "they are listed");
+    let mut secret: Vec<String> = vec!["hunter2".to_owned(), "c4n4ry".to_owned()];
+    for found in secrets.iter().chain(&bootstrap) {
+        for key in ["token", "token-secret"] {
+            let text = crate::suite::fixtures::text(found, key);
+            secret.extend((!text.is_empty()).then_some(text));
+        }
+    }
+    assert!(secret.len() > 3, "tokens are known");
+    for secret in secret {
+        assert!(!said.all().contains(&secret), "no secret is told: {said:?}");
+    }
+}
+
+pub async fn a_doctor_finds_what_is_missing_and_says_how_to_mend_it(world: &'static World) {
+    let stage = Stage::open(world, "doctor");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    tenant.says("Ready", "True", "Ready").await;
+    let (code, checks) = doctor(&stage, &tenant).await;
+    let wrong: Vec<&Value> = checks.iter().filter(|it| it["state"] == "Fail").collect();
+    assert_eq!((code, wrong), (Some(0), vec![]), "{checks:?}");
+    let has = |place: &str, what: &str, state: &str| {
+        let mut all = checks.iter();
+        all.any(|it| it["place"] == place && it["what"] == what && it["state"] == state)
+    };
+    for what in ["definitions", "rights", "replicas", "connection and clock"] {
+        assert!(has("management", what, "Ok"), "{what}: {checks:?}");
+    }
+    for what in [
+        "state",
+        "kubeconfig",
+        "identity",
+        "rights",
+        "facts",
+        "machine deployments",
+    ] {
+        assert!(has(&tenant.namespace, what, "Ok"), "{what}: {checks:?}");
+    }
+
+    let bindings: Api<RoleBinding> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let role = "operating-system-manager-worker";
+    let deleted = bindings.delete(role, &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    let found = crate::suite::wait::until("the doctor sees it", async || {
+        let (code, checks) = doctor(&stage, &tenant).await;
+        let mut all = checks.into_iter();
+        let rights = all.find(|it| it["place"] == tenant.namespace && it["what"] == "rights")?;
+        let is_wrong = rights.get("state").is_some_and(|it| it == "Fail");
+        (code == Some(1) && is_wrong).then_some(rights)
+    })
+    .await;
+    let found = &found;
+    let message = found["message"].as_str().unwrap_or_default();
+    assert!(message.contains("create secrets in kube-system"), "{found}");
+    assert!(!message.contains("cloud-init-settings"), "{found}");
+    assert!(
+        found["fix"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("osm tenant add"),
+        "{found}"
+    );
+    let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    assert!(ok(roles.get_opt(role).await, "it is read").is_some());
+    tenant.worker.apply_file("manifests/rbac/worker.yaml").await;
+    tenant.set_kubeconfig("not a kubeconfig").await;
+    let (code, checks) = doctor(&stage, &tenant).await;
+    assert_eq!(code, Some(1), "{checks:?}");
+    let mut all = checks.iter().filter(|it| it["place"] == tenant.namespace);
+    assert!(
+        all.any(|it| it["what"] == "kubeconfig" && it["state"] == "Fail"),
+        "{checks:?}"
+    );
+    manager.stop().await;
+}
+
+/// As an administrator, of this scenario alone.
+async fn doctor(stage: &Stage, tenant: &Tenant) -> (Option<i32>, Vec<Value>) {
+    let admin = a_file(&tenant.management_admin());
+    let said = run(&[
+        "doctor",
+        "--tenant",
+        &tenant.namespace,
+        "--kubeconfig",
+        path(&admin),
+        "--allow-loopback-servers",
+        "--registration-selector",
+        &stage.selector(),
+        "-o",
+        "json",
+    ])
+    .await;
+    let checks = serde_json::from_str(&said.out);
+    let what = format!("it is JSON: {said:?}");
+    (said.code, ok(checks, &what))
+}

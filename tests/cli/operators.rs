@@ -1,0 +1,103 @@
+//! The commands for live clusters where there are none, and the program as a plugin of kubectl.
+
+use crate::folder::Folder;
+
+#[test]
+fn under_kubectls_name_the_help_is_about_kubectl() {
+    let folder = Folder::new();
+    let plugin = folder.path("kubectl-osm");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_osm"), &plugin).expect("the folder is ours");
+    let plugin = plugin.to_str().expect("a path of ours is text");
+    let ran = folder.run(plugin, &["--help"]);
+    assert_eq!(ran.code, 0);
+    assert!(
+        ran.stdout.contains("Usage: kubectl osm <COMMAND>"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stdout.contains("\n  kubectl osm run "),
+        "{}",
+        ran.stdout
+    );
+    let ran = folder.run(plugin, &["tenant", "add", "--help"]);
+    assert!(
+        ran.stdout.contains("Usage: kubectl osm tenant add"),
+        "{}",
+        ran.stdout
+    );
+    assert!(
+        ran.stdout.contains("\n  kubectl osm tenant add berlin"),
+        "{}",
+        ran.stdout
+    );
+    assert!(!ran.stdout.contains("\n  osm "), "{}", ran.stdout);
+    let ran = folder.run(plugin, &["tenant", "add"]);
+    assert_eq!(ran.code, 2);
+    assert!(
+        ran.stderr.contains("Usage: kubectl osm tenant add"),
+        "{}",
+        ran.stderr
+    );
+    let ran = folder.run(plugin, &["profiles", "list"]);
+    assert_eq!(ran.code, 0);
+    let ran = folder.osm("--help");
+    assert!(
+        ran.stdout.contains("Usage: osm <COMMAND>"),
+        "{}",
+        ran.stdout
+    );
+}
+
+/// A management cluster that nobody has, and a worker cluster that nobody has.
+const NOWHERE: &str = r"
+apiVersion: v1
+kind: Config
+current-context: nowhere
+clusters:
+- name: nowhere
+  cluster: {server: 'https://127.0.0.1:1'}
+users:
+- name: somebody
+  user: {token: t0ken-of-somebody}
+contexts:
+- name: nowhere
+  context: {cluster: nowhere, user: somebody}
+";
+
+#[test]
+fn what_cannot_be_reached_is_told_with_the_address_and_without_the_token() {
+    let folder = Folder::new();
+    folder.write("nowhere.yaml", NOWHERE);
+    for (line, code) in [
+        ("tenants --kubeconfig nowhere.yaml", 2),
+        ("doctor --kubeconfig nowhere.yaml", 2),
+        ("explain workers --kubeconfig nowhere.yaml", 2),
+        (
+            "tenant add berlin --kubeconfig nowhere.yaml --worker-kubeconfig nowhere.yaml",
+            1,
+        ),
+        ("tenant remove berlin --yes --kubeconfig nowhere.yaml", 1),
+        (
+            "tenants --kubeconfig nowhere.yaml --context no-such-context",
+            2,
+        ),
+        ("tenants --kubeconfig no-such-file.yaml", 2),
+    ] {
+        let ran = folder.osm(line);
+        assert_eq!(
+            (ran.code, ran.stdout.as_str()),
+            (code, ""),
+            "{line}: {}",
+            ran.stderr
+        );
+        assert!(ran.stderr.starts_with("error: "), "{line}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("t0ken"), "{line}: {}", ran.stderr);
+    }
+    let ran = folder.osm("tenant add berlin --label nothing --worker-kubeconfig nowhere.yaml");
+    assert!(
+        ran.code == 2 && ran.stderr.contains("KEY=VALUE"),
+        "{}",
+        ran.stderr
+    );
+}
