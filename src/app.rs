@@ -1,6 +1,7 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
+mod fleet_page;
 mod management;
 pub mod plan;
 pub mod release;
@@ -144,6 +145,7 @@ pub async fn run_with(
             metrics: outside.metrics.clone(),
             readiness: readiness.clone(),
             refresh: census_of(&roster, &outside.metrics),
+            fleet: fleet_page::of(&settings, &listener, (&roster, &outside.clock)),
         };
         tasks.serve_admin(listener, state);
     }

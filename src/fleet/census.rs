@@ -1,13 +1,18 @@
-//! Counts the fleet for the metrics, when somebody asks: no timer, and nothing to keep in step.
+//! Counts the fleet for the metrics, and shows it in rows, when somebody asks: no timer, and nothing to keep in step.
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use super::{
     board::Board,
-    roster::{Place, Roster},
+    roster::{Member, Place, Roster},
 };
 use crate::telemetry::metrics::{Connection, Metrics, TenantState};
-use crate::tenant::report::{ConditionType, Report};
+use crate::tenant::{
+    overview::{self, Filter, Known, Overview, Row},
+    report::{ConditionType, Report},
+};
 
 /// Sets the gauges of the fleet to what stands on the boards now.
 pub fn take(roster: &Roster, metrics: &Metrics) {
@@ -32,6 +37,31 @@ pub fn take(roster: &Roster, metrics: &Metrics) {
     for (state, count) in counts.into_values() {
         metrics.set_tenants(state, count);
     }
+}
+
+/// Everybody in a row, as this replica knows them at this time.
+pub fn overview(roster: &Roster, told: (String, Timestamp), filter: &Filter) -> Overview {
+    let members = roster.members();
+    let rows = members.iter().map(|member| row(member)).collect();
+    Overview::new(told, rows, filter)
+}
+
+fn row(member: &Member) -> Row {
+    let name = member.id.to_string();
+    let own = member.worker_cluster.borrow().clone();
+    let status = own.as_deref().and_then(|own| own.status.as_ref());
+    if member.place() == Place::Elsewhere {
+        return overview::row_elsewhere(name, status);
+    }
+    let vitals = member.board.vitals.read();
+    member.board.read(|report| {
+        let known = Known {
+            report,
+            status,
+            vitals,
+        };
+        overview::row(name, known)
+    })
 }
 
 fn look(board: &Board) -> (TenantState, Connection) {

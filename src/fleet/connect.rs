@@ -21,6 +21,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
+use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 
 use super::{
@@ -139,9 +140,15 @@ impl Service<Request<Body>> for TenantService {
                 return send(&parts, request).await;
             };
             let observed = health.admit()?;
+            let (is_watch, sent) = (is_watch(&request), Instant::now());
             let outcome = send(&parts, request).await;
             match &outcome {
-                Ok(response) => observed.answered(response),
+                Ok(response) => {
+                    observed.answered(response);
+                    if !is_watch {
+                        health.took(sent.elapsed());
+                    }
+                }
                 Err(error) => observed.unreachable(error.as_ref()),
             }
             outcome
