@@ -1,4 +1,5 @@
-//! Counts the fleet for the metrics, and shows it in rows, when somebody asks: no timer, and nothing to keep in step.
+//! Counts the fleet for the metrics, and puts it in rows for its page, when somebody asks: no
+//! timer, and nothing to keep in step.
 
 use std::collections::BTreeMap;
 

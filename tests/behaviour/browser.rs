@@ -15,7 +15,7 @@ const NAMES: [&str; 4] = [
     "google-chrome",
 ];
 /// What a page may take to be shown.
-const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
+const DEADLINE: std::time::Duration = std::time::Duration::from_mins(1);
 
 /// What the machine prefers.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ async fn show(url: &str, (scheme, how): (Scheme, &str)) -> String {
         "--disable-dev-shm-usage",
         "--hide-scrollbars",
         "--enable-logging=stderr",
-        "--window-size=1500,420",
+        "--window-size=1600,500",
         how,
     ];
     let shown = Command::new(program().await)
@@ -75,15 +75,16 @@ async fn show(url: &str, (scheme, how): (Scheme, &str)) -> String {
 }
 
 async fn program() -> &'static str {
+    let mut found = None;
     for name in NAMES {
         let mut asked = Command::new(name);
         asked
             .arg("--version")
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        if asked.status().await.is_ok_and(|status| status.success()) {
-            return name;
+        if found.is_none() && asked.status().await.is_ok_and(|it| it.success()) {
+            found = Some(name);
         }
     }
-    panic!("no Chromium: `apt-get install chromium-headless-shell`");
+    found.expect("Chromium is installed: apt-get install chromium-headless-shell")
 }

@@ -1,4 +1,5 @@
-//! Who sees the fleet page: this machine, where the port is on loopback; else whoever has the token.
+//! Who sees the fleet page: this machine, where the port is on loopback; else whoever has the
+//! token.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -3,9 +3,11 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::Request;
+use base64::Engine;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use serde_json::Value;
+use sha2::Digest;
 use tower::ServiceExt;
 
 use super::*;
@@ -183,8 +185,6 @@ async fn a_browser_may_run_our_script_and_style_and_fetch_nothing() {
     for (open, close) in [("<style>", "</style>"), ("<script>", "</script>")] {
         let (_, rest) = page.split_once(open).unwrap();
         let (content, _) = rest.split_once(close).unwrap();
-        use base64::Engine;
-        use sha2::Digest;
         let hash = sha2::Sha256::digest(content);
         let hash = base64::engine::general_purpose::STANDARD.encode(hash);
         assert!(policy.contains(&format!("'sha256-{hash}'")), "{open}");
