@@ -1,8 +1,10 @@
-//! The admin port: is the process alive, is it ready, and what does it count.
+//! The admin port: is the process alive, is it ready, what does it count, and how is the fleet.
 //!
 //! Ready means that this process can do its work in the management cluster. Nothing that happens
 //! in a worker cluster is a [`Gate`], so no tenant can take the replica out of service for the
 //! others. The port speaks plain HTTP and tells nothing secret.
+
+pub mod fleet_page;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use self::fleet_page::FleetPage;
 use crate::telemetry::metrics::Metrics;
 
 /// How long an answer in flight may take after the process was told to end. A scraper that hangs
@@ -33,6 +36,7 @@ Operating System Manager
 /livez    the process runs; /healthz is the same
 /readyz   the process can do its work in the management cluster
 /metrics  counters and gauges, in the OpenMetrics text format
+/fleet    every tenant in a row; /fleet.json is the same for programs
 ";
 
 /// What must have happened once before the process is ready.
@@ -101,6 +105,8 @@ pub struct AdminState {
     pub readiness: Readiness,
     /// Brings the gauges up to date before they are shown.
     pub refresh: Arc<dyn Fn() + Send + Sync>,
+    /// Shown under `/fleet`; none in a process that serves no fleet.
+    pub fleet: Option<Arc<FleetPage>>,
 }
 
 impl fmt::Debug for AdminState {
@@ -149,6 +155,8 @@ pub fn router(state: AdminState) -> Router {
         .route("/healthz", get("ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
+        .route("/fleet", get(fleet_page::html))
+        .route("/fleet.json", get(fleet_page::json))
         .with_state(state)
 }
 

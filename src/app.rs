@@ -4,6 +4,7 @@
 pub mod caller;
 pub mod doctor;
 pub mod enrol;
+mod fleet_page;
 mod management;
 pub mod plan;
 pub mod release;
@@ -149,6 +150,7 @@ pub async fn run_with(
             metrics: outside.metrics.clone(),
             readiness: readiness.clone(),
             refresh: census_of(&roster, &outside.metrics),
+            fleet: fleet_page::of(&settings, &listener, (&roster, &outside.clock)),
         };
         tasks.serve_admin(listener, state);
     }

@@ -34,6 +34,7 @@ pub mod retry_delay;
 pub mod roster;
 pub mod solo;
 pub mod transport;
+pub mod vitals;
 pub mod watch;
 pub mod worker_clusters;
 

@@ -39,6 +39,8 @@ pub struct Settings {
     pub namespaces: Vec<String>,
     /// Where the admin port is.
     pub admin_address: SocketAddr,
+    /// The token that opens the fleet page, read at each request.
+    pub fleet_page_token_file: Option<PathBuf>,
     /// What bounds each tenant.
     pub policies: Arc<TenantPolicies>,
     /// The settings of a tenant that sets nothing.
@@ -169,6 +171,7 @@ impl RunFlags {
             registration_selector: self.registration_selector,
             namespaces: self.namespaces,
             admin_address: self.admin_address,
+            fleet_page_token_file: self.fleet_page_token_file,
             policies: Arc::new(policies),
             reconciles_max: self.reconciles,
             management_requests: RequestBudget {

@@ -8,6 +8,7 @@ pub mod facts;
 pub mod host;
 pub mod id;
 pub mod mode;
+pub mod overview;
 pub mod policies;
 pub mod policy;
 pub mod report;

@@ -37,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "admission",
         &["api", "tenant", "render", "rules", "telemetry"],
     ),
-    ("admin", &["telemetry"]),
+    ("admin", &["api", "tenant", "telemetry"]),
     (
         "app",
         &[

@@ -344,6 +344,7 @@ async fn a_chart_value_that_cannot_work_is_refused_by_its_name_and_all_others_ar
     }
     let everything = "replicas=2,image.repository=here/osm,image.tag=t,image.pullSecrets[0].name=s,\
         tenantDefaults.pauseImage=mirror/pause,arguments={--log-format=text},podAnnotations.a=b,\
+        fleetPage.tokenSecret=a-token,\
         nodeSelector.a=b,tolerations[0].operator=Exists,priorityClassName=system-cluster-critical,\
         affinity.nodeAffinity=null,podDisruptionBudget.enabled=false,networkPolicy.enabled=false";
     let values = everything.replace(' ', "");
@@ -362,6 +363,8 @@ async fn a_chart_value_that_cannot_work_is_refused_by_its_name_and_all_others_ar
         "here/osm:t",
         "pauseImage: mirror/pause",
         "--log-format=text",
+        "--fleet-page-token-file=/etc/osm-fleet-page/token",
+        "secretName: a-token",
         "replicas: 2",
     ] {
         assert!(printed.contains(expected), "{expected}: {printed}");

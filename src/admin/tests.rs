@@ -12,6 +12,7 @@ fn a_state(gates: &[Gate]) -> AdminState {
         metrics: Metrics::new(),
         readiness: Readiness::waiting_for(gates),
         refresh: Arc::new(|| {}),
+        fleet: None,
     }
 }
 
@@ -69,7 +70,7 @@ async fn metrics_are_openmetrics() {
 #[tokio::test]
 async fn the_index_names_the_pages() {
     let index = text(fetch(&a_state(&[]), "/").await).await;
-    for page in ["/livez", "/readyz", "/metrics"] {
+    for page in ["/livez", "/readyz", "/metrics", "/fleet"] {
         assert!(index.contains(page));
     }
 }

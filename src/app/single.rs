@@ -129,6 +129,7 @@ pub async fn run_with(
             metrics: outside.metrics.clone(),
             readiness: Readiness::waiting_for(&[]),
             refresh: Arc::new(|| {}),
+            fleet: None,
         };
         tasks.serve_admin(listener, state);
     }

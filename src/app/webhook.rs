@@ -77,6 +77,7 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
             metrics: metrics.clone(),
             readiness: readiness.clone(),
             refresh: Arc::new(|| {}),
+            fleet: None,
         };
         // Ended with the other tasks, behind the last answer.
         let admin = admin::run(listener, state, CancellationToken::new());

@@ -23,9 +23,11 @@ pub async fn take(context: &Context) -> Result<(), kube::Error> {
     let secrets: Api<Secret> =
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
     let mut page = ListParams::default().limit(PAGE);
+    context.engagement.board.vitals.forget_user_data();
     loop {
         let list = secrets.list(&page).await?;
         for secret in list.items {
+            weigh(context, &secret);
             let digest = digest_of(&key, &secret);
             context.secrets.verified(secret.metadata, digest);
         }
@@ -61,6 +63,7 @@ pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Er
         Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
     match secrets.get_opt(name).await? {
         Some(secret) => {
+            weigh(context, &secret);
             let key = context.digest_key();
             let digest = digest_of(&key, &secret);
             context.secrets.verified(secret.metadata, digest);
@@ -83,6 +86,15 @@ pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Er
         None => context.configs.deleted(name),
     }
     Ok(())
+}
+
+/// Takes note of how large a document is; a kubeconfig is none.
+fn weigh(context: &Context, secret: &Secret) {
+    let documents = [CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY].into_iter();
+    let mut found = documents.filter_map(|key| secret.data.as_ref()?.get(key));
+    if let Some(ByteString(bytes)) = found.next() {
+        context.engagement.board.vitals.user_data(bytes.len());
+    }
 }
 
 /// A Secret without one of our keys has the digest of an empty one: it differs from all of ours.

@@ -240,6 +240,11 @@ async fn render_aside(
     let (sizes, fitting) = rendering.await.map_err(|_| Error::RenderPanicked)??;
     drop(permit);
     let metrics = &context.engagement.shared.metrics;
+    if fitting.is_ok() {
+        let [provisioning, bootstrap] = sizes;
+        let vitals = &context.engagement.board.vitals;
+        vitals.user_data(provisioning.max(bootstrap));
+    }
     for (document, size) in [Document::Provisioning, Document::Bootstrap]
         .into_iter()
         .zip(sizes)

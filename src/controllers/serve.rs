@@ -91,6 +91,7 @@ impl Controllers {
         let facts = engagement.facts.borrow().clone();
         let key = DigestKey::derive(&facts.fetch_token);
         let slots = engagement.policy.reconciles_max;
+        let board = Arc::clone(&engagement.board);
         Context {
             recorder: EventWriter::new(&engagement, self.rules.mode),
             engagement,
@@ -105,7 +106,7 @@ impl Controllers {
             node_credentials: credentials::NodeCredentials::default(),
             registry_credentials: watch::Sender::new(Ok(Arc::default())),
             backoff: Arc::default(),
-            sweeps: Arc::new(Sweeps::new(slots)),
+            sweeps: Arc::new(Sweeps::new(slots, board)),
             machines: KnownMachines::default(),
             triggers: Arc::clone(triggers),
             key: std::sync::Mutex::new((facts, key)),

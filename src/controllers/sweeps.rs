@@ -14,7 +14,7 @@ use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
 
 use crate::api::machine_deployment::MachineDeployment;
-use crate::fleet::permits::Urgency;
+use crate::fleet::{board::Board, permits::Urgency};
 
 type Reference = ObjectRef<MachineDeployment>;
 
@@ -24,6 +24,8 @@ pub struct Sweeps {
     state: Mutex<State>,
     bell: Notify,
     at_once: usize,
+    /// Where the length of the queue is told.
+    board: Arc<Board>,
 }
 
 #[derive(Debug, Default)]
@@ -35,15 +37,18 @@ struct State {
     /// Who was let into the queue of reconciles, and is not at work yet.
     let_in: HashSet<Reference>,
     at_work: usize,
+    /// Work of any urgency.
+    under_way: usize,
 }
 
 impl Sweeps {
     /// For a tenant that has so many slots: all but one, where there are more.
-    pub fn new(slots: usize) -> Self {
+    pub fn new(slots: usize, board: Arc<Board>) -> Self {
         Self {
             state: Mutex::default(),
             bell: Notify::new(),
             at_once: slots.saturating_sub(1).max(1),
+            board,
         }
     }
 
@@ -59,7 +64,7 @@ impl Sweeps {
                 state.tickets.insert(reference, ticket);
             }
         }
-        drop(state);
+        self.tell(state);
         self.bell.notify_one();
     }
 
@@ -80,7 +85,7 @@ impl Sweeps {
         let mut state = self.lock();
         state.forget(reference);
         let made_room = state.let_in.remove(reference);
-        drop(state);
+        self.tell(state);
         if made_room {
             self.bell.notify_one();
         }
@@ -99,11 +104,18 @@ impl Sweeps {
     pub fn begin(self: &Arc<Self>, reference: &Reference) -> AtWork {
         let mut state = self.lock();
         state.forget(reference);
-        if !state.let_in.remove(reference) {
-            return AtWork(None);
+        state.under_way += 1;
+        let urgency = if state.let_in.remove(reference) {
+            state.at_work += 1;
+            Urgency::Sweep
+        } else {
+            Urgency::Fresh
+        };
+        self.tell(state);
+        AtWork {
+            sweeps: Arc::clone(self),
+            urgency,
         }
-        state.at_work += 1;
-        AtWork(Some(Arc::clone(self)))
     }
 
     fn let_one_in(&self) -> Option<Reference> {
@@ -117,8 +129,22 @@ impl Sweeps {
         Some(reference)
     }
 
+    /// Tells how long the queue is, and leaves it to others.
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        let waiting = state.queue.len() + state.let_in.len();
+        self.board.vitals.queue(waiting, state.under_way);
+        drop(state);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A tenant that is no longer served has no queue.
+impl Drop for Sweeps {
+    fn drop(&mut self) {
+        self.board.vitals.queue(0, 0);
     }
 }
 
@@ -132,25 +158,28 @@ impl State {
 
 /// Work on one machine deployment: a sweep of these, or a fresh change.
 #[derive(Debug)]
-pub struct AtWork(Option<Arc<Sweeps>>);
+pub struct AtWork {
+    sweeps: Arc<Sweeps>,
+    urgency: Urgency,
+}
 
 impl AtWork {
     /// What the work is done for.
     pub const fn urgency(&self) -> Urgency {
-        match self.0 {
-            Some(_) => Urgency::Sweep,
-            None => Urgency::Fresh,
-        }
+        self.urgency
     }
 }
 
 impl Drop for AtWork {
     fn drop(&mut self) {
-        if let Some(sweeps) = self.0.take() {
-            let mut state = sweeps.lock();
+        let mut state = self.sweeps.lock();
+        state.under_way = state.under_way.saturating_sub(1);
+        if self.urgency == Urgency::Sweep {
             state.at_work = state.at_work.saturating_sub(1);
-            drop(state);
-            sweeps.bell.notify_one();
+        }
+        self.sweeps.tell(state);
+        if self.urgency == Urgency::Sweep {
+            self.sweeps.bell.notify_one();
         }
     }
 }
@@ -173,7 +202,7 @@ mod tests {
 
     #[test]
     fn sweeps_leave_a_slot_of_the_tenant_free_and_follow_one_another() {
-        let sweeps = Arc::new(Sweeps::new(4));
+        let sweeps = Arc::new(Sweeps::new(4, Arc::default()));
         sweeps.add(["a", "b", "c", "d", "e"].map(reference));
         assert_eq!(names(&sweeps), ["a", "b", "c"]);
         let at_work = sweeps.begin(&reference("b"));
@@ -181,14 +210,14 @@ mod tests {
         assert_eq!(names(&sweeps), [""; 0]);
         drop(at_work);
         assert_eq!(names(&sweeps), ["d"]);
-        let one_slot = Sweeps::new(1);
+        let one_slot = Sweeps::new(1, Arc::default());
         one_slot.add([reference("a")]);
         assert_eq!(names(&one_slot), ["a"]);
     }
 
     #[test]
     fn sweeps_of_one_machine_deployment_are_merged_with_each_other_and_with_its_changes() {
-        let sweeps = Arc::new(Sweeps::new(2));
+        let sweeps = Arc::new(Sweeps::new(2, Arc::default()));
         for _ in 0..1_000 {
             sweeps.add(["a", "b", "c"].map(reference));
         }
@@ -212,9 +241,30 @@ mod tests {
         assert_eq!(names(&sweeps), ["e"]);
     }
 
+    #[test]
+    fn the_length_of_the_queue_is_told_until_nobody_is_served() {
+        let board = Arc::<Board>::default();
+        let told = || {
+            let queue = board.vitals.read().queue;
+            (queue.waiting, queue.under_way)
+        };
+        let sweeps = Arc::new(Sweeps::new(2, Arc::clone(&board)));
+        sweeps.add(["a", "b", "c"].map(reference));
+        assert_eq!(names(&sweeps), ["a"]);
+        assert_eq!(told(), (3, 0));
+        let sweep = sweeps.begin(&reference("a"));
+        let fresh = sweeps.begin(&reference("d"));
+        assert_eq!(told(), (2, 2));
+        sweeps.changed(&reference("b"));
+        drop(fresh);
+        assert_eq!(told(), (1, 1));
+        drop((sweep, sweeps));
+        assert_eq!(told(), (0, 0));
+    }
+
     #[tokio::test]
     async fn the_stream_goes_on_when_there_is_room() {
-        let sweeps = Arc::new(Sweeps::new(1));
+        let sweeps = Arc::new(Sweeps::new(1, Arc::default()));
         let mut stream = Box::pin(Arc::clone(&sweeps).stream());
         sweeps.add(["a", "b"].map(reference));
         assert_eq!(stream.next().await.map(|next| next.name), Some("a".into()));

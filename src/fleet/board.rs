@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::vitals::Vitals;
 use crate::tenant::report::{ConditionType, Finding, Outcome, Report};
 
 /// The board of one tenant.
@@ -13,6 +14,8 @@ use crate::tenant::report::{ConditionType, Finding, Outcome, Report};
 pub struct Board {
     report: Mutex<Report>,
     bell: Notify,
+    /// What is counted; rings no bell.
+    pub vitals: Vitals,
 }
 
 impl Board {

@@ -21,6 +21,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
+use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 
 use super::{
@@ -139,9 +140,15 @@ impl Service<Request<Body>> for TenantService {
                 return send(&parts, request).await;
             };
             let observed = health.admit()?;
+            let (is_watch, sent) = (is_watch(&request), Instant::now());
             let outcome = send(&parts, request).await;
             match &outcome {
-                Ok(response) => observed.answered(response),
+                Ok(response) => {
+                    observed.answered(response);
+                    if !is_watch {
+                        health.took(sent.elapsed());
+                    }
+                }
                 Err(error) => observed.unreachable(error.as_ref()),
             }
             outcome
@@ -208,6 +215,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
+    use crate::fleet::{board::Board, clock::Clock};
     use crate::tenant::policy::RequestBudget;
 
     /// A client of a server whose answers have no end.
@@ -218,8 +226,12 @@ mod tests {
             Ok::<_, Infallible>(Response::new(StreamBody::new(parts).boxed_unsync()))
         });
         let endless = tower::ServiceExt::map_err(endless, |never| match never {});
-        client(ClientParts {
-            transport: BoxCloneSyncService::new(endless),
+        client(parts(BoxCloneSyncService::new(endless)))
+    }
+
+    fn parts(transport: Transport) -> ClientParts {
+        ClientParts {
+            transport,
             budget: Arc::new(Budget::new(RequestBudget {
                 per_second: ONE,
                 burst: ONE,
@@ -230,7 +242,32 @@ mod tests {
             fence: None,
             kind: ClusterKind::Worker,
             metrics: Metrics::new(),
-        })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_latency_is_that_of_answers_without_our_own_queues_and_without_watches() {
+        let slow = service_fn(|request: Request<Body>| async move {
+            let millis = if is_watch(&request) { 5_000 } else { 40 };
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            let body = Full::new(Bytes::from_static(b"{}")).map_err(|never| match never {});
+            Ok::<_, Infallible>(Response::new(body.boxed_unsync()))
+        });
+        let slow = tower::ServiceExt::map_err(slow, |never| match never {});
+        let board = Arc::<Board>::default();
+        let clock = Clock::tokio(jiff::Timestamp::UNIX_EPOCH);
+        let client = client(ClientParts {
+            health: Some(Arc::new(Health::new(Arc::clone(&board), clock))),
+            ..parts(BoxCloneSyncService::new(slow))
+        });
+        // The budget lets one through each second: the wait for it is not the server's.
+        for path in ["/version", "/version", "/api?watch=true", "/version"] {
+            let request = Request::get(path).body(Vec::new()).expect("a request");
+            let answer = client.request_text(request).await;
+            answer.expect("it is answered");
+        }
+        let latency = board.vitals.read().call_latency.unwrap_or_default();
+        assert!(latency.as_millis().abs_diff(40) <= 2, "{latency:?}");
     }
 
     #[tokio::test]

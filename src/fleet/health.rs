@@ -10,6 +10,7 @@ mod retry_after;
 use std::{
     error::Error,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use http::{Response, StatusCode};
@@ -107,6 +108,11 @@ impl Health {
     /// Whether calls are held back now.
     pub fn holds_back(&self) -> bool {
         self.circuit.borrow().holds_back(Instant::now())
+    }
+
+    /// A call was answered after so long.
+    pub fn took(&self, duration: Duration) {
+        self.board.vitals.call_took(duration);
     }
 
     /// Lets a call through, or says that it is held back.
@@ -263,8 +269,6 @@ async fn sleep_or_pend(until: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn a_health() -> (Health, Arc<Board>) {

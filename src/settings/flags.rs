@@ -25,9 +25,15 @@ pub struct RunFlags {
     #[arg(long = "namespace", value_name = "NAMESPACE")]
     pub namespaces: Vec<String>,
 
-    /// Where /livez, /readyz and /metrics are served.
+    /// Where /livez, /readyz, /metrics and /fleet are served.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub admin_address: SocketAddr,
+
+    /// Serve /fleet and /fleet.json to whoever sends the token in this file as
+    /// `Authorization: Bearer`. Without it they are served where --admin-address is on loopback,
+    /// to this machine alone, and nowhere else.
+    #[arg(long, value_name = "FILE")]
+    pub fleet_page_token_file: Option<PathBuf>,
 
     /// Settings of tenants that set nothing: a YAML file with fields of a WorkerCluster's spec.
     #[arg(long, value_name = "FILE")]

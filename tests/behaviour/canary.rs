@@ -148,7 +148,15 @@ fn unfolded(said: &Said) -> String {
 async fn told_by(binary: Binary, collector: &Collector) -> Vec<(String, String)> {
     let address = binary.admin_address().await;
     let mut told = Vec::new();
-    for path in ["/metrics", "/livez", "/readyz", "/debug/fleet", "/"] {
+    let pages = [
+        "/metrics",
+        "/livez",
+        "/readyz",
+        "/fleet",
+        "/fleet.json",
+        "/",
+    ];
+    for path in pages {
         told.push((path.to_owned(), page(&address, path).await));
     }
     binary.signal("TERM").await;
@@ -161,6 +169,7 @@ async fn told_by(binary: Binary, collector: &Collector) -> Vec<(String, String)>
     let spans: Vec<String> = spans.map(|span| format!("{span:?}")).collect();
     let mut pages = told.iter();
     assert!(pages.any(|(_, page)| page.contains("osm_reconciles_total")));
+    assert!(pages.any(|(_, page)| page.contains("NoDefaultProfile")));
     assert!(log.contains("reconciled"), "it has logged");
     told.push(("the log".to_owned(), log));
     told.push(("the spans".to_owned(), spans.join("\n")));

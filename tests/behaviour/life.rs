@@ -165,8 +165,11 @@ pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(worl
             "{name} in the document"
         );
     }
-    let metrics = page(&binary.admin_address().await, "/metrics").await;
+    let address = binary.admin_address().await;
+    let metrics = page(&address, "/metrics").await;
     assert!(metrics.contains("osm_reconciles_total"), "{metrics}");
+    let fleet = fleet_page(&address).await;
+    assert_eq!(fleet.matches("RenderFailed: ").count(), 2, "{fleet}");
     binary.signal("TERM").await;
     let (status, log) = binary.ended().await;
     assert!(status.success(), "{status}");
@@ -174,6 +177,7 @@ pub async fn no_secret_is_told_in_logs_metrics_events_conditions_or_configs(worl
     let told = [
         ("the log", log),
         ("the metrics", metrics),
+        ("the fleet page", fleet),
         (
             "the Events",
             all(&tenant.events()).await + &all(&tenant.worker_events()).await,
@@ -225,10 +229,20 @@ pub async fn all<K: wait::Watched>(api: &kube::Api<K>) -> String {
     serde_json::to_string(&objects).expect("objects are JSON")
 }
 
+/// Both forms of the fleet page.
+async fn fleet_page(address: &str) -> String {
+    page(address, "/fleet").await + &page(address, "/fleet.json").await
+}
+
 /// A page of the admin port.
 pub async fn page(address: &str, path: &str) -> String {
+    page_with(address, (path, &format!("Host: {address}"))).await
+}
+
+/// A page of the admin port, asked for with these lines of a head.
+pub async fn page_with(address: &str, (path, head): (&str, &str)) -> String {
     let mut stream = ok(TcpStream::connect(address).await, "the port is open");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: osm\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\n{head}\r\nConnection: close\r\n\r\n");
     ok(stream.write_all(request.as_bytes()).await, "it is sent");
     let mut text = String::new();
     ok(stream.read_to_string(&mut text).await, "it is answered");

@@ -38,7 +38,9 @@ fn arguments(stage: &Stage, kubeconfig: &NamedTempFile, more: &[&str]) -> Vec<St
         .map(str::to_owned)
         .to_vec();
     arguments.extend(["--registration-selector".to_owned(), stage.selector()]);
-    arguments.extend(["--admin-address", "127.0.0.1:0"].map(str::to_owned));
+    if !more.contains(&"--admin-address") {
+        arguments.extend(["--admin-address", "127.0.0.1:0"].map(str::to_owned));
+    }
     arguments.extend(["--fleet".to_owned(), stage.name().to_owned()]);
     if !more.contains(&"--instance") {
         // The next one of the same name does not wait for the Lease of one that was killed.

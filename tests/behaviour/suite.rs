@@ -3,6 +3,7 @@
 
 pub mod adoption;
 mod audit;
+mod browser;
 pub mod canary;
 #[path = "../rendering/clouds.rs"]
 mod clouds;
@@ -14,6 +15,7 @@ pub mod drop_in;
 pub mod edge;
 pub mod enrol;
 mod fixtures;
+pub mod fleet_page;
 mod handover;
 pub mod life;
 pub mod links;
@@ -180,6 +182,8 @@ macro_rules! scenarios {
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             life::a_second_signal_ends_the_process_at_once,
+            fleet_page::every_tenant_is_told_to_this_machine_or_for_the_token,
+            fleet_page::a_browser_shows_it_in_both_colour_schemes_and_filters,
             replicas::three_processes_hand_tenants_over_when_they_are_killed_stopped_or_restarted,
             replicas::a_rolling_restart_of_three_loses_no_change_and_rotates_nothing,
             canary::no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_another,

@@ -220,6 +220,7 @@ pub fn how_to_look_around(
         get(worker, &format!("secrets -n {CLOUD_INIT_SETTINGS}"));
     }
     screen.print(&format!("  curl -s http://{admin}/metrics"));
+    screen.print(&format!("  http://{admin}/fleet   in a browser"));
     screen.print(&format!("  tail -f {}", log.display()));
     screen.print(&screen.paint(Look::Dim, "\nEverything stays up until ^C."));
 }

@@ -1,5 +1,5 @@
-//! What a process takes, from outside of it: memory, processor time, descriptors, threads, and the
-//! series on its metrics page.
+//! What a process takes, from outside of it: memory, processor time, descriptors, threads, the
+//! series on its metrics page, and the time of its fleet page.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 /// Linux tells processor time in hundredths of a second, whatever the kernel's own tick.
 const TICK: Duration = Duration::from_millis(10);
@@ -40,7 +41,7 @@ impl Sample {
     /// Looks at a process whose admin page is at an address.
     pub async fn take(pid: u32, admin: &str) -> anyhow::Result<Self> {
         // The page first: what it takes is then in the sample, in each one.
-        let page = metrics_page(admin).await?;
+        let page = page(admin, "/metrics").await?;
         let series = page.lines().filter(|line| !line.starts_with('#')).count();
         Ok(Self {
             series: u64::try_from(series)?,
@@ -108,19 +109,29 @@ fn cpu_milliseconds(stat: &str) -> Option<u64> {
     Some((user + system) * tick)
 }
 
-/// The text of `/metrics`.
-async fn metrics_page(admin: &str) -> anyhow::Result<String> {
+/// How long the fleet page takes to arrive, with so many tenants on it.
+pub async fn fleet_page(admin: &str, tenants: usize) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    let page = page(admin, "/fleet").await?;
+    let took = begun.elapsed();
+    let rows = page.matches("<tr data-state=").count();
+    anyhow::ensure!(rows == tenants, "the fleet page has {rows} rows");
+    Ok(took)
+}
+
+/// The text of an admin page.
+async fn page(admin: &str, path: &str) -> anyhow::Result<String> {
     let ask = async {
         let mut stream = TcpStream::connect(admin).await?;
-        let request = format!("GET /metrics HTTP/1.0\r\nhost: {admin}\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.0\r\nhost: {admin}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
-    let answer = ask.await.context("reading the metrics page")?;
+    let answer = ask.await.with_context(|| format!("reading {path}"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-    anyhow::ensure!(head.contains(" 200 "), "the metrics page answers {head}");
+    anyhow::ensure!(head.contains(" 200 "), "{path} answers {head}");
     Ok(body.to_owned())
 }
 

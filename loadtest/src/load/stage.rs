@@ -9,7 +9,7 @@ use fake_cluster::AuditEntry;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::fleet::Fleet;
-use super::measure::Sample;
+use super::measure::{self, Sample};
 use super::served::{LOOK_INTERVAL, Serving, until_served};
 use crate::demo::process::{self, Manager};
 use crate::demo::screen::Screen;
@@ -135,6 +135,12 @@ impl Stage {
     pub async fn sample(&self) -> anyhow::Result<Sample> {
         let running = self.running.as_ref().context("no manager runs")?;
         Sample::take(running.pid, &running.admin).await
+    }
+
+    /// How long the manager's fleet page takes, with every tenant on it.
+    pub async fn fleet_page(&self) -> anyhow::Result<Duration> {
+        let running = self.running.as_ref().context("no manager runs")?;
+        measure::fleet_page(&running.admin, self.params.tenants).await
     }
 
     /// Registers every tenant, and returns when each was.

@@ -12,6 +12,9 @@ use crate::load::{
     stage::Stage,
 };
 
+/// So often the fleet page is asked for.
+const PAGES: usize = 20;
+
 /// A fleet is registered while the manager runs, served, and then left alone.
 pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
     stage.start().await?;
@@ -57,6 +60,19 @@ pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()
         Figure::new("management etcd per tenant", bytes, "KiB"),
     ]);
     outcome.requests.insert("1 at rest".to_owned(), requests);
+    fleet_page(stage, outcome).await
+}
+
+/// Asks for the fleet page, one time after the other.
+async fn fleet_page(stage: &Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let mut times = Vec::new();
+    for _ in 0..PAGES {
+        times.push(stage.fleet_page().await?);
+    }
+    let times = Latencies::of(times)?;
+    let figure = Figure::new("fleet page", times.max, "ms").wanted(100.0, 30.0);
+    outcome.figures.push(figure);
+    outcome.latencies.insert("fleet page".to_owned(), times);
     Ok(())
 }
 

@@ -1,0 +1,96 @@
+//! The two forms of the page. Every value is escaped by the engine; the style and the script are
+//! ours alone, and the browser is told their hashes.
+
+use std::sync::LazyLock;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context, value::Serde};
+use sha2::{Digest, Sha256};
+
+use crate::tenant::overview::{Filter, Overview, State};
+
+const TEMPLATE: &str = include_str!("fleet.html");
+const STYLE: &str = include_str!("fleet.css");
+const SCRIPT: &str = include_str!("fleet.js");
+
+const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+const KIB: f64 = 1_024.0;
+
+/// A page that cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Unwritable {
+    /// The template failed; its own words name places and kinds.
+    #[error("the template fails: {}", .0.kind())]
+    Template(#[from] minijinja::Error),
+    /// A value has no form in JSON.
+    #[error("a value has no form in JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+/// What a browser may do with the page: its own style and script, the form, and nothing else.
+pub fn content_security_policy() -> &'static str {
+    static POLICY: LazyLock<String> = LazyLock::new(|| {
+        let hash = |text: &str| STANDARD.encode(Sha256::digest(text));
+        format!(
+            "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; \
+             form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+            hash(STYLE),
+            hash(SCRIPT),
+        )
+    });
+    &POLICY
+}
+
+/// The page for people.
+pub fn html(overview: &Overview, filter: &Filter) -> Result<Vec<u8>, Unwritable> {
+    static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
+    let now = overview.taken_at.0;
+    let template = ENVIRONMENT.template_from_named_str("fleet.html", TEMPLATE)?;
+    let context = context! {
+        style => STYLE,
+        script => SCRIPT,
+        now => now.as_second(),
+        overview => Value::from(Serde(overview)),
+        states => State::ALL.map(State::as_str),
+        query => filter.query(),
+        state => filter.state().map_or("", State::as_str),
+    };
+    Ok(template.render(context)?.into_bytes())
+}
+
+/// The page for programs.
+pub fn json(overview: &Overview, _: &Filter) -> Result<Vec<u8>, Unwritable> {
+    let mut page = serde_json::to_vec_pretty(overview)?;
+    page.push(b'\n');
+    Ok(page)
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_filter("age", age);
+    environment.add_filter("size", size);
+    environment
+}
+
+/// How long ago: in the two largest units, as people say it.
+fn age(at: &str, now: i64) -> String {
+    let Ok(at) = at.parse::<Timestamp>() else {
+        return String::new();
+    };
+    let seconds = now.saturating_sub(at.as_second()).max(0);
+    match seconds {
+        ..MINUTE => format!("{seconds} s"),
+        MINUTE..HOUR => format!("{} min", seconds / MINUTE),
+        HOUR..DAY => format!("{} h {} min", seconds / HOUR, seconds % HOUR / MINUTE),
+        DAY.. => format!("{} d {} h", seconds / DAY, seconds % DAY / HOUR),
+    }
+}
+
+fn size(bytes: f64) -> String {
+    format!("{:.1} KiB", bytes / KIB)
+}

@@ -1,0 +1,263 @@
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::Request;
+use base64::Engine;
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use serde_json::Value;
+use sha2::Digest;
+use tower::ServiceExt;
+
+use super::*;
+use crate::admin::{Readiness, router};
+use crate::api::worker_cluster::MachineDeploymentState;
+use crate::telemetry::metrics::Metrics;
+use crate::tenant::overview::{self, Known, Queue, Row, Vitals};
+use crate::tenant::report::{ConditionType, Finding, Outcome, Report};
+
+const TOKEN: &str = "t0ken-of-sixteen-bytes";
+const HOSTILE: &str = "<script>alert(1)</script>\"'&</title><!--";
+
+fn a_report(message: &str) -> Report {
+    let outcome = Outcome {
+        state: MachineDeploymentState::Failing,
+        reason: "CallFailed",
+        message: Some(message.to_owned()),
+        at: Timestamp::from_second(1_000).unwrap(),
+        trace_id: None,
+        profile: None,
+    };
+    Report {
+        findings: [(ConditionType::Connected, Finding::well("Healthy"))].into(),
+        version: Some(message.to_owned()),
+        existing: Some(BTreeSet::from([format!("kube-system/{message}")])),
+        outcomes: [(format!("kube-system/{message}"), outcome)].into(),
+        ..Report::default()
+    }
+}
+
+fn a_row(name: &str, message: &str) -> Row {
+    let vitals = Vitals {
+        queue: Queue {
+            waiting: 3,
+            under_way: 2,
+        },
+        user_data_bytes_max: Some(19_000),
+        call_latency: Some(Duration::from_micros(12_340)),
+    };
+    let known = Known {
+        report: &a_report(message),
+        status: None,
+        vitals,
+    };
+    overview::row(name.to_owned(), known)
+}
+
+fn a_state(access: Access, rows: Vec<Row>) -> AdminState {
+    let told = ("osm-0".to_owned(), Timestamp::from_second(4_700).unwrap());
+    let page = FleetPage::new(access, move |filter| {
+        Overview::new(told.clone(), rows.clone(), filter)
+    });
+    AdminState {
+        metrics: Metrics::new(),
+        readiness: Readiness::waiting_for(&[]),
+        refresh: Arc::new(|| {}),
+        fleet: Some(Arc::new(page)),
+    }
+}
+
+fn on_loopback() -> Access {
+    Access::at(([127, 0, 0, 1], 8080).into(), None)
+}
+
+async fn ask(state: &AdminState, path: &str, authorization: &str) -> (Response, String) {
+    let request = Request::get(path)
+        .header(header::HOST, "localhost:8080")
+        .header(header::AUTHORIZATION, authorization);
+    let request = request.body(Body::empty()).unwrap();
+    let answer = router(state.clone()).oneshot(request).await.unwrap();
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    (Response::from_parts(head, Body::empty()), text)
+}
+
+async fn text(state: &AdminState, path: &str) -> String {
+    let (answer, text) = ask(state, path, "").await;
+    assert_eq!(answer.status(), StatusCode::OK, "{text}");
+    text
+}
+
+#[tokio::test]
+async fn every_tenant_is_a_row_of_the_page_and_of_the_json() {
+    let state = a_state(on_loopback(), vec![a_row("berlin/worker", "refused")]);
+    let page = text(&state, "/fleet").await;
+    for told in [
+        "osm-0",
+        "<th scope=\"row\">berlin&#x2f;worker</th>",
+        "<span class=\"state\">NotReady</span>",
+        "CallFailed: kube-system&#x2f;refused: refused",
+        "1 h 1 min ago</time>: CallFailed",
+        "<td>3</td><td>2</td>",
+        "18.6 KiB",
+        "12.3 ms",
+        "<caption",
+        "1</span> of 1 tenants",
+    ] {
+        assert!(page.contains(told), "{told} is missing in {page}");
+    }
+    let json: Value = serde_json::from_str(&text(&state, "/fleet.json").await).unwrap();
+    let expected = serde_json::json!({
+        "replica": "osm-0", "takenAt": "1970-01-01T01:18:20Z", "total": 1,
+        "states": { "NotReady": 1 },
+        "tenants": [{
+            "name": "berlin/worker", "state": "NotReady", "since": null,
+            "why": "CallFailed: kube-system/refused: refused", "version": "refused",
+            "machineDeployments":
+                { "total": 1, "current": 0, "outdated": 0, "waiting": 0, "failing": 1 },
+            "lastReconcile": {
+                "at": "1970-01-01T00:16:40Z", "machineDeployment": "kube-system/refused",
+                "outcome": "Failing", "reason": "CallFailed",
+            },
+            "queue": { "waiting": 3, "underWay": 2 },
+            "userDataBytesMax": 19_000, "callLatencyMilliseconds": 12.3,
+        }],
+    });
+    assert_eq!(json, expected);
+}
+
+#[tokio::test]
+async fn nothing_that_a_tenant_says_becomes_markup() {
+    let state = a_state(on_loopback(), vec![a_row(HOSTILE, HOSTILE)]);
+    let encoded = "%3Cscript%3Ealert(1)%3C/script%3E%22'%26%3C/title%3E%3C!--";
+    let plain = text(&a_state(on_loopback(), Vec::new()), "/fleet").await;
+    let marks = |page: &str| {
+        let count = |mark| page.matches(mark).count();
+        ["<script", "</script", "</title", "<!--", "alert(1)\""].map(count)
+    };
+    for query in ["", &format!("?q={encoded}"), &format!("?state={encoded}")] {
+        let page = text(&state, &format!("/fleet{query}")).await;
+        assert!(
+            page.contains("&lt;script&gt;alert(1)"),
+            "it is told: {page}"
+        );
+        assert_eq!(marks(&page), marks(&plain), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn the_server_filters_for_those_without_script() {
+    let rows = vec![a_row("berlin/worker", "one"), a_row("lisbon/worker", "two")];
+    let state = a_state(on_loopback(), rows);
+    for (query, berlin, lisbon) in [
+        ("", true, true),
+        ("?q=BERLIN", true, false),
+        ("?q=two&state=NotReady", false, true),
+        ("?q=ignored&q=two", false, true),
+        ("?state=Healthy", false, false),
+        ("?other=1&q=lisbon%2Fworker", false, true),
+    ] {
+        for path in ["/fleet", "/fleet.json"] {
+            let page = text(&state, &format!("{path}{query}")).await;
+            let page = page.replace("&#x2f;", "/");
+            let row = |name: &str| {
+                page.contains(&format!("<th scope=\"row\">{name}</th>"))
+                    || page.contains(&format!("\"name\": \"{name}\""))
+            };
+            let told = (row("berlin/worker"), row("lisbon/worker"));
+            assert_eq!(told, (berlin, lisbon), "{path}{query}");
+        }
+    }
+    assert!(text(&state, "/fleet?q=none").await.contains("No tenant."));
+}
+
+#[tokio::test]
+async fn a_browser_may_run_our_script_and_style_and_fetch_nothing() {
+    let state = a_state(on_loopback(), Vec::new());
+    let (answer, page) = ask(&state, "/fleet", "").await;
+    let policy = answer.headers()["content-security-policy"]
+        .to_str()
+        .unwrap();
+    assert!(policy.starts_with("default-src 'none'; "), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    for (open, close) in [("<style>", "</style>"), ("<script>", "</script>")] {
+        let (_, rest) = page.split_once(open).unwrap();
+        let (content, _) = rest.split_once(close).unwrap();
+        let hash = sha2::Sha256::digest(content);
+        let hash = base64::engine::general_purpose::STANDARD.encode(hash);
+        assert!(policy.contains(&format!("'sha256-{hash}'")), "{open}");
+    }
+    for attribute in [
+        " src=",
+        " style=",
+        " onclick=",
+        "http://",
+        "https://",
+        "url(",
+    ] {
+        assert!(!page.contains(attribute), "{attribute}");
+    }
+    let (answer, _) = ask(&state, "/fleet.json", "").await;
+    assert_eq!(answer.headers()["content-type"], "application/json");
+    assert_eq!(answer.headers()["cache-control"], "no-store");
+    assert_eq!(answer.headers()["x-content-type-options"], "nosniff");
+}
+
+#[tokio::test]
+async fn both_forms_are_shown_to_whom_the_access_lets_in_alone() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), TOKEN).unwrap();
+    let anywhere = ([0, 0, 0, 0], 8080).into();
+    let rows = || vec![a_row("berlin/worker", "one")];
+    let open = a_state(on_loopback(), rows());
+    let closed = a_state(Access::at(anywhere, None), rows());
+    let by_token = Access::at(anywhere, Some(file.path().to_owned()));
+    let by_token = a_state(by_token, rows());
+    let none = AdminState {
+        fleet: None,
+        ..open.clone()
+    };
+    let bearer = format!("Bearer {TOKEN}");
+    for path in ["/fleet", "/fleet.json"] {
+        for (state, authorization, expected) in [
+            (&open, "", StatusCode::OK),
+            (&closed, "", StatusCode::NOT_FOUND),
+            (&closed, &bearer, StatusCode::NOT_FOUND),
+            (&none, "", StatusCode::NOT_FOUND),
+            (&by_token, "", StatusCode::UNAUTHORIZED),
+            (
+                &by_token,
+                "Bearer wrong-of-sixteen-bytes",
+                StatusCode::UNAUTHORIZED,
+            ),
+            (&by_token, &bearer, StatusCode::OK),
+        ] {
+            let (answer, text) = ask(state, path, authorization).await;
+            assert_eq!(answer.status(), expected, "{path} {authorization}");
+            let challenge = answer.headers().get("www-authenticate");
+            assert_eq!(challenge.is_some(), expected == StatusCode::UNAUTHORIZED);
+            assert_eq!(text.contains("berlin"), expected == StatusCode::OK);
+            assert!(!text.contains(TOKEN));
+        }
+    }
+}
+
+/// A measure, printed: `cargo test --lib a_thousand_tenants_fit -- --nocapture`.
+#[tokio::test]
+async fn a_thousand_tenants_fit_on_a_page() {
+    let why = "cannot reach https://api.example.com:6443: connection refused (os error 111)";
+    let rows: Vec<Row> = (0..1_000)
+        .map(|index| a_row(&format!("tenant-{index:04}/worker"), why))
+        .collect();
+    let state = a_state(on_loopback(), rows);
+    for path in ["/fleet", "/fleet.json"] {
+        let begun = Instant::now();
+        let page = text(&state, path).await;
+        let (took, size) = (begun.elapsed(), page.len());
+        println!("{path} of 1000 tenants: {size} bytes in {took:?}");
+        assert_eq!(page.matches("tenant-").count() / 1_000, 1);
+        assert!(size < 1_500_000, "{size}");
+    }
+}

@@ -1,0 +1,186 @@
+//! The fleet page of the real binary: what it tells of tenants, to whom, and in a browser.
+
+use std::path::Path;
+
+use osm::api::names::PROFILE;
+use serde_json::Value;
+
+use crate::suite::browser::{Scheme, dom, screenshot};
+use crate::suite::fixtures::{self, a_machine_deployment, with_annotation};
+use crate::suite::life::{page, page_with};
+use crate::suite::process::Binary;
+use crate::suite::server::ok;
+use crate::suite::stage::{Stage, Tenant, WORKER};
+use crate::suite::wait;
+use crate::suite::world::World;
+
+/// Refused in a sentence that has this in it, and must stay text.
+const HOSTILE: &str = "<img src=x onerror=alert(1)>";
+/// The picture in the documentation is no larger.
+const PICTURE_BYTES_MAX: usize = 100_000;
+
+pub async fn every_tenant_is_told_to_this_machine_or_for_the_token(world: &'static World) {
+    let stage = Stage::open(world, "fleet-page");
+    let tenant = stage.tenant().await;
+    let token = tempfile::NamedTempFile::new().expect("there is room for a file");
+    std::fs::write(token.path(), "t0ken-of-this-test-0001\n").expect("the file is ours");
+    let path = token.path().to_str().expect("a path of ours is text");
+    let binary = Binary::start(
+        &stage,
+        &[
+            "--log-filter",
+            "trace",
+            "--admin-address",
+            "0.0.0.0:0",
+            "--fleet-page-token-file",
+            path,
+        ],
+    );
+    tenant.register().await;
+    tenant.serve(&a_machine_deployment("workers")).await;
+    tenant.says("Ready", "True", "Ready").await;
+    let address = binary.admin_address().await;
+
+    let refused = page(&address, "/fleet.json").await;
+    assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+    assert!(!refused.contains(&tenant.namespace), "{refused}");
+    let head = "Host: osm.example\r\nAuthorization: Bearer t0ken-of-this-test-0001";
+    let row = wait::until("the page tells of a healthy tenant", async || {
+        let answer = page_with(&address, ("/fleet.json", head)).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        let told: Value = serde_json::from_str(body).expect("it is JSON");
+        assert_eq!(at(&told, "/replica"), "osm-0");
+        let row = at(&told, "/tenants/0");
+        let is_settled = at(&row, "/state") == "Healthy" && at(&row, "/since").is_string();
+        is_settled.then_some(row)
+    })
+    .await;
+    assert_eq!(at(&row, "/name"), format!("{}/worker", tenant.namespace));
+    let status = ok(tenant.worker_clusters().get(WORKER).await, "it is there");
+    let status = status.status.expect("it was written");
+    assert_eq!(
+        at(&row, "/version"),
+        *status.version.expect("the server was asked")
+    );
+    let ready = status.conditions.iter().find(|it| it.type_ == "Ready");
+    let ready = ready.expect("it is ready").last_transition_time.0;
+    assert_eq!(at(&row, "/since"), ready.to_string());
+    assert_eq!(at(&row, "/machineDeployments/current"), 1);
+    assert_eq!(at(&row, "/machineDeployments/total"), 1);
+    assert_eq!(at(&row, "/lastReconcile/reason"), "Current");
+    assert_eq!(
+        at(&row, "/lastReconcile/machineDeployment"),
+        "kube-system/workers"
+    );
+    let largest = tenant.made("workers", "1").await.provisioning_text().len();
+    assert_eq!(at(&row, "/userDataBytesMax"), largest);
+    assert!(
+        at(&row, "/callLatencyMilliseconds").as_f64() > Some(0.0),
+        "{row}"
+    );
+
+    std::fs::write(token.path(), "another-token-of-this-test\n").expect("the file is ours");
+    let refused = page_with(&address, ("/fleet.json", head)).await;
+    assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
+    binary.signal("TERM").await;
+    let (status, log) = binary.ended().await;
+    assert!(status.success(), "{status}");
+    assert!(!log.contains("t0ken-of-this-test"), "the token is no news");
+}
+
+pub async fn a_browser_shows_it_in_both_colour_schemes_and_filters(world: &'static World) {
+    let stage = Stage::open(world, "fleet");
+    let [berlin, lisbon, oslo] = stage.tenants(["berlin", "lisbon", "oslo"]).await;
+    let binary = Binary::start(&stage, &[]);
+    berlin.register().await;
+    berlin.serve(&a_machine_deployment("workers")).await;
+    lisbon.register().await;
+    lisbon.serve(&a_machine_deployment("workers")).await;
+    let broken = with_annotation(a_machine_deployment("broken"), (PROFILE, "osp-plan9"));
+    lisbon.create(&broken).await;
+    // Nothing listens there.
+    let authority = oslo.worker.authority();
+    let nowhere = fixtures::a_kubeconfig("https://127.0.0.1:1", &authority, "a-token");
+    oslo.register_as(WORKER, &nowhere).await;
+    berlin.says("Ready", "True", "Ready").await;
+    oslo.says("Connected", "False", "Unreachable").await;
+    let address = binary.admin_address().await;
+    wait::until("the page tells of all", async || {
+        let told = page(&address, "/fleet.json").await;
+        let states = ["Healthy", "NotReady", "Unreachable"];
+        let is_told = |state: &&str| told.contains(&format!("\"state\": \"{state}\""));
+        states.iter().all(is_told).then_some(())
+    })
+    .await;
+
+    let url = format!("http://{address}/fleet");
+    picture(&url).await;
+    lisbon.annotate("broken", (PROFILE, HOSTILE)).await;
+    wait::until("the page tells of the hostile name", async || {
+        let told = page(&address, "/fleet.json").await;
+        told.contains(HOSTILE).then_some(())
+    })
+    .await;
+
+    for scheme in [Scheme::Light, Scheme::Dark] {
+        let page = dom(&url, scheme).await;
+        for tenant in [&berlin, &lisbon, &oslo] {
+            assert_eq!(shown(&page, tenant), Some(true), "{page}");
+        }
+        assert!(page.contains("&lt;img src=x"), "it is told: {page}");
+        assert!(!page.contains("<img"), "it is text: {page}");
+        assert!(page.contains("3</span> of 3 tenants"), "{page}");
+    }
+    // The server filters: other rows are not there. The script filters: they are hidden.
+    for (way, others) in [("?", None), ("#", Some(false))] {
+        for filter in ["q=BERLIN", "q=fleet&state=Healthy"] {
+            let page = dom(&format!("{url}{way}{filter}"), Scheme::Light).await;
+            assert_eq!(shown(&page, &berlin), Some(true), "{way}{filter}: {page}");
+            assert_eq!(shown(&page, &lisbon), others, "{way}{filter}: {page}");
+            assert_eq!(shown(&page, &oslo), others, "{way}{filter}: {page}");
+            assert!(
+                page.contains("1</span> of 3 tenants"),
+                "{way}{filter}: {page}"
+            );
+        }
+    }
+}
+
+/// Whether a tenant's row can be seen; nothing where it has none.
+fn shown(page: &str, tenant: &Tenant) -> Option<bool> {
+    let (before, _) = page.split_once(&format!(
+        "<th scope=\"row\">{}/worker</th>",
+        tenant.namespace
+    ))?;
+    let (_, row) = before.rsplit_once("<tr ")?;
+    Some(!row.contains("hidden"))
+}
+
+/// Pictures in both schemes; `UPDATE_DOCS=1` keeps one for the documentation.
+async fn picture(url: &str) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut pictures = Vec::new();
+    for (scheme, name) in [(Scheme::Light, "light"), (Scheme::Dark, "dark")] {
+        let path = folder.join(format!("fleet-page-{name}.png"));
+        screenshot(url, (scheme, &path)).await;
+        let picture = std::fs::read(&path).expect("the browser has written it");
+        assert!(picture.starts_with(b"\x89PNG"), "{}", path.display());
+        let size = picture.len();
+        assert!((5_000..PICTURE_BYTES_MAX).contains(&size), "{size} bytes");
+        pictures.push(picture);
+    }
+    let [light, dark] = pictures.as_slice() else {
+        unreachable!("there are two schemes");
+    };
+    assert_ne!(light, dark, "the schemes look different");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/fleet-page.png");
+        std::fs::write(kept, light).expect("the documentation can be written");
+    }
+}
+
+/// What stands at a place of a document; null where nothing does.
+fn at(document: &Value, pointer: &str) -> Value {
+    document.pointer(pointer).cloned().unwrap_or_default()
+}
