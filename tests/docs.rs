@@ -145,7 +145,11 @@ fn every_reason_has_a_row_and_every_row_a_reason() {
                 .into_iter()
                 .filter_map(|row| row.first().copied()),
         );
+    let of_events = rows(&page, "Events")
+        .into_iter()
+        .filter_map(|row| row.get(1).copied());
     let rows: BTreeSet<String> = cells
+        .chain(of_events)
         .flat_map(|cell| between(cell, '`'))
         .map(str::to_owned)
         .collect();
