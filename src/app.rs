@@ -53,7 +53,7 @@ use crate::fleet::{
     rate_limit::{Budget, SharedBudget},
     retry_delay::RetryDelay,
     roster::Roster,
-    transport::{self, Patience},
+    transport::{self, Caller, Patience},
     watch::Scope,
     worker_clusters,
 };
@@ -118,10 +118,14 @@ pub async fn run_on(
     }
     let agent = transport::user_agent(&settings.replica.instance);
     let patience = Patience::of(settings.request_timeout);
+    let caller = Caller {
+        user_agent: agent.clone(),
+        metrics: metrics.clone(),
+    };
     let outside = Outside {
-        management: management::transport(&config, agent.clone())?,
+        management: management::transport(&config, agent)?,
         connector: Arc::new(move |access, rules| {
-            transport::connect(access, rules, &agent, patience)
+            transport::connect(access, rules, &caller, patience)
         }),
         clock: Clock::system(),
         default_profiles: built_in_profiles()?,
@@ -260,6 +264,7 @@ fn membership(settings: &Settings, outside: &Outside) -> (Membership, Placement)
         terms,
         clock: outside.clock.clone(),
         fence: Fence::closed(outside.clock.clone(), terms.margin),
+        metrics: outside.metrics.clone(),
     })
 }
 

@@ -11,6 +11,7 @@
 pub mod adoption;
 pub mod backoff;
 pub mod context;
+pub mod due;
 pub mod event_writer;
 pub mod inventory;
 pub mod machine_deployment;

@@ -21,6 +21,7 @@ use osm::{
         template::CompiledProfile,
     },
     rules::lint::Rule,
+    telemetry::metrics::reference::{self, Declaration, Label, Values},
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 
@@ -144,7 +145,11 @@ fn every_reason_has_a_row_and_every_row_a_reason() {
                 .into_iter()
                 .filter_map(|row| row.first().copied()),
         );
+    let of_events = rows(&page, "Events")
+        .into_iter()
+        .filter_map(|row| row.get(1).copied());
     let rows: BTreeSet<String> = cells
+        .chain(of_events)
         .flat_map(|cell| between(cell, '`'))
         .map(str::to_owned)
         .collect();
@@ -198,31 +203,68 @@ fn check_flags(page: &str, name: &str) {
     assert!(stale.is_empty(), "these flags do not exist: {stale:?}");
 }
 
+/// Every word that looks like one of our metrics, in the pages and in what we ship.
+fn metrics_named() -> BTreeSet<String> {
+    let places = [("docs", "md"), ("manifests", "yaml"), ("manifests", "json")];
+    let texts = places
+        .iter()
+        .flat_map(|(folder, extension)| files(&root().join(folder), extension))
+        .map(|file| read(&file));
+    let mut found = BTreeSet::new();
+    for text in texts {
+        let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let ours = words.filter(|word| word.starts_with("osm_"));
+        found.extend(ours.map(str::to_owned));
+    }
+    found
+}
+
 #[test]
-fn every_metric_has_a_row_and_every_row_a_metric() {
-    let source = read(&root().join("src/telemetry/metrics/declared.rs"));
-    let declared: BTreeSet<&str> = code(&source)
-        .flat_map(|line| between(line, '"'))
-        .filter(|text| text.starts_with("osm_"))
-        .collect();
-    let page = page("operations.md");
-    let rows: BTreeSet<&str> = rows(&page, "Metrics")
-        .into_iter()
-        .filter_map(|row| between(row.first()?, '`').next())
-        .collect();
-    // The encoder appends `_total`, `_info` or the unit.
-    let of = |row: &str, name: &str| {
-        let rest = row.strip_prefix(name);
-        rest.is_some_and(|rest| ["", "_total", "_info", "_seconds", "_bytes"].contains(&rest))
+fn every_metric_that_is_named_exists() {
+    let declared: BTreeSet<String> = reference::ALL.iter().map(Declaration::name).collect();
+    let is_one = |word: &str| {
+        let ends = ["_bucket", "_sum", "_count"];
+        let of_histogram = ends.iter().filter_map(|end| word.strip_suffix(end));
+        std::iter::once(word)
+            .chain(of_histogram)
+            .any(|name| declared.contains(name))
     };
-    for name in &declared {
-        let found = rows.iter().any(|row| of(row, name));
-        assert!(found, "{name} is not in docs/operations.md");
+    // Functions of the templates' engine.
+    let is_function = |word: &str| read(&root().join("src/render/budget.rs")).contains(word);
+    let named = metrics_named();
+    assert!(named.contains("osm_cluster_up"));
+    let unknown: Vec<_> = named
+        .iter()
+        .filter(|word| !is_one(word) && !is_function(word))
+        .collect();
+    assert!(unknown.is_empty(), "no metrics: {unknown:?}");
+}
+
+fn values(label: &Label) -> String {
+    match label.values {
+        Values::Closed(values) => {
+            let values: Vec<String> = values.iter().map(|value| format!("`{value}`")).collect();
+            format!("`{}`: {}", label.name, values.join(", "))
+        }
+        Values::Words(words) | Values::PerCluster(words) => format!("`{}`: {words}", label.name),
     }
-    for row in &rows {
-        let found = declared.iter().any(|name| of(row, name));
-        assert!(found, "no metric is called {row}");
-    }
+}
+
+#[test]
+fn the_page_of_metrics_is_what_is_declared() {
+    let row = |declared: &Declaration| {
+        let labels: Vec<String> = declared.labels.iter().map(values).collect();
+        let cells = [
+            &format!("`{}`", declared.name()),
+            declared.kind.as_str(),
+            declared.unit.as_str(),
+            &labels.join("; "),
+            &format!("{}.", declared.help),
+        ];
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let rows: Vec<String> = reference::ALL.iter().map(row).collect();
+    check_table("metrics.md", &rows);
 }
 
 #[test]

@@ -274,32 +274,40 @@ async fn the_charts_install_serve_a_tenant_and_leave_its_objects_when_they_go() 
     );
 }
 
-/// The kind that the Prometheus operator brings, as far as it matters here.
-const SERVICE_MONITORS: &str = "
+/// A kind that the Prometheus operator brings, as far as it matters here.
+fn definition(kind: &str) -> String {
+    let plural = format!("{}s", kind.to_lowercase());
+    format!(
+        "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: servicemonitors.monitoring.coreos.com}
+metadata: {{name: {plural}.monitoring.coreos.com}}
 spec:
   group: monitoring.coreos.com
-  names: {kind: ServiceMonitor, plural: servicemonitors}
+  names: {{kind: {kind}, plural: {plural}}}
   scope: Namespaced
   versions:
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+"
+    )
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_prometheus_has_its_operator_the_service_is_monitored() {
     let management = a_cluster("management").await;
-    let applied = management.apply_yaml(SERVICE_MONITORS).await;
-    applied.expect("the definition is taken");
+    for kind in ["ServiceMonitor", "PrometheusRule"] {
+        let applied = management.apply_yaml(&definition(kind)).await;
+        applied.expect("the definition is taken");
+    }
     let established = [
         "wait",
         "--for=condition=Established",
         "crd",
         "servicemonitors.monitoring.coreos.com",
+        "prometheusrules.monitoring.coreos.com",
     ];
     kubectl(&management, &established).await;
     install(&management, "../../tests/install/monitored").await;
@@ -318,15 +326,32 @@ async fn where_prometheus_has_its_operator_the_service_is_monitored() {
     for (label, value) in wanted.expect("it selects by labels") {
         assert_eq!(service["metadata"]["labels"][label], *value, "{label}");
     }
-    let values = [
-        "template",
-        "osm",
-        "osm",
-        "--set",
-        "serviceMonitor.enabled=true",
+    let get = [
+        "get",
+        "prometheusrule,configmap",
+        "-n",
+        MANAGER,
+        "-o",
+        "json",
     ];
-    let printed = helm(&management, &values).await.expect("it is a value");
+    let applied = kubectl(&management, &get).await;
+    let applied: Value = serde_json::from_str(&applied).expect("kubectl prints JSON");
+    let values = "serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true";
+    let printed = ["template", MANAGER, "osm", "--set", values];
+    let printed = helm(&management, &printed).await.expect("they are values");
     assert!(printed.contains("kind: ServiceMonitor"), "{printed}");
+    let printed: Vec<Value> = serde_saphyr::from_multiple(&printed).expect("Helm prints YAML");
+    let content = |objects: &[Value], kind: &str, part: &str| {
+        let mut found = objects.iter().filter(|it| it["kind"] == *kind);
+        let named = |it: &&Value| kind == "PrometheusRule" || !it[part]["fleet.json"].is_null();
+        found.find(named).map(|it| it[part].clone())
+    };
+    let applied = applied["items"].as_array().expect("it is a list");
+    for (kind, part) in [("PrometheusRule", "spec"), ("ConfigMap", "data")] {
+        let by_helm = content(&printed, kind, part);
+        assert!(by_helm.is_some(), "{kind}: {printed:#?}");
+        assert_eq!(content(applied, kind, part), by_helm, "{kind}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

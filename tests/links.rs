@@ -21,7 +21,7 @@ use kube::api::WatchParams;
 use kube::{Api, Client};
 use osm::fleet::connect::{self, ClientParts, Transport};
 use osm::fleet::rate_limit::Budget;
-use osm::fleet::transport::{self, Patience};
+use osm::fleet::transport::{self, Caller, Patience};
 use osm::telemetry::logs::chain;
 use osm::telemetry::metrics::{ClusterKind, Metrics};
 use osm::tenant::access::{AccessRules, ClusterAccess};
@@ -48,6 +48,7 @@ struct Hostile {
     address: String,
     kubeconfig: String,
     accepted: Arc<AtomicUsize>,
+    metrics: Metrics,
     _task: JoinSet<()>,
 }
 
@@ -89,6 +90,7 @@ impl Hostile {
             address: address.to_string(),
             kubeconfig,
             accepted,
+            metrics: Metrics::new(),
             _task: task,
         }
     }
@@ -109,8 +111,11 @@ impl Hostile {
         };
         let access = ClusterAccess::parse(self.kubeconfig.as_bytes(), &rules);
         let access = access.expect("our own kubeconfig is taken");
-        let agent = HeaderValue::from_static("osm");
-        let transport = transport::connect(&access, &rules, &agent, Patience::of(timeout));
+        let caller = Caller {
+            user_agent: HeaderValue::from_static("osm"),
+            metrics: self.metrics.clone(),
+        };
+        let transport = transport::connect(&access, &rules, &caller, Patience::of(timeout));
         client(transport.expect("it can be connected with"), timeout)
     }
 
@@ -278,6 +283,30 @@ async fn calls_that_come_at_once_share_one_connection() {
         assert_eq!(answer.expect("it is answered"), "{}");
     }
     assert_eq!(hostile.accepted.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn dials_are_counted_with_how_they_ended() {
+    let counted = |hostile: &Hostile, result: &str, count: usize| {
+        let line = format!("osm_connect_duration_seconds_count{{result=\"{result}\"}} {count}");
+        let page = hostile.metrics.encode();
+        assert!(page.lines().any(|found| found == line), "{line}: {page}");
+    };
+    let mut hostile = Hostile::start("h2", || Response::new(whole("{}"))).await;
+    let client = hostile.client();
+    for _ in 0..3 {
+        let answer = client.request_text(get("/version")).await;
+        assert_eq!(answer.expect("it is answered"), "{}");
+    }
+    counted(&hostile, "success", 1);
+    counted(&hostile, "failure", 0);
+    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = closed.local_addr().expect("an address").to_string();
+    drop(closed);
+    hostile.kubeconfig = hostile.kubeconfig.replace(&hostile.address, &address);
+    let answer = hostile.client().request_text(get("/version")).await;
+    answer.expect_err("nobody is there");
+    counted(&hostile, "failure", 1);
 }
 
 /// A watch may be all that a connection is used for, for hours.

@@ -26,6 +26,8 @@ mod health;
 mod leaks;
 #[path = "sweep/machines.rs"]
 mod machines;
+#[path = "sweep/measures.rs"]
+mod measures;
 #[path = "sweep/order.rs"]
 mod order;
 #[path = "sweep/panics.rs"]

@@ -1,5 +1,8 @@
 //! Traces arrive at a collector, log lines carry their ids, and a dead collector holds nobody.
 
+#[path = "telemetry/cost.rs"]
+mod cost;
+
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 

@@ -28,12 +28,15 @@ use tonic::{Request, Response, async_trait};
 const SPANS_MAX: usize = 200_000;
 
 /// The attributes that a line of a tree shows, in this order.
-const SHOWN: [&str; 11] = [
+const SHOWN: [&str; 14] = [
     "tenant",
     "cluster",
     "machine_deployment",
+    "trigger",
+    "queue_wait_ms",
     "profile",
     "outcome",
+    "writes",
     "step",
     "osm.cluster.kind",
     "server.address",
@@ -254,7 +257,8 @@ fn text(value: AnyValue) -> String {
     }
 }
 
-fn tree(trace_id: &str, spans: &[Span]) -> String {
+/// These spans of one trace as an indented tree, wherever they were received.
+pub fn tree(trace_id: &str, spans: &[Span]) -> String {
     let known = |id: &str| spans.iter().any(|span| span.span_id == id);
     let mut text = format!("trace {trace_id}\n");
     for root in spans {

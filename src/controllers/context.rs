@@ -11,9 +11,10 @@ use kube::runtime::reflector::Store;
 use tokio::sync::watch;
 
 use super::{
-    backoff::Backoff, event_writer::EventWriter, machine_deployment::credentials::NodeCredentials,
-    machine_rollout::KnownMachines, profile::DefaultProfile, profile_store::ProfileStore,
-    rollout::Turns, seen::SeenObjects, sweeps::Sweeps, tokens::Tokens, triggers::Triggers,
+    backoff::Backoff, due::Due, event_writer::EventWriter,
+    machine_deployment::credentials::NodeCredentials, machine_rollout::KnownMachines,
+    profile::DefaultProfile, profile_store::ProfileStore, rollout::Turns, seen::SeenObjects,
+    sweeps::Sweeps, tokens::Tokens, triggers::Triggers,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -74,6 +75,8 @@ pub struct Context {
     pub backoff: Arc<Backoff>,
     /// Machine deployments that are looked at for no change of their own.
     pub sweeps: Arc<Sweeps>,
+    /// Since when machine deployments are due.
+    pub due: Arc<Due>,
     /// What the machines of machine deployments were made from.
     pub machines: KnownMachines,
     /// What must be looked at again.

@@ -7,6 +7,7 @@ pub mod credentials;
 pub mod dereference;
 pub mod error;
 pub mod finalize;
+mod rendering;
 pub mod update_status;
 
 use std::{sync::Arc, time::Duration};
@@ -37,7 +38,7 @@ use crate::plan::{
 };
 use crate::render::render;
 use crate::rules::user_data::{Fitting, fit};
-use crate::telemetry::metrics::Document;
+use crate::telemetry::metrics::{Took, Trigger};
 
 /// machine-controller sets the revision right after it makes the first MachineSet; a machine
 /// deployment without one is served with an empty revision after this long.
@@ -58,6 +59,8 @@ pub async fn reconcile(
         namespace = machine_deployment.namespace().unwrap_or_default(),
         name = machine_deployment.name_any(),
         revision = machine_deployment.annotations().get(REVISION).map_or("", String::as_str),
+        trigger = tracing::field::Empty,
+        queue_wait_ms = tracing::field::Empty,
         profile = tracing::field::Empty,
         profile_version = tracing::field::Empty,
         outcome = tracing::field::Empty,
@@ -68,12 +71,18 @@ pub async fn reconcile(
     let reference = ObjectRef::from_obj(&*machine_deployment);
     let action = async {
         let at_work = context.sweeps.begin(&reference);
+        let queue = context
+            .due
+            .begin(&reference, &context.engagement.shared.metrics);
         let begun = Instant::now();
         let profile = update_status::profile(&context, &machine_deployment);
         let outcome = serve(&machine_deployment, &context, at_work.urgency()).await;
         let tried = Tried {
             profile,
-            took: begun.elapsed(),
+            took: Took {
+                queue,
+                work: begun.elapsed(),
+            },
         };
         update_status(&context, &machine_deployment, &outcome, tried).await;
         let machines = outcome.as_ref().ok().and_then(|it| it.machines.clone());
@@ -81,7 +90,9 @@ pub async fn reconcile(
         match outcome {
             Ok(served) => {
                 context.backoff.reset(&reference);
-                served.next
+                served.next.map_or_else(Action::await_change, |after| {
+                    context.due.later(&reference, Trigger::Time, after)
+                })
             }
             Err(
                 Error::Invalid(_)
@@ -89,8 +100,13 @@ pub async fn reconcile(
                 | Error::Render(_)
                 | Error::TooLarge(_),
             ) => Action::await_change(),
-            Err(Error::Waiting { until, .. }) => Action::requeue(until),
-            Err(_) => Action::requeue(context.backoff.failed(&machine_deployment)),
+            Err(Error::Waiting { until, .. }) => {
+                context.due.later(&reference, Trigger::Retry, until)
+            }
+            Err(_) => {
+                let after = context.backoff.failed(&machine_deployment);
+                context.due.later(&reference, Trigger::Retry, after)
+            }
         }
     };
     Ok(action.instrument(span).await)
@@ -99,8 +115,8 @@ pub async fn reconcile(
 /// What a reconcile came to.
 #[derive(Debug)]
 pub struct Served {
-    /// When to look again.
-    pub next: Action,
+    /// After how long to look again, if nothing changes.
+    pub next: Option<Duration>,
     /// How many objects were written.
     pub writes: usize,
     /// Whether the machine deployment is one that we serve.
@@ -200,7 +216,7 @@ async fn converge(
             .await?;
     }
     Ok(Served {
-        next: next_look(context, &deployment),
+        next: Some(next_look(context, &deployment)),
         writes,
         kind: ServedKind::Current,
         near_limit,
@@ -221,10 +237,11 @@ async fn render_aside(
     let shared = &context.engagement.shared;
     let tenant = context.engagement.tenant();
     let permit = shared.permits.take(&tenant, urgency).instrument(wait).await;
-    shared.metrics.queue_waited(asked.elapsed());
+    shared.metrics.permit_waited(asked.elapsed());
     let limits = context.rules.limits;
     let deployment = Arc::clone(deployment);
     let span = tracing::info_span!("render", profile = deployment.profile.digest());
+    let begun = Instant::now();
     let rendering = tokio::task::spawn_blocking(move || {
         span.in_scope(|| {
             let namespace = deployment
@@ -237,26 +254,23 @@ async fn render_aside(
             Ok::<_, Error>((sizes, fit(rendered)))
         })
     });
-    let (sizes, fitting) = rendering.await.map_err(|_| Error::RenderPanicked)??;
+    let rendered = rendering.await.unwrap_or(Err(Error::RenderPanicked));
     drop(permit);
-    let metrics = &context.engagement.shared.metrics;
+    let metrics = &shared.metrics;
+    let (sizes, fitting) =
+        rendered.inspect_err(|error| rendering::failed(metrics, error, begun.elapsed()))?;
+    rendering::ended(metrics, sizes, (&fitting, begun.elapsed()));
     if fitting.is_ok() {
         let [provisioning, bootstrap] = sizes;
         let vitals = &context.engagement.board.vitals;
         vitals.user_data(provisioning.max(bootstrap));
-    }
-    for (document, size) in [Document::Provisioning, Document::Bootstrap]
-        .into_iter()
-        .zip(sizes)
-    {
-        metrics.user_data_rendered(document, size);
     }
     Ok(fitting?)
 }
 
 /// The token's renewal is the only thing that time alone makes due; and rights that are missing,
 /// which are tried again.
-fn next_look(context: &Context, deployment: &Deployment) -> Action {
+fn next_look(context: &Context, deployment: &Deployment) -> Duration {
     let due = renewal(deployment.token.token(), context.rules.token_lifetime);
     let refused_until = context.node_credentials.refused_until();
     let due = refused_until.map_or(due, |until| due.min(until));
@@ -265,7 +279,7 @@ fn next_look(context: &Context, deployment: &Deployment) -> Action {
     // A little late at random: tokens that were made together are not renewed together, and a
     // token is valid for as long again when its renewal is due.
     let jitter = jitter::part(context.rules.token_lifetime, 0.0, 0.1);
-    Action::requeue(left + jitter)
+    left + jitter
 }
 
 fn wait_for_revision(
@@ -290,7 +304,7 @@ fn wait_for_revision(
 impl Served {
     fn without_next(kind: ServedKind) -> Self {
         Self {
-            next: Action::await_change(),
+            next: None,
             writes: 0,
             kind,
             near_limit: None,

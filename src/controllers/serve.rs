@@ -36,7 +36,7 @@ use super::{
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCluster};
 use crate::fleet::{adoption::is_not_served, engagement::Engagement, retry_delay::RetryDelay};
 use crate::plan::digest::DigestKey;
-use crate::telemetry::logs::chain;
+use crate::telemetry::{logs::chain, metrics::Trigger};
 use crate::tenant::{
     mode::NamespacedName,
     policy::ProfileReach,
@@ -92,6 +92,7 @@ impl Controllers {
         let key = DigestKey::derive(&facts.fetch_token);
         let slots = engagement.policy.reconciles_max;
         let board = Arc::clone(&engagement.board);
+        let tokens = tokens::Tokens::of(&engagement);
         Context {
             recorder: EventWriter::new(&engagement, self.rules.mode),
             engagement,
@@ -102,11 +103,12 @@ impl Controllers {
             machine_deployments,
             configs: Arc::default(),
             secrets: SeenObjects::default(),
-            tokens: tokens::Tokens::default(),
+            tokens,
             node_credentials: credentials::NodeCredentials::default(),
             registry_credentials: watch::Sender::new(Ok(Arc::default())),
             backoff: Arc::default(),
             sweeps: Arc::new(Sweeps::new(slots, board)),
+            due: Arc::default(),
             machines: KnownMachines::default(),
             triggers: Arc::clone(triggers),
             key: std::sync::Mutex::new((facts, key)),
@@ -188,14 +190,19 @@ impl Controllers {
             triggers: Arc::clone(&context.triggers),
             listed: listed_sender,
         };
-        let sweeps = Arc::clone(&context.sweeps);
+        let (sweeps, due) = (Arc::clone(&context.sweeps), Arc::clone(&context.due));
         let changes = watches::machine_deployments(engagement, writer, watchers)
-            .inspect(move |changed| sweeps.changed(&ObjectRef::from_obj(changed)))
+            .inspect(move |changed| {
+                let reference = ObjectRef::from_obj(changed);
+                sweeps.changed(&reference);
+                due.now(&reference, Trigger::Change);
+            })
             .map(Ok);
-        let sweeps = &context.sweeps;
+        let (sweeps, due) = (&context.sweeps, &context.due);
         let led = Led {
             machine_deployments: context.machine_deployments.clone(),
             sweeps: Arc::clone(sweeps),
+            due: Arc::clone(due),
             backoff: Arc::clone(&context.backoff),
         };
         let tenant = engagement.tenant().namespace().to_owned();
@@ -215,6 +222,7 @@ impl Controllers {
                 // What is gone between its trigger and its turn needs nothing.
                 if let Err(controller::Error::ObjectNotFound(gone)) = done {
                     sweeps.gone(&gone.name, gone.namespace.as_deref());
+                    due.gone(&gone.name, gone.namespace.as_deref());
                 }
                 std::future::ready(())
             });

@@ -17,8 +17,9 @@ use kube::{
 
 use super::context::Context;
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
-use crate::fleet::removal;
+use crate::fleet::{engagement::Engagement, removal};
 use crate::plan::bootstrap::Token;
+use crate::telemetry::metrics::{Metrics, TokensKnown};
 use crate::tenant::{mode::Right, secret_text::SecretText};
 
 /// A page of tokens; each has about 600 bytes.
@@ -36,14 +37,33 @@ pub struct KnownToken {
 }
 
 /// The bootstrap tokens of one tenant, by the key of their machine deployment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tokens {
+    metrics: Metrics,
+    /// The cluster that they are for.
+    cluster: String,
     known: Mutex<HashMap<String, KnownToken>>,
     /// How many ids that a key draws are held by tokens of others.
     taken: Mutex<HashMap<String, u8>>,
 }
 
+impl Drop for Tokens {
+    fn drop(&mut self) {
+        self.metrics.forget_tokens(&self.cluster);
+    }
+}
+
 impl Tokens {
+    /// None yet, of an engaged cluster.
+    pub fn of(engagement: &Engagement) -> Self {
+        Self {
+            metrics: engagement.shared.metrics.clone(),
+            cluster: engagement.registration.to_string(),
+            known: Mutex::default(),
+            taken: Mutex::default(),
+        }
+    }
+
     /// The token of a machine deployment, if there is one.
     pub fn get(&self, key: &str) -> Option<KnownToken> {
         self.known
@@ -55,10 +75,18 @@ impl Tokens {
 
     /// Takes note of a token.
     pub fn set(&self, key: &str, token: KnownToken) {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key.to_owned(), token);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(key.to_owned(), token);
+        self.count(&known);
+    }
+
+    fn count(&self, known: &HashMap<String, KnownToken>) {
+        let ends = known.values().map(|it| it.token.expires);
+        let tokens = TokensKnown {
+            count: known.len(),
+            first_end: ends.filter(|end| *end != Timestamp::MAX).min(),
+        };
+        self.metrics.set_tokens(&self.cluster, tokens);
     }
 
     /// An id that the key draws is held by a token of somebody else.
@@ -76,10 +104,9 @@ impl Tokens {
 
     /// Forgets a token.
     pub fn remove(&self, key: &str) {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(key);
+        self.count(&known);
     }
 }
 

@@ -13,11 +13,12 @@ use kube::{
 };
 use tokio::sync::Notify;
 
-use super::{backoff::Backoff, sweeps::Sweeps};
+use super::{backoff::Backoff, due::Due, sweeps::Sweeps};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, KUBE_SYSTEM, PROFILE, PROFILE_NAMESPACE},
 };
+use crate::telemetry::metrics::Trigger;
 
 /// What must be looked at again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +54,8 @@ pub struct Led {
     pub machine_deployments: Store<MachineDeployment>,
     /// What is looked at everywhere waits here.
     pub sweeps: Arc<Sweeps>,
+    /// What is due stands here.
+    pub due: Arc<Due>,
     /// The delays of failures, which end when what they failed by may have changed.
     pub backoff: Arc<Backoff>,
 }
@@ -86,6 +89,19 @@ impl Triggers {
     }
 }
 
+impl Look {
+    /// What a reconcile for it is counted by.
+    const fn trigger(&self) -> Trigger {
+        match self {
+            Self::Everywhere => Trigger::Everywhere,
+            Self::Listed => Trigger::Listed,
+            Self::Profile { .. } => Trigger::Profile,
+            Self::Made(_) => Trigger::Made,
+            Self::Overlapping(_) => Trigger::Overlap,
+        }
+    }
+}
+
 impl Led {
     /// Which machine deployments the looks concern at once; the others wait for a sweep.
     fn now(&self, looks: &HashSet<Look>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
@@ -93,15 +109,20 @@ impl Led {
         let of = |found: Vec<Arc<MachineDeployment>>| -> Vec<_> {
             found.iter().map(|it| ObjectRef::from_obj(&**it)).collect()
         };
-        let found = of(store.state_filter(|machine_deployment| {
+        let concerning = |machine_deployment: &MachineDeployment| {
             looks
                 .iter()
-                .any(|look| concerns(look, machine_deployment, tenant))
-        }));
-        for reference in &found {
+                .find(|look| concerns(look, machine_deployment, tenant))
+        };
+        let found = store.state_filter(|found| concerning(found).is_some());
+        for (reference, found) in of(found.clone()).iter().zip(&found) {
             self.backoff.reset(reference);
             self.sweeps.changed(reference);
+            if let Some(look) = concerning(found) {
+                self.due.now(reference, look.trigger());
+            }
         }
+        let found = of(found);
         let is_everywhere = looks.contains(&Look::Everywhere);
         if is_everywhere || looks.contains(&Look::Listed) {
             let mut all = of(store.state());
@@ -112,6 +133,14 @@ impl Led {
                 for reference in &all {
                     self.backoff.reset(reference);
                 }
+            }
+            let look = if is_everywhere {
+                Trigger::Everywhere
+            } else {
+                Trigger::Listed
+            };
+            for reference in &all {
+                self.due.now(reference, look);
             }
             self.sweeps.add(all);
         }

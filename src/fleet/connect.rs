@@ -11,6 +11,7 @@
 use std::{
     future::poll_fn,
     num::NonZeroU32,
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -23,6 +24,7 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
+use tracing::Instrument;
 
 use super::{
     bounded_lines::BoundedLines,
@@ -125,10 +127,7 @@ impl Service<Request<Body>> for TenantService {
                 return Err(HeldBack.into());
             }
             if request.extensions().get::<Prepaid>().is_none() {
-                let mut waited = parts.budget.take(ONE).await;
-                if let Some(share) = &parts.share {
-                    waited += share.budget.take(&share.tenant).await;
-                }
+                let waited = pay(&parts).await;
                 parts.metrics.throttled(parts.kind, waited);
             }
             // Behind every queue of ours: nothing waits between this and the wire.
@@ -153,6 +152,27 @@ impl Service<Request<Body>> for TenantService {
             }
             outcome
         })
+    }
+}
+
+/// Takes a request from the budgets, and tells how long that took. A wait is a span of its own.
+async fn pay(parts: &ClientParts) -> Duration {
+    let mut paying = pin!(async {
+        let waited = parts.budget.take(ONE).await;
+        match &parts.share {
+            Some(share) => waited + share.budget.take(&share.tenant).await,
+            None => waited,
+        }
+    });
+    match futures::poll!(&mut paying) {
+        Poll::Ready(waited) => waited,
+        Poll::Pending => {
+            let wait = tracing::info_span!(
+                "wait for the budget",
+                osm.cluster.kind = parts.kind.as_str()
+            );
+            paying.instrument(wait).await
+        }
     }
 }
 

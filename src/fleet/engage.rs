@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 pub(super) use self::setback::not_prepared;
 use self::setback::{not_connected, warn_by_event};
@@ -34,7 +34,10 @@ use super::{
     worker_clusters,
 };
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
-use crate::telemetry::{logs::chain, metrics::ClusterKind};
+use crate::telemetry::{
+    logs::chain,
+    metrics::{Attempted, ClusterKind},
+};
 use crate::tenant::{
     access::{ClusterAccess, expiry::Expiry},
     facts::ClusterFacts,
@@ -91,7 +94,10 @@ pub struct Attempt {
 /// Tries once.
 pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
     let worker_cluster = own_worker_cluster(&params).await?;
+    let begun = Instant::now();
     let attempt = attempt_for(&params, &worker_cluster).await;
+    let metrics = &params.shared.metrics;
+    metrics.engaged(Attempted::of(&attempt), begun.elapsed());
     if let Err(setback) = &attempt {
         warn_by_event(&params, &worker_cluster, setback).await;
     }

@@ -34,6 +34,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService}
 use self::dial::Dial;
 pub use self::dial::Patience;
 use super::connect::Transport;
+use crate::telemetry::metrics::Metrics;
 use crate::tenant::{
     access::{AccessRules, ClusterAccess},
     address::AddressRules,
@@ -102,29 +103,43 @@ fn name_bound(error: LegacyError) -> BoxError {
     error.into()
 }
 
+/// Who calls.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// What servers see of it.
+    pub user_agent: HeaderValue,
+    /// Where its connections are counted.
+    pub metrics: Metrics,
+}
+
 /// Makes the transport of a checked kubeconfig. Nothing is connected yet.
 pub fn connect(
     access: &ClusterAccess,
     rules: &AccessRules,
-    user_agent: &HeaderValue,
+    caller: &Caller,
     patience: Patience,
 ) -> Result<Transport, BoxError> {
-    Ok(build(access, rules, user_agent.clone(), patience)?)
+    Ok(build(access, rules, caller.clone(), patience)?)
 }
 
 fn build(
     access: &ClusterAccess,
     rules: &AccessRules,
-    user_agent: HeaderValue,
+    caller: Caller,
     patience: Patience,
 ) -> Result<Transport, TransportError> {
+    let Caller {
+        user_agent,
+        metrics,
+    } = caller;
     let mut http = HttpConnector::new_with_resolver(CheckedResolver {
         rules: Arc::new(rules.addresses.clone()),
         port: access.server.port,
     });
     http.enforce_http(false);
     http.set_nodelay(true);
-    let dial = Dial::new(http, tls(access)?, server_name(access)?, patience);
+    let tls = (tls(access)?, server_name(access)?);
+    let dial = Dial::new(http, tls, patience, metrics);
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())

@@ -6,6 +6,9 @@
 
 mod declared;
 mod labels;
+mod latency;
+pub mod reference;
+mod tokens;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +18,19 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 use crate::telemetry::metrics::declared::{
-    ApiRequestLabels, Category, Cluster, Clusters, DocumentLabel, FenceLabel, Kind, OutcomeLabel,
-    Reconciles, Requests, ReviewLabels, Reviews, Rollout, SecretLabel, State, UserData,
+    ApiRequestLabels, Category, Cluster, Clusters, Credential, DocumentLabel, FenceLabel, Kind,
+    LimitLabel, Machines, Membership, OutcomeLabel, Reconciles, RenderLabel, Renders, Requests,
+    ResultLabel, ReviewLabels, Reviews, Rollout, SecretLabel, State, TriggerLabel, UserData,
     WebhookLabel,
 };
 pub use crate::telemetry::metrics::labels::{
-    ClusterKind, CodeClass, Connection, Document, Fence, Outcome, Paused, RolloutState, SecretKind,
-    TenantState, Verb, Verdict, Webhook,
+    Attempted, ClusterKind, CodeClass, Connection, CredentialState, Document, Fence, MachineState,
+    Outcome, Paused, RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger,
+    Verb, Verdict, Webhook,
 };
+use crate::telemetry::metrics::latency::observe;
+use crate::telemetry::metrics::tokens::Ledger;
+pub use crate::telemetry::metrics::tokens::TokensKnown;
 
 /// All metrics; a clone is the same metrics.
 #[derive(Clone, Debug)]
@@ -32,10 +40,31 @@ pub struct Metrics(Arc<All>);
 struct All {
     registry: Registry,
     reconciles: Reconciles,
+    renders: Renders,
     requests: Requests,
     user_data: UserData,
+    tokens: Ledger,
     clusters: Clusters,
+    membership: Membership,
     reviews: Reviews,
+}
+
+/// How long a reconcile took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Took {
+    /// From when it was due until it began.
+    pub queue: Duration,
+    /// From its beginning to its end.
+    pub work: Duration,
+}
+
+/// What a request was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Whom.
+    pub cluster_kind: ClusterKind,
+    /// What.
+    pub verb: Verb,
 }
 
 impl Default for Metrics {
@@ -52,29 +81,49 @@ impl Metrics {
         declared::build(&mut registry);
         let all = All {
             reconciles: Reconciles::declare(&mut registry),
+            renders: Renders::declare(&mut registry),
             requests: Requests::declare(&mut registry),
             user_data: UserData::declare(&mut registry),
+            tokens: Ledger::default(),
             clusters: Clusters::declare(&mut registry),
+            membership: Membership::declare(&mut registry),
             reviews: Reviews::declare(&mut registry),
             registry,
         };
         Self(Arc::new(all))
     }
 
-    /// A reconcile ended like this after so long.
-    pub fn reconciled(&self, outcome: Outcome, duration: Duration) {
-        let label = OutcomeLabel { outcome };
-        self.0.reconciles.count.get_or_create(&label).inc();
-        self.0
-            .reconciles
-            .duration
-            .get_or_create(&label)
-            .observe(duration.as_secs_f64());
+    /// A reconcile began for this.
+    pub fn triggered(&self, trigger: Trigger) {
+        let label = TriggerLabel { trigger };
+        self.0.reconciles.triggers.get_or_create(&label).inc();
     }
 
-    /// A reconcile waited so long for its turn.
-    pub fn queue_waited(&self, wait: Duration) {
-        self.0.reconciles.queue_wait.observe(wait.as_secs_f64());
+    /// A reconcile ended like this after so long.
+    pub fn reconciled(&self, outcome: Outcome, took: Took) {
+        let reconciles = &self.0.reconciles;
+        let label = OutcomeLabel { outcome };
+        reconciles.count.get_or_create(&label).inc();
+        observe(&reconciles.duration.get_or_create(&label), took.work);
+        observe(&reconciles.queue_wait.get_or_create(&label), took.queue);
+    }
+
+    /// A render waited so long for its permit.
+    pub fn permit_waited(&self, wait: Duration) {
+        observe(&self.0.renders.permit_wait, wait);
+    }
+
+    /// A render ended like this after so long.
+    pub fn rendered(&self, result: RenderResult, took: Duration) {
+        let renders = &self.0.renders;
+        renders.count.get_or_create(&RenderLabel { result }).inc();
+        observe(&renders.duration, took);
+    }
+
+    /// A render ended at a limit.
+    pub fn template_limit_hit(&self, limit: TemplateLimit) {
+        let label = LimitLabel { limit };
+        self.0.renders.limits.get_or_create(&label).inc();
     }
 
     /// Something failed; the category is that of its error type, never a text.
@@ -86,24 +135,24 @@ impl Metrics {
             .inc();
     }
 
-    /// A request was answered, or was not.
-    pub fn api_request(&self, cluster_kind: ClusterKind, verb: Verb, code: CodeClass) {
+    /// A request was answered, or was not, after so long.
+    pub fn api_request(&self, asked: Asked, code: CodeClass, took: Duration) {
+        let Asked { cluster_kind, verb } = asked;
         let labels = ApiRequestLabels {
             cluster_kind,
             verb,
             code,
         };
-        self.0.requests.count.get_or_create(&labels).inc();
+        let requests = &self.0.requests;
+        requests.count.get_or_create(&labels).inc();
+        let duration = requests.duration.get_or_create(&Kind { cluster_kind });
+        observe(&duration, took);
     }
 
     /// A request waited so long for its cluster's budget.
     pub fn throttled(&self, cluster_kind: ClusterKind, wait: Duration) {
         let label = Kind { cluster_kind };
-        self.0
-            .requests
-            .throttle_wait
-            .get_or_create(&label)
-            .observe(wait.as_secs_f64());
+        observe(&self.0.requests.throttle_wait.get_or_create(&label), wait);
     }
 
     /// A write was not sent.
@@ -134,6 +183,67 @@ impl Metrics {
     /// The end of a bootstrap token was moved on.
     pub fn token_renewed(&self) {
         self.0.user_data.tokens_renewed.inc();
+    }
+
+    /// The bootstrap tokens of an engaged cluster are these now.
+    pub fn set_tokens(&self, cluster: &str, tokens: TokensKnown) {
+        self.0.tokens.set(cluster, tokens);
+    }
+
+    /// The bootstrap tokens of a cluster are not known any more.
+    pub fn forget_tokens(&self, cluster: &str) {
+        self.0.tokens.remove(cluster);
+    }
+
+    /// A connection to a worker cluster came about, or did not, after so long.
+    pub fn connected(&self, result: Attempted, took: Duration) {
+        let label = ResultLabel { result };
+        observe(&self.0.clusters.connect.get_or_create(&label), took);
+    }
+
+    /// A worker cluster was engaged, or was not, after so long.
+    pub fn engaged(&self, result: Attempted, took: Duration) {
+        let label = ResultLabel { result };
+        observe(&self.0.clusters.engage.get_or_create(&label), took);
+    }
+
+    /// So many machine deployments ended their last reconcile like this.
+    pub fn set_machine_deployments(&self, outcome: Outcome, count: usize) {
+        let label = OutcomeLabel { outcome };
+        let gauges = &self.0.clusters.machine_deployments;
+        gauges.get_or_create(&label).set(gauge(count));
+    }
+
+    /// So many kubeconfigs expire in this time.
+    pub fn set_expiring_kubeconfigs(&self, state: CredentialState, count: usize) {
+        let gauges = &self.0.clusters.kubeconfigs;
+        gauges
+            .get_or_create(&Credential { state })
+            .set(gauge(count));
+    }
+
+    /// So many tenants that have their machines replaced stand here.
+    pub fn set_machine_rollout(&self, state: MachineState, count: usize) {
+        let gauges = &self.0.clusters.machines;
+        gauges.get_or_create(&Machines { state }).set(gauge(count));
+    }
+
+    /// This replica's Lease was written, or was not.
+    pub fn lease_written(&self, result: Attempted) {
+        let label = ResultLabel { result };
+        self.0.membership.renewals.get_or_create(&label).inc();
+    }
+
+    /// This replica's Lease ends then.
+    pub fn set_lease_end(&self, at: Timestamp) {
+        let end = &self.0.membership.end;
+        end.get_or_create(&[]).set(unix_seconds(at));
+    }
+
+    /// The fleet has so many replicas.
+    pub fn set_fleet_members(&self, count: usize) {
+        let members = &self.0.membership.members;
+        members.get_or_create(&[]).set(gauge(count));
     }
 
     /// So many tenants are in this state now.
@@ -183,12 +293,9 @@ impl Metrics {
 
     /// A reconcile in this worker cluster succeeded.
     pub fn cluster_succeeded(&self, cluster: &str, at: Timestamp) {
-        let seconds = at.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
-        self.0
-            .clusters
-            .last_success
-            .get_or_create(&Cluster::named(cluster))
-            .set(seconds);
+        let last_success = &self.0.clusters.last_success;
+        let cluster = Cluster::named(cluster);
+        last_success.get_or_create(&cluster).set(unix_seconds(at));
     }
 
     /// So many objects of this worker cluster are kept in memory.
@@ -207,6 +314,7 @@ impl Metrics {
         self.0.clusters.up.remove(&label);
         self.0.clusters.last_success.remove(&label);
         self.0.clusters.objects.remove(&label);
+        self.0.tokens.remove(cluster);
     }
 
     /// An admission webhook answered like this after so long.
@@ -215,22 +323,39 @@ impl Metrics {
         let labels = ReviewLabels { webhook, verdict };
         reviews.count.get_or_create(&labels).inc();
         let duration_of = reviews.duration.get_or_create(&WebhookLabel { webhook });
-        duration_of.observe(duration.as_secs_f64());
+        observe(&duration_of, duration);
     }
 
     /// The admission webhooks have a certificate that ends then.
     pub fn set_certificate_end(&self, at: Timestamp) {
-        let seconds = at.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
         let ends = &self.0.reviews.certificate_ends;
-        ends.get_or_create(&[]).set(seconds);
+        ends.get_or_create(&[]).set(unix_seconds(at));
     }
 
     /// All metrics in the `OpenMetrics` text format.
     pub fn encode(&self) -> String {
+        self.sum_tokens();
         let mut text = String::new();
         text::encode(&mut text, &self.0.registry).expect("writing to a String cannot fail");
         text
     }
+
+    fn sum_tokens(&self) {
+        let TokensKnown { count, first_end } = self.0.tokens.sum();
+        let user_data = &self.0.user_data;
+        user_data.tokens.set(gauge(count));
+        match first_end {
+            Some(at) => {
+                let end = user_data.token_end.get_or_create(&[]);
+                end.set(unix_seconds(at));
+            }
+            None => drop(user_data.token_end.remove(&[])),
+        }
+    }
+}
+
+fn unix_seconds(at: Timestamp) -> f64 {
+    at.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
 }
 
 fn gauge(count: usize) -> i64 {

@@ -174,6 +174,16 @@ impl Binary {
         .await
     }
 
+    /// What its memory is, resident, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        let id = self.child.id().expect("it runs");
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"));
+        let status = ok(status, "Linux tells");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1));
+        kib.and_then(|kib| kib.parse().ok()).expect("in KiB")
+    }
+
     /// Sends it a signal (`TERM`, `INT`).
     pub async fn signal(&self, name: &str) {
         let id = self.child.id().expect("it runs").to_string();

@@ -37,6 +37,7 @@ pub mod serving;
 pub mod sizes;
 mod stage;
 mod terminator;
+pub mod traces;
 mod wait;
 mod world;
 
@@ -181,6 +182,7 @@ macro_rules! scenarios {
             drop_in::a_management_and_one_worker_cluster_are_served_with_the_rights_of_each,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
+            traces::a_real_collector_shows_what_a_reconcile_did_and_its_death_costs_traces_alone,
             life::a_second_signal_ends_the_process_at_once,
             fleet_page::every_tenant_is_told_to_this_machine_or_for_the_token,
             fleet_page::a_browser_shows_it_in_both_colour_schemes_and_filters,

@@ -33,7 +33,7 @@ use crate::fleet::{
     connect::{self, ClientParts},
     facts,
     rate_limit::Budget,
-    transport::{self, Patience},
+    transport::{self, Caller, Patience},
 };
 use crate::plan::{
     bootstrap::Token,
@@ -215,9 +215,12 @@ fn connect(
     registration: &Secret,
 ) -> anyhow::Result<(ClusterAccess, Client)> {
     let access = ClusterAccess::parse(kubeconfig_of(registration)?, &policy.access)?;
-    let agent = transport::user_agent(&question.settings.replica.instance);
+    let caller = Caller {
+        user_agent: transport::user_agent(&question.settings.replica.instance),
+        metrics: Metrics::new(),
+    };
     let patience = Patience::of(question.settings.request_timeout);
-    let transport = transport::connect(&access, &policy.access, &agent, patience)
+    let transport = transport::connect(&access, &policy.access, &caller, patience)
         .map_err(|error| anyhow!(error))?;
     let budget = RequestBudget {
         per_second: NonZeroU32::MIN.saturating_add(19),

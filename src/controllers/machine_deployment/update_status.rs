@@ -1,7 +1,7 @@
 //! Writes down what became of a machine deployment: on the board, in an Event, in the metrics, in
 //! the span and, when it is news, in the log.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use kube::{
     Resource, ResourceExt,
@@ -15,9 +15,9 @@ use crate::api::{
     worker_cluster::MachineDeploymentState,
 };
 use crate::controllers::{adoption, context::Context};
-use crate::fleet::events;
+use crate::fleet::{census::outcome_of, events};
 use crate::plan::default_profile::is_older;
-use crate::telemetry::{self, logs::chain, metrics::Outcome as OutcomeLabel};
+use crate::telemetry::{self, logs::chain, metrics::Took};
 use crate::tenant::report::{Outcome, ProfileTried};
 
 /// The reason of a machine deployment whose documents are another program's.
@@ -29,7 +29,7 @@ pub struct Tried {
     /// The profile, as it was before the reconcile looked for it.
     pub profile: Option<Box<ProfileTried>>,
     /// How long it took.
-    pub took: Duration,
+    pub took: Took,
 }
 
 /// The profile that a machine deployment names, as it is installed now.
@@ -88,7 +88,7 @@ pub async fn update_status(
         profile,
         ..outcome(context, result)
     };
-    metrics.reconciled(label(outcome.state), took);
+    metrics.reconciled(outcome_of(outcome.state), took);
     let span = tracing::Span::current();
     span.record("outcome", outcome.reason);
     match result {
@@ -104,7 +104,7 @@ pub async fn update_status(
             if is_news && outcome.message.is_some() && !was_kept(context, &name, &outcome) {
                 tell(context, machine_deployment, &outcome).await;
             }
-            tracing::debug!(machine_deployment = %name, writes, ?took, "reconciled");
+            tracing::debug!(machine_deployment = %name, writes, took = ?took.work, "reconciled");
         }
         Ok(served) => context.engagement.board.update(|report| {
             report.outcomes.remove(&name);
@@ -172,15 +172,6 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
         at: context.engagement.shared.clock.now(),
         trace_id: telemetry::trace_id(),
         profile: None,
-    }
-}
-
-const fn label(state: MachineDeploymentState) -> OutcomeLabel {
-    match state {
-        MachineDeploymentState::Served => OutcomeLabel::Served,
-        MachineDeploymentState::Waiting => OutcomeLabel::Waiting,
-        MachineDeploymentState::Refused => OutcomeLabel::Refused,
-        MachineDeploymentState::Failing => OutcomeLabel::Failing,
     }
 }
 

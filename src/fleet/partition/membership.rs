@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::{
     sync::watch,
@@ -23,7 +24,10 @@ use super::{
     stance::Stance,
 };
 use crate::fleet::{clock::Clock, retry_delay::RetryDelay};
-use crate::telemetry::logs::chain;
+use crate::telemetry::{
+    logs::chain,
+    metrics::{Attempted, Metrics},
+};
 
 /// How soon the Leases are read again while something is expected of another replica.
 const BRISK: Duration = Duration::from_millis(250);
@@ -63,6 +67,8 @@ pub struct Params {
     pub clock: Clock,
     /// Opened as long as the Lease holds.
     pub fence: Fence,
+    /// Where renewals are counted.
+    pub metrics: Metrics,
 }
 
 /// What the fleet follows, and what it tells.
@@ -195,12 +201,12 @@ impl Membership {
             }
         };
         let stance = Stance::joining(params.me.clone(), &listed, unseen_until);
-        let sent = params.clock.since_boot();
-        let joining = params
-            .leases
-            .join(&stance.published, &listed, params.clock.now());
-        let lease = joining.await?;
+        let (sent, now) = (params.clock.since_boot(), params.clock.now());
+        let lease = params.leases.join(&stance.published, &listed, now).await;
+        self.has_written(&lease, now);
+        let lease = lease?;
         params.fence.extend(sent + params.terms.duration);
+        params.metrics.set_fleet_members(stance.aim.0.len());
         tracing::info!(replica = %params.me, members = stance.aim.0.len(), "joined the fleet");
         let mut sightings = Sightings::new(params.terms.duration / 3);
         sightings.update(listed, params.clock.since_boot());
@@ -242,6 +248,7 @@ impl Membership {
         member.stance.follow(verdict);
         let stance = &member.stance;
         if stance.aim != before {
+            self.params.metrics.set_fleet_members(stance.aim.0.len());
             let members: Vec<&String> = stance.aim.0.iter().map(|it| &it.instance).collect();
             tracing::info!(?members, "the members of the fleet changed");
         }
@@ -267,14 +274,22 @@ impl Membership {
 
     async fn write(&self, member: &mut Member, view: View) -> Result<(), LeaseError> {
         let params = &self.params;
-        let sent = params.clock.since_boot();
-        let renewal = params
-            .leases
-            .renew(&member.lease, &view, params.clock.now());
-        member.lease = renewal.await?;
+        let (sent, now) = (params.clock.since_boot(), params.clock.now());
+        let renewed = params.leases.renew(&member.lease, &view, now).await;
+        self.has_written(&renewed, now);
+        member.lease = renewed?;
         member.renewed = Instant::now();
         params.fence.extend(sent + params.terms.duration);
         Ok(())
+    }
+
+    /// Counts a write of the Lease that was sent then.
+    fn has_written(&self, outcome: &Result<Lease, LeaseError>, sent: Timestamp) {
+        let Params { metrics, terms, .. } = &self.params;
+        metrics.lease_written(Attempted::of(outcome));
+        if let (Ok(_), Ok(end)) = (outcome, sent.checked_add(terms.duration)) {
+            metrics.set_lease_end(end);
+        }
     }
 
     /// Ends the Leases of those that were not heard of. Somebody else may be faster.

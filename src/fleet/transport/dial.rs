@@ -24,13 +24,20 @@ use hyper_util::{
     rt::TokioIo,
 };
 use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::{net::TcpStream, sync::Mutex, time::timeout};
+use tokio::{
+    net::TcpStream,
+    sync::Mutex,
+    time::{Instant, timeout},
+};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
 use super::CheckedResolver;
-use crate::telemetry::logs::chain;
+use crate::telemetry::{
+    logs::chain,
+    metrics::{Attempted, Metrics},
+};
 
 /// A connection that nothing comes from is asked this often whether it is alive, at least.
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(30);
@@ -83,6 +90,7 @@ pub(super) struct Dial {
     tls: TlsConnector,
     name: ServerName<'static>,
     patience: Patience,
+    metrics: Metrics,
     shared: Arc<Shared>,
 }
 
@@ -111,15 +119,16 @@ impl Dial {
     /// Dials with this client, and asks for a certificate of this name.
     pub(super) fn new(
         http: HttpConnector<CheckedResolver>,
-        tls: ClientConfig,
-        name: ServerName<'static>,
+        (tls, name): (ClientConfig, ServerName<'static>),
         patience: Patience,
+        metrics: Metrics,
     ) -> Self {
         Self {
             http,
             tls: TlsConnector::from(Arc::new(tls)),
             name,
             patience,
+            metrics,
             shared: Arc::default(),
         }
     }
@@ -140,7 +149,9 @@ impl Dial {
                 }
             }
         }
+        let (metrics, begun) = (self.metrics.clone(), Instant::now());
         let dialled = self.try_dial(uri).await;
+        metrics.connected(Attempted::of(&dialled), begun.elapsed());
         *last = match &dialled {
             Err(error) => Outcome::Failed(chain(error.as_ref()).to_string().into()),
             Ok(Link { shared: None, .. }) => Outcome::Own,

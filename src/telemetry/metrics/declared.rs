@@ -1,27 +1,23 @@
-//! The declarations: name, help, unit, labels and buckets of each metric.
-//!
-//! The encoder appends the unit, the `_total` of a counter and the full stop of the help.
+//! The metrics that are registered, each by its declaration in [`reference`].
 
+use std::hash::Hash;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 use crate::telemetry::metrics::labels::{
-    ClusterKind, CodeClass, Document, Fence, Outcome, RolloutState, SecretKind, TenantState, Verb,
-    Verdict, Webhook,
+    Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, MachineState, Outcome,
+    RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb, Verdict,
+    Webhook,
 };
-
-/// From a millisecond to half a minute. The targets (50 ms, 250 ms) are boundaries, so that an
-/// alert on them is exact.
-const SECONDS: [f64; 14] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
-];
+use crate::telemetry::metrics::latency::{self, Latency};
+use crate::telemetry::metrics::reference::{self, Declaration, Measure};
 
 /// Powers of two from 1 KiB to 1 MiB, the most that a Secret takes. Among them are the most that
 /// providers take: 16 KiB and 64 KiB.
@@ -39,49 +35,81 @@ const BYTES: [f64; 11] = [
     1_048_576.0,
 ];
 
+/// Latencies by label.
+pub(super) type Latencies<L> = Family<L, Latency, fn() -> Latency>;
+
+/// Unix time.
+pub(super) type Seconds = Gauge<f64, AtomicU64>;
+
 /// How reconciles went.
 #[derive(Debug)]
 pub(super) struct Reconciles {
     pub count: Family<OutcomeLabel, Counter>,
-    pub duration: Family<OutcomeLabel, Histogram>,
-    pub queue_wait: Histogram,
+    pub duration: Latencies<OutcomeLabel>,
+    pub queue_wait: Latencies<OutcomeLabel>,
+    pub triggers: Family<TriggerLabel, Counter>,
     pub failures: Family<Category, Counter>,
+}
+
+/// How renders went.
+#[derive(Debug)]
+pub(super) struct Renders {
+    pub count: Family<RenderLabel, Counter>,
+    pub duration: Latency,
+    pub permit_wait: Latency,
+    pub limits: Family<LimitLabel, Counter>,
 }
 
 /// What API servers were asked.
 #[derive(Debug)]
 pub(super) struct Requests {
     pub count: Family<ApiRequestLabels, Counter>,
-    pub throttle_wait: Family<Kind, Histogram>,
+    pub duration: Latencies<Kind>,
+    pub throttle_wait: Latencies<Kind>,
     pub fenced: Family<FenceLabel, Counter>,
 }
 
 /// What was made for nodes.
 #[derive(Debug)]
 pub(super) struct UserData {
-    pub size: Family<DocumentLabel, Histogram>,
+    pub size: Family<DocumentLabel, Histogram, fn() -> Histogram>,
     pub secrets_written: Family<SecretLabel, Counter>,
+    pub tokens: Gauge,
+    pub token_end: Family<NoLabel, Seconds>,
     pub tokens_renewed: Counter,
 }
 
 /// How the fleet is.
 #[derive(Debug)]
 pub(super) struct Clusters {
+    pub connect: Latencies<ResultLabel>,
+    pub engage: Latencies<ResultLabel>,
     pub tenants: Family<State, Gauge>,
     pub up: Family<Cluster, Gauge>,
-    pub last_success: Family<Cluster, Gauge<f64, AtomicU64>>,
+    pub last_success: Family<Cluster, Seconds>,
     pub objects: Family<Cluster, Gauge>,
+    pub machine_deployments: Family<OutcomeLabel, Gauge>,
+    pub kubeconfigs: Family<Credential, Gauge>,
     pub rollout: Family<Rollout, Gauge>,
     pub rollout_paused: Gauge,
+    pub machines: Family<Machines, Gauge>,
     pub tasks: Gauge,
+}
+
+/// How this replica stands in the fleet; one that serves no fleet has no series but the counter's.
+#[derive(Debug)]
+pub(super) struct Membership {
+    pub renewals: Family<ResultLabel, Counter>,
+    pub end: Family<NoLabel, Seconds>,
+    pub members: Family<NoLabel, Gauge>,
 }
 
 /// What the admission webhooks did; a process that serves none has no series of them.
 #[derive(Debug)]
 pub(super) struct Reviews {
     pub count: Family<ReviewLabels, Counter>,
-    pub duration: Family<WebhookLabel, Histogram>,
-    pub certificate_ends: Family<NoLabel, Gauge<f64, AtomicU64>>,
+    pub duration: Latencies<WebhookLabel>,
+    pub certificate_ends: Family<NoLabel, Seconds>,
 }
 
 /// No series exists before the first value.
@@ -101,6 +129,36 @@ pub(super) struct WebhookLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct OutcomeLabel {
     pub outcome: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct TriggerLabel {
+    pub trigger: Trigger,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RenderLabel {
+    pub result: RenderResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct LimitLabel {
+    pub limit: TemplateLimit,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ResultLabel {
+    pub result: Attempted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Machines {
+    pub state: MachineState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Credential {
+    pub state: CredentialState,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -169,167 +227,234 @@ pub(super) fn build(registry: &mut Registry) {
     let build = Build {
         version: env!("CARGO_PKG_VERSION"),
     };
-    registry.register("osm_build", "The running release", Info::new(build));
+    registry.register(
+        reference::BUILD.stem,
+        reference::BUILD.help,
+        Info::new(build),
+    );
 }
 
 impl Reconciles {
     pub fn declare(registry: &mut Registry) -> Self {
-        let count = Family::<OutcomeLabel, Counter>::default();
-        let duration = Family::<OutcomeLabel, Histogram>::new_with_constructor(seconds);
-        for &outcome in Outcome::ALL {
-            drop(count.get_or_create(&OutcomeLabel { outcome }));
-            drop(duration.get_or_create(&OutcomeLabel { outcome }));
-        }
-        let help = "Reconciles of machine deployments by outcome";
-        plain(registry, "osm_reconciles", help, count.clone());
-        let help = "Time that a reconcile took, by outcome";
-        in_seconds(registry, "osm_reconcile_duration", help, duration.clone());
-        let help = "Time from when a reconcile was due until it started";
-        let queue_wait = in_seconds(registry, "osm_reconcile_queue_wait", help, seconds());
-        let help = "Failures by the category of their error";
-        let failures = plain(registry, "osm_failures", help, Family::default());
+        let outcomes = || Outcome::ALL.iter().map(|&outcome| OutcomeLabel { outcome });
+        let triggers = Trigger::ALL.iter().map(|&trigger| TriggerLabel { trigger });
+        let duration = Family::new_with_constructor(latency::fine as fn() -> Latency);
+        let queue_wait = Family::new_with_constructor(latency::coarse as fn() -> Latency);
         Self {
-            count,
-            duration,
-            queue_wait,
-            failures,
+            count: add(
+                registry,
+                &reference::RECONCILES,
+                begun(Family::default(), outcomes()),
+            ),
+            duration: add(
+                registry,
+                &reference::RECONCILE_DURATION,
+                begun(duration, outcomes()),
+            ),
+            queue_wait: add(
+                registry,
+                &reference::RECONCILE_QUEUE_WAIT,
+                begun(queue_wait, outcomes()),
+            ),
+            triggers: add(
+                registry,
+                &reference::RECONCILE_TRIGGERS,
+                begun(Family::default(), triggers),
+            ),
+            failures: add(registry, &reference::FAILURES, Family::default()),
+        }
+    }
+}
+
+impl Renders {
+    pub fn declare(registry: &mut Registry) -> Self {
+        let results = RenderResult::ALL
+            .iter()
+            .map(|&result| RenderLabel { result });
+        let limits = TemplateLimit::ALL.iter().map(|&limit| LimitLabel { limit });
+        Self {
+            count: add(
+                registry,
+                &reference::RENDERS,
+                begun(Family::default(), results),
+            ),
+            duration: add(registry, &reference::RENDER_DURATION, latency::coarse()),
+            permit_wait: add(registry, &reference::RENDER_PERMIT_WAIT, latency::coarse()),
+            limits: add(
+                registry,
+                &reference::TEMPLATE_LIMITS,
+                begun(Family::default(), limits),
+            ),
         }
     }
 }
 
 impl Requests {
     pub fn declare(registry: &mut Registry) -> Self {
-        let throttle_wait = Family::<Kind, Histogram>::new_with_constructor(seconds);
-        for &cluster_kind in ClusterKind::ALL {
-            drop(throttle_wait.get_or_create(&Kind { cluster_kind }));
-        }
-        let help = "Requests to API servers by kind of cluster, verb and class of status code";
-        let count = plain(registry, "osm_api_requests", help, Family::default());
-        let help = "Time that requests waited for the budget of their cluster";
-        in_seconds(
-            registry,
-            "osm_api_throttle_wait",
-            help,
-            throttle_wait.clone(),
-        );
-        let fenced = Family::<FenceLabel, Counter>::default();
-        for &reason in Fence::ALL {
-            drop(fenced.get_or_create(&FenceLabel { reason }));
-        }
-        let help = "Writes that were not sent, since another replica might serve the tenant";
-        plain(registry, "osm_fenced_writes", help, fenced.clone());
+        let kinds = || {
+            ClusterKind::ALL
+                .iter()
+                .map(|&cluster_kind| Kind { cluster_kind })
+        };
+        let fences = Fence::ALL.iter().map(|&reason| FenceLabel { reason });
+        let durations = Family::new_with_constructor(latency::fine as fn() -> Latency);
+        let waits = Family::new_with_constructor(latency::coarse as fn() -> Latency);
         Self {
-            count,
-            throttle_wait,
-            fenced,
+            count: add(registry, &reference::API_REQUESTS, Family::default()),
+            duration: add(
+                registry,
+                &reference::API_REQUEST_DURATION,
+                begun(durations, kinds()),
+            ),
+            throttle_wait: add(
+                registry,
+                &reference::API_THROTTLE_WAIT,
+                begun(waits, kinds()),
+            ),
+            fenced: add(
+                registry,
+                &reference::FENCED_WRITES,
+                begun(Family::default(), fences),
+            ),
         }
     }
 }
 
 impl UserData {
     pub fn declare(registry: &mut Registry) -> Self {
-        let size = Family::<DocumentLabel, Histogram>::new_with_constructor(bytes);
-        for &document in Document::ALL {
-            drop(size.get_or_create(&DocumentLabel { document }));
-        }
-        let secrets_written = Family::<SecretLabel, Counter>::default();
-        for &kind in SecretKind::ALL {
-            drop(secrets_written.get_or_create(&SecretLabel { kind }));
-        }
-        let help = "Size of rendered user data by document";
-        registry.register_with_unit("osm_user_data", help, Unit::Bytes, size.clone());
-        let help = "Secrets written to worker clusters by what they are for";
-        plain(
-            registry,
-            "osm_secrets_written",
-            help,
-            secrets_written.clone(),
-        );
-        let help = "Bootstrap tokens renewed before their end";
-        let name = "osm_bootstrap_tokens_renewed";
-        let tokens_renewed = plain(registry, name, help, Counter::default());
+        let documents = Document::ALL
+            .iter()
+            .map(|&document| DocumentLabel { document });
+        let kinds = SecretKind::ALL.iter().map(|&kind| SecretLabel { kind });
+        let size = Family::new_with_constructor(bytes as fn() -> Histogram);
         Self {
-            size,
-            secrets_written,
-            tokens_renewed,
+            size: add(registry, &reference::USER_DATA, begun(size, documents)),
+            secrets_written: add(
+                registry,
+                &reference::SECRETS_WRITTEN,
+                begun(Family::default(), kinds),
+            ),
+            tokens: add(registry, &reference::TOKENS, Gauge::default()),
+            token_end: add(registry, &reference::TOKEN_END, Family::default()),
+            tokens_renewed: add(registry, &reference::TOKENS_RENEWED, Counter::default()),
         }
     }
 }
 
 impl Clusters {
     pub fn declare(registry: &mut Registry) -> Self {
-        let tenants = Family::<State, Gauge>::default();
-        for &state in TenantState::ALL {
-            drop(tenants.get_or_create(&State { state }));
-        }
-        let help = "Tenants that this replica knows, by state";
-        plain(registry, "osm_tenants", help, tenants.clone());
-        let help = "Whether the worker cluster answers, 1 or 0";
-        let up = plain(registry, "osm_cluster_up", help, Family::default());
-        let help = "When a reconcile in the worker cluster last succeeded, in Unix time";
-        let name = "osm_cluster_last_success_timestamp";
-        let last_success = in_seconds(registry, name, help, Family::default());
-        let help = "Objects of the worker cluster that are kept in memory";
-        let objects = plain(registry, "osm_cluster_objects", help, Family::default());
-        let rollout = Family::<Rollout, Gauge>::default();
-        for &state in RolloutState::ALL {
-            drop(rollout.get_or_create(&Rollout { state }));
-        }
-        let help = "Tenants in the rollout of default profiles, by where they stand";
-        plain(registry, "osm_rollout_tenants", help, rollout.clone());
-        let help = "Whether the rollout of default profiles is paused, 1 or 0";
-        let rollout_paused = plain(registry, "osm_rollout_paused", help, Gauge::default());
-        let help = "Tasks of this process that have not ended";
-        let tasks = plain(registry, "osm_tasks", help, Gauge::default());
+        let results = || Attempted::ALL.iter().map(|&result| ResultLabel { result });
+        let attempts = || Family::new_with_constructor(latency::coarse as fn() -> Latency);
+        let tenants = TenantState::ALL.iter().map(|&state| State { state });
+        let outcomes = Outcome::ALL.iter().map(|&outcome| OutcomeLabel { outcome });
+        let credentials = CredentialState::ALL
+            .iter()
+            .map(|&state| Credential { state });
+        let rollout = RolloutState::ALL.iter().map(|&state| Rollout { state });
+        let machines = MachineState::ALL.iter().map(|&state| Machines { state });
+        let mut gauge = |declaration| add(registry, declaration, Gauge::default());
+        let (rollout_paused, tasks) = (gauge(&reference::ROLLOUT_PAUSED), gauge(&reference::TASKS));
         Self {
-            tenants,
-            up,
-            last_success,
-            objects,
-            rollout,
+            connect: add(
+                registry,
+                &reference::CONNECT_DURATION,
+                begun(attempts(), results()),
+            ),
+            engage: add(
+                registry,
+                &reference::ENGAGE_DURATION,
+                begun(attempts(), results()),
+            ),
+            tenants: add(
+                registry,
+                &reference::TENANTS,
+                begun(Family::default(), tenants),
+            ),
+            up: add(registry, &reference::CLUSTER_UP, Family::default()),
+            last_success: add(
+                registry,
+                &reference::CLUSTER_LAST_SUCCESS,
+                Family::default(),
+            ),
+            objects: add(registry, &reference::CLUSTER_OBJECTS, Family::default()),
+            machine_deployments: add(
+                registry,
+                &reference::MACHINE_DEPLOYMENTS,
+                begun(Family::default(), outcomes),
+            ),
+            kubeconfigs: add(
+                registry,
+                &reference::KUBECONFIGS,
+                begun(Family::default(), credentials),
+            ),
+            rollout: add(
+                registry,
+                &reference::ROLLOUT_TENANTS,
+                begun(Family::default(), rollout),
+            ),
             rollout_paused,
+            machines: add(
+                registry,
+                &reference::MACHINE_TENANTS,
+                begun(Family::default(), machines),
+            ),
             tasks,
+        }
+    }
+}
+
+impl Membership {
+    pub fn declare(registry: &mut Registry) -> Self {
+        let results = Attempted::ALL.iter().map(|&result| ResultLabel { result });
+        Self {
+            renewals: add(
+                registry,
+                &reference::LEASE_RENEWALS,
+                begun(Family::default(), results),
+            ),
+            end: add(registry, &reference::LEASE_END, Family::default()),
+            members: add(registry, &reference::FLEET_MEMBERS, Family::default()),
         }
     }
 }
 
 impl Reviews {
     pub fn declare(registry: &mut Registry) -> Self {
-        let help = "Writes that admission webhooks were asked about, by webhook and verdict";
-        let count = plain(registry, "osm_admission_reviews", help, Family::default());
-        let duration = Family::<WebhookLabel, Histogram>::new_with_constructor(seconds);
-        let help = "Time until an admission webhook answered, by webhook";
-        let name = "osm_admission_review_duration";
-        let duration = in_seconds(registry, name, help, duration);
-        let help = "When the certificate of the admission webhooks ends, in Unix time";
-        let name = "osm_admission_certificate_end_timestamp";
-        let certificate_ends = in_seconds(registry, name, help, Family::default());
+        let duration = Family::new_with_constructor(latency::fine as fn() -> Latency);
         Self {
-            count,
-            duration,
-            certificate_ends,
+            count: add(registry, &reference::REVIEWS, Family::default()),
+            duration: add(registry, &reference::REVIEW_DURATION, duration),
+            certificate_ends: add(registry, &reference::CERTIFICATE_END, Family::default()),
         }
     }
 }
 
-fn plain<M>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M
+/// Makes the series of these labels, so that they start at zero.
+fn begun<L, M, C>(family: Family<L, M, C>, labels: impl Iterator<Item = L>) -> Family<L, M, C>
+where
+    L: Clone + Hash + Eq,
+    M: Clone,
+    C: MetricConstructor<M>,
+{
+    for label in labels {
+        drop(family.get_or_create(&label));
+    }
+    family
+}
+
+fn add<M>(registry: &mut Registry, declaration: &Declaration, metric: M) -> M
 where
     M: Metric + Clone,
 {
-    registry.register(name, help, metric.clone());
+    let Declaration { stem, help, .. } = *declaration;
+    match declaration.unit {
+        Measure::Count => registry.register(stem, help, metric.clone()),
+        Measure::Seconds => {
+            registry.register_with_unit(stem, help, Unit::Seconds, metric.clone());
+        }
+        Measure::Bytes => registry.register_with_unit(stem, help, Unit::Bytes, metric.clone()),
+    }
     metric
-}
-
-fn in_seconds<M>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M
-where
-    M: Metric + Clone,
-{
-    registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
-    metric
-}
-
-fn seconds() -> Histogram {
-    Histogram::new(SECONDS)
 }
 
 fn bytes() -> Histogram {

@@ -17,6 +17,9 @@ macro_rules! label {
             /// Every value.
             pub const ALL: &[Self] = &[$(Self::$value),+];
 
+            /// The text of every value.
+            pub const VALUES: &[&str] = &[$($text),+];
+
             /// The text of the label.
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -44,6 +47,102 @@ label! {
         Refused = "refused",
         /// Something went wrong, and it is tried again.
         Failing = "failing",
+    }
+}
+
+label! {
+    /// Why a machine deployment was looked at.
+    Trigger {
+        /// It changed itself.
+        Change = "change",
+        /// A profile that it is made from changed.
+        Profile = "profile",
+        /// A config or Secret that was made for it changed or went.
+        Made = "made",
+        /// One whose names overlap with its own changed or went.
+        Overlap = "overlap",
+        /// All were listed.
+        Listed = "listed",
+        /// Something that concerns all of the tenant changed, such as a setting.
+        Everywhere = "everywhere",
+        /// Its last look failed or had to wait, and this is the next try.
+        Retry = "retry",
+        /// The time that its last look had set, such as a token's renewal.
+        Time = "time",
+        /// None that is known.
+        Other = "other",
+    }
+}
+
+label! {
+    /// What became of a render.
+    RenderResult {
+        /// Documents that fit.
+        Rendered = "rendered",
+        /// The profile or the machine deployment cannot be rendered.
+        Refused = "refused",
+        /// A document or the config is larger than its limit.
+        TooLarge = "too_large",
+        /// A defect of ours.
+        Panicked = "panicked",
+    }
+}
+
+label! {
+    /// Which limit a template ran into.
+    TemplateLimit {
+        /// Of instructions.
+        Instructions = "instructions",
+        /// Of what one file may render to.
+        Output = "output",
+        /// Of what is made on the way.
+        Work = "work",
+    }
+}
+
+label! {
+    /// What became of an attempt.
+    Attempted {
+        /// It succeeded.
+        Success = "success",
+        /// It did not.
+        Failure = "failure",
+    }
+}
+
+impl Attempted {
+    /// What became of it, by its result.
+    pub const fn of<T, E>(result: &Result<T, E>) -> Self {
+        match result {
+            Ok(_) => Self::Success,
+            Err(_) => Self::Failure,
+        }
+    }
+}
+
+label! {
+    /// How long a credential in a kubeconfig still holds.
+    CredentialState {
+        /// It expires within the days that conditions call soon.
+        Soon = "soon",
+        /// It expires within the days that conditions call very soon.
+        VerySoon = "very_soon",
+        /// It has expired.
+        Expired = "expired",
+    }
+}
+
+label! {
+    /// Where a tenant stands whose machines are replaced.
+    MachineState {
+        /// All machines are current.
+        Current = "current",
+        /// Some are being replaced, or wait.
+        Outdated = "outdated",
+        /// One that replaces its machines does not get on.
+        HeldUp = "held_up",
+        /// A template could not be written.
+        Failed = "failed",
     }
 }
 

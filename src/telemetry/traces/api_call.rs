@@ -10,11 +10,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use http::{HeaderValue, Request, Response, Uri};
+use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::telemetry::logs;
-use crate::telemetry::metrics::{ClusterKind, CodeClass, Metrics, Verb};
+use crate::telemetry::metrics::{Asked, ClusterKind, CodeClass, Metrics};
 use crate::telemetry::traces::{self, api_request::ApiRequest};
 
 /// Traces and counts the calls of one client.
@@ -66,7 +67,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let (span, verb) = span_of(&request, self.layer.cluster);
+        let (span, asked) = span_of(&request, self.layer.cluster);
         if let Some(parent) = span.in_scope(traceparent) {
             request.headers_mut().insert("traceparent", parent);
         }
@@ -76,7 +77,8 @@ where
         let mut ending = Ending {
             layer: self.layer.clone(),
             span,
-            verb,
+            asked,
+            sent: Instant::now(),
             class: None,
         };
         Box::pin(async move {
@@ -90,7 +92,7 @@ where
     }
 }
 
-fn span_of<Body>(request: &Request<Body>, cluster: ClusterKind) -> (Span, Verb) {
+fn span_of<Body>(request: &Request<Body>, cluster_kind: ClusterKind) -> (Span, Asked) {
     let (method, uri) = (request.method(), request.uri());
     let asked = ApiRequest::parse(method, uri);
     let span = tracing::debug_span!(
@@ -108,9 +110,10 @@ fn span_of<Body>(request: &Request<Body>, cluster: ClusterKind) -> (Span, Verb) 
         server.port = port(uri),
         k8s.verb = asked.verb.as_str(),
         k8s.resource = asked.resource,
-        osm.cluster.kind = cluster.as_str(),
+        osm.cluster.kind = cluster_kind.as_str(),
     );
-    (span, asked.verb)
+    let verb = asked.verb;
+    (span, Asked { cluster_kind, verb })
 }
 
 fn port(uri: &Uri) -> Option<i64> {
@@ -139,7 +142,8 @@ fn traceparent() -> Option<HeaderValue> {
 struct Ending {
     layer: ApiCallLayer,
     span: Span,
-    verb: Verb,
+    asked: Asked,
+    sent: Instant,
     class: Option<CodeClass>,
 }
 
@@ -174,8 +178,8 @@ impl Drop for Ending {
             );
             CodeClass::Unanswered
         });
-        self.layer
-            .metrics
-            .api_request(self.layer.cluster, self.verb, class);
+        let (metrics, took) = (&self.layer.metrics, self.sent.elapsed());
+        self.span
+            .in_scope(|| metrics.api_request(self.asked, class, took));
     }
 }

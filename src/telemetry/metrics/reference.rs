@@ -1,0 +1,259 @@
+//! What there is to measure: of each metric its name, type, unit, labels with their values, and
+//! meaning. What is registered and what the documentation says are both made from these.
+//!
+//! The encoder appends the unit, the `_total` of a counter and the full stop of the help.
+
+use crate::telemetry::metrics::labels::{
+    Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, MachineState, Outcome,
+    RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb, Verdict,
+    Webhook,
+};
+
+/// How a metric moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// It grows, and starts anew with the process.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// It counts what was observed by its size: `_bucket`, `_sum` and `_count`.
+    Histogram,
+    /// It is 1, and its labels say something.
+    Info,
+}
+
+impl Type {
+    /// The word of the exposition format.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Things.
+    Count,
+    /// Seconds; Unix time where the name says `timestamp`.
+    Seconds,
+    /// Bytes.
+    Bytes,
+}
+
+impl Measure {
+    /// The unit's word, which names end with; none for things.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Count => "",
+            Self::Seconds => "seconds",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
+/// What values a label may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// These.
+    Closed(&'static [&'static str]),
+    /// As many as the source has words for, whatever the fleet does.
+    Words(&'static str),
+    /// One per cluster of the fleet.
+    PerCluster(&'static str),
+}
+
+/// A label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// Its values.
+    pub values: Values,
+}
+
+/// One metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declaration {
+    /// The name without what the encoder appends.
+    pub stem: &'static str,
+    /// How it moves.
+    pub kind: Type,
+    /// What is measured.
+    pub unit: Measure,
+    /// Its labels.
+    pub labels: &'static [Label],
+    /// What it says, in sentences without the last full stop.
+    pub help: &'static str,
+}
+
+impl Declaration {
+    /// The name in queries; of a histogram without `_bucket`, `_sum` and `_count`.
+    pub fn name(&self) -> String {
+        let unit = self.unit.as_str();
+        let separator = if unit.is_empty() { "" } else { "_" };
+        let end = match self.kind {
+            Type::Counter => "_total",
+            Type::Info => "_info",
+            Type::Gauge | Type::Histogram => "",
+        };
+        format!("{}{separator}{unit}{end}", self.stem)
+    }
+}
+
+const fn label(name: &'static str, values: &'static [&'static str]) -> Label {
+    Label {
+        name,
+        values: Values::Closed(values),
+    }
+}
+
+const OUTCOME: Label = label("outcome", Outcome::VALUES);
+const TRIGGER: Label = label("trigger", Trigger::VALUES);
+const CLUSTER_KIND: Label = label("cluster_kind", ClusterKind::VALUES);
+const VERB: Label = label("verb", Verb::VALUES);
+const CODE: Label = label("code", CodeClass::VALUES);
+const RESULT: Label = label("result", Attempted::VALUES);
+const RENDER_RESULT: Label = label("result", RenderResult::VALUES);
+const LIMIT: Label = label("limit", TemplateLimit::VALUES);
+const FENCE: Label = label("reason", Fence::VALUES);
+const DOCUMENT: Label = label("document", Document::VALUES);
+const SECRET: Label = label("kind", SecretKind::VALUES);
+const TENANT: Label = label("state", TenantState::VALUES);
+const ROLLOUT: Label = label("state", RolloutState::VALUES);
+const MACHINES: Label = label("state", MachineState::VALUES);
+const CREDENTIAL: Label = label("state", CredentialState::VALUES);
+const WEBHOOK: Label = label("webhook", Webhook::VALUES);
+const VERDICT: Label = label("verdict", Verdict::VALUES);
+const CATEGORY: Label = Label {
+    name: "category",
+    values: Values::Words("a word for each kind of error in the source"),
+};
+const VERSION: Label = Label {
+    name: "version",
+    values: Values::Words("the release"),
+};
+const CLUSTER: Label = Label {
+    name: "cluster",
+    values: Values::PerCluster("`namespace/name` of the registration"),
+};
+
+/// What a metric counts in, and how it moves; names read as sentences below.
+const fn declaration(
+    (kind, unit): (Type, Measure),
+    stem: &'static str,
+    labels: &'static [Label],
+    help: &'static str,
+) -> Declaration {
+    Declaration {
+        stem,
+        kind,
+        unit,
+        labels,
+        help,
+    }
+}
+
+const COUNTER: (Type, Measure) = (Type::Counter, Measure::Count);
+const GAUGE: (Type, Measure) = (Type::Gauge, Measure::Count);
+const MOMENT: (Type, Measure) = (Type::Gauge, Measure::Seconds);
+const DURATION: (Type, Measure) = (Type::Histogram, Measure::Seconds);
+const SIZE: (Type, Measure) = (Type::Histogram, Measure::Bytes);
+
+macro_rules! declare {
+    ($($name:ident = ($kind:expr, $stem:literal, [$($label:ident),*], $help:literal);)+) => {
+        $(pub(super) const $name: Declaration =
+            declaration($kind, $stem, &[$($label),*], $help);)+
+
+        /// Every metric, in the order of the documentation.
+        pub const ALL: &[Declaration] = &[$($name),+];
+    };
+}
+
+declare! {
+    BUILD = ((Type::Info, Measure::Count), "osm_build", [VERSION], "The running release");
+    RECONCILES = (COUNTER, "osm_reconciles", [OUTCOME],
+        "Reconciles of machine deployments");
+    RECONCILE_DURATION = (DURATION, "osm_reconcile_duration", [OUTCOME],
+        "Time that a reconcile took, with its calls and waits");
+    RECONCILE_QUEUE_WAIT = (DURATION, "osm_reconcile_queue_wait", [OUTCOME],
+        "Time from when a machine deployment was due until its reconcile began. Whoever is looked \
+         at because of something that concerns all waits by design");
+    RECONCILE_TRIGGERS = (COUNTER, "osm_reconcile_triggers", [TRIGGER],
+        "Reconciles by what they were begun for; of several triggers the first counts");
+    FAILURES = (COUNTER, "osm_failures", [CATEGORY],
+        "Failures by the category of their error");
+    MACHINE_DEPLOYMENTS = (GAUGE, "osm_machine_deployments", [OUTCOME],
+        "Machine deployments of this replica's tenants by what became of their last reconcile");
+    RENDERS = (COUNTER, "osm_renders", [RENDER_RESULT], "Renders by what became of them");
+    RENDER_DURATION = (DURATION, "osm_render_duration", [],
+        "Time that a render took, with the weighing of its documents");
+    RENDER_PERMIT_WAIT = (DURATION, "osm_render_permit_wait", [],
+        "Time that renders waited for one of the permits of --reconciles");
+    TEMPLATE_LIMITS = (COUNTER, "osm_template_limits_hit", [LIMIT],
+        "Renders that ended at a limit of templates. Each is a profile to look at");
+    USER_DATA = (SIZE, "osm_user_data", [DOCUMENT], "Size of rendered documents");
+    SECRETS_WRITTEN = (COUNTER, "osm_secrets_written", [SECRET],
+        "Secrets created or replaced in worker clusters, by what they are for");
+    TOKENS = (GAUGE, "osm_bootstrap_tokens", [], "Bootstrap tokens of engaged clusters");
+    TOKEN_END = (MOMENT, "osm_bootstrap_token_first_end_timestamp", [],
+        "When the first of them ends, in Unix time. Absent without tokens. One that lies in the \
+         past is not renewed: its machine deployment or its cluster says why");
+    TOKENS_RENEWED = (COUNTER, "osm_bootstrap_tokens_renewed", [],
+        "Bootstrap tokens renewed before their end");
+    API_REQUESTS = (COUNTER, "osm_api_requests", [CLUSTER_KIND, VERB, CODE],
+        "Requests to API servers. 429 says that the server wants patience; none, that no answer \
+         came");
+    API_REQUEST_DURATION = (DURATION, "osm_api_request_duration", [CLUSTER_KIND],
+        "Time from when a request was sent until the head of its answer came");
+    API_THROTTLE_WAIT = (DURATION, "osm_api_throttle_wait", [CLUSTER_KIND],
+        "Time that requests waited for the budget of their tenant, and at the management cluster \
+         for that of all");
+    FENCED_WRITES = (COUNTER, "osm_fenced_writes", [FENCE],
+        "Writes that were not sent, since another replica might serve the tenant: this one's \
+         Lease might end before the answer, or the tenant has moved. Some while tenants move are \
+         what the fence is for; a rate at rest says that the Lease is not renewed");
+    CONNECT_DURATION = (DURATION, "osm_connect_duration", [RESULT],
+        "Time until a worker cluster was connected to, with its name, TCP and TLS, or until that \
+         failed");
+    ENGAGE_DURATION = (DURATION, "osm_engage_duration", [RESULT],
+        "Time until a worker cluster was accepted, identified, claimed and prepared, or until \
+         that failed");
+    TENANTS = (GAUGE, "osm_tenants", [TENANT],
+        "Tenants that this replica knows. Elsewhere are those that another replica serves");
+    CLUSTER_UP = (GAUGE, "osm_cluster_up", [CLUSTER],
+        "Whether the worker cluster answers, 1 or 0");
+    CLUSTER_LAST_SUCCESS = (MOMENT, "osm_cluster_last_success_timestamp", [CLUSTER],
+        "When a reconcile in the worker cluster last succeeded, in Unix time. A quiet cluster \
+         succeeds about twice an hour");
+    CLUSTER_OBJECTS = (GAUGE, "osm_cluster_objects", [CLUSTER],
+        "Objects of the worker cluster that are kept in memory, as of the last full list");
+    KUBECONFIGS = (GAUGE, "osm_expiring_kubeconfigs", [CREDENTIAL],
+        "Registrations whose kubeconfig expires, by how soon");
+    ROLLOUT_TENANTS = (GAUGE, "osm_rollout_tenants", [ROLLOUT],
+        "Tenants by where they stand in the rollout of default profiles; each replica counts its \
+         own");
+    ROLLOUT_PAUSED = (GAUGE, "osm_rollout_paused", [],
+        "Whether the rollout of default profiles is paused, 1 or 0");
+    MACHINE_TENANTS = (GAUGE, "osm_machine_rollout_tenants", [MACHINES],
+        "Tenants that have their machines replaced, by where they stand");
+    LEASE_RENEWALS = (COUNTER, "osm_lease_renewals", [RESULT],
+        "Writes of this replica's Lease");
+    LEASE_END = (MOMENT, "osm_lease_end_timestamp", [],
+        "When this replica's Lease ends unless it is renewed, in Unix time");
+    FLEET_MEMBERS = (GAUGE, "osm_fleet_members", [],
+        "Replicas that this one takes for members of the fleet");
+    TASKS = (GAUGE, "osm_tasks", [],
+        "Tasks of this process that have not ended: so many per tenant, and some that come and go \
+         with requests");
+    REVIEWS = (COUNTER, "osm_admission_reviews", [WEBHOOK, VERDICT],
+        "Of osm webhook: writes that it was asked about. Of those that failed it had no answer");
+    REVIEW_DURATION = (DURATION, "osm_admission_review_duration", [WEBHOOK],
+        "Of osm webhook: time until it answered");
+    CERTIFICATE_END = (MOMENT, "osm_admission_certificate_end_timestamp", [],
+        "Of osm webhook: when its certificate ends, in Unix time. It is renewed a month before");
+}

@@ -1,0 +1,43 @@
+//! What is known of the bootstrap tokens, by cluster: the page shows the sum of them all, and no
+//! series of any cluster.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::Timestamp;
+
+/// The tokens of one cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokensKnown {
+    /// How many there are.
+    pub count: usize,
+    /// When the first of them ends; nothing where none does.
+    pub first_end: Option<Timestamp>,
+}
+
+/// The tokens by cluster.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(Mutex<HashMap<String, TokensKnown>>);
+
+impl Ledger {
+    pub(super) fn set(&self, cluster: &str, tokens: TokensKnown) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get_mut(cluster) {
+            Some(before) => *before = tokens,
+            None => drop(known.insert(cluster.to_owned(), tokens)),
+        }
+    }
+
+    pub(super) fn remove(&self, cluster: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.remove(cluster);
+    }
+
+    pub(super) fn sum(&self) -> TokensKnown {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        TokensKnown {
+            count: known.values().map(|it| it.count).sum(),
+            first_end: known.values().filter_map(|it| it.first_end).min(),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Holds dashboards and alerts to what is measured: each expression is one that Prometheus reads
+//! and asks for metrics, labels and values that exist, and each alert fires when its thing happens.
+//!
+//! Prometheus' own promtool reads them; `.ci/monitoring` has it built.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use osm::telemetry::metrics::reference::{self, Declaration, Type, Values};
+use regex::Regex;
+use serde_json::{Value, json};
+
+/// Labels that Prometheus adds, and the one of buckets.
+const ADDED: [&str; 6] = ["instance", "job", "le", "namespace", "pod", "container"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).expect("it is in the repository")
+}
+
+fn rule() -> Value {
+    serde_saphyr::from_str(&read("manifests/monitoring/alerts.yaml")).expect("it is YAML")
+}
+
+/// The alerts by name.
+fn alerts() -> BTreeMap<String, Value> {
+    let rule = rule();
+    let rules = rule
+        .pointer("/spec/groups/0/rules")
+        .and_then(Value::as_array);
+    let alerts = rules.into_iter().flatten().map(|alert| {
+        let name = alert.get("alert").and_then(Value::as_str);
+        let name = name.expect("each is an alert");
+        (name.to_owned(), alert.clone())
+    });
+    alerts.collect()
+}
+
+fn dashboards() -> Vec<(String, Value)> {
+    let folder = root().join("manifests/monitoring/dashboards");
+    let files = fs::read_dir(folder).expect("the folder exists");
+    let boards = files.map(|file| {
+        let path = file.expect("it is readable").path();
+        let text = fs::read_to_string(&path).expect("it is text");
+        let board = serde_json::from_str(&text).expect("it is JSON");
+        (path.display().to_string(), board)
+    });
+    boards.collect()
+}
+
+/// The expressions of a dashboard's panels as Grafana sends them, by the panel's title.
+fn panels(board: &Value) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for panel in board["panels"].as_array().expect("it has panels") {
+        let title = panel["title"].as_str().expect("each has a title");
+        let targets = panel["targets"].as_array().into_iter().flatten();
+        for target in targets {
+            let asked = target["expr"].as_str().expect("each target asks");
+            let sent = asked
+                .replace("$__rate_interval", "5m")
+                .replace("$cluster", "berlin/prod|oslo/prod");
+            assert!(!sent.contains('$'), "{title}: {sent}");
+            found.push((title.to_owned(), sent));
+        }
+    }
+    found
+}
+
+/// Everything that is asked for, with where.
+fn expressions() -> Vec<(String, String)> {
+    let alerts = alerts().into_iter().map(|(name, alert)| {
+        let asked = alert.get("expr").and_then(Value::as_str);
+        (name, asked.expect("it asks").to_owned())
+    });
+    let panels = dashboards().into_iter().flat_map(|(file, board)| {
+        let panels = panels(&board).into_iter();
+        panels.map(move |(title, asked)| (format!("{file}: {title}"), asked))
+    });
+    alerts.chain(panels).collect()
+}
+
+fn declared(name: &str) -> Option<&'static Declaration> {
+    reference::ALL.iter().find(|declaration| {
+        let of = declaration.name();
+        match declaration.kind {
+            Type::Histogram => ["_bucket", "_sum", "_count"]
+                .iter()
+                .any(|end| format!("{of}{end}") == name),
+            _ => of == name,
+        }
+    })
+}
+
+/// What is wrong with an expression: metrics, labels and values that do not exist.
+fn mistakes(asked: &str) -> Vec<String> {
+    let words = |pattern| Regex::new(pattern).expect("it is a pattern");
+    let mut wrong = Vec::new();
+    let mut labels: BTreeSet<&str> = ADDED.into_iter().collect();
+    for found in words(r"\b(osm_\w+)(?:\{([^}]*)\})?").captures_iter(asked) {
+        let name = found.get(1).map_or("", |name| name.as_str());
+        let Some(declaration) = declared(name) else {
+            wrong.push(format!("no metric {name}"));
+            continue;
+        };
+        labels.extend(declaration.labels.iter().map(|label| label.name));
+        let matchers = found.get(2).map_or("", |matchers| matchers.as_str());
+        for matcher in words(r#"(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)""#).captures_iter(matchers) {
+            let (_, [label, _, values]) = matcher.extract();
+            let known = declaration.labels.iter().find(|known| known.name == label);
+            match known.map(|known| known.values) {
+                None if ADDED.contains(&label) => {}
+                None => wrong.push(format!("{name} has no label {label}")),
+                Some(Values::Closed(known)) => {
+                    let strange = values.split('|').filter(|value| !known.contains(value));
+                    wrong.extend(strange.map(|value| format!("{name}: {label} is never {value}")));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    for group in words(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)").captures_iter(asked) {
+        let (_, [group]) = group.extract();
+        let strange = group.split(',').map(str::trim);
+        let strange = strange.filter(|label| !labels.contains(label));
+        wrong.extend(strange.map(|label| format!("nothing in it has the label {label}")));
+    }
+    wrong
+}
+
+#[test]
+fn each_panel_and_alert_asks_for_what_exists() {
+    let asked = expressions();
+    assert!(asked.len() > 50, "{}", asked.len());
+    for (place, asked) in &asked {
+        let wrong = mistakes(asked);
+        assert!(wrong.is_empty(), "{place}: {asked}: {wrong:?}");
+    }
+    for (asked, expected) in [
+        ("osm_cluster_upp == 0", "no metric osm_cluster_upp"),
+        (
+            "osm_reconcile_duration_seconds > 1",
+            "no metric osm_reconcile_duration_seconds",
+        ),
+        (
+            r#"osm_tenants{cluster="a"}"#,
+            "osm_tenants has no label cluster",
+        ),
+        (
+            r#"osm_tenants{state=~"engaged|lost"}"#,
+            "osm_tenants: state is never lost",
+        ),
+        (
+            "sum by (outcome) (osm_tenants)",
+            "nothing in it has the label outcome",
+        ),
+    ] {
+        assert_eq!(mistakes(asked), [expected]);
+    }
+}
+
+#[test]
+fn each_metric_of_the_manager_is_on_a_dashboard() {
+    let boards = dashboards();
+    let asked: Vec<String> = boards
+        .iter()
+        .flat_map(|(_, board)| panels(board))
+        .map(|it| it.1)
+        .collect();
+    for declaration in reference::ALL {
+        let name = declaration.name();
+        let is_shown = asked.iter().any(|asked| asked.contains(&name));
+        assert!(is_shown, "{name} is on no dashboard");
+    }
+}
+
+#[test]
+fn each_panel_says_what_it_shows_and_has_a_place_of_its_own() {
+    for (file, board) in dashboards() {
+        let mut taken = BTreeSet::new();
+        let mut ids = BTreeSet::new();
+        for panel in board["panels"].as_array().expect("it has panels") {
+            let title = panel["title"].as_str().unwrap_or_default();
+            assert!(ids.insert(panel["id"].as_i64()), "{file}: {title}");
+            let says = panel["description"]
+                .as_str()
+                .is_some_and(|it| !it.is_empty());
+            let kind = panel["type"].as_str().unwrap_or_default();
+            assert!(says || ["row", "text"].contains(&kind), "{file}: {title}");
+            let at = |key: &str| panel["gridPos"][key].as_u64().expect("it has a place");
+            assert!(at("x") + at("w") <= 24, "{file}: {title}");
+            for x in at("x")..at("x") + at("w") {
+                for y in at("y")..at("y") + at("h") {
+                    assert!(taken.insert((x, y)), "{file}: {title} lies on another");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_alert_has_a_severity_words_and_a_row_in_operations() {
+    let page = read("docs/operations.md");
+    let section = page.split("\n### Alerts").nth(1).expect("it has alerts");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let mut rows = BTreeMap::new();
+    for row in section.lines().filter(|line| line.starts_with("| <a id=")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let name = cells[0].split('`').nth(1).expect("it names the alert");
+        assert!(
+            cells.len() == 4 && cells.iter().all(|cell| !cell.is_empty()),
+            "{row}"
+        );
+        rows.insert(name.to_owned(), cells.join(" | "));
+    }
+    let alerts = alerts();
+    assert!(alerts.len() <= 12, "{}", alerts.len());
+    let (told, known): (Vec<_>, Vec<_>) = (rows.keys().collect(), alerts.keys().collect());
+    assert_eq!(told, known);
+    for (name, alert) in &alerts {
+        let text = |part: &str, key: &str| alert[part][key].as_str().unwrap_or_default().to_owned();
+        let severity = text("labels", "severity");
+        assert!(["critical", "warning"].contains(&&*severity), "{name}");
+        assert!(rows[name].contains(&format!(" | {severity} | ")), "{name}");
+        for key in ["summary", "description"] {
+            assert!(!text("annotations", key).is_empty(), "{name}: {key}");
+        }
+        let anchor = name.to_lowercase();
+        let runbook = text("annotations", "runbook_url");
+        assert_eq!(runbook, format!("docs/operations.md#{anchor}"));
+        assert!(page.contains(&format!("<a id=\"{anchor}\"></a>")), "{name}");
+    }
+}
+
+/// Runs promtool in a folder with these files, and hands out what it said.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own program on our own files"
+)]
+fn promtool(arguments: &[&str], files: &[(&str, String)]) -> Result<String, String> {
+    let program: PathBuf = root().join("target/monitoring/promtool");
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).expect("the folder is ours");
+    }
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(folder.path())
+        .output()
+        .expect(".ci/monitoring has built promtool");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8(said).expect("it writes text");
+    if output.status.success() {
+        Ok(said)
+    } else {
+        Err(said)
+    }
+}
+
+#[test]
+fn prometheus_reads_every_rule_and_every_panel() {
+    let rules = rule()["spec"].to_string();
+    let said = promtool(
+        &["check", "rules", "--lint-fatal", "rules.yaml"],
+        &[("rules.yaml", rules)],
+    );
+    let said = said.expect("it reads them");
+    assert!(said.contains("12 rules found"), "{said}");
+    // A panel's expression is read where a rule's is.
+    let record = |asked: &str| {
+        let rules: Vec<Value> = expressions()
+            .iter()
+            .map(|(_, asked)| asked.clone())
+            .chain([asked.to_owned()])
+            .enumerate()
+            .map(|(number, asked)| json!({"record": format!("panel:{number}"), "expr": asked}))
+            .collect();
+        let rules = json!({"groups": [{"name": "panels", "rules": rules}]});
+        promtool(
+            &["check", "rules", "rules.yaml"],
+            &[("rules.yaml", rules.to_string())],
+        )
+    };
+    record("osm_tasks").expect("it reads all of them");
+    let refused = record("sum(osm_tasks").expect_err("it reads no such thing");
+    assert!(refused.contains("unclosed left parenthesis"), "{refused}");
+}
+
+#[test]
+fn each_alert_fires_when_its_thing_happens_and_not_otherwise() {
+    let mut rules = rule()["spec"].take();
+    for group in rules["groups"].as_array_mut().expect("it has groups") {
+        // What people read is compared to the letter there, and is no matter of when.
+        for alert in group["rules"].as_array_mut().expect("it has rules") {
+            alert
+                .as_object_mut()
+                .expect("it is a map")
+                .shift_remove("annotations");
+        }
+    }
+    let tests = read("tests/monitoring/alerts.yaml");
+    let run = |rules: &Value| {
+        let files = [
+            ("rules.yaml", rules.to_string()),
+            ("tests.yaml", tests.clone()),
+        ];
+        promtool(&["test", "rules", "tests.yaml"], &files)
+    };
+    run(&rules).expect("each fires as it should");
+    // Each has a test without which it could be broken.
+    for (name, _) in alerts() {
+        for broken in ["vector(1)", "vector(1) > 2"] {
+            let mut rules = rules.clone();
+            let alerts = rules["groups"][0]["rules"]
+                .as_array_mut()
+                .expect("it has rules");
+            let alert = alerts.iter_mut().find(|alert| alert["alert"] == *name);
+            alert.expect("it is there")["expr"] = json!(broken);
+            run(&rules).expect_err(&format!("{name} is tried with {broken}"));
+        }
+    }
+}
