@@ -143,7 +143,7 @@ async fn pin(context: &Context, name: &str) -> Result<&'static str, kube::Error>
 
 fn own_profiles(context: &Context) -> Api<OperatingSystemProfile> {
     let tenant = context.engagement.tenant();
-    Api::namespaced(context.engagement.management.clone(), tenant.namespace())
+    Api::namespaced(context.engagement.management.client(), tenant.namespace())
 }
 
 /// Once every machine deployment that is held has been looked at, says what became of the Secrets.

@@ -42,7 +42,7 @@ pub async fn take(context: &Context) -> Result<(), kube::Error> {
 async fn take_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Error> {
     let tenant = context.engagement.tenant();
     let configs: Api<OperatingSystemConfig> =
-        Api::namespaced(context.engagement.management.clone(), tenant.namespace());
+        Api::namespaced(context.engagement.management.client(), tenant.namespace());
     let mut page = ListParams::default().limit(PAGE);
     loop {
         let list = configs.list(&page).await?;
@@ -77,7 +77,7 @@ pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Er
 pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Error> {
     let tenant = context.engagement.tenant();
     let configs: Api<OperatingSystemConfig> =
-        Api::namespaced(context.engagement.management.clone(), tenant.namespace());
+        Api::namespaced(context.engagement.management.client(), tenant.namespace());
     match configs.get_opt(name).await? {
         Some(config) => {
             let digest = config_digest(&context.digest_key(), &config.spec);

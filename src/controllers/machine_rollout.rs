@@ -80,7 +80,7 @@ pub async fn follow(context: &Context) {
         delay: RetryDelay::default(),
     };
     loop {
-        let again = rollout.look().await;
+        let again = Box::pin(rollout.look()).await;
         tokio::select! {
             () = context.machines.bell.notified() => {}
             () = sleep(again) => {}

@@ -48,10 +48,10 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
     loop {
         let turn = asking.as_ref().map_or(Turn::Awaited, Asking::turn);
         let board = &context.engagement.board;
-        match install(context, defaults, &turn).await {
+        match Box::pin(install(context, defaults, &turn)).await {
             Ok(kept) => {
                 delay = RetryDelay::default();
-                tell_kept(context, &kept).await;
+                Box::pin(tell_kept(context, &kept)).await;
                 board.found(ConditionType::ProfilesInstalled, kept.finding(&turn));
                 // What waits for its turn asks for one; whoever has nothing to wait for does not.
                 let waits = kept.waits();
@@ -212,7 +212,7 @@ async fn install_one(
 
 fn api(context: &Context) -> Api<OperatingSystemProfile> {
     let tenant = context.engagement.tenant();
-    Api::namespaced(context.engagement.management.clone(), tenant.namespace())
+    Api::namespaced(context.engagement.management.client(), tenant.namespace())
 }
 
 fn mark(default: &DefaultProfile) -> (String, String) {
@@ -285,5 +285,5 @@ async fn warn(context: &Context, own: &WorkerCluster, (reason, note): (&'static 
         reason,
         note,
     };
-    events::warn(&context.engagement.management, own, warning).await;
+    events::warn(&context.engagement.management.client(), own, warning).await;
 }

@@ -78,7 +78,7 @@ impl Controllers {
         tokio::select! {
             biased;
             () = cancel.cancelled() => {}
-            () = self.prepare(&context) => Box::pin(self.watch(context, writer)).await,
+            () = Box::pin(self.prepare(&context)) => Box::pin(self.watch(context, writer)).await,
         }
     }
 
@@ -178,6 +178,9 @@ impl Controllers {
     }
 
     /// Watches and reconciles until the cluster is disengaged.
+    ///
+    /// All of this is there for each tenant, and rests nearly always. What one of them does when it
+    /// is woken has its own room, for as long as it takes.
     async fn watch(
         &self,
         context: Arc<Context>,
@@ -226,7 +229,7 @@ impl Controllers {
                 }
                 std::future::ready(())
             });
-        let others = async {
+        let others = Box::pin(async {
             tokio::join!(
                 watches::follow_secrets(Arc::clone(&context)),
                 self.keep_profiles(&context),
@@ -237,7 +240,7 @@ impl Controllers {
                 remove_orphans(&context, listed),
                 machine_rollout::follow(&context),
             )
-        };
+        });
         // The reconciles end by themselves once the cluster is disengaged, after those that run.
         tokio::select! {
             () = reconciles => {}
@@ -274,7 +277,7 @@ async fn follow_settings(context: &Context) {
         if now != before {
             before = now;
             credentials::tell_setting(context);
-            read_registry_credentials(context).await;
+            Box::pin(read_registry_credentials(context)).await;
             context.triggers.pull(Look::Everywhere);
         }
     }
@@ -293,7 +296,7 @@ async fn follow_registry_credentials(context: &Context) {
             delay.next().unwrap_or_default()
         };
         tokio::time::sleep(wait).await;
-        if read_registry_credentials(context).await == Difference::Some {
+        if Box::pin(read_registry_credentials(context)).await == Difference::Some {
             context.triggers.pull(Look::Everywhere);
         }
     }
@@ -330,7 +333,7 @@ async fn read_registry_credentials(context: &Context) -> Difference {
     let read: Result<RegistryCredentials, String> = match secret {
         None => Ok(Arc::new(BTreeMap::new())),
         Some(NamespacedName { namespace, name }) => {
-            registry_credentials::read(&context.engagement.management, &namespace, &name)
+            registry_credentials::read(&context.engagement.management.client(), &namespace, &name)
                 .await
                 .map(Arc::new)
                 .map_err(|error| chain(&error).to_string())
@@ -352,7 +355,7 @@ async fn read_registry_credentials(context: &Context) -> Difference {
 async fn remove_orphans(context: &Context, mut listed: watch::Receiver<u64>) {
     while listed.changed().await.is_ok() {
         let mut delay = RetryDelay::new(Duration::from_secs(1), Duration::from_mins(1));
-        while let Err(error) = orphans::remove(context).await {
+        while let Err(error) = Box::pin(orphans::remove(context)).await {
             tracing::warn!(
                 registration = %context.engagement.registration,
                 error = %chain(&error),

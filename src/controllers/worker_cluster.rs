@@ -43,7 +43,7 @@ pub async fn report(reporting: Reporting) {
             () = reporting.cancel.cancelled() => break,
             () = sleep_until(next) => {}
         }
-        match writer.write().await {
+        match Box::pin(writer.write()).await {
             Ok(()) => {
                 must_retry = false;
                 delay = RetryDelay::default();
@@ -60,7 +60,7 @@ pub async fn report(reporting: Reporting) {
     // Nobody writes it later: the member is leaving.
     let last = async {
         let mut delay = RetryDelay::default();
-        while let Err(error) = writer.write().await {
+        while let Err(error) = Box::pin(writer.write()).await {
             tracing::debug!(error = %chain(&error), "cannot write the last status");
             tokio::time::sleep(delay.next().unwrap_or_default()).await;
         }
@@ -98,7 +98,7 @@ impl Writer<'_> {
         }
         let namespace = own.namespace().unwrap_or_default();
         let api: Api<WorkerCluster> =
-            Api::namespaced(self.reporting.management.clone(), &namespace);
+            Api::namespaced(self.reporting.management.client(), &namespace);
         let patch = json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
             "kind": "WorkerCluster",

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use rand::RngExt;
 
-use super::{engagement::Shared, retry_delay::RetryDelay};
+use super::{connect::ManagementShare, engagement::Shared, retry_delay::RetryDelay};
 use crate::telemetry::logs::chain;
 use crate::tenant::{id::TenantId, policy::TenantPolicy};
 
@@ -29,7 +29,7 @@ pub async fn policy_of(
 /// Waits until another policy bounds the tenant. The labels are read as seldom as the facts.
 pub async fn changed(
     shared: &Shared,
-    management: &Client,
+    management: &ManagementShare,
     tenant: &TenantId,
     policy: &Arc<TenantPolicy>,
 ) {
@@ -40,7 +40,8 @@ pub async fn changed(
     let mut wait = jittered(shared.facts_interval);
     loop {
         tokio::time::sleep(wait).await;
-        match policy_of(shared, management, tenant).await {
+        let management = management.client();
+        match Box::pin(policy_of(shared, &management, tenant)).await {
             Ok(now) if now != *policy => return,
             Ok(_) => {
                 delay = RetryDelay::default();

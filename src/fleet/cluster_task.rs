@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     bounds, claim,
-    connect::{self, ClientParts, Share},
+    connect::{ClientParts, ManagementShare, Share},
     discovery::Registration,
     engage::{self, Attempt, Setback},
     engagement::{Engagement, Reporting, Shared},
@@ -55,9 +55,9 @@ pub async fn run(
     // member only waits, and reports that it does.
     let policy = Arc::clone(shared.policies.of_unlabelled(&member.id.tenant));
     let management_budget = Arc::new(Budget::new(policy.management_requests));
-    let management = management_client(&shared, &member.id.tenant, &management_budget, &fence);
+    let management = management_share(&shared, &member.id.tenant, &management_budget, &fence);
     let was_removed = member.registration.borrow().is_none();
-    if was_removed && !is_gone(&management, &member.id, &cancel).await {
+    if was_removed && !is_gone(&management.client(), &member.id, &cancel).await {
         return;
     }
     let reporting = CancellationToken::new();
@@ -102,13 +102,13 @@ async fn is_gone(management: &Client, id: &RegistrationId, cancel: &Cancellation
     false
 }
 
-fn management_client(
+fn management_share(
     shared: &Shared,
     tenant: &TenantId,
     budget: &Arc<Budget>,
     fence: &Fence,
-) -> Client {
-    connect::client(ClientParts {
+) -> ManagementShare {
+    ManagementShare::new(ClientParts {
         transport: shared.management.clone(),
         budget: Arc::clone(budget),
         share: Some(Share {
@@ -126,7 +126,7 @@ fn management_client(
 struct Task {
     shared: Arc<Shared>,
     member: Arc<Member>,
-    management: Client,
+    management: ManagementShare,
     /// What every write of the tenant must pass.
     fence: Fence,
     /// The budget of the worker cluster: one for the life of the member, or a registration that
@@ -144,13 +144,13 @@ impl Task {
         loop {
             let registration = registrations.borrow_and_update().clone();
             let Some(registration) = registration else {
-                self.give_back(&mut registrations, cancel).await;
+                Box::pin(self.give_back(&mut registrations, cancel)).await;
                 return;
             };
             let stop = cancel.child_token();
             let id = self.member.id.clone();
             let is_over = {
-                let serving = self.serve(registration, stop.clone()).fuse();
+                let serving = Box::pin(self.serve(registration, stop.clone())).fuse();
                 tokio::pin!(serving);
                 // A cancelled process comes first, or a burst of changes could delay its end.
                 let is_over = tokio::select! {
@@ -191,13 +191,13 @@ impl Task {
             let attempt = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                attempt = self.engage(&registration, &health) => attempt,
+                attempt = Box::pin(self.engage(&registration, &health)) => attempt,
             };
             let wait = match attempt {
                 Ok((policy, attempt)) => {
                     delay = RetryDelay::default();
                     self.last = Some(attempt.clone());
-                    self.serve_engaged((policy, attempt), &stop).await;
+                    Box::pin(self.serve_engaged((policy, attempt), &stop)).await;
                     continue;
                 }
                 Err(setback) => self.note(&setback, &health).then(|| delay.next()).flatten(),
@@ -224,16 +224,20 @@ impl Task {
         registration: &Registration,
         health: &Arc<Health>,
     ) -> Result<(Arc<TenantPolicy>, Attempt), Setback> {
-        let policy = bounds::policy_of(&self.shared, &self.management, &self.member.id.tenant)
-            .await
-            .map_err(|error| {
-                let message = format!(
-                    "cannot read the labels of the tenant's namespace, which decide what bounds \
+        let policy = bounds::policy_of(
+            &self.shared,
+            &self.management.client(),
+            &self.member.id.tenant,
+        )
+        .await
+        .map_err(|error| {
+            let message = format!(
+                "cannot read the labels of the tenant's namespace, which decide what bounds \
                      it: {}",
-                    chain(&error)
-                );
-                Setback::failed(ConditionType::Registered, "PolicyUnknown", message)
-            })?;
+                chain(&error)
+            );
+            Setback::failed(ConditionType::Registered, "PolicyUnknown", message)
+        })?;
         self.worker_budget.resize(policy.worker_requests);
         self.management_budget.resize(policy.management_requests);
         let attempt = engage::attempt(engage::Params {
@@ -422,7 +426,7 @@ impl Task {
                 let namespace = tenant.to_string();
                 removal::purge(
                     &attempt.worker,
-                    &self.management,
+                    &self.management.client(),
                     &namespace,
                     machine_deployment,
                 )

@@ -9,6 +9,7 @@
 //! to whoever made it, and they know how long to wait.
 
 use std::{
+    fmt,
     future::poll_fn,
     num::NonZeroU32,
     pin::pin,
@@ -92,6 +93,31 @@ pub struct Share {
 /// Makes a client for one of a tenant's clusters.
 pub fn client(parts: ClientParts) -> Client {
     Client::new(TenantService { parts }, "default")
+}
+
+/// A tenant's share of the management API. Most of the time nobody calls: a client is made for as
+/// long as somebody does, for one that rests keeps a task and room for dozens of requests.
+#[derive(Clone)]
+pub struct ManagementShare(Arc<ClientParts>);
+
+impl ManagementShare {
+    /// What its clients are made of.
+    pub fn new(parts: ClientParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// A client for what is done now. All of them take from the same budget.
+    pub fn client(&self) -> Client {
+        client(ClientParts::clone(&self.0))
+    }
+}
+
+impl fmt::Debug for ManagementShare {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ManagementShare")
+            .finish_non_exhaustive()
+    }
 }
 
 /// A call that took too long.

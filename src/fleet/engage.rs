@@ -22,7 +22,7 @@ pub use self::{
 use super::{
     adoption::{self, Obstacle, Predecessor},
     claim::{self, ClaimError, Claimant},
-    connect::{self, ClientParts},
+    connect::{self, ClientParts, ManagementShare},
     discovery::Registration,
     engagement::Shared,
     facts::{self, FactsError},
@@ -59,7 +59,7 @@ pub struct Params<'a> {
     /// The member.
     pub member: &'a Arc<Member>,
     /// The tenant's share of the management API.
-    pub management: &'a Client,
+    pub management: &'a ManagementShare,
     /// The registration.
     pub registration: &'a Registration,
     /// The budget of the worker cluster.
@@ -171,7 +171,7 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, S
         return Ok(own);
     }
     let failed = |message| Setback::failed(ConditionType::Registered, "NoWorkerCluster", message);
-    worker_clusters::create(params.management, &params.member.id)
+    worker_clusters::create(&params.management.client(), &params.member.id)
         .await
         .map_err(|error| {
             failed(format!(

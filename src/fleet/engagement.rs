@@ -8,9 +8,19 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    adoption::Predecessor, board::Board, claim::Claimant, clock::Clock, connect::Connector,
-    connect::Transport, health::Health, permits::Permits, rate_limit::Budget,
-    rate_limit::SharedBudget, roster::Member, roster::Roster, worker_clusters::WorkerClusters,
+    adoption::Predecessor,
+    board::Board,
+    claim::Claimant,
+    clock::Clock,
+    connect::Connector,
+    connect::{ManagementShare, Transport},
+    health::Health,
+    permits::Permits,
+    rate_limit::Budget,
+    rate_limit::SharedBudget,
+    roster::Member,
+    roster::Roster,
+    worker_clusters::WorkerClusters,
 };
 use crate::api::worker_cluster::WorkerCluster;
 use crate::telemetry::metrics::Metrics;
@@ -74,7 +84,7 @@ pub struct Reporting {
     /// The member.
     pub member: Arc<Member>,
     /// The tenant's share of the management API.
-    pub management: Client,
+    pub management: ManagementShare,
     /// The time of day.
     pub clock: Clock,
     /// Set when the member leaves.
@@ -97,7 +107,7 @@ pub struct Engagement {
     /// The budget behind `worker`.
     pub worker_budget: Arc<Budget>,
     /// The tenant's share of the management API.
-    pub management: Client,
+    pub management: ManagementShare,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
     /// What was observed in the worker cluster; read again from time to time.

@@ -164,7 +164,7 @@ impl Health {
             self.due().await;
             if !self.circuit.borrow().is_closed() {
                 // The outcome is observed where it passes.
-                drop(namespaces.get_metadata(KUBE_SYSTEM).await);
+                drop(Box::pin(namespaces.get_metadata(KUBE_SYSTEM)).await);
             }
         }
     }

@@ -16,7 +16,7 @@ use super::{
     adoption::Predecessor,
     board::Board,
     clock::Clock,
-    connect::{self, ClientParts, Transport},
+    connect::{self, ClientParts, ManagementShare, Transport},
     engage::{Reading, not_prepared},
     engagement::{Engagement, ServeFunction, Shared},
     facts,
@@ -89,7 +89,7 @@ pub async fn run(params: Params, cancel: CancellationToken) {
 
 struct Solo {
     shared: Arc<Shared>,
-    management: Client,
+    management: ManagementShare,
     worker: Client,
     worker_budget: Arc<Budget>,
     health: Arc<Health>,
@@ -103,7 +103,7 @@ impl Solo {
     fn new(params: Params, board: &Arc<Board>) -> Self {
         let health = Arc::new(Health::new(Arc::clone(board), params.clock.clone()));
         let worker_budget = Arc::new(Budget::new(params.policy.worker_requests));
-        let management = connect::client(ClientParts {
+        let management = ManagementShare::new(ClientParts {
             transport: params.management.transport.clone(),
             budget: Arc::new(Budget::new(params.policy.management_requests)),
             share: None,
@@ -127,7 +127,7 @@ impl Solo {
             policy: Arc::clone(&params.policy),
             certificate_authority: Arc::clone(&params.certificate_authority),
             id: params.id.clone(),
-            shared: Arc::new(shared(params, &management)),
+            shared: Arc::new(shared(params, &management.client())),
             management,
             worker,
             worker_budget,

@@ -249,10 +249,14 @@ pub(in crate::app) fn as_the_manager(
     access: &ClusterAccess,
     rules: &AccessRules,
 ) -> anyhow::Result<Client> {
-    let agent = transport::user_agent("command");
+    let metrics = Metrics::new();
+    let caller = transport::Caller {
+        user_agent: transport::user_agent("command"),
+        metrics: metrics.clone(),
+    };
     let patience = Patience::of(CALL_TIMEOUT);
     let transport =
-        transport::connect(access, rules, &agent, patience).map_err(|error| anyhow!(error))?;
+        transport::connect(access, rules, &caller, patience).map_err(|error| anyhow!(error))?;
     Ok(connect::client(ClientParts {
         transport,
         budget: Arc::new(Budget::new(FLEET_REQUESTS)),
@@ -261,7 +265,7 @@ pub(in crate::app) fn as_the_manager(
         timeout: CALL_TIMEOUT,
         health: None,
         kind: ClusterKind::Worker,
-        metrics: Metrics::new(),
+        metrics,
     }))
 }
 

@@ -46,7 +46,7 @@ pub async fn apply(
         deployment,
         secrets: Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS),
         configs: Api::namespaced(
-            context.engagement.management.clone(),
+            context.engagement.management.client(),
             context.engagement.tenant().namespace(),
         ),
     };

@@ -115,7 +115,7 @@ async fn remove_config(context: &Context, name: &str) -> Result<(), Error> {
     };
     let tenant = context.engagement.tenant();
     let configs: Api<OperatingSystemConfig> =
-        Api::namespaced(context.engagement.management.clone(), tenant.namespace());
+        Api::namespaced(context.engagement.management.client(), tenant.namespace());
     let deleted = delete(&configs, name, seen.metadata.uid).await;
     if matches!(deleted, Err(Error::Conflict { .. })) {
         verify().await?;

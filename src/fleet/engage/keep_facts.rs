@@ -55,12 +55,12 @@ impl Reading<'_> {
                 () = tokio::time::sleep(wait) => {}
                 () = bell.notified() => {}
             }
-            if !self.may_go_on().await {
+            if !Box::pin(self.may_go_on()).await {
                 return;
             }
             let before = sender.borrow().clone();
             let in_use = Some(before.api_server.as_str());
-            match facts::read(self.worker, self.kubeconfig_ca, in_use).await {
+            match Box::pin(facts::read(self.worker, self.kubeconfig_ca, in_use)).await {
                 Ok(facts) => {
                     delay = RetryDelay::default();
                     wait = jittered(self.interval);

@@ -100,7 +100,7 @@ pub async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, setback: &S
         reason: setback.reason,
         note: &setback.message,
     };
-    events::warn(params.management, own, warning).await;
+    events::warn(&params.management.client(), own, warning).await;
 }
 
 /// Whether the status says so already: a restart tells nothing twice.

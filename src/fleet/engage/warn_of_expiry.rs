@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use kube::Client;
-
 use super::setback::{REGISTER, is_in_status};
-use crate::fleet::{engagement::Shared, events, roster::Member};
+use crate::fleet::{connect::ManagementShare, engagement::Shared, events, roster::Member};
 use crate::tenant::{
     access::expiry::{Expiry, finding},
     report::ConditionType,
@@ -22,7 +20,7 @@ pub struct Warning<'a> {
     /// The member.
     pub member: &'a Member,
     /// The tenant's share of the management API.
-    pub management: &'a Client,
+    pub management: &'a ManagementShare,
     /// What expires.
     pub expiries: &'a [Expiry],
 }
@@ -50,13 +48,13 @@ pub async fn warn_of_expiry(warning: Warning<'_>) {
         reason: found.reason,
         note: &found.message,
     };
-    events::warn(management, &own, warning).await;
+    events::warn(&management.client(), &own, warning).await;
 }
 
 /// Looks for ever.
 pub async fn keep_warning_of_expiry(warning: Warning<'_>) {
     loop {
         tokio::time::sleep(INTERVAL).await;
-        warn_of_expiry(warning).await;
+        Box::pin(warn_of_expiry(warning)).await;
     }
 }
