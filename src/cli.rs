@@ -19,6 +19,7 @@ mod render;
 mod run;
 mod tenant;
 mod tenants;
+mod version;
 mod webhook;
 mod world;
 
@@ -116,6 +117,10 @@ Exit codes: 0 done, 2 no such profile.")]
         #[command(subcommand)]
         command: profiles::ProfilesCommand,
     },
+    /// Print the release and the commit that this was built from.
+    #[command(after_help = "Example:
+  osm version")]
+    Version,
     /// List everything that profiles make machines fetch.
     #[command(after_help = "Examples:
   osm bom --kubernetes 1.34.1
@@ -205,6 +210,7 @@ impl Cli {
             Command::Tenants(flags) => tenants::run(&flags),
             Command::Tenant { command } => tenant::run(command),
             Command::Convert(flags) => convert::run(&flags),
+            Command::Version => version::run(),
             Command::Completions { shell } => completions::run(shell),
         };
         ended.unwrap_or_else(|error| {

@@ -4,6 +4,7 @@
 //! clusters, and nothing in here may tell a secret: what the logs and traces never carry is
 //! enforced in [`logs`] and [`traces`], not left to the callers.
 
+pub mod build;
 pub mod logs;
 pub mod metrics;
 pub mod traces;

@@ -86,6 +86,15 @@ fn a_bill_says_where_it_comes_from() {
     );
 }
 
+/// Tests are built without a commit; the image is built with one.
+#[test]
+fn the_version_names_release_and_commit() {
+    let ran = Folder::new().osm("version");
+    let release = env!("CARGO_PKG_VERSION");
+    assert_eq!(ran.stdout, format!("osm {release}\ncommit unknown\n"));
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}
+
 #[test]
 fn every_command_has_examples_and_every_shell_its_completions() {
     let folder = Folder::new();
@@ -97,6 +106,7 @@ fn every_command_has_examples_and_every_shell_its_completions() {
         "profiles",
         "bom",
         "completions",
+        "version",
         "run",
         "plan",
         "explain",

@@ -10,13 +10,15 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+    client::retry::RetryPolicy,
 };
 use serde_json::Value;
+use tower::{Layer, retry::RetryLayer, util::BoxCloneSyncService};
 
 use super::{FLEET_REQUESTS, management};
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
 use crate::fleet::{
-    connect::{self, ClientParts},
+    connect::{self, ClientParts, Transport},
     rate_limit::Budget,
     transport,
 };
@@ -43,13 +45,20 @@ pub(super) struct Caller {
     pub(super) certificate_authority: Option<Vec<u8>>,
 }
 
+/// A server that has just learnt a kind answers 429 for a moment, and one that starts 503: nobody
+/// wants to type a command again for that.
+fn patient(transport: Transport) -> Transport {
+    let retry = RetryLayer::new(RetryPolicy::default());
+    BoxCloneSyncService::new(retry.layer(transport))
+}
+
 impl Caller {
     /// Makes the connection; nothing is asked yet.
     pub(super) async fn new(way: &Way, kind: ClusterKind) -> anyhow::Result<Self> {
         let found = management::way_in(way.kubeconfig.as_deref(), way.context.as_deref()).await?;
         let agent = transport::user_agent("command");
         let client = connect::client(ClientParts {
-            transport: management::transport(&found.config, agent)?,
+            transport: patient(management::transport(&found.config, agent)?),
             budget: Arc::new(Budget::new(FLEET_REQUESTS)),
             share: None,
             fence: None,

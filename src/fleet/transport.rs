@@ -34,7 +34,7 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService}
 use self::dial::Dial;
 pub use self::dial::Patience;
 use super::connect::Transport;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::{build, metrics::Metrics};
 use crate::tenant::{
     access::{AccessRules, ClusterAccess},
     address::AddressRules,
@@ -54,8 +54,7 @@ const READ_BUFFER_BYTES_MAX: usize = 128 * 1024;
 /// What a replica calls itself to API servers, so that their audit logs tell replicas apart. What
 /// no header can hold is left out.
 pub fn user_agent(instance: &str) -> HeaderValue {
-    let version = env!("CARGO_PKG_VERSION");
-    HeaderValue::try_from(format!("osm/{version} ({instance})"))
+    HeaderValue::try_from(format!("{} ({instance})", build::product()))
         .unwrap_or_else(|_| HeaderValue::from_static(concat!("osm/", env!("CARGO_PKG_VERSION"))))
 }
 

@@ -93,7 +93,6 @@ pub async fn a_bare_cluster_is_added_served_and_removed(world: &'static World) {
     for said in &said {
         assert!(!said.all().contains(&token), "no token is told: {said:?}");
     }
-    restore(&tenant).await;
 }
 
 pub async fn what_the_manager_would_refuse_is_refused_before_anything_is_written(
@@ -390,14 +389,4 @@ async fn strip(tenant: &Tenant) {
     let deleted = namespaces.delete(CLOUD_INIT_SETTINGS, &delete).await;
     ok(deleted, "it goes").map_left(drop);
     wait::for_absence(&namespaces, CLOUD_INIT_SETTINGS).await;
-}
-
-/// As other scenarios expect a worker cluster.
-async fn restore(tenant: &Tenant) {
-    for file in ["worker.yaml", "worker-adoption.yaml"] {
-        tenant
-            .worker
-            .apply_file(&format!("manifests/rbac/{file}"))
-            .await;
-    }
 }

@@ -89,6 +89,7 @@ impl World {
             let idle = self.idle().pop();
             let server = match idle {
                 Some(used) => {
+                    give_rights_again(&used).await;
                     clean(&used.admin().await).await;
                     used
                 }
@@ -148,14 +149,28 @@ pub async fn a_worker_cluster(kind: Kind) -> Server {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name = format!("worker-{}", COUNT.fetch_add(1, Ordering::Relaxed));
     let worker = Server::start(kind, &name).await;
-    worker.apply_file("manifests/rbac/worker.yaml").await;
-    worker
-        .apply_file("manifests/rbac/worker-adoption.yaml")
-        .await;
+    give_rights(&worker).await;
     worker
         .apply_file("tenants-example/worker-crds/machinedeployments.yaml")
         .await;
     worker
+}
+
+async fn give_rights(worker: &Server) {
+    for file in ["worker.yaml", "worker-adoption.yaml"] {
+        worker.apply_file(&format!("manifests/rbac/{file}")).await;
+    }
+}
+
+/// An earlier scenario may have taken the namespace away, or the roles.
+async fn give_rights_again(worker: &Server) {
+    let namespaces: Api<Namespace> = Api::all(worker.admin().await);
+    let found = namespaces.get_metadata_opt(CLOUD_INIT_SETTINGS).await;
+    let found = ok(found, "it is looked for");
+    if found.is_some_and(|it| it.metadata.deletion_timestamp.is_some()) {
+        wait::for_absence(&namespaces, CLOUD_INIT_SETTINGS).await;
+    }
+    give_rights(worker).await;
 }
 
 /// Takes away what an earlier scenario has left behind.
@@ -209,6 +224,10 @@ async fn clean(admin: &Client) {
     .await;
     ok(secrets.delete_collection(&delete, &all).await, "Secrets go");
     let tokens: Api<Secret> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
+    // That of a kubeconfig that `osm tenant add` made.
+    let _ = tokens
+        .delete("operating-system-manager-token", &delete)
+        .await;
     let ours = ListParams::default().labels(TOKEN_LABEL);
     ok(tokens.delete_collection(&delete, &ours).await, "tokens go");
     let namespaces: Api<Namespace> = Api::all(admin.clone());

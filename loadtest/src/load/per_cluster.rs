@@ -1,5 +1,6 @@
-//! The other side of a comparison: each worker cluster has a process of its own, as it is run today.
-//! Any program that takes the place of a cluster's operating-system-manager can be put there.
+//! The other side of a comparison: each worker cluster has a process of its own, as it is run
+//! today. Any program that takes the place of a cluster's operating-system-manager can be put
+//! there.
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;

@@ -11,6 +11,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
+use crate::telemetry::build;
 use crate::telemetry::metrics::labels::{
     Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, MachineState, Outcome,
     RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb, Verdict,
@@ -212,6 +213,7 @@ pub(super) struct Cluster {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Build {
     version: &'static str,
+    commit: &'static str,
 }
 
 impl Cluster {
@@ -225,7 +227,8 @@ impl Cluster {
 /// Which build this is: `osm_build_info`.
 pub(super) fn build(registry: &mut Registry) {
     let build = Build {
-        version: env!("CARGO_PKG_VERSION"),
+        version: build::VERSION,
+        commit: build::COMMIT,
     };
     registry.register(
         reference::BUILD.stem,

@@ -137,6 +137,10 @@ const VERSION: Label = Label {
     name: "version",
     values: Values::Words("the release"),
 };
+const COMMIT: Label = Label {
+    name: "commit",
+    values: Values::Words("the commit, or `unknown`"),
+};
 const CLUSTER: Label = Label {
     name: "cluster",
     values: Values::PerCluster("`namespace/name` of the registration"),
@@ -175,7 +179,8 @@ macro_rules! declare {
 }
 
 declare! {
-    BUILD = ((Type::Info, Measure::Count), "osm_build", [VERSION], "The running release");
+    BUILD = ((Type::Info, Measure::Count), "osm_build", [VERSION, COMMIT],
+        "The running release");
     RECONCILES = (COUNTER, "osm_reconciles", [OUTCOME],
         "Reconciles of machine deployments");
     RECONCILE_DURATION = (DURATION, "osm_reconcile_duration", [OUTCOME],

@@ -1,0 +1,11 @@
+//! `osm version`: which build this is.
+
+use std::process::ExitCode;
+
+use super::output;
+use crate::telemetry::build::{COMMIT, VERSION};
+
+pub(super) fn run() -> anyhow::Result<ExitCode> {
+    output::print(format!("osm {VERSION}\ncommit {COMMIT}\n"))?;
+    Ok(output::SUCCESS)
+}
