@@ -15,8 +15,9 @@ use crate::load::{
 
 /// Rounds of adding and removing all tenants.
 const ROUNDS: usize = 5;
-/// Tokio ends an idle thread after ten seconds.
-pub(super) const CALM: Duration = Duration::from_secs(12);
+/// Tokio ends an idle thread after ten seconds; jemalloc gives back what is free over ten seconds,
+/// beginning anew whenever something is freed, as when those threads end.
+pub(super) const CALM: Duration = Duration::from_secs(45);
 /// How often every kubeconfig is replaced.
 const TURNS: usize = 3;
 /// Rotations of one kubeconfig.
