@@ -4,7 +4,7 @@
 //! The manager lets go first. Then the old program's side gets the profiles that are in use, and
 //! the annotations by which it decides that everything is current. Each step may be repeated.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{FLEET_REQUESTS, management};
+use super::caller::{Caller, Way};
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
@@ -30,15 +30,11 @@ use crate::fleet::{
     adoption,
     claim::{self, Claimant},
     clock::Clock,
-    connect::{self, ClientParts},
-    rate_limit::Budget,
-    removal, transport,
+    removal,
 };
-use crate::telemetry::metrics::{ClusterKind, Metrics};
+use crate::telemetry::metrics::ClusterKind;
 use crate::tenant::id::TenantId;
 
-/// How long one call may take.
-const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long the manager may take to let go.
 const LET_GO_TIMEOUT: Duration = Duration::from_mins(1);
 /// The annotations by which the program before us decides.
@@ -103,18 +99,11 @@ pub async fn release(params: Params, tell: &mut (dyn FnMut(String) + Send)) -> a
 }
 
 async fn client(kubeconfig: Option<PathBuf>, kind: ClusterKind) -> anyhow::Result<Client> {
-    let config = management::config(kubeconfig.as_deref()).await?;
-    let agent = transport::user_agent("release");
-    Ok(connect::client(ClientParts {
-        transport: management::transport(&config, agent)?,
-        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-        share: None,
-        fence: None,
-        timeout: CALL_TIMEOUT,
-        health: None,
-        kind,
-        metrics: Metrics::new(),
-    }))
+    let way = Way {
+        kubeconfig,
+        context: None,
+    };
+    Ok(Caller::new(&way, kind).await?.client)
 }
 
 struct Release {
