@@ -8,12 +8,13 @@ mod flags;
 mod replica;
 mod tenant_defaults;
 mod tenant_policies;
+mod trace_flags;
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use self::{
     flags::RunFlags, replica::ReplicaSettings, tenant_defaults::tenant_defaults,
-    tenant_policies::tenant_policies,
+    tenant_policies::tenant_policies, trace_flags::TraceFlags,
 };
 use crate::telemetry::TelemetrySettings;
 use crate::tenant::{
@@ -115,6 +116,16 @@ pub enum InvalidSetting {
         /// The flag.
         flag: &'static str,
     },
+    /// What is said about traces cannot be done.
+    #[error("{name} must be {expected}, not {found:?}")]
+    Traces {
+        /// The flag or the variable.
+        name: &'static str,
+        /// What works.
+        expected: &'static str,
+        /// What was given.
+        found: String,
+    },
     /// The selector is empty.
     #[error("--registration-selector must not be empty: every Secret would be a registration")]
     NoSelector,
@@ -165,6 +176,13 @@ impl RunFlags {
         let policies = tenant_policies(self.tenant_policies.as_deref(), self.policy())?;
         let replica = self.replica()?;
         let tenant_defaults = tenant_defaults(self.tenant_defaults.as_deref())?;
+        let telemetry = TelemetrySettings {
+            log_format: self.log_format,
+            log_filter: self.log_filter,
+            instance_id: Some(replica.instance.clone()),
+            ..TelemetrySettings::default()
+        };
+        let telemetry = self.traces.completed(telemetry)?;
         Ok(Settings {
             tenant_defaults,
             kubeconfig: self.kubeconfig,
@@ -185,13 +203,7 @@ impl RunFlags {
                 waves: self.rollout_waves,
                 failures_percent_max: self.rollout_pause_failure_rate,
             },
-            telemetry: TelemetrySettings {
-                log_format: self.log_format,
-                log_filter: self.log_filter,
-                otlp_endpoint: self.otlp_endpoint.filter(|endpoint| !endpoint.is_empty()),
-                sample_ratio: self.trace_ratio,
-                instance_id: Some(replica.instance.clone()),
-            },
+            telemetry,
             replica,
         })
     }

@@ -23,6 +23,29 @@ use crate::telemetry::logs::LogFormat;
 /// much once; it stays below the 30 s that Kubernetes gives a pod to end.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What the standard gives a collector by default.
+const OTLP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How spans go to a collector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtlpProtocol {
+    /// As gRPC.
+    #[default]
+    Grpc,
+    /// As protobuf in requests of HTTP.
+    Http,
+}
+
+/// What counts of the word of whoever began a trace, such as an API server that asks a webhook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Parents {
+    /// A trace that it records is recorded here, too, and one that it does not is not.
+    #[default]
+    Followed,
+    /// The share alone decides.
+    Ignored,
+}
+
 /// What may be set about logs and traces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TelemetrySettings {
@@ -31,10 +54,16 @@ pub struct TelemetrySettings {
     /// Which lines are logged, in the syntax of `RUST_LOG`: `info`, `warn,osm::fleet=debug`.
     /// [`logs::layer`] says what it cannot widen.
     pub log_filter: String,
-    /// Where traces go by OTLP over gRPC, such as `http://collector:4317`; without it there are
-    /// no traces. Headers, timeout and batch sizes are read by the exporter from the standard
-    /// `OTEL_*` variables.
+    /// Where traces go by OTLP: over gRPC such as `http://collector:4317`, over HTTP with the path,
+    /// such as `http://collector:4318/v1/traces`; without it there are no traces. Headers and batch
+    /// sizes are read by the exporter from the standard `OTEL_*` variables.
     pub otlp_endpoint: Option<String>,
+    /// How they go there.
+    pub otlp_protocol: OtlpProtocol,
+    /// How long the collector may take to take a batch.
+    pub otlp_timeout: Duration,
+    /// Whether those who began a trace decide that it is recorded.
+    pub parents: Parents,
     /// The share of traces that is recorded, from 0 to 1. A trace is recorded whole or not at all.
     pub sample_ratio: f64,
     /// What tells this replica from the others (`service.instance.id`), such as the pod's name.
@@ -47,6 +76,9 @@ impl Default for TelemetrySettings {
             log_format: LogFormat::Json,
             log_filter: "info".to_owned(),
             otlp_endpoint: None,
+            otlp_protocol: OtlpProtocol::Grpc,
+            otlp_timeout: OTLP_TIMEOUT,
+            parents: Parents::Followed,
             sample_ratio: 1.0,
             instance_id: None,
         }
@@ -75,6 +107,9 @@ pub enum TelemetryError {
         /// What is wrong with it.
         source: opentelemetry_otlp::ExporterBuildError,
     },
+    /// The collector is to be reached over TLS, and this machine trusts no authority.
+    #[error("cannot export traces over TLS: no certificates of authorities are found")]
+    Authorities(#[source] std::io::Error),
     /// The exporter's connection lives on the tokio runtime, and there is none.
     #[error("cannot export traces outside of a tokio runtime")]
     NoRuntime,

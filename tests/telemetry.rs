@@ -2,6 +2,12 @@
 
 #[path = "telemetry/cost.rs"]
 mod cost;
+#[path = "telemetry/over_http.rs"]
+mod over_http;
+#[path = "telemetry/over_tls.rs"]
+mod over_tls;
+#[path = "telemetry/webhook.rs"]
+mod webhook;
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};

@@ -1,14 +1,18 @@
-//! An OpenTelemetry collector on loopback: it receives traces by OTLP over gRPC, keeps them in
-//! memory, and shows them as trees.
+//! An OpenTelemetry collector on loopback: it receives traces by OTLP over gRPC and over HTTP,
+//! keeps them in memory, and shows them as trees.
 //!
 //! It speaks the published protocol, so that what arrives here arrives at any collector. It
 //! stores nothing and forwards nothing.
 
+mod over_http;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
@@ -49,8 +53,9 @@ const SHOWN: [&str; 14] = [
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
+    http_address: SocketAddr,
     store: watch::Receiver<Store>,
-    _server: JoinSet<Result<(), tonic::transport::Error>>,
+    _servers: JoinSet<()>,
 }
 
 /// What was received.
@@ -58,6 +63,7 @@ pub struct Collector {
 struct Store {
     spans: Vec<Span>,
     dropped: usize,
+    headers: BTreeMap<String, String>,
 }
 
 /// One span, with ids in hexadecimal and values as text.
@@ -81,6 +87,8 @@ pub struct Span {
     pub attributes: BTreeMap<String, String>,
     /// The names of its events.
     pub events: Vec<String>,
+    /// What it is linked to: the ids of a trace and of a span in it.
+    pub links: Vec<(String, String)>,
     /// What went wrong, if something did.
     pub error: Option<String>,
     /// Attributes of the process that sent it, such as `service.name`.
@@ -101,22 +109,39 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (sender, store) = watch::channel(Store::default());
-        let service = TraceServiceServer::new(Receiver(sender));
-        let mut server = JoinSet::new();
-        server.spawn(
-            tonic::transport::Server::builder()
-                .serve_with_incoming(service, TcpIncoming::from(listener)),
-        );
+        let received_here = Receiver(Arc::new(sender));
+        let service = TraceServiceServer::new(received_here.clone());
+        let http_listener = TcpListener::bind("127.0.0.1:0").await?;
+        let http_address = http_listener.local_addr()?;
+        let mut servers = JoinSet::new();
+        servers.spawn(over_http::serve(http_listener, received_here.clone()));
+        servers.spawn(async {
+            let server = tonic::transport::Server::builder();
+            // It serves for as long as the collector lives.
+            let incoming = TcpIncoming::from(listener);
+            drop(server.serve_with_incoming(service, incoming).await);
+        });
         Ok(Self {
             address,
+            http_address,
             store,
-            _server: server,
+            _servers: servers,
         })
     }
 
     /// What `OTEL_EXPORTER_OTLP_ENDPOINT` is to say.
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// What it is to say where `OTEL_EXPORTER_OTLP_PROTOCOL` says `http/protobuf`.
+    pub fn http_endpoint(&self) -> String {
+        format!("http://{}", self.http_address)
+    }
+
+    /// The headers that came with the last spans.
+    pub fn headers(&self) -> BTreeMap<String, String> {
+        self.store.borrow().headers.clone()
     }
 
     /// Every span that has come, in the order of arrival.
@@ -172,7 +197,25 @@ impl Collector {
 }
 
 /// The service behind the port.
-struct Receiver(watch::Sender<Store>);
+#[derive(Clone)]
+struct Receiver(Arc<watch::Sender<Store>>);
+
+impl Receiver {
+    fn take(&self, request: ExportTraceServiceRequest, headers: &HeaderMap) {
+        let spans: Vec<Span> = received(request).collect();
+        let headers = headers.iter().map(|(name, value)| {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (name.to_string(), value)
+        });
+        let headers = headers.collect();
+        self.0.send_modify(|store| {
+            let room = SPANS_MAX.saturating_sub(store.spans.len());
+            store.dropped += spans.len().saturating_sub(room);
+            store.spans.extend(spans.into_iter().take(room));
+            store.headers = headers;
+        });
+    }
+}
 
 #[async_trait]
 impl TraceService for Receiver {
@@ -180,12 +223,8 @@ impl TraceService for Receiver {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, tonic::Status> {
-        let spans: Vec<Span> = received(request.into_inner()).collect();
-        self.0.send_modify(|store| {
-            let room = SPANS_MAX.saturating_sub(store.spans.len());
-            store.dropped += spans.len().saturating_sub(room);
-            store.spans.extend(spans.into_iter().take(room));
-        });
+        let (metadata, _, request) = request.into_parts();
+        self.take(request, &metadata.into_headers());
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
@@ -217,6 +256,11 @@ fn readable(span: Received, resource: BTreeMap<String, String>) -> Span {
         ),
         attributes: attributes(Some(span.attributes)),
         events: span.events.into_iter().map(|event| event.name).collect(),
+        links: span
+            .links
+            .iter()
+            .map(|it| (hex(&it.trace_id), hex(&it.span_id)))
+            .collect(),
         name: span.name,
         error,
         resource,

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 
 use super::run::run_until_a_signal;
 use crate::app::webhook::{Certificates, Own, Params, run as serve};
+use crate::settings::TraceFlags;
 use crate::telemetry::{TelemetrySettings, logs::LogFormat, metrics::Metrics};
 
 /// What `osm webhook` takes.
@@ -65,6 +66,10 @@ pub(super) struct WebhookFlags {
     /// Which lines are logged, such as `info` or `warn,osm::admission=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "RUST_LOG")]
     log_filter: String,
+
+    /// Traces.
+    #[command(flatten)]
+    traces: TraceFlags,
 }
 
 pub(super) fn run(flags: WebhookFlags) -> anyhow::Result<()> {
@@ -73,6 +78,7 @@ pub(super) fn run(flags: WebhookFlags) -> anyhow::Result<()> {
         log_filter: flags.log_filter.clone(),
         ..TelemetrySettings::default()
     };
+    let settings = flags.traces.clone().completed(settings)?;
     run_until_a_signal(&settings, async move |cancel| {
         serve(listen(flags).await?, cancel).await
     })

@@ -17,6 +17,7 @@ pub use self::{
     go_flags::{Flag, Read, Stop, read, usage},
     webhook_flags::{WEBHOOK_FLAGS, WebhookFlags},
 };
+use super::{InvalidSetting, TraceFlags};
 use crate::api::worker_cluster::{ProfileRollout, StoredConfig};
 use crate::telemetry::{TelemetrySettings, logs::LogFormat};
 use crate::tenant::{
@@ -90,6 +91,9 @@ pub enum LeaderElection {
 /// A flag that cannot be used. The texts are those that operators know.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidFlag {
+    /// A variable about traces.
+    #[error(transparent)]
+    Traces(#[from] InvalidSetting),
     /// There is no namespace.
     #[error("-namespace is required")]
     NoNamespace,
@@ -176,7 +180,7 @@ impl ControllerFlags {
             },
             health_addresses,
             metrics_addresses,
-            telemetry: telemetry(self.log_format, self.log_debug.then_some("info,osm=debug")),
+            telemetry: telemetry(self.log_format, self.log_debug.then_some("info,osm=debug"))?,
         })
     }
 
@@ -250,7 +254,7 @@ impl WebhookFlags {
         Ok(WebhookSettings {
             certificate_folder: self.cert_dir.into(),
             admin_addresses: admins.into_iter().filter_map(|it| address(it)).collect(),
-            telemetry: telemetry(self.log_format, filter),
+            telemetry: telemetry(self.log_format, filter)?,
         })
     }
 }
@@ -264,17 +268,17 @@ fn address(text: &str) -> Option<String> {
     }
 }
 
-fn telemetry(log_format: LogFormat, filter: Option<&str>) -> TelemetrySettings {
-    // There is no flag for it.
-    let endpoint = std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT");
-    TelemetrySettings {
+fn telemetry(
+    log_format: LogFormat,
+    filter: Option<&str>,
+) -> Result<TelemetrySettings, InvalidSetting> {
+    let settings = TelemetrySettings {
         log_format,
         log_filter: filter.unwrap_or("info").to_owned(),
-        otlp_endpoint: endpoint
-            .and_then(|endpoint| endpoint.into_string().ok())
-            .filter(|endpoint| !endpoint.is_empty()),
         ..TelemetrySettings::default()
-    }
+    };
+    // There are no flags for traces.
+    TraceFlags::default().completed(settings)
 }
 
 fn given(text: &str) -> Option<String> {

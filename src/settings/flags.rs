@@ -4,6 +4,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::Args;
 
+use super::TraceFlags;
 use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::telemetry::logs::LogFormat;
 use crate::tenant::address::AddressRange;
@@ -138,13 +139,9 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILTER", default_value = "info", env = "RUST_LOG")]
     pub log_filter: String,
 
-    /// Where traces are sent by OTLP over gRPC, such as `http://collector:4317`.
-    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT")]
-    pub otlp_endpoint: Option<String>,
-
-    /// The share of traces that is recorded, from 0 to 1.
-    #[arg(long, value_name = "RATIO", default_value = "1")]
-    pub trace_ratio: f64,
+    /// Traces.
+    #[command(flatten)]
+    pub traces: TraceFlags,
 
     /// This replica's name, in its Lease, in traces and to API servers: one process at a time has
     /// it. Without it: the host's name and something random.

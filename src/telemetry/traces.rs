@@ -5,26 +5,37 @@
 
 mod api_call;
 mod api_request;
+mod remote;
+mod sender;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use opentelemetry::trace::{SpanContext, TraceContextExt, TracerProvider};
 use opentelemetry::{Context, Key, KeyValue};
-use opentelemetry_otlp::{SpanExporter, WithExportConfig};
+use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
+use opentelemetry_otlp::{
+    Protocol, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{
     BatchSpanProcessor, Sampler, SdkTracerProvider, SpanData, SpanExporter as Export,
 };
+use tokio::runtime::Handle;
 use tracing::{Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::telemetry::{TelemetryError, TelemetrySettings, logs};
+use crate::telemetry::{
+    OtlpProtocol, Parents, TelemetryError, TelemetrySettings, logs, traces::sender::Sender,
+};
 
-pub use crate::telemetry::traces::api_call::{ApiCall, ApiCallLayer};
+pub use crate::telemetry::traces::{
+    api_call::{ApiCall, ApiCallLayer},
+    remote::{TRACEPARENT, follow, link},
+};
 
 /// Everything that we trace stands under this name.
 const SERVICE: &str = "osm";
@@ -43,31 +54,57 @@ pub(super) fn provider(
     else {
         return Ok(None);
     };
-    if tokio::runtime::Handle::try_current().is_err() {
-        return Err(TelemetryError::NoRuntime);
-    }
-    let exporter = SpanExporter::builder()
-        .with_tonic()
-        .with_endpoint(endpoint)
-        .build()
-        .map_err(|source| TelemetryError::Exporter {
-            endpoint: endpoint.to_owned(),
-            source,
-        })?;
     let exporter = Reported {
-        exporter,
+        exporter: exporter(settings, endpoint)?,
         failing: AtomicBool::new(false),
     };
     // The queue is bounded by the SDK's default of 2,048 spans, about 2 MiB, in batches of 512
     // every 5 s; OTEL_BSP_* change that.
+    let share = Sampler::TraceIdRatioBased(settings.sample_ratio);
     let provider = SdkTracerProvider::builder()
         .with_span_processor(BatchSpanProcessor::builder(exporter).build())
-        .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(
-            settings.sample_ratio,
-        ))))
+        .with_sampler(match settings.parents {
+            Parents::Followed => Sampler::ParentBased(Box::new(share)),
+            Parents::Ignored => share,
+        })
         .with_resource(resource(settings))
         .build();
     Ok(Some(provider))
+}
+
+fn exporter(settings: &TelemetrySettings, endpoint: &str) -> Result<SpanExporter, TelemetryError> {
+    let runtime = Handle::try_current().map_err(|_| TelemetryError::NoRuntime)?;
+    let builder = SpanExporter::builder();
+    let built = match settings.otlp_protocol {
+        OtlpProtocol::Grpc => {
+            let mut builder = builder.with_tonic();
+            if endpoint.starts_with("https:") {
+                // The exporter's own choice trusts nobody.
+                let roots = ClientTlsConfig::new().with_enabled_roots();
+                builder = builder.with_tls_config(roots);
+            }
+            builder
+                .with_protocol(Protocol::Grpc)
+                .with_endpoint(endpoint)
+                .with_timeout(settings.otlp_timeout)
+                .build()
+        }
+        OtlpProtocol::Http => {
+            let sender = Sender::new(endpoint, (runtime, settings.otlp_timeout))
+                .map_err(TelemetryError::Authorities)?;
+            builder
+                .with_http()
+                .with_http_client(sender)
+                .with_protocol(Protocol::HttpBinary)
+                .with_endpoint(endpoint)
+                .with_timeout(settings.otlp_timeout)
+                .build()
+        }
+    };
+    built.map_err(|source| TelemetryError::Exporter {
+        endpoint: endpoint.to_owned(),
+        source,
+    })
 }
 
 /// Who sends: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win over our own words.

@@ -69,7 +69,7 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let (span, asked) = span_of(&request, self.layer.cluster);
         if let Some(parent) = span.in_scope(traceparent) {
-            request.headers_mut().insert("traceparent", parent);
+            request.headers_mut().insert(traces::TRACEPARENT, parent);
         }
         let answer = span
             .in_scope(|| self.inner.call(request))
