@@ -17,6 +17,7 @@ use kube::{
 };
 use serde_json::{Value as Json, json};
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use super::{
     authority::{Kept, Trust, Wanted, next},
@@ -74,6 +75,11 @@ pub enum KeeperError {
     Unusable(#[from] IdentityError),
 }
 
+/// One look is one trace.
+fn looking() -> tracing::Span {
+    tracing::info_span!(parent: None, "keep certificates")
+}
+
 fn call(what: &'static str) -> impl FnOnce(kube::Error) -> KeeperError {
     move |source| KeeperError::Call {
         what,
@@ -97,7 +103,7 @@ impl Keeper {
     /// Looks for ever.
     pub async fn run(mut self) {
         loop {
-            let delay = match self.look().await {
+            let delay = match self.look().instrument(looking()).await {
                 Ok(()) => LOOK,
                 Err(error) => {
                     let error = chain(&error).to_string();

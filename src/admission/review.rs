@@ -3,6 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
+use tracing::Span;
 
 use crate::rules::admission::{Answer, Asked, Operation};
 
@@ -27,9 +28,21 @@ struct Request {
     uid: String,
     operation: Verb,
     #[serde(default)]
+    kind: Kind,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
     object: Json,
     #[serde(default)]
     old_object: Json,
+}
+
+#[derive(Default, Deserialize)]
+struct Kind {
+    #[serde(default)]
+    kind: String,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -67,6 +80,19 @@ impl Review {
             },
             object: &request.object,
             old_object: &request.old_object,
+        }
+    }
+
+    /// Tells a span what it is about: nothing of the object but its name.
+    pub(super) fn tell(&self, span: &Span) {
+        let request = &self.request;
+        span.record("k8s.verb", self.asked().operation.as_str());
+        for (field, text) in [
+            ("k8s.kind", &request.kind.kind),
+            ("namespace", &request.namespace),
+            ("name", &request.name),
+        ] {
+            span.record(field, one_line(text));
         }
     }
 

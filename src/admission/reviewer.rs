@@ -9,7 +9,7 @@ use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
     extract::State,
-    http::{StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -17,14 +17,21 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
 };
+use tracing::{
+    Instrument as _, Span,
+    field::{Empty, display},
+};
 
 use super::review::Review;
-use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use crate::api::profile::OperatingSystemProfile;
 use crate::render::default_profiles::default_profiles;
 use crate::rules::admission::{
     Answer, Asked, judge_config, judge_machine_deployment, judge_profile, remarks_on_profile,
 };
-use crate::telemetry::metrics::{Metrics, Verdict, Webhook};
+use crate::telemetry::{
+    metrics::{Metrics, Verdict, Webhook},
+    traces::{self, TRACEPARENT},
+};
 
 /// The API server takes objects up to 3 MiB, and a review may hold one twice.
 pub const REVIEW_BYTES_MAX: usize = 7 * 1024 * 1024;
@@ -40,6 +47,7 @@ const VERDICTS_MAX: usize = 8;
 const REMARKS_MAX: usize = 2;
 
 type Judge = fn(&Asked<'_>) -> Answer;
+type Remark = dyn Fn(&Asked<'_>) -> Vec<String> + Send + Sync;
 
 /// The webhooks, with the paths that configurations of others name already.
 const WEBHOOKS: [(&str, Webhook, Judge); 3] = [
@@ -58,7 +66,7 @@ pub struct Reviewer {
     metrics: Metrics,
     verdicts: Arc<Semaphore>,
     remarks: Arc<Semaphore>,
-    bases: Arc<BTreeMap<String, Arc<OperatingSystemProfileSpec>>>,
+    remark: Arc<Remark>,
 }
 
 /// Why a review has no answer.
@@ -95,12 +103,21 @@ impl Reviewer {
             let profile = serde_saphyr::from_str::<OperatingSystemProfile>(default.yaml).ok()?;
             Some((default.name.to_owned(), Arc::new(profile.spec)))
         });
+        let bases: BTreeMap<String, _> = parsed.collect();
         Self {
             metrics,
             verdicts: Arc::new(Semaphore::new(VERDICTS_MAX)),
             remarks: Arc::new(Semaphore::new(REMARKS_MAX)),
-            bases: Arc::new(parsed.collect()),
+            remark: Arc::new(move |asked| {
+                remarks_on_profile(asked, &|name| bases.get(name).cloned())
+            }),
         }
+    }
+
+    /// As if this were said of profiles.
+    #[cfg(test)]
+    pub(super) fn with_remark(self, remark: Arc<Remark>) -> Self {
+        Self { remark, ..self }
     }
 
     /// The paths of all webhooks.
@@ -120,9 +137,12 @@ impl Reviewer {
     }
 
     /// One webhook.
-    pub(super) fn route(&self, path: &str, webhook: (Webhook, Judge)) -> Router {
-        let answer = move |State(reviewer): State<Self>, body: Body| async move {
-            reviewer.respond(webhook, body).await
+    pub(super) fn route(&self, path: &'static str, webhook: (Webhook, Judge)) -> Router {
+        let answer = move |State(reviewer): State<Self>, headers: HeaderMap, body: Body| {
+            let span = span_of(path, webhook.0);
+            let caller = headers.get(TRACEPARENT).and_then(|it| it.to_str().ok());
+            traces::follow(&span, caller);
+            reviewer.respond(webhook, body).instrument(span)
         };
         Router::new()
             .route(path, post(answer))
@@ -136,15 +156,22 @@ impl Reviewer {
             .as_ref()
             .map_or(Verdict::Failed, |(verdict, _)| *verdict);
         self.metrics.reviewed(webhook, verdict, begin.elapsed());
-        match answered {
+        let span = Span::current();
+        span.record("outcome", verdict.as_str());
+        let response = match answered {
             Ok((_, review)) => {
                 ([(header::CONTENT_TYPE, "application/json")], review).into_response()
             }
             Err(failure) => {
                 tracing::warn!(webhook = webhook.as_str(), %failure, "a review has no answer");
+                span.record("otel.status_code", "error");
+                span.record("otel.status_description", display(&failure));
                 (failure.status(), format!("{failure}\n")).into_response()
             }
-        }
+        };
+        let status = i64::from(response.status().as_u16());
+        span.record("http.response.status_code", status);
+        response
     }
 
     async fn answer(
@@ -165,7 +192,9 @@ impl Reviewer {
             let answer = judge(&review.asked());
             Ok((review, answer))
         });
-        let (review, answer) = judged.await??;
+        let judging = tracing::info_span!("judge");
+        let (review, answer) = judged.instrument(judging).await??;
+        review.tell(&Span::current());
         let review = Arc::new(review);
         let verdict = match &answer {
             Answer::Refused { .. } => Verdict::Refused,
@@ -173,7 +202,8 @@ impl Reviewer {
             Answer::Allowed { .. } => Verdict::Patched,
         };
         let remarks = if webhook == Webhook::Profile && verdict == Verdict::Allowed {
-            self.remarks(&review).await
+            let remarking = tracing::info_span!("remark");
+            self.remarks(&review).instrument(remarking).await
         } else {
             Vec::new()
         };
@@ -186,15 +216,34 @@ impl Reviewer {
         let Ok(permit) = Arc::clone(&self.remarks).try_acquire_owned() else {
             return late();
         };
-        let (review, bases) = (Arc::clone(review), Arc::clone(&self.bases));
-        let remarks = on_a_thread(permit, move || {
-            remarks_on_profile(&review.asked(), &|name| bases.get(name).cloned())
-        });
+        let (review, remark) = (Arc::clone(review), Arc::clone(&self.remark));
+        let remarks = on_a_thread(permit, move || remark(&review.asked()));
         match timeout(REMARKS_TIMEOUT, remarks).await {
             Ok(Ok(remarks)) => remarks,
             Ok(Err(_)) | Err(_) => late(),
         }
     }
+}
+
+/// The review as a whole, from its first byte to the answer.
+fn span_of(path: &'static str, webhook: Webhook) -> Span {
+    tracing::info_span!(
+        parent: None,
+        "review",
+        otel.name = format!("POST {path}"),
+        otel.kind = "server",
+        http.request.method = "POST",
+        http.route = path,
+        webhook = webhook.as_str(),
+        http.response.status_code = Empty,
+        k8s.verb = Empty,
+        k8s.kind = Empty,
+        namespace = Empty,
+        name = Empty,
+        outcome = Empty,
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+    )
 }
 
 fn read(body: &Bytes) -> Result<Review, Failure> {

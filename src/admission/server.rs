@@ -1,36 +1,36 @@
 //! The TLS port of the webhooks. Connections are bounded in number and in what they may take of
 //! time; who holds many open cannot keep others out for long.
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use axum::Router;
+use axum::{Router, extract::Request, response::Response};
+use hyper::{body::Incoming, service::Service};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
-    service::TowerToHyperService,
 };
 use rustls::{ServerConfig, crypto::ring};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
     task::JoinSet,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tower::{ServiceExt as _, util::Oneshot};
 
 use super::identity::{Current, Identity};
 
 /// An API server holds one connection or a few; a hundred of them are many.
-const CONNECTIONS_MAX: usize = 512;
+pub(super) const CONNECTIONS_MAX: usize = 512;
 /// How long the TLS handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the head of a request may take, and how long an idle HTTP/1 connection lives.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often a connection that says nothing is asked whether it is still there.
-const PING: Duration = Duration::from_secs(30);
+/// How long the head of a request may take, and how long a connection lives on which nobody asks.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const STREAMS_MAX: u32 = 64;
-/// How long answers in flight may take after the process was told to end.
+/// How long answers in flight may take after the process was told to end, or the connection was
+/// found to be idle.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// A machine without descriptors is given a moment.
 const ACCEPT_DELAY: Duration = Duration::from_millis(100);
@@ -93,6 +93,35 @@ struct Connection {
     cancelled: CancellationToken,
 }
 
+/// A service that tells when it was last asked.
+#[derive(Clone)]
+struct Asked {
+    router: Router,
+    last: Arc<watch::Sender<Instant>>,
+}
+
+impl Service<Request<Incoming>> for Asked {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Oneshot<Router, Request<Incoming>>;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.last.send_replace(Instant::now());
+        self.router.clone().oneshot(request)
+    }
+}
+
+/// Ends when nobody has asked for as long as a connection lives.
+async fn idle(mut last: watch::Receiver<Instant>) {
+    loop {
+        let until = *last.borrow_and_update() + IDLE_TIMEOUT;
+        match timeout_at(until, last.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => return,
+        }
+    }
+}
+
 impl Connection {
     /// What goes wrong on a connection is for its client to see.
     async fn serve(self, stream: TcpStream) {
@@ -106,21 +135,21 @@ impl Connection {
         builder
             .http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(PING)
-            .max_concurrent_streams(STREAMS_MAX);
-        let service = TowerToHyperService::new(self.router);
+            .header_read_timeout(IDLE_TIMEOUT);
+        builder.http2().max_concurrent_streams(STREAMS_MAX);
+        let (last, asked) = watch::channel(Instant::now());
+        let service = Asked {
+            router: self.router,
+            last: Arc::new(last),
+        };
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         tokio::select! {
-            _ = connection.as_mut() => {}
-            () = self.cancelled.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                let _ = connection.await;
-            }
+            _ = connection.as_mut() => return,
+            () = self.cancelled.cancelled() => {}
+            () = idle(asked) => {}
         }
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(DRAIN_TIMEOUT, connection).await;
     }
 }

@@ -1,3 +1,5 @@
+mod connections;
+
 use std::{path::Path, sync::Arc};
 
 use axum::{

@@ -32,7 +32,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    const fn as_str(self) -> &'static str {
+    /// As the API server writes it.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
