@@ -336,8 +336,10 @@ async fn where_prometheus_has_its_operator_the_service_is_monitored() {
     ];
     let applied = kubectl(&management, &get).await;
     let applied: Value = serde_json::from_str(&applied).expect("kubectl prints JSON");
-    let values = "serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true";
-    let printed = ["template", MANAGER, "osm", "--set", values];
+    let values = "serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,\
+        prometheusRule.pages=https://git.berlin.example/osm/docs";
+    let values = values.replace(' ', "");
+    let printed = ["template", MANAGER, "osm", "--set", &values];
     let printed = helm(&management, &printed).await.expect("they are values");
     assert!(printed.contains("kind: ServiceMonitor"), "{printed}");
     let printed: Vec<Value> = serde_saphyr::from_multiple(&printed).expect("Helm prints YAML");
@@ -352,6 +354,10 @@ async fn where_prometheus_has_its_operator_the_service_is_monitored() {
         assert!(by_helm.is_some(), "{kind}: {printed:#?}");
         assert_eq!(content(applied, kind, part), by_helm, "{kind}");
     }
+    let rules = content(applied, "PrometheusRule", "spec").unwrap_or_default();
+    let links = rules.to_string();
+    let ours = links.matches("https://git.berlin.example/osm/docs/operations.md#osm");
+    assert_eq!(ours.count(), 12, "{links}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -362,6 +368,7 @@ async fn a_chart_value_that_cannot_work_is_refused_by_its_name_and_all_others_ar
         ("namespaces={Berlin}", "namespaces"),
         ("arguments={otlp}", "arguments"),
         ("replica=2", "replica"),
+        ("prometheusRule.pages=docs/operations.md", "pages"),
     ] {
         let refused = helm(&management, &["template", "osm", "osm", "--set", value]).await;
         let refused = refused.expect_err(value);

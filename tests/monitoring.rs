@@ -233,7 +233,8 @@ fn each_alert_has_a_severity_words_and_a_row_in_operations() {
         }
         let anchor = name.to_lowercase();
         let runbook = text("annotations", "runbook_url");
-        assert_eq!(runbook, format!("docs/operations.md#{anchor}"));
+        let link = format!("https://operating-system-manager.example/docs/operations.md#{anchor}");
+        assert_eq!(runbook, link);
         assert!(page.contains(&format!("<a id=\"{anchor}\"></a>")), "{name}");
     }
 }
