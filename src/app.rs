@@ -173,6 +173,7 @@ pub async fn run_with(
     let tenants = Tenants::new(&roster, &scope, &defaults);
     tasks.pace(&controllers, tenants, (settings.rollout, &outside.metrics));
     let shared = Arc::new(Shared {
+        fleet: settings.replica.fleet.into(),
         roster,
         worker_clusters,
         management: outside.management,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The part of a machine deployment's spec that we read.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -77,7 +78,33 @@ pub struct MachineSpec {
 pub struct ProviderSpecSource {
     /// The provider spec itself, undecoded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<serde_json::Value>,
+    pub value: Option<ProviderSpec>,
+}
+
+impl ProviderSpecSource {
+    /// The provider spec as JSON; null where there is none.
+    pub fn json(&self) -> Value {
+        self.value.clone().map_or(Value::Null, Value::from)
+    }
+}
+
+/// A provider spec. Each tenant's machine deployments rest in memory: as text, which takes
+/// far less than its tree.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
+#[serde(from = "Value", into = "Value")]
+pub struct ProviderSpec(Box<str>);
+
+impl From<Value> for ProviderSpec {
+    fn from(value: Value) -> Self {
+        Self(value.to_string().into())
+    }
+}
+
+impl From<ProviderSpec> for Value {
+    fn from(spec: ProviderSpec) -> Self {
+        // What was written from JSON reads as JSON.
+        serde_json::from_str(&spec.0).unwrap_or_default()
+    }
 }
 
 /// Versions of the software on a machine.

@@ -248,6 +248,13 @@ pub struct WorkerClusterStatus {
     /// The uid of the worker cluster's kube-system namespace: the cluster's identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_uid: Option<String>,
+    /// The fleet that writes this status: what its managers' flag `--fleet` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
+    /// Which kubeconfig the status speaks of: a digest of the one that the cluster was engaged with
+    /// last, and of the uid of its Secret. Another kubeconfig has another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_kubeconfig: Option<String>,
     /// The API server that the kubeconfig names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,

@@ -1,5 +1,7 @@
 //! The ways into clusters of a person who runs a command: the person's own kubeconfigs are trusted.
 
+mod patience;
+
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
@@ -10,11 +12,11 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
-    client::retry::RetryPolicy,
 };
 use serde_json::Value;
 use tower::{Layer, retry::RetryLayer, util::BoxCloneSyncService};
 
+use self::patience::Patience;
 use super::{FLEET_REQUESTS, management};
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
 use crate::fleet::{
@@ -45,10 +47,8 @@ pub(super) struct Caller {
     pub(super) certificate_authority: Option<Vec<u8>>,
 }
 
-/// A server that has just learnt a kind answers 429 for a moment, and one that starts 503: nobody
-/// wants to type a command again for that.
 fn patient(transport: Transport) -> Transport {
-    let retry = RetryLayer::new(RetryPolicy::default());
+    let retry = RetryLayer::new(Patience::default());
     BoxCloneSyncService::new(retry.layer(transport))
 }
 

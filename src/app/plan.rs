@@ -379,8 +379,7 @@ fn adopted(
     }
     let named = found.annotations().get(PROFILE);
     if named.is_none_or(String::is_empty) {
-        let value = &found.spec.template.spec.provider_spec.value;
-        let provider = ProviderConfig::decode(value.as_ref().unwrap_or(&serde_json::Value::Null))
+        let provider = ProviderConfig::decode(&found.spec.template.spec.provider_spec.json())
             .map_err(|error| error.to_string())?;
         let utility = provider
             .provisioning_utility()

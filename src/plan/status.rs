@@ -100,6 +100,11 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
             .cluster_uid
             .clone()
             .or_else(|| before.cluster_uid.clone()),
+        fleet: report.fleet.clone().or_else(|| before.fleet.clone()),
+        observed_kubeconfig: report
+            .kubeconfig
+            .clone()
+            .or_else(|| before.observed_kubeconfig.clone()),
         server: report.server.clone().or_else(|| before.server.clone()),
         api_server: report
             .api_server

@@ -194,5 +194,5 @@ fn set_annotation(found: &mut Found, key: &str, value: &str) {
 
 fn set_provider(found: &mut Found, value: Value) {
     let machine_deployment = Arc::make_mut(&mut found.machine_deployment);
-    machine_deployment.spec.template.spec.provider_spec.value = Some(value);
+    machine_deployment.spec.template.spec.provider_spec.value = Some(value.into());
 }

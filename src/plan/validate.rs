@@ -281,9 +281,9 @@ fn usable(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid
 }
 
 fn decode(machine_deployment: &MachineDeployment) -> Result<ProviderConfig, Invalid> {
-    let value = &machine_deployment.spec.template.spec.provider_spec.value;
-    let value = value.as_ref().unwrap_or(&serde_json::Value::Null);
-    ProviderConfig::decode(value).map_err(|error| Invalid::ProviderSpec(Arc::new(error)))
+    let provider_spec = &machine_deployment.spec.template.spec.provider_spec;
+    ProviderConfig::decode(&provider_spec.json())
+        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))
 }
 
 /// The annotations of everything that is made. The provider spec and the kubelet's version are no

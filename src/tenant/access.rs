@@ -28,6 +28,21 @@ pub use server::Server;
 /// A kubeconfig with both certificates and a token has about 10 KiB; a Secret may have 1 MiB.
 pub const KUBECONFIG_BYTES_MAX: usize = 256 * 1024;
 
+/// How many hexadecimal digits of a digest tell two kubeconfigs apart.
+const FINGERPRINT_DIGITS: usize = 16;
+
+/// Which kubeconfig of which Secret it is, in a word that tells nothing else of it.
+pub fn fingerprint(uid: &str, kubeconfig: &[u8]) -> String {
+    let digest = Sha256::new()
+        .chain_update(uid)
+        .chain_update([0])
+        .chain_update(kubeconfig)
+        .finalize();
+    let mut digits = hex::encode(digest);
+    digits.truncate(FINGERPRINT_DIGITS);
+    digits
+}
+
 /// What a kubeconfig may say; the operator's choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRules {

@@ -122,6 +122,10 @@ pub struct Report {
     pub findings: BTreeMap<ConditionType, Finding>,
     /// The uid of the worker cluster's kube-system namespace.
     pub cluster_uid: Option<String>,
+    /// The fleet that serves the tenant.
+    pub fleet: Option<String>,
+    /// Which kubeconfig the cluster was engaged with last, as a fingerprint.
+    pub kubeconfig: Option<String>,
     /// The API server that the kubeconfig names.
     pub server: Option<String>,
     /// The API server as nodes reach it.

@@ -219,7 +219,18 @@ fn allows(rule: &ResourceRule, (verb, group, resource, name): (&str, &str, &str,
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use http::Response;
+    use kube::client::Body;
     use serde_json::json;
+    use tower::service_fn;
 
     use super::*;
 
@@ -257,6 +268,56 @@ mod tests {
                 let granted = serde_json::to_value(rules).unwrap();
                 assert!(missing(granted, rules).is_empty() && !rules.is_empty());
             }
+        }
+    }
+
+    /// An API server that lists rules so, and allows whoever asks for one right to read.
+    fn a_server(listed: Value) -> (Client, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let server = service_fn(move |request: Request<Body>| {
+            let (listed, counter) = (listed.clone(), Arc::clone(&counter));
+            async move {
+                let (head, body) = request.into_parts();
+                assert_eq!(head.headers["impersonate-user"], "somebody");
+                let body = body.collect_bytes().await.unwrap();
+                let mut review: Value = serde_json::from_slice(&body).unwrap();
+                review["status"] = if head.uri.path().ends_with("selfsubjectrulesreviews") {
+                    listed
+                } else {
+                    counter.fetch_add(1, Ordering::SeqCst);
+                    let deed = &review["spec"]["resourceAttributes"];
+                    assert_eq!(deed["namespace"], "default");
+                    json!({ "allowed": deed["verb"] == "get" })
+                };
+                let answer = Response::new(Body::from(serde_json::to_vec(&review).unwrap()));
+                Ok::<_, Infallible>(answer)
+            }
+        });
+        (Client::new(server, "default"), asked)
+    }
+
+    #[tokio::test]
+    async fn what_an_incomplete_list_lacks_is_asked_for_one_by_one() {
+        let wanted: Vec<PolicyRule> = serde_json::from_value(json!([{
+            "verbs": ["list", "get", "patch"], "apiGroups": [""], "resources": ["secrets"],
+        }]))
+        .unwrap();
+        let rules = json!([{ "verbs": ["list"], "apiGroups": [""], "resources": ["secrets"] }]);
+        for (is_incomplete, lacking, questions) in [
+            (true, vec!["patch secrets"], 2),
+            (false, vec!["get secrets", "patch secrets"], 0),
+        ] {
+            let (client, asked) = a_server(json!({
+                "resourceRules": rules, "nonResourceRules": [], "incomplete": is_incomplete,
+            }));
+            let subject = Subject {
+                client: &client,
+                user: Some("somebody"),
+            };
+            let missing = subject.missing(("default", "default"), &wanted).await;
+            assert_eq!(missing.unwrap(), lacking);
+            assert_eq!(asked.load(Ordering::SeqCst), questions);
         }
     }
 

@@ -107,11 +107,7 @@ impl Applier {
             return self.create(document).await;
         };
         let after = self.send(&document).await?;
-        let is_same = match self.mode {
-            Mode::Write => before.resource_version() == after.resource_version(),
-            Mode::DryRun => told(&before) == told(&after),
-        };
-        let outcome = if is_same {
+        let outcome = if wanted(&before) == wanted(&after) {
             Outcome::Unchanged
         } else {
             Outcome::Changed
@@ -171,6 +167,15 @@ fn told(object: &DynamicObject) -> Value {
         for key in ["managedFields", "resourceVersion", "generation"] {
             metadata.remove(key);
         }
+    }
+    value
+}
+
+/// The object without its status, which somebody else may write in the meantime.
+fn wanted(object: &DynamicObject) -> Value {
+    let mut value = told(object);
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("status");
     }
     value
 }

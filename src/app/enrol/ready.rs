@@ -1,14 +1,16 @@
-//! Waits until the manager serves a tenant, and tells what it waits for meanwhile.
+//! Waits until the manager serves a tenant by the kubeconfig that is registered now, and tells what
+//! it waits for meanwhile.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::Api;
+use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Condition};
+use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::Enrolment;
-use crate::api::worker_cluster::WorkerCluster;
+use super::{Enrolment, Params};
+use crate::api::{names::KUBECONFIG_KEY, worker_cluster::WorkerCluster};
+use crate::tenant::access::fingerprint;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -22,12 +24,16 @@ pub(super) async fn wait(
     let namespace = &enrolment.params.namespace;
     let api: Api<WorkerCluster> = Api::namespaced(enrolment.management.client.clone(), namespace);
     let deadline = Instant::now() + patience;
+    let registered = registered(enrolment).await?;
     let mut told = String::new();
     loop {
         let found = api.get_opt(name).await;
         let found = found.with_context(|| format!("cannot read WorkerCluster {name}"))?;
-        let said = found.as_ref().map_or_else(String::new, state);
-        if let Some(found) = found.as_ref().filter(|found| is_ready(found)) {
+        let said = found
+            .as_ref()
+            .map_or_else(String::new, |found| state(found, &registered));
+        let ready = |found: &&WorkerCluster| is_ready(found) && has_taken(found, &registered);
+        if let Some(found) = found.as_ref().filter(ready) {
             let status = found.status.clone().unwrap_or_default();
             tell(format!(
                 "ready: {namespace}/{name}, Kubernetes {}, {} machine deployments served",
@@ -54,6 +60,27 @@ pub(super) async fn wait(
     }
 }
 
+/// Which kubeconfig is registered.
+async fn registered(enrolment: &Enrolment) -> anyhow::Result<String> {
+    let Params {
+        name, namespace, ..
+    } = &enrolment.params;
+    let secrets: Api<Secret> = Api::namespaced(enrolment.management.client.clone(), namespace);
+    let secret = secrets.get(name).await;
+    let secret = secret.with_context(|| format!("cannot read Secret {namespace}/{name}"))?;
+    let uid = secret.uid().unwrap_or_default();
+    let mut data = secret.data.unwrap_or_default();
+    let kubeconfig = data.remove(KUBECONFIG_KEY);
+    let kubeconfig = kubeconfig.with_context(|| format!("Secret {namespace}/{name} is empty"))?;
+    Ok(fingerprint(&uid, &kubeconfig.0))
+}
+
+/// Whether what the status says was found by that kubeconfig, and not by the one before.
+fn has_taken(found: &WorkerCluster, registered: &str) -> bool {
+    let status = found.status.as_ref();
+    status.and_then(|it| it.observed_kubeconfig.as_deref()) == Some(registered)
+}
+
 fn ready(found: &WorkerCluster) -> Option<&Condition> {
     let status = found.status.as_ref()?;
     let is_about_it = status.observed_generation == found.metadata.generation;
@@ -65,7 +92,11 @@ fn is_ready(found: &WorkerCluster) -> bool {
     ready(found).is_some_and(|it| it.status == "True")
 }
 
-fn state(found: &WorkerCluster) -> String {
+fn state(found: &WorkerCluster, registered: &str) -> String {
+    if is_ready(found) && !has_taken(found, registered) {
+        return "Ready speaks of the kubeconfig before; the manager has not taken the new one"
+            .to_owned();
+    }
     ready(found).map_or_else(String::new, |it| match it.message.as_str() {
         "" => it.reason.clone(),
         message => format!("{}: {message}", it.reason),

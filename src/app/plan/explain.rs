@@ -219,8 +219,7 @@ async fn origin(
 fn inputs(tenant: &Tenant, found: &MachineDeployment) -> Vec<Input> {
     let spec = &found.spec.template.spec;
     let here = "the machine deployment";
-    let empty = Value::Null;
-    let provider = ProviderConfig::decode(spec.provider_spec.value.as_ref().unwrap_or(&empty)).ok();
+    let provider = ProviderConfig::decode(&spec.provider_spec.json()).ok();
     let provider = provider.as_ref();
     let text = |text: Option<&str>| text.map_or(Value::Null, |text| json!(text));
     let input = |name, value, from| Input { name, value, from };

@@ -1,0 +1,150 @@
+//! Asks again where a server has asked for a moment's patience: a few times, and never for longer
+//! than a call may take.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Request, Response, header::RETRY_AFTER};
+use kube::client::{Body, retry::RetryPolicy};
+use tokio::time::Sleep;
+use tower::{BoxError, retry::Policy};
+
+/// Between the first two tries, where the server says nothing.
+const DELAY_MIN: Duration = Duration::from_millis(500);
+/// Between two tries, at the most: a server that asks for more has its answer told at once.
+const DELAY_MAX: Duration = Duration::from_secs(4);
+/// How often it is asked again. Three times the longest delay is less than a call may take.
+const AGAIN_MAX: u32 = 3;
+
+/// A server that has just learnt a kind answers 429 for a moment, and one that starts 503: nobody
+/// wants to type a command again for that.
+#[derive(Clone)]
+pub(super) struct Patience(RetryPolicy);
+
+impl Default for Patience {
+    fn default() -> Self {
+        let policy = RetryPolicy::new(DELAY_MIN, DELAY_MAX, AGAIN_MAX, true);
+        Self(policy.unwrap_or_default())
+    }
+}
+
+impl<Answer> Policy<Request<Body>, Response<Answer>, BoxError> for Patience {
+    type Future = Sleep;
+
+    fn retry(
+        &mut self,
+        request: &mut Request<Body>,
+        answer: &mut Result<Response<Answer>, BoxError>,
+    ) -> Option<Sleep> {
+        let asked = answer.as_ref().ok().and_then(|it| seconds(it.headers()));
+        if asked.is_some_and(|asked| asked > DELAY_MAX.as_secs()) {
+            return None;
+        }
+        self.0.retry(request, answer)
+    }
+
+    fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
+        <RetryPolicy as Policy<Request<Body>, Response<Answer>, BoxError>>::clone_request(
+            &mut self.0,
+            request,
+        )
+    }
+}
+
+/// What the server asks for; API servers say it in seconds.
+fn seconds(headers: &HeaderMap) -> Option<u64> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use http_body_util::{BodyExt as _, Full};
+    use tokio::time::Instant;
+    use tower::{service_fn, util::BoxCloneSyncService};
+
+    use super::super::*;
+
+    const NAMESPACE: &str = r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"u-1"}}"#;
+    /// As an API server that is busy says it.
+    const BUSY: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":429,
+        "reason":"TooManyRequests","message":"the server is busy learning kinds"}"#;
+
+    /// A client of a server that answers with this status until it was asked so often.
+    fn a_client(
+        (status, after): (u16, &'static str),
+        failures: usize,
+    ) -> (Client, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&asked);
+        let server = service_fn(move |_: http::Request<kube::client::Body>| {
+            let is_good = counter.fetch_add(1, Ordering::SeqCst) >= failures;
+            let (status, text) = if is_good {
+                (200, NAMESPACE)
+            } else {
+                (status, BUSY)
+            };
+            async move {
+                let body = Full::from(text).map_err(|never| match never {});
+                let mut answer = http::Response::builder().status(status);
+                if !after.is_empty() {
+                    answer = answer.header("retry-after", after);
+                }
+                let body = body.map_err(|error: io::Error| error).boxed_unsync();
+                Ok::<_, tower::BoxError>(answer.body(body).unwrap())
+            }
+        });
+        let transport = BoxCloneSyncService::new(server);
+        let client = connect::client(ClientParts {
+            transport: patient(transport),
+            budget: Arc::new(Budget::new(FLEET_REQUESTS)),
+            share: None,
+            fence: None,
+            timeout: CALL_TIMEOUT,
+            health: None,
+            kind: ClusterKind::Management,
+            metrics: Metrics::new(),
+        });
+        (client, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_a_moment_is_given_it_and_asked_again() {
+        for (server, least) in [
+            ((429, "2"), Duration::from_secs(6)),
+            ((503, ""), Duration::from_secs(2)),
+        ] {
+            let (client, asked) = a_client(server, 3);
+            let begun = Instant::now();
+            assert_eq!(cluster_uid(&client).await.unwrap(), "u-1");
+            assert_eq!(asked.load(Ordering::SeqCst), 4);
+            let took = begun.elapsed();
+            assert!(took >= least && took < CALL_TIMEOUT, "{server:?}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_busy_for_ever_is_asked_four_times_and_told() {
+        for (server, times) in [((429, "4"), 4), ((503, ""), 4), ((429, "3600"), 1)] {
+            let (client, asked) = a_client(server, usize::MAX);
+            let begun = Instant::now();
+            let told = cluster_uid(&client).await.unwrap_err().to_string();
+            assert_eq!(asked.load(Ordering::SeqCst), times, "{server:?}");
+            assert!(told.contains("the server is busy learning kinds"), "{told}");
+            assert!(begun.elapsed() < CALL_TIMEOUT, "{server:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_not_asked_about_again() {
+        let (client, asked) = a_client((403, "1"), usize::MAX);
+        cluster_uid(&client).await.unwrap_err();
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+    }
+}
