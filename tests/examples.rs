@@ -82,7 +82,7 @@ fn each_registration_is_accepted_once_its_placeholders_are_filled() {
 fn each_machine_deployment_has_a_default_profile() {
     for tenant in TENANTS {
         let found: MachineDeployment = document(&read(tenant, "worker.yaml"), "MachineDeployment");
-        let provider = found.spec.template.spec.provider_spec.value.unwrap();
+        let provider = found.spec.template.spec.provider_spec.json();
         let text = |key: &str| provider[key].as_str().unwrap();
         let (system, cloud) = (text("operatingSystem"), text("cloudProvider"));
         let profile = rules::machine_deployment::default_profile(system, cloud, "");

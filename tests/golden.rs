@@ -79,14 +79,8 @@ fn the_documents_of_a_known_config_are_equal_to_the_byte() {
             serde_saphyr::from_str(&read(&folder.join("expected-config.yaml"))).unwrap();
         let machine_deployment: MachineDeployment =
             serde_saphyr::from_str(&read(&folder.join("machine-deployment.yaml"))).unwrap();
-        let value = machine_deployment
-            .spec
-            .template
-            .spec
-            .provider_spec
-            .value
-            .unwrap();
-        let provider = ProviderConfig::decode(&value).unwrap();
+        let spec = &machine_deployment.spec.template.spec;
+        let provider = ProviderConfig::decode(&spec.provider_spec.json()).unwrap();
         let machine = MachineFacts {
             name: machine_deployment.metadata.name.as_deref().unwrap(),
             dist_upgrade_on_boot: provider.operating_system_spec.dist_upgrade_on_boot,
@@ -268,8 +262,8 @@ fn render_vector(folder: &Path, inputs: &Inputs) -> Rendered {
         serde_saphyr::from_str(&read(&folder.join("machine-deployment.yaml")))
             .expect("a machine deployment");
     let spec = &machine_deployment.spec.template.spec;
-    let value = spec.provider_spec.value.as_ref().expect("a provider spec");
-    let provider = ProviderConfig::decode(value).expect("a valid provider spec");
+    let provider =
+        ProviderConfig::decode(&spec.provider_spec.json()).expect("a valid provider spec");
     let present = |text: &String| (!text.is_empty()).then(|| text.clone());
     let settings = TenantSettings {
         cluster_dns: inputs.cluster_dns.clone(),

@@ -85,7 +85,7 @@ fn is_adopted(context: &Context) -> bool {
 async fn named_profiles(context: &Context) -> Result<BTreeSet<String>, kube::Error> {
     let tenant = context.engagement.tenant();
     let policy = &context.engagement.policy;
-    let all: Api<MachineDeployment> = Api::all(context.engagement.worker.clone());
+    let all: Api<MachineDeployment> = Api::all(context.engagement.worker.client());
     let mut page = ListParams::default().limit(PAGE);
     let mut names = BTreeSet::new();
     loop {
@@ -106,7 +106,7 @@ async fn named_profiles(context: &Context) -> Result<BTreeSet<String>, kube::Err
 
 async fn copy(context: &Context, name: &str) -> Result<&'static str, kube::Error> {
     let there: Api<OperatingSystemProfile> =
-        Api::namespaced(context.engagement.worker.clone(), KUBE_SYSTEM);
+        Api::namespaced(context.engagement.worker.client(), KUBE_SYSTEM);
     let Some(theirs) = there.get_opt(name).await? else {
         return Ok("is missing there");
     };

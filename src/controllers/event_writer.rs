@@ -1,26 +1,29 @@
 //! Writes Events about machine deployments, of the kind that the rights of the process allow.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use k8s_openapi::{
     api::core::v1::{Event as PlainEvent, EventSource, ObjectReference},
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
-    Api, Client,
+    Api,
     api::{ObjectMeta, PostParams},
     runtime::events::{Event, Recorder, Reporter},
 };
 
-use crate::fleet::{clock::Clock, engagement::Engagement};
+use crate::fleet::{clock::Clock, connect::Clients, engagement::Engagement};
 use crate::tenant::mode::{Mode, Right};
 
 const REPORTER: &str = "osm";
 
 /// Writes Events in the worker cluster.
 pub enum EventWriter {
-    /// Those of `events.k8s.io`: repeated ones are counted in one.
-    Series(Recorder),
+    /// Those of `events.k8s.io`: repeated ones are counted in one. It is made when there is
+    /// something to tell.
+    Series(Clients, Mutex<Option<Recorder>>),
     /// Those of the core group, each for itself.
-    Plain(Client, Clock),
+    Plain(Clients, Clock),
 }
 
 impl EventWriter {
@@ -28,28 +31,49 @@ impl EventWriter {
     pub fn new(engagement: &Engagement, mode: Mode) -> Self {
         let worker = engagement.worker.clone();
         if mode.has(Right::WriteEvents) {
-            let reporter = Reporter {
-                controller: REPORTER.to_owned(),
-                instance: None,
-            };
-            Self::Series(Recorder::new(worker, reporter))
+            Self::Series(worker, Mutex::default())
         } else {
             Self::Plain(worker, engagement.shared.clock.clone())
+        }
+    }
+
+    /// All is well: what was told is forgotten, and the next Event begins a series of its own.
+    pub fn rest(&self) {
+        if let Self::Series(_, recorder) = self {
+            lock(recorder).take();
         }
     }
 
     /// Writes one Event about an object.
     pub async fn publish(&self, event: &Event, about: &ObjectReference) -> Result<(), kube::Error> {
         match self {
-            Self::Series(recorder) => recorder.publish(event, about).await,
-            Self::Plain(client, clock) => {
+            Self::Series(worker, recorder) => {
+                let recorder = lock(recorder)
+                    .get_or_insert_with(|| a_recorder(worker))
+                    .clone();
+                recorder.publish(event, about).await
+            }
+            Self::Plain(worker, clock) => {
                 let namespace = about.namespace.clone().unwrap_or_default();
-                let api: Api<PlainEvent> = Api::namespaced(client.clone(), &namespace);
+                let api: Api<PlainEvent> = Api::namespaced(worker.client(), &namespace);
                 let event = plain(event, about, clock);
                 api.create(&PostParams::default(), &event).await.map(drop)
             }
         }
     }
+}
+
+fn a_recorder(worker: &Clients) -> Recorder {
+    let reporter = Reporter {
+        controller: REPORTER.to_owned(),
+        instance: None,
+    };
+    Recorder::new(worker.client(), reporter)
+}
+
+/// No write under the lock can be half done.
+fn lock(recorder: &Mutex<Option<Recorder>>) -> MutexGuard<'_, Option<Recorder>> {
+    recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn plain(event: &Event, about: &ObjectReference, clock: &Clock) -> PlainEvent {

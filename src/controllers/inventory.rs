@@ -21,7 +21,7 @@ const PAGE: u32 = 50;
 pub async fn take(context: &Context) -> Result<(), kube::Error> {
     let key = context.digest_key();
     let secrets: Api<Secret> =
-        Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
+        Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
     let mut page = ListParams::default().limit(PAGE);
     context.engagement.board.vitals.forget_user_data();
     loop {
@@ -60,7 +60,7 @@ async fn take_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Er
 /// Verifies one Secret that is known by its metadata alone.
 pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Error> {
     let secrets: Api<Secret> =
-        Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
+        Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
     match secrets.get_opt(name).await? {
         Some(secret) => {
             weigh(context, &secret);

@@ -38,7 +38,10 @@ use crate::plan::{
 };
 use crate::render::render;
 use crate::rules::user_data::{Fitting, fit};
-use crate::telemetry::metrics::{Took, Trigger};
+use crate::telemetry::{
+    metrics::{Took, Trigger},
+    traces::{self, TRACEPARENT},
+};
 
 /// machine-controller sets the revision right after it makes the first MachineSet; a machine
 /// deployment without one is served with an empty revision after this long.
@@ -68,6 +71,8 @@ pub async fn reconcile(
         otel.status_code = tracing::field::Empty,
         otel.status_description = tracing::field::Empty,
     );
+    let cause = machine_deployment.annotations().get(TRACEPARENT);
+    traces::link(&span, cause.map(String::as_str));
     let reference = ObjectRef::from_obj(&*machine_deployment);
     let action = async {
         let at_work = context.sweeps.begin(&reference);
@@ -192,11 +197,16 @@ async fn converge(
         .await?;
     // What should be there? (pure, and left out where what is there says that it is current)
     let deployment = Arc::new(deployment);
-    let fitting = if is_current(&deployment, &found.observed) {
+    let rendered = if is_current(&deployment, &found.observed) {
         None
     } else {
-        Some(render_aside(context, &deployment, urgency).await?)
+        // The config's write is paid for first: else the documents of a whole fleet would be
+        // rendered, and wait in memory for the budget that all tenants share.
+        let management = context.engagement.management.paid(urgency).await;
+        let fitting = render_aside(context, &deployment, urgency).await?;
+        Some((fitting, management))
     };
+    let (fitting, management) = rendered.unzip();
     let near_limit = match &fitting {
         Some(fitting) => fitting.near_limit.clone(),
         None => known_near_limit(&found.observed),
@@ -211,7 +221,9 @@ async fn converge(
     // Write it. (client)
     if writes > 0 {
         let span = tracing::info_span!("apply", changes = writes);
-        apply(context, &deployment, changes)
+        let clients = &context.engagement.management;
+        let management = management.unwrap_or_else(|| clients.client_for(urgency));
+        apply(context, &deployment, (changes, management))
             .instrument(span)
             .await?;
     }

@@ -183,7 +183,7 @@ impl Rollout<'_> {
     async fn tell(&mut self, seen: &Seen) -> Result<(), kube::Error> {
         let namespace = seen.found.namespace().unwrap_or_default();
         let api: Api<MachineDeployment> =
-            Api::namespaced(self.context.engagement.worker.clone(), &namespace);
+            Api::namespaced(self.context.engagement.worker.client(), &namespace);
         let patch = json!({
             "metadata": {
                 "uid": seen.found.uid(),

@@ -55,7 +55,8 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
 }
 
 async fn is_gone(context: &Context, namespace: &str, name: &str) -> Result<bool, Error> {
-    let api: Api<MachineDeployment> = Api::namespaced(context.engagement.worker.clone(), namespace);
+    let api: Api<MachineDeployment> =
+        Api::namespaced(context.engagement.worker.client(), namespace);
     match api.get_metadata(name).await {
         Ok(_) => Ok(false),
         // A kind that is not served answers NotFound, too, but names no object.

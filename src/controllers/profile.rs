@@ -22,6 +22,7 @@ use crate::api::{
 };
 use crate::fleet::{
     events::{self, Warning},
+    permits::Urgency,
     retry_delay::RetryDelay,
 };
 use crate::plan::default_profile::{Installed, Verdict, judge};
@@ -210,16 +211,19 @@ async fn install_one(
     Ok(())
 }
 
-fn api(context: &Context) -> Api<OperatingSystemProfile> {
+fn api(context: &Context, urgency: Urgency) -> Api<OperatingSystemProfile> {
     let tenant = context.engagement.tenant();
-    Api::namespaced(context.engagement.management.client(), tenant.namespace())
+    let client = context.engagement.management.client_for(urgency);
+    Api::namespaced(client, tenant.namespace())
 }
 
 fn mark(default: &DefaultProfile) -> (String, String) {
     (INSTALLED_CONTENT.to_owned(), default.content.clone())
 }
 
+/// A machine deployment may wait for it.
 async fn create(context: &Context, default: &DefaultProfile) -> Result<(), kube::Error> {
+    let api = api(context, Urgency::Fresh);
     let profile = OperatingSystemProfile {
         metadata: ObjectMeta {
             name: Some(default.name.clone()),
@@ -228,19 +232,20 @@ async fn create(context: &Context, default: &DefaultProfile) -> Result<(), kube:
         },
         spec: default.spec.clone(),
     };
-    match api(context).create(&PostParams::default(), &profile).await {
+    match api.create(&PostParams::default(), &profile).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         created => created.map(drop),
     }
 }
 
-/// Puts ours in place of the content that was judged; anything else is judged when it is seen.
+/// Puts ours in place of the content that was judged; anything else is judged when it is seen. A
+/// whole fleet does so after an upgrade, and lets changes go first.
 async fn replace(
     context: &Context,
     default: &DefaultProfile,
     judged: &str,
 ) -> Result<(), kube::Error> {
-    let api = api(context);
+    let api = api(context, Urgency::Sweep);
     let mut profile = api.get(&default.name).await?;
     if content_digest(&profile.spec) != judged || adoption::is_pinned(&profile) {
         return Ok(());

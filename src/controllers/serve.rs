@@ -155,7 +155,7 @@ impl Controllers {
                 Finding::wrong("InventoryFailed", message),
             ))
         };
-        let all: Api<MachineDeployment> = Api::all(context.engagement.worker.clone());
+        let all: Api<MachineDeployment> = Api::all(context.engagement.worker.client());
         match all.list_metadata(&ListParams::default().limit(1)).await {
             Err(error) if is_not_served(&error) => {
                 let message = "the worker cluster does not serve MachineDeployment \
@@ -194,7 +194,10 @@ impl Controllers {
             listed: listed_sender,
         };
         let (sweeps, due) = (Arc::clone(&context.sweeps), Arc::clone(&context.due));
-        let changes = watches::machine_deployments(engagement, writer, watchers)
+        // One for both watches: it rests for as long as they do.
+        let worker = engagement.worker.client();
+        let health = &engagement.health;
+        let changes = watches::machine_deployments(worker.clone(), health, writer, watchers)
             .inspect(move |changed| {
                 let reference = ObjectRef::from_obj(changed);
                 sweeps.changed(&reference);
@@ -231,7 +234,7 @@ impl Controllers {
             });
         let others = Box::pin(async {
             tokio::join!(
-                watches::follow_secrets(Arc::clone(&context)),
+                watches::follow_secrets(worker, Arc::clone(&context)),
                 self.keep_profiles(&context),
                 follow_settings(&context),
                 follow_registry_credentials(&context),

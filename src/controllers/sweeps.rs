@@ -1,5 +1,5 @@
 //! Sweeps: machine deployments that are looked at once more for no change of their own, after the
-//! first list or when something changed that concerns them all.
+//! first list or when something changed that concerns many of them.
 //!
 //! They wait here, each once, and few at a time are let into the queue of reconciles: a fresh
 //! change finds a slot of its tenant free. One that is reconciled meanwhile needs no sweep.

@@ -118,7 +118,7 @@ pub fn api(worker: &Client) -> Api<Secret> {
 /// Lists the tokens of all machine deployments. Of two for one machine deployment the one that is
 /// valid for longer is kept, and the other deleted where that is allowed.
 pub async fn list(context: &Context) -> Result<(), kube::Error> {
-    let api = api(&context.engagement.worker);
+    let api = api(&context.engagement.worker.client());
     let mut page = ListParams::default().labels(TOKEN_LABEL).limit(PAGE);
     loop {
         let list = api.list(&page).await?;

@@ -100,57 +100,62 @@ impl Look {
             Self::Overlapping(_) => Trigger::Overlap,
         }
     }
+
+    /// Whether those that it concerns wait for a sweep: there may be many, for no change of their
+    /// own. A profile changes for a whole fleet where a release brings another one.
+    const fn is_sweep(&self) -> bool {
+        matches!(self, Self::Everywhere | Self::Listed | Self::Profile { .. })
+    }
+
+    /// Of several looks at one machine deployment the first counts.
+    const fn order(&self) -> u8 {
+        match self {
+            Self::Made(_) | Self::Overlapping(_) => 0,
+            Self::Profile { .. } => 1,
+            Self::Everywhere => 2,
+            Self::Listed => 3,
+        }
+    }
 }
 
 impl Led {
     /// Which machine deployments the looks concern at once; the others wait for a sweep.
     fn now(&self, looks: &HashSet<Look>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
-        let store = &self.machine_deployments;
-        let of = |found: Vec<Arc<MachineDeployment>>| -> Vec<_> {
-            found.iter().map(|it| ObjectRef::from_obj(&**it)).collect()
-        };
         let concerning = |machine_deployment: &MachineDeployment| {
-            looks
+            let concerning = looks
                 .iter()
-                .find(|look| concerns(look, machine_deployment, tenant))
+                .filter(|look| concerns(look, machine_deployment, tenant));
+            concerning.min_by_key(|look| look.order())
         };
-        let found = store.state_filter(|found| concerning(found).is_some());
-        for (reference, found) in of(found.clone()).iter().zip(&found) {
-            self.backoff.reset(reference);
-            self.sweeps.changed(reference);
-            if let Some(look) = concerning(found) {
-                self.due.now(reference, look.trigger());
-            }
-        }
-        let found = of(found);
-        let is_everywhere = looks.contains(&Look::Everywhere);
-        if is_everywhere || looks.contains(&Look::Listed) {
-            let mut all = of(store.state());
-            all.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-            let found: HashSet<_> = found.iter().collect();
-            all.retain(|reference| !found.contains(reference));
-            if is_everywhere {
-                for reference in &all {
-                    self.backoff.reset(reference);
-                }
-            }
-            let look = if is_everywhere {
-                Trigger::Everywhere
-            } else {
-                Trigger::Listed
+        let store = &self.machine_deployments;
+        let mut found = store.state_filter(|found| concerning(found).is_some());
+        let by_name = |it: &Arc<MachineDeployment>| (it.namespace(), it.name_any());
+        found.sort_by_cached_key(by_name);
+        let (mut at_once, mut later) = (Vec::new(), Vec::new());
+        for found in &found {
+            let Some(look) = concerning(found) else {
+                continue;
             };
-            for reference in &all {
-                self.due.now(reference, look);
+            let reference = ObjectRef::from_obj(&**found);
+            if *look != Look::Listed {
+                self.backoff.reset(&reference);
             }
-            self.sweeps.add(all);
+            self.due.now(&reference, look.trigger());
+            if look.is_sweep() {
+                later.push(reference);
+            } else {
+                self.sweeps.changed(&reference);
+                at_once.push(reference);
+            }
         }
-        found
+        self.sweeps.add(later);
+        at_once
     }
 }
 
 fn concerns(look: &Look, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
     match look {
-        Look::Everywhere | Look::Listed => false,
+        Look::Everywhere | Look::Listed => true,
         Look::Profile { namespace, name } => {
             let annotations = machine_deployment.annotations();
             let from = annotations

@@ -33,7 +33,7 @@ use crate::api::{
 };
 use crate::fleet::{
     board::Board,
-    engagement::Engagement,
+    health::Health,
     watch::{RELIST, Scope, Watched, interpret, relisted},
 };
 
@@ -43,12 +43,13 @@ const PAGE: u32 = 100;
 /// The machine deployments of the worker cluster, each whenever it changes. A list of them all
 /// pulls the triggers instead: it yields to changes.
 pub fn machine_deployments(
-    engagement: &Engagement,
+    worker: Client,
+    health: &Arc<Health>,
     writer: Writer<MachineDeployment>,
     watchers: Watchers,
 ) -> impl Stream<Item = MachineDeployment> + Send + use<> {
-    let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(engagement.worker.clone());
-    let watched = Watched::there("machine deployments", &engagement.health);
+    let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
+    let watched = Watched::there("machine deployments", health);
     let config = watcher::Config::default().page_size(PAGE);
     let watch = move || watcher::watcher(api.clone(), config.clone());
     let events = relisted(RELIST, watch)
@@ -153,9 +154,8 @@ fn full_name(found: &MachineDeployment) -> String {
 }
 
 /// Follows the Secrets of `cloud-init-settings`, by their metadata alone, for ever.
-pub async fn follow_secrets(context: Arc<Context>) {
-    let api: Api<PartialObjectMeta<Secret>> =
-        Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
+pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
+    let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(worker, CLOUD_INIT_SETTINGS);
     let watch = move || watcher::watcher(api.clone(), watcher::Config::default());
     let events = relisted(RELIST, watch);
     let mut listed = BTreeSet::new();

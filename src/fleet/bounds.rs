@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use rand::RngExt;
 
-use super::{connect::ManagementShare, engagement::Shared, retry_delay::RetryDelay};
+use super::{connect::Clients, engagement::Shared, retry_delay::RetryDelay};
 use crate::telemetry::logs::chain;
 use crate::tenant::{id::TenantId, policy::TenantPolicy};
 
@@ -29,7 +29,7 @@ pub async fn policy_of(
 /// Waits until another policy bounds the tenant. The labels are read as seldom as the facts.
 pub async fn changed(
     shared: &Shared,
-    management: &ManagementShare,
+    management: &Clients,
     tenant: &TenantId,
     policy: &Arc<TenantPolicy>,
 ) {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     bounds, claim,
-    connect::{ClientParts, ManagementShare, Share},
+    connect::{ClientParts, Clients, Share},
     discovery::Registration,
     engage::{self, Attempt, Setback},
     engagement::{Engagement, Reporting, Shared},
@@ -60,6 +60,8 @@ pub async fn run(
     if was_removed && !is_gone(&management.client(), &member.id, &cancel).await {
         return;
     }
+    let fleet = shared.fleet.to_string();
+    member.board.update(|report| report.fleet = Some(fleet));
     let reporting = CancellationToken::new();
     let report = (shared.report)(Reporting {
         member: Arc::clone(&member),
@@ -107,8 +109,8 @@ fn management_share(
     tenant: &TenantId,
     budget: &Arc<Budget>,
     fence: &Fence,
-) -> ManagementShare {
-    ManagementShare::new(ClientParts {
+) -> Clients {
+    Clients::new(ClientParts {
         transport: shared.management.clone(),
         budget: Arc::clone(budget),
         share: Some(Share {
@@ -126,7 +128,7 @@ fn management_share(
 struct Task {
     shared: Arc<Shared>,
     member: Arc<Member>,
-    management: ManagementShare,
+    management: Clients,
     /// What every write of the tenant must pass.
     fence: Fence,
     /// The budget of the worker cluster: one for the life of the member, or a registration that
@@ -197,6 +199,9 @@ impl Task {
                 Ok((policy, attempt)) => {
                     delay = RetryDelay::default();
                     self.last = Some(attempt.clone());
+                    let engaged_with = registration.fingerprint();
+                    let board = &self.member.board;
+                    board.update(|report| report.kubeconfig = engaged_with);
                     Box::pin(self.serve_engaged((policy, attempt), &stop)).await;
                     continue;
                 }
@@ -412,7 +417,8 @@ impl Task {
         policy: OnRemoval,
         released: &mut BTreeSet<Option<String>>,
     ) -> Result<String, kube::Error> {
-        let held = removal::held(&attempt.worker).await?;
+        let worker = attempt.worker.client();
+        let held = removal::held(&worker).await?;
         let tenant = self.member.id.tenant.clone();
         if policy == OnRemoval::Keep {
             return Ok(format!(
@@ -425,7 +431,7 @@ impl Task {
             if policy == OnRemoval::Purge {
                 let namespace = tenant.to_string();
                 removal::purge(
-                    &attempt.worker,
+                    &worker,
                     &self.management.client(),
                     &namespace,
                     machine_deployment,
@@ -433,9 +439,9 @@ impl Task {
                 .await?;
             }
             released.insert(machine_deployment.uid());
-            removal::release(&attempt.worker, machine_deployment).await?;
+            removal::release(&worker, machine_deployment).await?;
         }
-        claim::release(&attempt.worker, &self.shared.claimant(tenant)).await?;
+        claim::release(&worker, &self.shared.claimant(tenant)).await?;
         let done = match policy {
             OnRemoval::Purge => "released, and what was made for them was deleted",
             OnRemoval::Keep | OnRemoval::Release => "released",

@@ -11,6 +11,7 @@
 use std::{
     fmt,
     future::poll_fn,
+    mem,
     num::NonZeroU32,
     pin::pin,
     sync::Arc,
@@ -31,6 +32,7 @@ use super::{
     bounded_lines::BoundedLines,
     health::{Health, HeldBack},
     partition::fence::Fence,
+    permits::{Permit, Urgency},
     rate_limit::{Budget, Prepaid, SharedBudget},
 };
 use crate::telemetry::{
@@ -92,29 +94,55 @@ pub struct Share {
 
 /// Makes a client for one of a tenant's clusters.
 pub fn client(parts: ClientParts) -> Client {
-    Client::new(TenantService { parts }, "default")
+    Client::new(TenantService::from(parts), "default")
 }
 
-/// A tenant's share of the management API. Most of the time nobody calls: a client is made for as
+/// Clients of one of a tenant's clusters. Most of the time nobody calls: a client is made for as
 /// long as somebody does, for one that rests keeps a task and room for dozens of requests.
 #[derive(Clone)]
-pub struct ManagementShare(Arc<ClientParts>);
+pub struct Clients(Arc<ClientParts>);
 
-impl ManagementShare {
-    /// What its clients are made of.
+impl Clients {
+    /// What they are made of.
     pub fn new(parts: ClientParts) -> Self {
         Self(Arc::new(parts))
     }
 
-    /// A client for what is done now. All of them take from the same budget.
+    /// A client for a fresh change. All of them take from the same budget.
     pub fn client(&self) -> Client {
-        client(ClientParts::clone(&self.0))
+        self.client_for(Urgency::Fresh)
+    }
+
+    /// A client for work of this urgency: what is no change of its own lets the changes of others
+    /// go first at the budget that all tenants share.
+    pub fn client_for(&self, urgency: Urgency) -> Client {
+        let service = TenantService {
+            urgency,
+            ..self.service()
+        };
+        Client::new(service, "default")
+    }
+
+    /// Waits for the budget of one request, and makes a client whose first request needs none: what
+    /// is large is made after the wait, and not kept through it.
+    pub async fn paid(&self, urgency: Urgency) -> Client {
+        pay(&self.0, urgency).await;
+        let service = TenantService {
+            urgency,
+            is_paid: true,
+            ..self.service()
+        };
+        Client::new(service, "default")
+    }
+
+    fn service(&self) -> TenantService {
+        ClientParts::clone(&self.0).into()
     }
 }
 
-impl fmt::Debug for ManagementShare {
+impl fmt::Debug for Clients {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a share of the management API")
+        formatter.write_str("clients")
     }
 }
 
@@ -131,6 +159,19 @@ struct TooLarge;
 #[derive(Clone)]
 struct TenantService {
     parts: ClientParts,
+    urgency: Urgency,
+    /// Whether the next request is paid for.
+    is_paid: bool,
+}
+
+impl From<ClientParts> for TenantService {
+    fn from(parts: ClientParts) -> Self {
+        Self {
+            parts,
+            urgency: Urgency::Fresh,
+            is_paid: false,
+        }
+    }
 }
 
 impl Service<Request<Body>> for TenantService {
@@ -144,16 +185,18 @@ impl Service<Request<Body>> for TenantService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let parts = self.parts.clone();
+        let (parts, urgency) = (self.parts.clone(), self.urgency);
+        let is_paid =
+            mem::take(&mut self.is_paid) || request.extensions().get::<Prepaid>().is_some();
         Box::pin(async move {
             if parts.health.as_ref().is_some_and(|it| it.holds_back()) {
                 // What is not sent takes nothing of the budget, which the next that is sent needs.
                 return Err(HeldBack.into());
             }
-            if request.extensions().get::<Prepaid>().is_none() {
-                let waited = pay(&parts).await;
-                parts.metrics.throttled(parts.kind, waited);
+            if !is_paid {
+                pay(&parts, urgency).await;
             }
+            let _under_way = enter(&parts, urgency).await;
             // Behind every queue of ours: nothing waits between this and the wire.
             if let Some(fence) = &parts.fence {
                 let passed = fence.check(request.method());
@@ -179,25 +222,38 @@ impl Service<Request<Body>> for TenantService {
     }
 }
 
-/// Takes a request from the budgets, and tells how long that took. A wait is a span of its own.
-async fn pay(parts: &ClientParts) -> Duration {
+/// Takes a request from the budgets, and counts how long that took. A wait is a span of its own.
+async fn pay(parts: &ClientParts, urgency: Urgency) {
     let mut paying = pin!(async {
         let waited = parts.budget.take(ONE).await;
         match &parts.share {
-            Some(share) => waited + share.budget.take(&share.tenant).await,
+            Some(share) => waited + share.budget.take(&share.tenant, urgency).await,
             None => waited,
         }
     });
-    match futures::poll!(&mut paying) {
+    let waited = match futures::poll!(&mut paying) {
         Poll::Ready(waited) => waited,
-        Poll::Pending => {
-            let wait = tracing::info_span!(
-                "wait for the budget",
-                osm.cluster.kind = parts.kind.as_str()
-            );
-            paying.instrument(wait).await
-        }
+        Poll::Pending => paying.instrument(wait_span(parts)).await,
+    };
+    parts.metrics.throttled(parts.kind, waited);
+}
+
+/// Waits until the request may be under way, where all tenants share what it is sent to.
+async fn enter(parts: &ClientParts, urgency: Urgency) -> Option<Permit> {
+    let share = parts.share.as_ref()?;
+    let mut entering = pin!(share.budget.enter(&share.tenant, urgency));
+    if let Poll::Ready(permit) = futures::poll!(&mut entering) {
+        return Some(permit);
     }
+    let asked = Instant::now();
+    let permit = entering.instrument(wait_span(parts)).await;
+    parts.metrics.throttled(parts.kind, asked.elapsed());
+    Some(permit)
+}
+
+fn wait_span(parts: &ClientParts) -> tracing::Span {
+    let kind = parts.kind.as_str();
+    tracing::info_span!("wait for the budget", osm.cluster.kind = kind)
 }
 
 async fn send(
@@ -312,6 +368,26 @@ mod tests {
         }
         let latency = board.vitals.read().call_latency.unwrap_or_default();
         assert!(latency.as_millis().abs_diff(40) <= 2, "{latency:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_paid_beforehand_is_not_paid_again_and_pays_for_one_request() {
+        let at_once = service_fn(|_: Request<Body>| async {
+            let body = Full::new(Bytes::from_static(b"{}")).map_err(|never| match never {});
+            Ok::<_, Infallible>(Response::new(body.boxed_unsync()))
+        });
+        let at_once = tower::ServiceExt::map_err(at_once, |never| match never {});
+        let clients = Clients::new(parts(BoxCloneSyncService::new(at_once)));
+        let client = clients.paid(Urgency::Fresh).await;
+        let begun = Instant::now();
+        for seconds in 0..3 {
+            let request = Request::get("/version").body(Vec::new()).expect("valid");
+            client.request_text(request).await.expect("an answer");
+            assert_eq!(begun.elapsed().as_millis().div_ceil(1_001), seconds);
+        }
+        // Who pays waits as well as who sends.
+        drop(clients.paid(Urgency::Fresh).await);
+        assert!(begun.elapsed() > Duration::from_millis(2_900));
     }
 
     #[tokio::test]

@@ -162,7 +162,7 @@ impl Crew {
     /// Registrations that were removed while nobody served them, or while the replica that did
     /// died: nobody has their kubeconfig any more, and their tenants are told so.
     fn tell_of_bereaved(&mut self) {
-        for id in self.shared.worker_clusters.told_of() {
+        for id in self.shared.worker_clusters.told_of(&self.shared.fleet) {
             if !self.is_granted(&id) || self.given_back.contains_key(&id) {
                 continue;
             }

@@ -14,7 +14,7 @@ use kube::{
 };
 
 use super::watch::{self, Scope};
-use crate::tenant::{id::RegistrationId, secret_text::SecretBytes};
+use crate::tenant::{access, id::RegistrationId, secret_text::SecretBytes};
 
 /// The data keys of a kubeconfig: ours first, then Cluster API's.
 const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
@@ -30,6 +30,14 @@ pub struct Registration {
     pub created: Timestamp,
     /// The kubeconfig, unread; absent where the Secret has none of the keys.
     pub kubeconfig: Option<SecretBytes>,
+}
+
+impl Registration {
+    /// Which kubeconfig of which Secret it has.
+    pub fn fingerprint(&self) -> Option<String> {
+        let kubeconfig = self.kubeconfig.as_ref()?;
+        Some(access::fingerprint(&self.uid, kubeconfig.expose()))
+    }
 }
 
 /// What happened to the registrations.

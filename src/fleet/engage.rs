@@ -22,7 +22,7 @@ pub use self::{
 use super::{
     adoption::{self, Obstacle, Predecessor},
     claim::{self, ClaimError, Claimant},
-    connect::{self, ClientParts, ManagementShare},
+    connect::{ClientParts, Clients},
     discovery::Registration,
     engagement::Shared,
     facts::{self, FactsError},
@@ -59,7 +59,7 @@ pub struct Params<'a> {
     /// The member.
     pub member: &'a Arc<Member>,
     /// The tenant's share of the management API.
-    pub management: &'a ManagementShare,
+    pub management: &'a Clients,
     /// The registration.
     pub registration: &'a Registration,
     /// The budget of the worker cluster.
@@ -74,7 +74,7 @@ pub struct Params<'a> {
 #[derive(Clone)]
 pub struct Attempt {
     /// The worker cluster's API.
-    pub worker: Client,
+    pub worker: Clients,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
     /// The API server that the kubeconfig names.
@@ -122,7 +122,8 @@ async fn attempt_for(
     let server = access.server.url();
     board.update(|report| report.server = Some(server.clone()));
 
-    let worker = worker_client(params, &access)?;
+    let worker_clients = worker_clients(params, &access)?;
+    let worker = worker_clients.client();
     identify(params, &worker, worker_cluster).await?;
     let predecessor = adopt(params, &worker, worker_cluster).await?;
     prepare(params, &worker).await?;
@@ -137,7 +138,7 @@ async fn attempt_for(
     board.update(|report| report.api_server = Some(facts.api_server.clone()));
     board.found(ConditionType::Prepared, Finding::well("Prepared"));
     Ok(Attempt {
-        worker,
+        worker: worker_clients,
         kubeconfig_ca,
         server,
         claimant: params.shared.claimant(params.member.id.tenant.clone()),
@@ -226,12 +227,12 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Set
     })
 }
 
-fn worker_client(params: &Params<'_>, access: &ClusterAccess) -> Result<Client, Setback> {
+fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients, Setback> {
     let transport = (params.shared.connector)(access, &params.policy.access).map_err(|error| {
         let why = chain(error.as_ref()).to_string();
         Setback::refused(ConditionType::Registered, "KubeconfigRefused", why)
     })?;
-    Ok(connect::client(ClientParts {
+    Ok(Clients::new(ClientParts {
         transport,
         budget: Arc::clone(params.worker_budget),
         share: None,

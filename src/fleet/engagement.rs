@@ -3,7 +3,6 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use kube::Client;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -13,7 +12,7 @@ use super::{
     claim::Claimant,
     clock::Clock,
     connect::Connector,
-    connect::{ManagementShare, Transport},
+    connect::{Clients, Transport},
     health::Health,
     permits::Permits,
     rate_limit::Budget,
@@ -34,6 +33,8 @@ use crate::tenant::{
 
 /// What all tenants of the fleet share.
 pub struct Shared {
+    /// The fleet's name.
+    pub fleet: Arc<str>,
     /// The roster.
     pub roster: Arc<Roster>,
     /// The WorkerClusters.
@@ -84,7 +85,7 @@ pub struct Reporting {
     /// The member.
     pub member: Arc<Member>,
     /// The tenant's share of the management API.
-    pub management: ManagementShare,
+    pub management: Clients,
     /// The time of day.
     pub clock: Clock,
     /// Set when the member leaves.
@@ -101,13 +102,13 @@ pub struct Engagement {
     /// What bounds the tenant.
     pub policy: Arc<TenantPolicy>,
     /// The worker cluster's API.
-    pub worker: Client,
+    pub worker: Clients,
     /// How the worker cluster is doing.
     pub health: Arc<Health>,
     /// The budget behind `worker`.
     pub worker_budget: Arc<Budget>,
     /// The tenant's share of the management API.
-    pub management: ManagementShare,
+    pub management: Clients,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
     /// What was observed in the worker cluster; read again from time to time.

@@ -16,7 +16,7 @@ use std::{
 use http::{Response, StatusCode};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client};
+use kube::Api;
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until},
@@ -26,7 +26,7 @@ use self::{
     circuit::{Circuit, Failure, Pass},
     retry_after::retry_after,
 };
-use super::{board::Board, clock::Clock};
+use super::{board::Board, clock::Clock, connect::Clients};
 use crate::api::names::KUBE_SYSTEM;
 use crate::telemetry::logs::chain;
 use crate::tenant::report::{ConditionType, Finding};
@@ -157,12 +157,12 @@ impl Health {
 
     /// Asks the cluster, whenever the delay of the open circuit is over, for ever: everybody else
     /// waits until it is well.
-    pub async fn keep_asking(&self, worker: &Client) {
-        let namespaces: Api<Namespace> = Api::all(worker.clone());
+    pub async fn keep_asking(&self, worker: &Clients) {
         loop {
             self.held_back().await;
             self.due().await;
             if !self.circuit.borrow().is_closed() {
+                let namespaces: Api<Namespace> = Api::all(worker.client());
                 // The outcome is observed where it passes.
                 drop(Box::pin(namespaces.get_metadata(KUBE_SYSTEM)).await);
             }

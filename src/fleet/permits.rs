@@ -30,7 +30,8 @@ pub const SWEEP_SHARE: u32 = 5;
 pub enum Urgency {
     /// Something changed, or is due.
     Fresh,
-    /// Everything is looked at once more, for no change of its own.
+    /// Everything is looked at once more, or a default profile is replaced by a newer one, for no
+    /// change of its own.
     Sweep,
 }
 

@@ -19,7 +19,7 @@ use governor::{
 };
 use tokio::{sync::Mutex, time::Instant};
 
-use super::permits::{Permits, Urgency};
+use super::permits::{Permit, Permits, Urgency};
 use crate::tenant::{id::TenantId, policy::RequestBudget};
 
 /// tokio's time as governor wants it.
@@ -97,29 +97,47 @@ fn bucket(size: RequestBudget, clock: &TokioClock) -> Arc<Limiter> {
 }
 
 /// A budget that all tenants share. Where it is short they take turns: a tenant with a thousand
-/// requests in the queue gets no more of it than one with one.
+/// requests in the queue gets no more of it than one with one. What is no change of its own waits
+/// behind the changes of all tenants, and has a fifth of it beside them.
+///
+/// What an API server that is slow has not answered yet waits here, and not there: there nobody
+/// goes first.
 #[derive(Debug)]
 pub struct SharedBudget {
     turn: Permits,
     budget: Budget,
+    under_way: Permits,
 }
+
+/// So many requests are under way at once at least, and of a large budget as many as it allows in
+/// an eighth of a second: an API server that answers faster than that lets nobody wait.
+const UNDER_WAY_MIN: usize = 16;
+const UNDER_WAY_PARTS: usize = 8;
 
 impl SharedBudget {
     /// A full budget.
     pub fn new(size: RequestBudget) -> Self {
+        let per_second = usize::try_from(size.per_second.get()).unwrap_or(usize::MAX);
+        let under_way = (per_second / UNDER_WAY_PARTS).max(UNDER_WAY_MIN);
         Self {
             turn: Permits::new(1),
             budget: Budget::new(size),
+            under_way: Permits::new(under_way),
         }
     }
 
     /// Waits until a request of the tenant fits into the budget, takes it, and tells how long that
     /// took.
-    pub async fn take(&self, tenant: &TenantId) -> Duration {
+    pub async fn take(&self, tenant: &TenantId, urgency: Urgency) -> Duration {
         let asked = Instant::now();
-        let _turn = self.turn.take(tenant, Urgency::Fresh).await;
+        let _turn = self.turn.take(tenant, urgency).await;
         self.budget.take(NonZeroU32::MIN).await;
         asked.elapsed()
+    }
+
+    /// Waits until a request of the tenant may be under way; it is until the permit is dropped.
+    pub async fn enter(&self, tenant: &TenantId, urgency: Urgency) -> Permit {
+        self.under_way.take(tenant, urgency).await
     }
 }
 
@@ -230,14 +248,62 @@ mod tests {
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..1_000 {
             let (shared, busy) = (Arc::clone(&shared), busy.clone());
-            tasks.spawn(async move { shared.take(&busy).await });
+            tasks.spawn(async move { shared.take(&busy, Urgency::Fresh).await });
         }
         tokio::task::yield_now().await;
         for _ in 0..20 {
             // Behind the one that waits for time and the one whose turn is next.
-            let waited = shared.take(&quiet).await;
+            let waited = shared.take(&quiet, Urgency::Fresh).await;
             assert!(waited <= Duration::from_millis(303), "{waited:?}");
         }
         tasks.shutdown().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_does_not_wait_for_what_others_do_for_no_change_of_their_own() {
+        let shared = Arc::new(SharedBudget::new(a_size(10, 1)));
+        let mut sweeps = tokio::task::JoinSet::new();
+        for index in 0..1_000 {
+            let (shared, other) = (
+                Arc::clone(&shared),
+                TenantId::new(&format!("other-{index}")),
+            );
+            sweeps.spawn(async move { shared.take(&other, Urgency::Sweep).await });
+        }
+        tokio::task::yield_now().await;
+        let own = TenantId::new("own");
+        let begun = Instant::now();
+        for _ in 0..20 {
+            // Behind the one that waits for time, and at times one whose turn has come.
+            let waited = shared.take(&own, Urgency::Fresh).await;
+            assert!(waited <= Duration::from_millis(303), "{waited:?}");
+        }
+        // They have had their share meanwhile, and no more than the changes left them.
+        let mut served = 0;
+        while sweeps.try_join_next().is_some() {
+            served += 1;
+        }
+        let all = begun.elapsed().as_millis() / 100;
+        assert!(served >= 4, "{served} of {all}");
+        sweeps.shutdown().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_an_api_server_has_not_answered_yet_is_bounded_and_changes_go_first() {
+        let shared = Arc::new(SharedBudget::new(a_size(1_000, 1_000)));
+        let mut unanswered = Vec::new();
+        for index in 0..125 {
+            let tenant = TenantId::new(&format!("other-{index}"));
+            unanswered.push(shared.enter(&tenant, Urgency::Sweep).await);
+        }
+        let [other, own] = ["other", "own"].map(TenantId::new);
+        let mut sweep = Box::pin(shared.enter(&other, Urgency::Sweep));
+        assert!(futures::poll!(&mut sweep).is_pending());
+        let mut change = Box::pin(shared.enter(&own, Urgency::Fresh));
+        assert!(futures::poll!(&mut change).is_pending());
+        unanswered.pop();
+        assert!(futures::poll!(&mut sweep).is_pending());
+        drop(change.await);
+        drop(sweep.await);
     }
 }

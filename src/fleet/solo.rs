@@ -16,7 +16,7 @@ use super::{
     adoption::Predecessor,
     board::Board,
     clock::Clock,
-    connect::{self, ClientParts, ManagementShare, Transport},
+    connect::{ClientParts, Clients, Transport},
     engage::{Reading, not_prepared},
     engagement::{Engagement, ServeFunction, Shared},
     facts,
@@ -89,8 +89,8 @@ pub async fn run(params: Params, cancel: CancellationToken) {
 
 struct Solo {
     shared: Arc<Shared>,
-    management: ManagementShare,
-    worker: Client,
+    management: Clients,
+    worker: Clients,
     worker_budget: Arc<Budget>,
     health: Arc<Health>,
     board: Arc<Board>,
@@ -103,7 +103,7 @@ impl Solo {
     fn new(params: Params, board: &Arc<Board>) -> Self {
         let health = Arc::new(Health::new(Arc::clone(board), params.clock.clone()));
         let worker_budget = Arc::new(Budget::new(params.policy.worker_requests));
-        let management = ManagementShare::new(ClientParts {
+        let management = Clients::new(ClientParts {
             transport: params.management.transport.clone(),
             budget: Arc::new(Budget::new(params.policy.management_requests)),
             share: None,
@@ -113,7 +113,7 @@ impl Solo {
             kind: ClusterKind::Management,
             metrics: params.metrics.clone(),
         });
-        let worker = connect::client(ClientParts {
+        let worker = Clients::new(ClientParts {
             transport: params.worker.transport.clone(),
             budget: Arc::clone(&worker_budget),
             share: None,
@@ -150,7 +150,7 @@ impl Solo {
     async fn first_facts(&self) -> ClusterFacts {
         let mut delay = RetryDelay::default();
         loop {
-            match facts::read(&self.worker, &self.certificate_authority, None).await {
+            match facts::read(&self.worker.client(), &self.certificate_authority, None).await {
                 Ok(facts) => return facts,
                 Err(error) => {
                     let setback = not_prepared(&error);
@@ -214,7 +214,7 @@ impl Solo {
             self.health.held_back().await;
             self.health.due().await;
             // The outcome is observed where it passes.
-            drop(self.worker.apiserver_version().await);
+            drop(self.worker.client().apiserver_version().await);
         }
     }
 }
@@ -230,6 +230,7 @@ fn shared(params: Params, management: &Client) -> Shared {
         default: Arc::clone(&params.policy),
     };
     Shared {
+        fleet: "".into(),
         roster,
         worker_clusters,
         management: params.management.transport,

@@ -44,9 +44,14 @@ impl WorkerClusters {
             .min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
     }
 
-    /// The registrations that a status tells of, but those that it says are gone.
-    pub fn told_of(&self) -> Vec<RegistrationId> {
+    /// The registrations that a status of this fleet tells of, but those that it says are gone. One
+    /// that names no fleet is that of an earlier release, and anybody's.
+    pub fn told_of(&self, fleet: &str) -> Vec<RegistrationId> {
         let is_told = |found: &WorkerCluster| {
+            let writer = found.status.as_ref().and_then(|it| it.fleet.as_deref());
+            if writer.is_some_and(|writer| writer != fleet) {
+                return false;
+            }
             let conditions = found.status.iter().flat_map(|status| &status.conditions);
             let mut registered =
                 conditions.filter(|it| it.type_ == ConditionType::Registered.as_str());

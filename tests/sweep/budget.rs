@@ -1,10 +1,11 @@
 //! A tenant's requests never exceed its budget, a pair of writes is not torn by it, and another
 //! tenant does not feel it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use fake_cluster::{Fault, Matcher, Verb, object};
+use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
 use osm::api::names::INPUTS;
+use osm::telemetry::metrics::Metrics;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -51,6 +52,31 @@ fn a_busy_world() -> World {
     world
 }
 
+const TENANTS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+/// Eight tenants with four machine deployments each, whose common budget is short.
+fn a_short_fleet() -> World {
+    let mut world = World::new(&TENANTS);
+    world.settings = settings(&[
+        "--fleet-management-requests=5",
+        "--fleet-management-burst=1",
+    ]);
+    for name in TENANTS {
+        world.register(name);
+        put(
+            &world.management,
+            fixtures::a_profile(name, "v1.0.0", "text\n"),
+        );
+        for index in 0..4 {
+            put(
+                world.worker(name),
+                fixtures::a_machine_deployment(&self::name(index)),
+            );
+        }
+    }
+    world
+}
+
 /// In no stretch of time more than a full bucket and what flowed in meanwhile.
 fn check_budget(sent: &[Sent], cluster: &str) {
     let times: Vec<Instant> = sent
@@ -83,6 +109,30 @@ async fn a_tenant_never_exceeds_its_budget() {
     world.settle().await;
     process.stop().await;
     check_budget(&life.sent(), "berlin");
+}
+
+/// Documents are rendered for a write that is paid for: rendered before, those of a whole fleet
+/// would wait in memory for the budget that all tenants share.
+#[tokio::test(start_paused = true)]
+async fn no_document_is_rendered_before_its_write_is_paid_for() {
+    let world = a_short_fleet();
+    let metrics = Metrics::new();
+    let process = world.start_measured(&Life::new(), &metrics);
+    let mut rendered = 0;
+    while rendered < 4 * TENANTS.len() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let page = metrics.encode();
+        let series = r#"osm_renders_total{result="rendered"} "#;
+        let line = page.lines().find_map(|line| line.strip_prefix(series));
+        rendered = line.map_or(0, |count| count.parse().expect("a count"));
+        let written = world.management.audit();
+        let written = written
+            .iter()
+            .filter(|it| it.verb == Verb::Create && it.target.resource == "operatingsystemconfigs");
+        let waiting = rendered - written.count();
+        assert!(waiting <= 1, "{waiting} of {rendered} wait");
+    }
+    process.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,4 +276,80 @@ async fn a_new_generation_of_the_renderer_yields_to_changes_and_keeps_to_the_bud
     assert_eq!(aged(&world), 0);
     process.stop().await;
     check_budget(&life.sent(), "berlin");
+}
+
+/// The name and the bytes of each document in berlin.
+fn documents(world: &World) -> BTreeMap<String, Value> {
+    let secrets = world.worker("berlin").objects("secrets").into_iter();
+    let documents = secrets.filter_map(|it| {
+        let name = it.pointer("/metadata/name")?.as_str()?.to_owned();
+        Some((name, it.pointer("/data/cloud-config")?.clone()))
+    });
+    documents.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_that_many_use_yields_to_changes_when_it_changes() {
+    let world = a_busy_world();
+    let process = world.start();
+    world.settle().await;
+    let before = documents(&world);
+    let left = || {
+        let now = documents(&world);
+        let same = before.iter().filter(|(name, bytes)| {
+            name.ends_with("-provisioning-config") && now.get(*name) == Some(*bytes)
+        });
+        same.count()
+    };
+    assert_eq!(left(), MACHINE_DEPLOYMENTS);
+    profile(&world, "another text\n");
+    let berlin = world.worker("berlin");
+    berlin.wait_until(|_| left() < MACHINE_DEPLOYMENTS).await;
+    let new = name(MACHINE_DEPLOYMENTS);
+    put(berlin, fixtures::a_machine_deployment(&new));
+    let bootstrap = format!("{new}-kube-system-bootstrap-config");
+    let is_served = |berlin: &Cluster| boot_secret(berlin, &bootstrap).is_some();
+    berlin.wait_until(is_served).await;
+    // Served in the order of coming, the last ones were current before the new one was.
+    let left_then = left();
+    assert!(left_then >= 2, "{left_then} were left");
+    world.settle().await;
+    assert_eq!(left(), 0);
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_goes_before_the_sweeps_of_all_other_tenants() {
+    let world = a_short_fleet();
+    let life = Life::new();
+    let process = world.start_as(&life);
+    world.settle().await;
+    for tenant in TENANTS {
+        let newer = fixtures::a_profile(tenant, "v2.0.0", "another text\n");
+        put(&world.management, newer);
+    }
+    // The first of thirty-two is written anew, and the others wait.
+    let is_new = |config: &Value| config.to_string().contains("v2.0.0");
+    let configs = |management: &Cluster| management.objects("operatingsystemconfigs");
+    let begun = |management: &Cluster| configs(management).iter().any(is_new);
+    world.management.wait_until(begun).await;
+    let (own, new) = (world.worker("a"), name(4));
+    let asked = Instant::now();
+    put(own, fixtures::a_machine_deployment(&new));
+    let bootstrap = format!("{new}-kube-system-bootstrap-config");
+    own.wait_until(|own| boot_secret(own, &bootstrap).is_some())
+        .await;
+    let sent = life.sent();
+    let sent = sent
+        .iter()
+        .filter(|it| it.to == "management" && it.at > asked && !it.is_watch);
+    let (own, others): (Vec<&Sent>, Vec<&Sent>) = sent.partition(|it| {
+        let name = it.body.pointer("/metadata/name").and_then(Value::as_str);
+        name.is_some_and(|name| name.starts_with(&new))
+    });
+    // The one whose turn it was, and one in five.
+    let (own, others) = (own.len(), others.len());
+    assert!((1..=4).contains(&own), "{own}");
+    assert!(others <= 2, "{others} of others went before {own}");
+    process.stop().await;
 }

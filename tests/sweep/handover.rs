@@ -292,3 +292,34 @@ async fn a_registration_of_another_fleet_is_not_taken_for_one_that_is_gone() {
     first.stop().await;
     second.stop().await;
 }
+
+/// Who tells of it has to be of the fleet that it was registered with.
+#[tokio::test(start_paused = true)]
+async fn a_registration_that_goes_while_its_fleet_is_away_is_told_by_no_other_fleet() {
+    let mut world = World::with_berlin();
+    let first = world.start();
+    world.settle().await;
+    first.kill().await;
+    let own = object("workerclusters", "berlin", "berlin");
+    let status = |world: &World| world.management.get(own).unwrap_or_default()["status"].clone();
+    let before = status(&world);
+    assert_eq!(before["fleet"], "osm");
+    let secret = object("secrets", "berlin", "berlin");
+    assert!(world.management.delete_raw(secret));
+    let flags_of_first = std::mem::replace(
+        &mut world.settings,
+        settings(&["--fleet=other", "--registration-selector=fleet=other"]),
+    );
+    let second = world.start();
+    tokio::time::sleep(LEASE * 4).await;
+    world.settle().await;
+    assert_eq!(status(&world), before, "it is none of theirs");
+    world.settings = flags_of_first;
+    let third = world.start();
+    tokio::time::sleep(LEASE * 4).await;
+    world.settle().await;
+    let told = status(&world).to_string();
+    assert!(told.contains("RegistrationRemoved"), "{told}");
+    second.stop().await;
+    third.stop().await;
+}

@@ -1,20 +1,20 @@
 //! The state of a world without what differs from run to run: uids, versions, times, and the
 //! random halves of tokens. Digests are checked here and left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fake_cluster::{Cluster, object};
 use osm::{
     api::{
         config::OperatingSystemConfigSpec,
-        names::{CONTENT, INPUTS, MADE_FOR},
+        names::{CONTENT, INPUTS, KUBECONFIG_KEY, MADE_FOR},
     },
     plan::{
         desired::{config_digest, secret_digest},
         digest::{Digest, DigestKey},
     },
-    tenant::secret_text::SecretText,
+    tenant::{access::fingerprint, secret_text::SecretText},
 };
 use serde_json::{Value, json};
 
@@ -92,12 +92,15 @@ struct Secrets {
     texts: Vec<(String, &'static str)>,
     /// By tenant.
     keys: BTreeMap<String, DigestKey>,
+    /// Which kubeconfigs are registered.
+    registered: BTreeSet<String>,
 }
 
 impl Secrets {
     fn of(world: &World) -> Self {
         let mut texts = Vec::new();
         let mut keys = BTreeMap::new();
+        let mut registered = BTreeSet::new();
         for (name, cluster) in world.clusters() {
             for secret in cluster.objects("secrets") {
                 let token = decoded(&secret, "token");
@@ -110,10 +113,17 @@ impl Secrets {
                 let is_own = name_of_secret.ends_with("-cloud-init-getter-token");
                 let marker = if is_own { "<own token>" } else { "<token>" };
                 texts.extend([(token, marker), (random, "<random>")]);
+                let kubeconfig = decoded(&secret, KUBECONFIG_KEY);
+                let uid = text(&secret, "/metadata/uid");
+                registered.insert(fingerprint(uid, kubeconfig.as_bytes()));
             }
         }
         texts.retain(|(text, _)| !text.is_empty());
-        Self { texts, keys }
+        Self {
+            texts,
+            keys,
+            registered,
+        }
     }
 
     /// What the annotations say of the bytes is true.
@@ -163,6 +173,10 @@ impl Secrets {
             for value in data.values_mut() {
                 *value = json!(self.named(&decode(value)));
             }
+        }
+        if let Some(observed) = object.pointer_mut("/status/observedKubeconfig") {
+            let known = observed.as_str().unwrap_or_default();
+            *observed = json!(self.registered.contains(known));
         }
         timeless(object.get_mut("status"));
         object

@@ -14,7 +14,7 @@ const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 /// The token in the first token Secret that the ServiceAccount names.
 pub(super) async fn read(context: &Context, account: &NamespacedName) -> Result<Token, Error> {
     let NamespacedName { namespace, name } = account;
-    let worker = &context.engagement.worker;
+    let worker = &context.engagement.worker.client();
     let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), namespace);
     let secrets: Api<Secret> = Api::namespaced(worker.clone(), namespace);
     let found = accounts

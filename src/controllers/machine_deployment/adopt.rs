@@ -62,7 +62,7 @@ pub async fn adopt(
         serde_json::from_value(Value::Array(operations)).expect("operations are a patch");
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let api: Api<MachineDeployment> =
-        Api::namespaced(context.engagement.worker.clone(), &namespace);
+        Api::namespaced(context.engagement.worker.client(), &namespace);
     let patched = api
         .patch(
             &machine_deployment.name_any(),
@@ -96,8 +96,8 @@ fn policy(context: &Context) -> ProfileAnnotation {
 }
 
 fn profile_operations(machine_deployment: &MachineDeployment) -> Result<Vec<Value>, Error> {
-    let value = &machine_deployment.spec.template.spec.provider_spec.value;
-    let provider = ProviderConfig::decode(value.as_ref().unwrap_or(&Value::Null))
+    let provider_spec = &machine_deployment.spec.template.spec.provider_spec;
+    let provider = ProviderConfig::decode(&provider_spec.json())
         .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
     let utility = provider
         .provisioning_utility()

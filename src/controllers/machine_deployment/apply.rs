@@ -35,20 +35,17 @@ use crate::telemetry::metrics::{ClusterKind, SecretKind};
 /// A deletion and a creation.
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
-/// Writes the changes.
+/// Writes the changes, those of configs with the client that is handed in.
 pub async fn apply(
     context: &Context,
     deployment: &Deployment,
-    changes: Vec<Change>,
+    (changes, management): (Vec<Change>, Client),
 ) -> Result<(), Error> {
     let apply = Apply {
         context,
         deployment,
-        secrets: Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS),
-        configs: Api::namespaced(
-            context.engagement.management.client(),
-            context.engagement.tenant().namespace(),
-        ),
+        secrets: Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS),
+        configs: Api::namespaced(management, context.engagement.tenant().namespace()),
     };
     for change in changes {
         apply.change(change).await?;
@@ -83,7 +80,7 @@ impl Apply<'_> {
     /// conflict, and the token that is there is taken.
     async fn create_token(&self, token: Token) -> Result<(), Error> {
         let key = &self.deployment.names.key;
-        let api = tokens::api(&self.context.engagement.worker);
+        let api = tokens::api(&self.context.engagement.worker.client());
         let secret = token_secret(key, &token);
         match api.create(&PostParams::default(), &secret).await {
             Ok(created) => {
@@ -118,7 +115,7 @@ impl Apply<'_> {
                 what: format!("the bootstrap token {name}"),
             });
         };
-        let api = tokens::api(&self.context.engagement.worker);
+        let api = tokens::api(&self.context.engagement.worker.client());
         // The Secret may carry data of others (machine-controller's, kubeadm's): only ours changes.
         let mut secret = api
             .get(&name)
@@ -232,11 +229,13 @@ impl Apply<'_> {
             .shared
             .metrics
             .throttled(ClusterKind::Worker, throttled);
-        if let Err(error) = send::<serde_json::Value>(&engagement.worker, pair.delete).await {
+        if let Err(error) =
+            send::<serde_json::Value>(&engagement.worker.client(), pair.delete).await
+        {
             return self.secret_moved(&wanted.name, "delete", error).await;
         }
         self.context.secrets.deleted(&wanted.name);
-        let created: PartialObjectMeta<Secret> = send(&engagement.worker, pair.create)
+        let created: PartialObjectMeta<Secret> = send(&engagement.worker.client(), pair.create)
             .await
             .map_err(Error::call(format!("create Secret {}", wanted.name)))?;
         self.context

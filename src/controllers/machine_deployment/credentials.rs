@@ -134,7 +134,7 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
     if memory.refused_until().is_some_and(|until| until > now) {
         return Ok(deployment);
     }
-    let worker = &context.engagement.worker;
+    let worker = &context.engagement.worker.client();
     let keeper = Keeper {
         context,
         names: &deployment.names,
@@ -182,7 +182,7 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
 /// Removes the credentials of a machine deployment, if there are any. The ServiceAccount is made
 /// first and goes last: while it is there the rest may be, too.
 pub async fn remove(context: &Context, names: &DerivedNames) -> Result<(), Error> {
-    let worker = &context.engagement.worker;
+    let worker = &context.engagement.worker.client();
     let may_be_there = context.node_credentials.forget(&names.key)
         || context.secrets.get(&names.getter_token).is_some()
         || removal::has_credentials(worker, names)

@@ -233,7 +233,7 @@ async fn token(context: &Context, names: &DerivedNames) -> Result<Option<Token>,
         return Ok(Some(known.token));
     }
     let name = tokens::secret_name(&known.token);
-    let secret = tokens::api(&context.engagement.worker)
+    let secret = tokens::api(&context.engagement.worker.client())
         .get_opt(&name)
         .await
         .map_err(Error::call(format!("read the bootstrap token {name}")))?;

@@ -31,7 +31,7 @@ pub async fn finalize(
     if owns(context, machine_deployment, &names) {
         remove_made(context, &names).await?;
     }
-    removal::release(&context.engagement.worker, machine_deployment)
+    removal::release(&context.engagement.worker.client(), machine_deployment)
         .await
         .map_err(Error::call(
             "remove the finalizer of the machine deployment",
@@ -56,7 +56,7 @@ fn owns(context: &Context, machine_deployment: &MachineDeployment, names: &Deriv
 /// Removes all that was made under the names.
 pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), Error> {
     let secrets: Api<Secret> =
-        Api::namespaced(context.engagement.worker.clone(), CLOUD_INIT_SETTINGS);
+        Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
     for name in names.secrets() {
         // Most clouds have no script. One whose creation was not answered may be there, too.
         if context.secrets.get(name).is_none() {
@@ -89,7 +89,7 @@ pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), 
 }
 
 async fn remove_tokens(context: &Context, names: &DerivedNames) -> Result<(), Error> {
-    let tokens = tokens::api(&context.engagement.worker);
+    let tokens = tokens::api(&context.engagement.worker.client());
     let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
     let listed = tokens
         .list_metadata(&ours)

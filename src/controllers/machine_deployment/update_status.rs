@@ -18,7 +18,7 @@ use crate::controllers::{adoption, context::Context};
 use crate::fleet::{census::outcome_of, events};
 use crate::plan::default_profile::is_older;
 use crate::telemetry::{self, logs::chain, metrics::Took};
-use crate::tenant::report::{Outcome, ProfileTried};
+use crate::tenant::report::{Outcome, ProfileTried, Report};
 
 /// The reason of a machine deployment whose documents are another program's.
 pub const KEPT_AS_FOUND: &str = "KeptAsFound";
@@ -101,6 +101,9 @@ pub async fn update_status(
             metrics.cluster_succeeded(&context.engagement.registration.to_string(), now);
             let is_news = context.engagement.board.outcome(&name, outcome.clone());
             adoption::tell(context);
+            if context.engagement.board.read(is_well) {
+                context.recorder.rest();
+            }
             if is_news && outcome.message.is_some() && !was_kept(context, &name, &outcome) {
                 tell(context, machine_deployment, &outcome).await;
             }
@@ -129,6 +132,11 @@ pub async fn update_status(
             }
         }
     }
+}
+
+/// Whether there is nothing to tell of any machine deployment.
+fn is_well(report: &Report) -> bool {
+    report.outcomes.values().all(|it| it.message.is_none())
 }
 
 /// Whether the status told before this process began that it keeps what another program made: a

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kube::Client;
 use tokio::sync::{Notify, watch};
 
 use super::Attempt;
 use crate::fleet::{
     claim::{self, Claimant},
+    connect::Clients,
     engagement::Shared,
     facts, jitter, prerequisites,
     retry_delay::RetryDelay,
@@ -36,7 +36,7 @@ pub async fn keep_facts(
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
     /// The worker cluster's API.
-    pub worker: &'a Client,
+    pub worker: &'a Clients,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: &'a [u8],
     /// How often.
@@ -60,7 +60,8 @@ impl Reading<'_> {
             }
             let before = sender.borrow().clone();
             let in_use = Some(before.api_server.as_str());
-            match Box::pin(facts::read(self.worker, self.kubeconfig_ca, in_use)).await {
+            let worker = self.worker.client();
+            match Box::pin(facts::read(&worker, self.kubeconfig_ca, in_use)).await {
                 Ok(facts) => {
                     delay = RetryDelay::default();
                     wait = jittered(self.interval);
@@ -81,8 +82,8 @@ impl Reading<'_> {
         let Some(claimant) = self.claimant else {
             return true;
         };
-        claim::is_ours(self.worker, claimant).await
-            && !prerequisites::is_getter_lost(self.worker).await
+        let worker = self.worker.client();
+        claim::is_ours(&worker, claimant).await && !prerequisites::is_getter_lost(&worker).await
     }
 }
 

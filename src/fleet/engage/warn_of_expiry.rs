@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::setback::{REGISTER, is_in_status};
-use crate::fleet::{connect::ManagementShare, engagement::Shared, events, roster::Member};
+use crate::fleet::{connect::Clients, engagement::Shared, events, roster::Member};
 use crate::tenant::{
     access::expiry::{Expiry, finding},
     report::ConditionType,
@@ -20,7 +20,7 @@ pub struct Warning<'a> {
     /// The member.
     pub member: &'a Member,
     /// The tenant's share of the management API.
-    pub management: &'a ManagementShare,
+    pub management: &'a Clients,
     /// What expires.
     pub expiries: &'a [Expiry],
 }
