@@ -238,6 +238,18 @@ impl ControlPlane {
         self.audited(|stage| stage == AuditStage::ResponseStarted)
     }
 
+    /// Everything that the API server has noted behind an offset of its log, and the offset behind
+    /// that: for those who look often.
+    pub fn audit_events_from(&self, offset: u64) -> Result<(Vec<AuditEvent>, u64), Error> {
+        let path = components::audit_log(&self.slot);
+        audit::read_from(&path, offset).map_err(|source| Error::File { path, source })
+    }
+
+    /// Where etcd answers to clients and tells its metrics, in plain text.
+    pub fn etcd_address(&self) -> String {
+        format!("127.0.0.1:{}", self.slot.ports().etcd)
+    }
+
     /// As [`apply_yaml`], by a client that may do everything.
     pub async fn apply_yaml(&self, yaml: &str) -> Result<(), Error> {
         apply_yaml(self.client().await?, yaml).await

@@ -10,12 +10,14 @@
 //!  outcome ── one run as JSON and as a table; plot draws several
 //! ```
 
+pub mod descriptors;
 pub mod fleet;
 pub mod latency;
 pub mod measure;
 pub mod outcome;
 pub mod per_cluster;
 pub mod plot;
+pub mod real_cluster;
 pub mod requests;
 pub mod scenario;
 pub mod served;

@@ -7,16 +7,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use loadtest::demo::screen::Screen;
+use loadtest::demo::{cluster::Kind, screen::Screen};
 use loadtest::load::{measure::Sample, requests::Requests, stage::Params, stage::Stage};
 
 /// Tenants of the small fleet, and of the larger one that it grows to.
-const FEW: usize = 10;
-const MANY: usize = 40;
-/// What one more tenant with one machine deployment may take. Runs of a debug build on a busy machine
-/// gave 370 to 600 KiB, much of it fragments of the threads that render; a copy of the default
-/// profiles for each tenant would be 400 KiB more, and their compiled templates as much again.
-const KIB_PER_TENANT_MAX: u64 = 900;
+const FEW: usize = 50;
+const MANY: usize = 200;
+/// What one more tenant with one machine deployment may take. A debug build on a busy machine took
+/// 211 KiB; a copy of the default profiles for each tenant would be 400 KiB more, and their compiled
+/// templates as much again.
+const KIB_PER_TENANT_MAX: u64 = 500;
 /// One connection for each worker cluster, and some that are between two states.
 const DESCRIPTORS_PER_TENANT_MAX: u64 = 2;
 /// Three gauges for each worker cluster, and no label with an open value beside them.
@@ -51,6 +51,7 @@ async fn a_stage(tenants: usize) -> Stage {
         machine_deployments: 1,
         latency: Duration::ZERO,
         window: Duration::ZERO,
+        management: Kind::Fake,
         osm: binary.with_file_name("osm"),
         arguments: PATIENT.map(str::to_owned).to_vec(),
         per_cluster_cmd: None,
@@ -62,7 +63,8 @@ async fn a_stage(tenants: usize) -> Stage {
 
 /// Registers all, waits until all are served, and looks.
 async fn served(stage: &mut Stage) -> Sample {
-    stage.register_all().expect("Secrets are stored");
+    let registered = stage.register_all().await;
+    registered.expect("Secrets are stored");
     let served = stage.until_all_served(1).await;
     served.expect("all are served");
     stage.settle().await.expect("the manager runs");

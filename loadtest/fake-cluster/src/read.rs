@@ -184,23 +184,27 @@ impl State {
             Some(token) => Bound::Excluded(token.start.clone()),
             None => Bound::Included((namespace.to_owned(), String::new())),
         };
-        let mut found: Vec<(&Key, &Arc<Value>)> = snapshot
+        let in_namespace = snapshot
             .objects
             .range((first, Bound::Unbounded))
-            .take_while(|(key, _)| namespace.is_empty() || key.0 == namespace)
-            .filter(|(_, object)| in_scope(object, namespace, &selector))
-            .collect();
+            .take_while(|(key, _)| namespace.is_empty() || key.0 == namespace);
+        let mut rest = in_namespace.filter(|(_, object)| in_scope(object, namespace, &selector));
         let limit: usize = call.option("limit").parse().unwrap_or(0);
         let from_cache = version(call)? == Some(0) && token.is_none();
         let mut metadata = json!({ "resourceVersion": snapshot.revision.to_string() });
-        if limit > 0 && !from_cache && found.len() > limit {
-            let left = found.len() - limit;
-            found.truncate(limit);
-            if let Some((last, _)) = found.last() {
-                let next = Token::write(Some(snapshot.revision), last);
-                set(&mut metadata, &["continue"], json!(next));
-            }
+        // What comes after a page is counted and not collected: long lists have many pages.
+        let page_max = if limit > 0 && !from_cache {
+            limit
+        } else {
+            usize::MAX
+        };
+        let found: Vec<(&Key, &Arc<Value>)> = rest.by_ref().take(page_max).collect();
+        let has_more = rest.next().is_some();
+        if let (true, Some((last, _))) = (has_more, found.last()) {
+            let next = Token::write(Some(snapshot.revision), last);
+            set(&mut metadata, &["continue"], json!(next));
             if selector.is_empty() {
+                let left = rest.count() + 1;
                 set(&mut metadata, &["remainingItemCount"], json!(left));
             }
         }
@@ -302,7 +306,10 @@ fn show_list(kind: &Kind, found: &[Arc<Value>], form: Form, metadata: &Value) ->
             found.iter().map(|object| list_item(kind, object)).collect(),
         ),
     };
-    json!({ "kind": list_kind, "apiVersion": api_version, "metadata": metadata, "items": items })
+    let mut list = json!({ "kind": list_kind, "apiVersion": api_version, "metadata": metadata });
+    // Within the macro each item would be copied once more.
+    set(&mut list, &["items"], Value::Array(items));
+    list
 }
 
 /// Items of built-in lists do not repeat their kind; items of custom kinds do.

@@ -111,7 +111,7 @@ fn found(code: u16, mut object: Value, disturbance: &Disturbance) -> Response<An
     if disturbance.bad_object {
         watch::spoil(&mut object);
     }
-    let bytes = Bytes::from(object.to_string());
+    let bytes = Bytes::from(serde_json::to_vec(&object).unwrap_or_default());
     let body = match disturbance.pause {
         Some(pause) => slow(&bytes, pause),
         None => whole(bytes),

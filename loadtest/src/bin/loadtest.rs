@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand, ValueEnum as _};
-use loadtest::demo::screen::Screen;
+use loadtest::demo::{cluster::Kind, screen::Screen};
 use loadtest::load::{outcome::Outcome, plot, scenario::Scenario, stage::Params};
 
 /// The real `osm run` between clusters in memory, under load.
@@ -48,6 +48,9 @@ struct Run {
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     #[arg(default_value = "0ms")]
     latency: Duration,
+    /// What the management cluster is.
+    #[arg(long, value_enum, default_value = "fake")]
+    management: Kind,
     /// How long the manager is watched at rest, or kept busy.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     #[arg(default_value = "60s")]
@@ -115,6 +118,7 @@ fn run(run: Run) -> anyhow::Result<()> {
         machine_deployments: run.machine_deployments,
         latency: run.latency,
         window: run.window,
+        management: run.management,
         osm: run.osm.unwrap_or_else(|| beside.with_file_name("osm")),
         arguments: run.arguments,
         per_cluster_cmd: run.per_cluster_cmd,

@@ -1,7 +1,8 @@
 //! The API server's own account of what it was asked: the proof of what a client really sends,
 //! whatever the client believes. Bodies are not recorded.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -67,22 +68,32 @@ pub struct AuditEvent {
 /// The events of the stages that are asked for. A last line that is still being written is left for
 /// the next call.
 pub(super) fn read(path: &Path, of: fn(AuditStage) -> bool) -> io::Result<Vec<AuditEvent>> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+    let (mut events, _) = read_from(path, 0)?;
+    events.retain(|event| of(event.stage));
+    Ok(events)
+}
+
+/// All events behind an offset, and the offset behind them.
+pub(super) fn read_from(path: &Path, offset: u64) -> io::Result<(Vec<AuditEvent>, u64)> {
+    let mut text = String::new();
+    match File::open(path) {
+        Ok(mut file) => {
+            file.seek(SeekFrom::Start(offset))?;
+            file.read_to_string(&mut text)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
-    };
+    }
     let mut events = Vec::new();
+    let mut read = 0;
     for line in text
         .split_inclusive('\n')
         .filter(|line| line.ends_with('\n'))
     {
-        let event: AuditEvent = serde_json::from_str(line)?;
-        if of(event.stage) {
-            events.push(event);
-        }
+        events.push(serde_json::from_str(line)?);
+        read += line.len();
     }
-    Ok(events)
+    Ok((events, offset + u64::try_from(read).unwrap_or_default()))
 }
 
 /// The shape of `audit.k8s.io/v1`, as far as it is of use.

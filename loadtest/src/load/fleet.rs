@@ -7,18 +7,33 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use fake_cluster::{Cluster, Fault, Matcher, ObjectRef, Options, TlsFront, User, object};
+use fake_cluster::{
+    AuditEntry, Cluster, Fault, Matcher, ObjectRef, Options, TlsFront, User, object,
+};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
+use super::real_cluster::RealCluster;
 use super::served::REVISION;
 
 /// The manager's ServiceAccount, and its namespace in the management cluster.
 pub(super) const ACCOUNT: &str = "operating-system-manager";
 /// The namespace of machine deployments.
 pub const KUBE_SYSTEM: &str = "kube-system";
+/// The manager's rights in the management cluster.
+const ROLES: [&str; 2] = [
+    include_str!("../../../manifests/rbac/management.yaml"),
+    include_str!("../../../manifests/rbac/management-all-namespaces.yaml"),
+];
+/// What every worker cluster is given: the kind of machine deployments, and the manager's rights.
+pub(super) const WORKER_MANIFESTS: [&str; 2] = [
+    include_str!("../../../tenants-example/worker-crds/machinedeployments.yaml"),
+    include_str!("../../../manifests/rbac/worker.yaml"),
+];
+/// The kinds of our own.
+const GROUP_VERSION: &str = "operatingsystemmanager.k8c.io/v1alpha1";
 /// Annotation of a machine deployment: its profile.
 const PROFILE: &str = "k8c.io/operating-system-profile";
 /// Requests that are kept between two counts: a cold start makes some dozens per tenant.
@@ -32,8 +47,10 @@ const WORKER_CHANGES_MAX: usize = 5_000;
 
 /// All clusters of a run.
 pub struct Fleet {
-    /// The management cluster.
+    /// The management cluster in memory. Where a real one stands in for it, this one stays empty.
     pub management: Server,
+    /// The real management cluster, where one was asked for.
+    pub real: Option<RealCluster>,
     /// The worker clusters, one per tenant.
     pub workers: Vec<Worker>,
 }
@@ -71,22 +88,62 @@ impl Fleet {
         apply(definitions).context("applying the definitions")?;
         management.put(namespace(ACCOUNT))?;
         management.put(last_lease())?;
-        for roles in [
-            include_str!("../../../manifests/rbac/management.yaml"),
-            include_str!("../../../manifests/rbac/management-all-namespaces.yaml"),
-        ] {
+        for roles in ROLES {
             apply(roles).context("applying roles")?;
         }
         Ok(Self {
             management,
+            real: None,
             workers: Vec::new(),
+        })
+    }
+
+    /// As [`Self::start`], with a real kube-apiserver and etcd as the management cluster.
+    pub async fn start_real(definitions: &str) -> anyhow::Result<Self> {
+        let own = namespace(ACCOUNT).to_string();
+        let [roles, more_roles] = ROLES;
+        let manifests = [definitions, &own, roles, more_roles];
+        let real = RealCluster::start("management", &manifests, (ACCOUNT, ACCOUNT)).await?;
+        real.put(last_lease()).await?;
+        Ok(Self {
+            real: Some(real),
+            ..Self::start(definitions).await?
         })
     }
 
     /// The manager's way into the management cluster.
     pub fn management_kubeconfig(&self) -> String {
         let user = User::service_account(ACCOUNT, ACCOUNT);
-        self.management.front.kubeconfig(&user)
+        match &self.real {
+            Some(real) => real.kubeconfig().to_owned(),
+            None => self.management.front.kubeconfig(&user),
+        }
+    }
+
+    /// How many requests the management cluster has seen of some kind, since they were taken.
+    pub fn management_requests(
+        &self,
+        is_one: impl Fn(&AuditEntry) -> bool,
+    ) -> anyhow::Result<usize> {
+        match &self.real {
+            Some(real) => real.count_requests(is_one),
+            None => Ok(self.management.cluster.count_requests(is_one)),
+        }
+    }
+
+    /// The requests that the management cluster has seen, which are forgotten then.
+    pub fn take_management_audit(&self) -> Vec<AuditEntry> {
+        match &self.real {
+            Some(real) => real.take_audit(),
+            None => self.management.cluster.take_audit(),
+        }
+    }
+
+    async fn put(&self, object: Value) -> anyhow::Result<()> {
+        match &self.real {
+            Some(real) => real.put(object).await,
+            None => self.management.put(object),
+        }
     }
 
     /// Adds worker clusters up to a number, each with so many machine deployments. None is
@@ -94,35 +151,30 @@ impl Fleet {
     pub async fn grow(&mut self, tenants: usize, machine_deployments: usize) -> anyhow::Result<()> {
         for index in self.workers.len()..tenants {
             let worker = Worker::start(index, machine_deployments).await?;
-            self.management.put(namespace(&worker.tenant))?;
+            self.put(namespace(&worker.tenant)).await?;
             self.workers.push(worker);
         }
         Ok(())
     }
 
     /// Does what an operator does who registers a tenant, or registers it anew.
-    pub fn register(&self, worker: &Worker) -> anyhow::Result<()> {
+    pub async fn register(&self, worker: &Worker) -> anyhow::Result<()> {
         let user = User::service_account(KUBE_SYSTEM, ACCOUNT);
-        self.register_as(worker, &worker.server.front.kubeconfig(&user))
+        let kubeconfig = worker.server.front.kubeconfig(&user);
+        self.put(registration(&worker.tenant, &kubeconfig)).await
     }
 
-    /// Registers a tenant with this kubeconfig.
-    pub fn register_as(&self, worker: &Worker, kubeconfig: &str) -> anyhow::Result<()> {
-        self.management.put(json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": {
-                "name": worker.tenant, "namespace": worker.tenant,
-                "labels": { "operatingsystemmanager.k8c.io/worker-cluster": "true" },
-            },
-            "data": { "kubeconfig": STANDARD.encode(kubeconfig) },
-        }))
+    /// Registers a worker cluster that is none of these.
+    pub async fn register_other(&self, tenant: &str, kubeconfig: &str) -> anyhow::Result<()> {
+        self.put(namespace(tenant)).await?;
+        self.put(registration(tenant, kubeconfig)).await
     }
 
     /// Replaces the credential in a registration by another one of the same account.
-    pub fn rotate(&self, worker: &Worker, turn: usize) -> anyhow::Result<()> {
+    pub async fn rotate(&self, worker: &Worker, turn: usize) -> anyhow::Result<()> {
         let user = User::service_account(KUBE_SYSTEM, ACCOUNT).in_group(&format!("turn-{turn}"));
-        let before = worker.server.front.kubeconfig(&user);
-        self.register_as(worker, &before)
+        let kubeconfig = worker.server.front.kubeconfig(&user);
+        self.put(registration(&worker.tenant, &kubeconfig)).await
     }
 
     /// Removes a tenant's namespace from the management cluster, with everything in it.
@@ -133,6 +185,35 @@ impl Fleet {
             .await
             .with_context(|| format!("removing {}", worker.tenant))?;
         Ok(())
+    }
+
+    /// Says in a tenant's WorkerCluster how it wants to be served.
+    pub fn give_settings(&self, worker: &Worker, mut spec: Value) -> anyhow::Result<()> {
+        if let Some(spec) = spec.as_object_mut() {
+            let secret = json!({ "name": worker.tenant });
+            spec.insert("kubeconfigSecretRef".to_owned(), secret);
+        }
+        self.management.put(json!({
+            "apiVersion": GROUP_VERSION, "kind": "WorkerCluster",
+            "metadata": { "name": worker.tenant, "namespace": worker.tenant },
+            "spec": spec,
+        }))
+    }
+
+    /// Puts a profile with this spec into a tenant's namespace.
+    pub fn give_profile(
+        &self,
+        worker: &Worker,
+        (name, spec): (&str, &Value),
+        annotations: &Value,
+    ) -> anyhow::Result<()> {
+        self.management.put(json!({
+            "apiVersion": GROUP_VERSION, "kind": "OperatingSystemProfile",
+            "metadata": {
+                "name": name, "namespace": worker.tenant, "annotations": annotations,
+            },
+            "spec": spec,
+        }))
     }
 
     /// Makes the namespace of a tenant, if it is not there.
@@ -286,10 +367,7 @@ fn in_every_worker() -> anyhow::Result<&'static [Value]> {
     static OBJECTS: OnceLock<Result<Vec<Value>, String>> = OnceLock::new();
     let parse = || {
         let mut objects = Vec::new();
-        for manifest in [
-            include_str!("../../../tenants-example/worker-crds/machinedeployments.yaml"),
-            include_str!("../../../manifests/rbac/worker.yaml"),
-        ] {
+        for manifest in WORKER_MANIFESTS {
             let documents = serde_saphyr::from_multiple::<Value>(manifest);
             objects.extend(documents.map_err(|error| error.to_string())?);
         }
@@ -307,6 +385,18 @@ fn namespace(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name },
         "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" },
+    })
+}
+
+/// The Secret that registers a tenant with this kubeconfig.
+fn registration(tenant: &str, kubeconfig: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {
+            "name": tenant, "namespace": tenant,
+            "labels": { "operatingsystemmanager.k8c.io/worker-cluster": "true" },
+        },
+        "data": { "kubeconfig": STANDARD.encode(kubeconfig) },
     })
 }
 
@@ -339,7 +429,7 @@ fn cluster_info(server: &Server) -> Value {
 }
 
 /// Ubuntu on AWS, as machine-controller leaves it once it has made the MachineSet.
-fn machine_deployment(name: &str) -> Value {
+pub(super) fn machine_deployment(name: &str) -> Value {
     json!({
         "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
         "metadata": {

@@ -1,5 +1,5 @@
 //! What a process takes, from outside of it: memory, processor time, descriptors, threads, the
-//! series on its metrics page, and the time of its fleet page.
+//! series on its metrics page, and the time that its pages take.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -109,6 +109,33 @@ fn cpu_milliseconds(stat: &str) -> Option<u64> {
     Some((user + system) * tick)
 }
 
+/// The sum of a counter over all its labels.
+pub async fn counter(admin: &str, name: &str) -> anyhow::Result<u64> {
+    sum(&page(admin, "/metrics").await?, name)
+}
+
+fn sum(page: &str, name: &str) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for line in page.lines() {
+        let Some(rest) = line.strip_prefix(name) else {
+            continue;
+        };
+        if rest.starts_with([' ', '{']) {
+            let value = rest.rsplit_once(' ').map(|(_, value)| value);
+            let value: u64 = value.unwrap_or_default().parse().context(line.to_owned())?;
+            sum += value;
+        }
+    }
+    Ok(sum)
+}
+
+/// How long the metrics take to arrive.
+pub async fn metrics_page(admin: &str) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    page(admin, "/metrics").await?;
+    Ok(begun.elapsed())
+}
+
 /// How long the fleet page takes to arrive, with so many tenants on it.
 pub async fn fleet_page(admin: &str, tenants: usize) -> anyhow::Result<Duration> {
     let begun = Instant::now();
@@ -119,8 +146,8 @@ pub async fn fleet_page(admin: &str, tenants: usize) -> anyhow::Result<Duration>
     Ok(took)
 }
 
-/// The text of an admin page.
-async fn page(admin: &str, path: &str) -> anyhow::Result<String> {
+/// The text of a page.
+pub(super) async fn page(admin: &str, path: &str) -> anyhow::Result<String> {
     let ask = async {
         let mut stream = TcpStream::connect(admin).await?;
         let request = format!("GET {path} HTTP/1.0\r\nhost: {admin}\r\n\r\n");
@@ -143,6 +170,13 @@ mod tests {
     fn the_processor_time_stands_behind_a_name_with_spaces() {
         let stat = "7 (a (b) c) S 1 1 1 0 -1 0 10 0 0 0 25 17 0 0 20 0 3 0 1 1 1";
         assert_eq!(cpu_milliseconds(stat), Some(420));
+    }
+
+    #[test]
+    fn a_counter_is_summed_over_its_labels_and_no_other_name() {
+        let page = "# TYPE a counter\na_total{b=\"x\"} 2\na_total{b=\"y\"} 3\na_total_more 9\n";
+        assert_eq!(sum(page, "a_total").unwrap(), 5);
+        assert_eq!(sum(page, "b_total").unwrap(), 0);
     }
 
     #[test]

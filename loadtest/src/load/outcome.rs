@@ -11,6 +11,7 @@ use super::latency::Latencies;
 use super::measure::Sample;
 use super::requests::Requests;
 use super::stage::Params;
+use crate::demo::cluster::Kind;
 use crate::demo::screen::Screen;
 
 /// One run.
@@ -25,6 +26,9 @@ pub struct Outcome {
     pub machine_deployments: usize,
     /// The delay of every answer, in milliseconds.
     pub latency_milliseconds: u64,
+    /// Whether the management cluster was a real kube-apiserver.
+    #[serde(default)]
+    pub real_management: bool,
     /// When it ended.
     pub at: String,
     /// The commit of the sources.
@@ -95,6 +99,7 @@ impl Outcome {
             tenants: params.tenants,
             machine_deployments: params.machine_deployments,
             latency_milliseconds: u64::try_from(params.latency.as_millis()).unwrap_or(u64::MAX),
+            real_management: params.management == Kind::Real,
             at: Timestamp::now().to_string(),
             commit: commit(),
             machine: machine(),
@@ -110,8 +115,16 @@ impl Outcome {
     /// Prints everything as tables.
     pub fn print(&self, screen: Screen) {
         screen.heading(&format!(
-            "{}: {} tenants, {} machine deployments each, {} ms",
-            self.scenario, self.tenants, self.machine_deployments, self.latency_milliseconds
+            "{}: {} tenants, {} machine deployments each, {} ms{}",
+            self.scenario,
+            self.tenants,
+            self.machine_deployments,
+            self.latency_milliseconds,
+            if self.real_management {
+                ", a real management cluster"
+            } else {
+                ""
+            }
         ));
         screen.print(&format!("  commit {} on {}", self.commit, self.machine));
         let rows: Vec<[String; 5]> = self.figures.iter().map(row).collect();
@@ -168,6 +181,9 @@ impl Outcome {
         for (span, requests) in &self.requests {
             for (kind, count) in &requests.by_kind {
                 rows.push([span.clone(), kind.clone(), count.to_string()]);
+            }
+            for (kind, count) in &requests.failures {
+                rows.push([span.clone(), format!("failed {kind}"), count.to_string()]);
             }
             for (what, count) in [
                 ("leases", requests.leases),

@@ -1,54 +1,106 @@
-//! Draws the results of several runs: what was measured against the number of tenants, as SVG.
+//! Draws the results of several runs: what was measured against the number of tenants, as SVG. The
+//! card is white with dark lines, so that it is as readable on a dark page as on a light one.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::outcome::Outcome;
+use super::outcome::{Figure, Outcome, count};
 
 /// Width and height of one panel, in pixels.
-const PANEL: (u32, u32) = (480, 300);
-const FONT: (&str, u32) = ("sans-serif", 14);
+const PANEL: (u32, u32) = (440, 300);
+const COLUMNS: usize = 3;
+const ROWS: usize = 2;
+/// Above the highest point there is room for the legend.
+const ROOM: f64 = 1.6;
+const TITLE: (&str, u32) = ("sans-serif", 16);
+const LABEL: (&str, u32) = ("sans-serif", 13);
+const INK: RGBColor = RGBColor(0x24, 0x29, 0x2f);
+const GRID: RGBColor = RGBColor(0xd0, 0xd7, 0xde);
+/// What must not be exceeded.
+const MUST: RGBColor = RGBColor(0xb0, 0x00, 0x20);
+/// Told apart by those who see few colours, too.
+const COLOURS: [RGBColor; 3] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+];
 
-/// One panel: what is drawn, with its unit.
+type Failure = Box<dyn std::error::Error>;
+
+/// One panel.
 struct Panel {
+    /// What is drawn, with its unit.
     title: &'static str,
-    /// How much of each run, if it has it.
-    value: fn(&Outcome) -> Option<f64>,
+    curves: &'static [Curve],
 }
 
-/// Where the runs have a point, by scenario.
-type Lines = BTreeMap<String, Vec<(f64, f64)>>;
+/// One figure of one scenario.
+struct Curve {
+    scenario: &'static str,
+    figure: &'static str,
+    label: &'static str,
+}
 
-const PANELS: [Panel; 3] = [
+const PANELS: [Panel; COLUMNS * ROWS] = [
     Panel {
-        title: "resident memory at the end, MiB",
-        value: |run| {
-            let last = run.samples.values().next_back()?;
-            Some(super::outcome::float(last.resident_kib) / 1024.0)
-        },
+        title: "resident memory, MiB",
+        curves: &[
+            curve("idle", "memory, served", "when all have joined"),
+            curve("restart", "memory after a restart", "after a restart"),
+        ],
     },
     Panel {
-        title: "CPU at rest, mcore",
-        value: |run| run.figure("CPU at rest").map(|figure| figure.value),
+        title: "resident memory for each tenant, KiB",
+        curves: &[curve("idle", "memory per tenant", "when all have joined")],
     },
     Panel {
-        title: "machine deployment to both Secrets, p99, ms",
-        value: |run| Some(run.latencies.get("made to both Secrets")?.p99),
+        title: "CPU at rest, thousandths of a core",
+        curves: &[curve("idle", "CPU at rest", "at rest")],
+    },
+    Panel {
+        title: "machine deployment to both Secrets, ms",
+        curves: &[
+            curve("steady", "made to both Secrets, p99", "p99"),
+            curve("steady", "made to both Secrets, p50", "p50"),
+        ],
+    },
+    Panel {
+        title: "registered to engaged, ms",
+        curves: &[
+            curve("steady", "Secret to engaged, p99", "p99"),
+            curve("steady", "Secret to engaged, p50", "p50"),
+        ],
+    },
+    Panel {
+        title: "start until all are engaged, s",
+        curves: &[
+            curve("cold-start", "all engaged", "never served before"),
+            curve("restart", "all engaged", "after a restart"),
+        ],
     },
 ];
 
-/// Draws all panels beside each other into a file.
+const fn curve(scenario: &'static str, figure: &'static str, label: &'static str) -> Curve {
+    Curve {
+        scenario,
+        figure,
+        label,
+    }
+}
+
+/// Draws all panels into a file.
 pub fn draw(runs: &[Outcome], out: &Path) -> anyhow::Result<()> {
-    let (width, height) = PANEL;
-    let count = u32::try_from(PANELS.len())?;
-    let area = SVGBackend::new(out, (width * count, height)).into_drawing_area();
+    let size = |pixels: u32, count: usize| u32::try_from(count).map(|count| pixels * count);
+    let size = (size(PANEL.0, COLUMNS)?, size(PANEL.1, ROWS)?);
+    let area = SVGBackend::new(out, size).into_drawing_area();
     area.fill(&WHITE).context("drawing")?;
-    for (panel, area) in PANELS.iter().zip(area.split_evenly((1, PANELS.len()))) {
-        draw_panel(panel, runs, &area)
+    let tenants = runs.iter().map(|run| count(run.tenants));
+    let tenants = tenants.clone().fold(10.0, f64::min)..tenants.fold(100.0, f64::max);
+    for (panel, area) in PANELS.iter().zip(area.split_evenly((ROWS, COLUMNS))) {
+        draw_panel((panel, &tenants), runs, &area)
             .map_err(|error| anyhow::anyhow!("drawing {}: {error}", panel.title))?;
     }
     area.present()
@@ -56,83 +108,111 @@ pub fn draw(runs: &[Outcome], out: &Path) -> anyhow::Result<()> {
 }
 
 fn draw_panel(
-    panel: &Panel,
+    (panel, tenants): (&Panel, &std::ops::Range<f64>),
     runs: &[Outcome],
     area: &DrawingArea<SVGBackend<'_>, Shift>,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let lines = lines(panel, runs);
-    let points = || lines.values().flatten();
-    let tenants = points().map(|point| point.0).fold(10.0, f64::max);
-    let value = points().map(|point| point.1).fold(1.0, f64::max);
+) -> Result<(), Failure> {
+    let lines: Vec<_> = panel.curves.iter().map(|curve| curve.line(runs)).collect();
+    // The strictest curve stands first.
+    let must = panel.curves.first().and_then(|curve| curve.must(runs));
+    let points = lines.iter().flatten().map(|point| point.1);
+    let top = points.chain(must).fold(1.0, f64::max) * ROOM;
+    let (from, to) = (tenants.start * 0.8, tenants.end * 1.25);
     let mut chart = ChartBuilder::on(area)
-        .caption(panel.title, FONT)
-        .margin(12)
-        .x_label_area_size(32)
-        .y_label_area_size(48)
-        .build_cartesian_2d(0.0..tenants * 1.05, 0.0..value * 1.1)?;
-    chart.configure_mesh().x_desc("tenants").draw()?;
-    for (index, (scenario, points)) in lines.iter().enumerate() {
-        let colour = Palette99::pick(index).to_rgba();
+        .caption(panel.title, TITLE.into_font().color(&INK))
+        .margin(14)
+        .x_label_area_size(38)
+        .y_label_area_size(52)
+        .build_cartesian_2d((from..to).log_scale(), 0.0..top)?;
+    chart
+        .configure_mesh()
+        .x_desc("tenants")
+        .x_label_formatter(&|tenants| format!("{tenants:.0}"))
+        .y_label_formatter(&|value| format!("{value}"))
+        .label_style(LABEL.into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .draw()?;
+    for ((curve, line), colour) in panel.curves.iter().zip(&lines).zip(COLOURS) {
+        let series = LineSeries::new(line.iter().copied(), colour.stroke_width(2));
         chart
-            .draw_series(LineSeries::new(
-                points.iter().copied(),
-                colour.stroke_width(2),
-            ))?
-            .label(scenario)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
-        let dots = points
-            .iter()
-            .map(|point| Circle::new(*point, 3, colour.filled()));
+            .draw_series(series)?
+            .label(curve.label)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+        let dots = line.iter().map(|at| Circle::new(*at, 3, colour.filled()));
         chart.draw_series(dots)?;
     }
-    if !lines.is_empty() {
-        let position = SeriesLabelPosition::UpperLeft;
-        chart.configure_series_labels().position(position).draw()?;
+    if let Some(must) = must {
+        let line = [(from, must), (to, must)];
+        let series = DashedLineSeries::new(line, 6, 4, MUST.stroke_width(1));
+        chart
+            .draw_series(series)?
+            .label(format!("must be below {must}"))
+            .legend(|(x, y)| PathElement::new([(x, y), (x + 16, y)], MUST));
     }
+    let legend = SeriesLabelPosition::UpperLeft;
+    chart
+        .configure_series_labels()
+        .position(legend)
+        .label_font(LABEL.into_font().color(&INK))
+        .background_style(WHITE.mix(0.8))
+        .draw()?;
     Ok(())
 }
 
-fn lines(panel: &Panel, runs: &[Outcome]) -> Lines {
-    let mut lines = Lines::new();
-    for run in runs {
-        if let Some(value) = (panel.value)(run) {
-            let line = lines.entry(run.scenario.clone()).or_default();
-            line.push((super::outcome::count(run.tenants), value));
-        }
+impl Curve {
+    fn of<'a>(&self, run: &'a Outcome) -> Option<&'a Figure> {
+        let is_mine = run.scenario == self.scenario;
+        is_mine.then(|| run.figure(self.figure)).flatten()
     }
-    for line in lines.values_mut() {
+
+    /// Where the runs have a point.
+    fn line(&self, runs: &[Outcome]) -> Vec<(f64, f64)> {
+        let found = runs.iter().filter_map(|run| {
+            let figure = self.of(run)?;
+            Some((count(run.tenants), figure.value))
+        });
+        let mut line: Vec<(f64, f64)> = found.collect();
         line.sort_by(|a, b| a.0.total_cmp(&b.0));
+        line
     }
-    lines
+
+    fn must(&self, runs: &[Outcome]) -> Option<f64> {
+        runs.iter().find_map(|run| self.of(run)?.must)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::measure::Sample;
 
-    fn a_run(tenants: usize, resident_kib: u64) -> Outcome {
-        let sample = Sample {
-            resident_kib,
-            ..Sample::default()
-        };
+    fn a_run(tenants: usize, memory: f64) -> Outcome {
+        let figure = Figure::new("memory per tenant", memory, "KiB");
         Outcome {
             scenario: "idle".to_owned(),
             tenants,
-            samples: [("rested".to_owned(), sample)].into(),
+            figures: vec![figure.wanted(256.0, 128.0)],
             ..Outcome::default()
         }
     }
 
     #[test]
-    fn a_line_goes_from_few_tenants_to_many_and_its_file_names_the_scenario() {
-        let runs = [a_run(1000, 2048 * 1024), a_run(10, 1024 * 1024)];
-        let lines = lines(&PANELS[0], &runs);
-        assert_eq!(lines["idle"], [(10.0, 1024.0), (1000.0, 2048.0)]);
+    fn a_line_goes_from_few_tenants_to_many_and_the_drawing_says_what_must_be() {
+        let mut runs = vec![a_run(1000, 300.0), a_run(10, 1400.0)];
+        let curve = &PANELS[1].curves[0];
+        assert_eq!(curve.line(&runs), [(10.0, 1400.0), (1000.0, 300.0)]);
+        runs.push(Outcome {
+            scenario: "storm".to_owned(),
+            ..a_run(100, 1.0)
+        });
+        assert_eq!(curve.line(&runs).len(), 2, "of another scenario");
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.svg");
         draw(&runs, &file).unwrap();
         let text = std::fs::read_to_string(file).unwrap();
-        assert!(text.contains("<svg") && text.contains("idle"), "{text}");
+        for said in ["<svg", "KiB", "must be below 256", "when all have joined"] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
     }
 }

@@ -10,6 +10,14 @@ use super::fleet::Fleet;
 
 const MANAGER: &str = ":operating-system-manager";
 
+/// The replica that sent a request: it tells its name behind that of the program. Nothing for what
+/// did not come from the manager.
+pub fn replica(entry: &AuditEntry) -> Option<&str> {
+    let (_, name) = entry.user_agent.split_once('(')?;
+    let name = name.strip_suffix(')')?;
+    entry.user.ends_with(MANAGER).then_some(name)
+}
+
 /// How many requests of which kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
@@ -28,13 +36,16 @@ pub struct Requests {
     pub watches: u64,
     /// Answers of 400 and above, 404 and 409 excepted, and requests without an answer.
     pub failed: u64,
+    /// The same by kind and code: `worker get configmaps 403`.
+    #[serde(default)]
+    pub failures: BTreeMap<String, u64>,
 }
 
 impl Requests {
     /// The requests since the last count, which are then forgotten.
     pub fn take(fleet: &Fleet) -> Self {
         let mut counted = Self::default();
-        counted.count("management", &fleet.management.cluster.take_audit());
+        counted.count("management", &fleet.take_management_audit());
         for worker in &fleet.workers {
             counted.count("worker", &worker.server.cluster.take_audit());
         }
@@ -53,6 +64,12 @@ impl Requests {
                 resource = format!("{resource}/{}", entry.target.subresource);
             }
             let kind = format!("{side} {} {resource}", entry.verb.as_str());
+            let is_well = (200..400).contains(&entry.code) || matches!(entry.code, 404 | 409);
+            if !is_well {
+                self.failed += 1;
+                let failure = format!("{kind} {}", entry.code);
+                *self.failures.entry(failure).or_default() += 1;
+            }
             *self.by_kind.entry(kind).or_default() += 1;
             self.writes += u64::from(entry.wrote);
             self.mutating += u64::from(entry.verb.is_mutating() && entry.target.is_resource());
@@ -61,8 +78,6 @@ impl Requests {
                 Verb::Get | Verb::List => self.reads += 1,
                 _ => {}
             }
-            let is_well = (200..400).contains(&entry.code) || matches!(entry.code, 404 | 409);
-            self.failed += u64::from(!is_well);
         }
     }
 

@@ -2,16 +2,23 @@
 
 mod busy;
 mod churn;
+mod defaults;
 mod fleet_wide;
+mod generation;
+mod hostile;
 mod leaks;
+mod making;
+mod real_workers;
+mod replicas;
 mod side_by_side;
 
 use clap::ValueEnum;
-use futures::future::BoxFuture;
+use futures::future::LocalBoxFuture;
 
 use self::busy::Failure;
 use super::outcome::Outcome;
 use super::stage::{Params, Stage};
+use crate::demo::cluster::Kind;
 
 /// What is done to the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -26,8 +33,18 @@ pub enum Scenario {
     Steady,
     /// The revision of every machine deployment is raised at once.
     Storm,
+    /// Default profiles are installed everywhere at once.
+    Defaults,
+    /// Default profiles of an older release are replaced.
+    Upgrade,
+    /// A release with another generation of the renderer starts.
+    Generation,
+    /// Three replicas serve the fleet, and one is killed.
+    Replicas,
     /// One tenant's machine deployments change a hundred times as often as the others'.
     Noisy,
+    /// A tenth of the tenants have profiles that burn their limits, over and over.
+    Hostile,
     /// Each tenth worker cluster is dead.
     Dead,
     /// Each tenth worker cluster is slow.
@@ -42,6 +59,8 @@ pub enum Scenario {
     RotateAll,
     /// Machine deployments come, change and go all the time, and tenants come and go.
     Churn,
+    /// The worker clusters are real ones, five at most.
+    RealWorkers,
     /// One process for each worker cluster, and then one for all.
     SideBySide,
 }
@@ -56,6 +75,11 @@ impl Scenario {
             Self::Steady => "tenants join a served fleet, and machine deployments appear",
             Self::Storm => "the revision of every machine deployment is raised at once",
             Self::Noisy => "one tenant offers a hundred times the load of the others",
+            Self::Defaults => "default profiles are installed everywhere at once",
+            Self::Upgrade => "default profiles of an older release are replaced",
+            Self::Generation => "everything was rendered by another generation of the renderer",
+            Self::Replicas => "three replicas serve the fleet, and one is killed",
+            Self::Hostile => "a tenth of the tenants have profiles that burn their limits",
             Self::Dead => "each tenth worker cluster is dead",
             Self::Slow => "each tenth worker cluster answers after five seconds",
             Self::Busy => "each tenth worker cluster answers 429",
@@ -63,8 +87,26 @@ impl Scenario {
             Self::RotateOne => "one kubeconfig is replaced a thousand times: what is left",
             Self::RotateAll => "every kubeconfig is replaced at once, three times: what is left",
             Self::Churn => "machine deployments and tenants come and go all the time: what is left",
+            Self::RealWorkers => "worker clusters are real ones, five at most",
             Self::SideBySide => "one process for each worker cluster, and then one for all",
         }
+    }
+
+    /// Whether it asks nothing of the management cluster that only one in memory can tell.
+    fn takes_a_real_management_cluster(self) -> bool {
+        matches!(
+            self,
+            Self::Idle
+                | Self::ColdStart
+                | Self::Restart
+                | Self::Steady
+                | Self::Storm
+                | Self::Noisy
+                | Self::Dead
+                | Self::Slow
+                | Self::Busy
+                | Self::RealWorkers
+        )
     }
 
     /// Its name on the command line.
@@ -75,8 +117,21 @@ impl Scenario {
 
     /// Runs it from nothing to its end.
     pub async fn run(self, params: Params) -> anyhow::Result<Outcome> {
+        anyhow::ensure!(
+            params.management == Kind::Fake || self.takes_a_real_management_cluster(),
+            "{} looks into a management cluster in memory",
+            self.name()
+        );
         let mut outcome = Outcome::new(&self.name(), &params);
-        let mut stage = Stage::new(params).await?;
+        let in_memory = match self {
+            Self::RealWorkers => 0,
+            _ => params.tenants,
+        };
+        let stage = Stage::new(Params {
+            tenants: in_memory,
+            ..params
+        });
+        let mut stage = Box::pin(stage).await?;
         let played = self.play(&mut stage, &mut outcome).await;
         let stopped = stage.stop().await;
         played.and(stopped).map(|()| outcome)
@@ -86,7 +141,7 @@ impl Scenario {
         self,
         stage: &'a mut Stage,
         outcome: &'a mut Outcome,
-    ) -> BoxFuture<'a, anyhow::Result<()>> {
+    ) -> LocalBoxFuture<'a, anyhow::Result<()>> {
         match self {
             Self::Idle => Box::pin(fleet_wide::idle(stage, outcome)),
             Self::ColdStart => Box::pin(fleet_wide::cold_start(stage, outcome)),
@@ -94,6 +149,11 @@ impl Scenario {
             Self::Steady => Box::pin(busy::steady(stage, outcome)),
             Self::Storm => Box::pin(busy::storm(stage, outcome)),
             Self::Noisy => Box::pin(busy::noisy(stage, outcome)),
+            Self::Defaults => Box::pin(defaults::defaults(stage, outcome)),
+            Self::Upgrade => Box::pin(defaults::upgrade(stage, outcome)),
+            Self::Generation => Box::pin(generation::generation(stage, outcome)),
+            Self::Replicas => Box::pin(replicas::replicas(stage, outcome)),
+            Self::Hostile => Box::pin(hostile::hostile(stage, outcome)),
             Self::Dead => Box::pin(busy::failing(stage, outcome, Failure::Dead)),
             Self::Slow => Box::pin(busy::failing(stage, outcome, Failure::Slow)),
             Self::Busy => Box::pin(busy::failing(stage, outcome, Failure::Busy)),
@@ -101,6 +161,7 @@ impl Scenario {
             Self::RotateOne => Box::pin(leaks::rotate_one(stage, outcome)),
             Self::RotateAll => Box::pin(leaks::rotate_all(stage, outcome)),
             Self::Churn => Box::pin(churn::churn(stage, outcome)),
+            Self::RealWorkers => Box::pin(real_workers::real_workers(stage, outcome)),
             Self::SideBySide => Box::pin(side_by_side::side_by_side(stage, outcome)),
         }
     }

@@ -15,7 +15,8 @@ pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
 const MADE_FOR_REVISION: &str = "k8c.io/machine-deployment-revision";
 /// Times are taken from the clusters' histories: looking seldom costs no precision.
 pub const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
+/// The namespace of what nodes fetch.
+pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
 
 /// From a machine deployment's revision to both of its documents.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,21 @@ pub async fn until_served(worker: &Worker, name: &str, revision: u64) -> Serving
     }
 }
 
+/// Waits until what is made last for a machine deployment, its bootstrap document, has an
+/// annotation with a value.
+pub async fn until_made(worker: &Worker, name: &str, (annotation, value): (&str, &str)) {
+    let secret = format!("{name}-{KUBE_SYSTEM}-bootstrap-config");
+    let bootstrap = object("secrets", CLOUD_INIT_SETTINGS, &secret);
+    loop {
+        let history = worker.server.cluster.history(bootstrap);
+        let last = history.last().map_or(&[][..], std::slice::from_ref);
+        if first(last, annotation, value).is_some() {
+            return;
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+}
+
 /// When an annotation had a value for the first time.
 fn first(history: &[Moment], annotation: &str, value: &str) -> Option<Instant> {
     let has_it = |object: &Value| {
@@ -65,12 +81,14 @@ fn first(history: &[Moment], annotation: &str, value: &str) -> Option<Instant> {
     found.map(|moment| moment.at)
 }
 
-/// When the manager began to serve a worker cluster: it asks for machine deployments once the
-/// cluster is engaged, and never before.
+/// When the manager began to serve a worker cluster.
 pub fn engaged(requests: &[AuditEntry]) -> Option<Instant> {
-    let mut of_machine_deployments = requests
-        .iter()
-        .filter(|request| request.target.resource == "machinedeployments" && request.code == 200);
-    let first = of_machine_deployments.find(|request| request.verb == Verb::List);
-    first.map(|request| request.at)
+    requests.iter().find(|it| engages(it)).map(|it| it.at)
+}
+
+/// Whether a request tells that a worker cluster is engaged: only then are machine deployments
+/// asked for.
+pub fn engages(request: &AuditEntry) -> bool {
+    let is_list = request.verb == Verb::List && request.code == 200;
+    is_list && request.target.resource == "machinedeployments"
 }

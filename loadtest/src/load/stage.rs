@@ -8,9 +8,11 @@ use anyhow::{Context as _, bail};
 use fake_cluster::AuditEntry;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::descriptors;
 use super::fleet::Fleet;
 use super::measure::{self, Sample};
 use super::served::{LOOK_INTERVAL, Serving, until_served};
+use crate::demo::cluster::Kind;
 use crate::demo::process::{self, Manager};
 use crate::demo::screen::Screen;
 
@@ -32,6 +34,8 @@ pub struct Params {
     pub latency: Duration,
     /// How long the manager is watched at rest.
     pub window: Duration,
+    /// What the management cluster is.
+    pub management: Kind,
     /// The `osm` program.
     pub osm: PathBuf,
     /// More arguments of `osm run`.
@@ -44,7 +48,7 @@ pub struct Params {
     pub screen: Screen,
 }
 
-/// The fleet, and the manager while one runs.
+/// The fleet, and the managers that run: one, or several replicas.
 pub struct Stage {
     /// The clusters.
     pub fleet: Fleet,
@@ -53,10 +57,12 @@ pub struct Stage {
     /// What `osm crds` prints.
     pub definitions: String,
     folder: tempfile::TempDir,
-    running: Option<Running>,
+    running: Vec<Running>,
 }
 
 struct Running {
+    /// The replica's name, where it was given one.
+    instance: String,
     manager: Manager,
     admin: String,
     pid: u32,
@@ -70,34 +76,56 @@ impl Stage {
             "there is no program {}: build it with `cargo build --release`",
             params.osm.display()
         );
+        descriptors::raise_for(params.tenants)?;
         let definitions = definitions(&params.osm).await?;
-        let what = format!("{} clusters in memory", params.tenants + 1);
-        let screen = params.screen;
-        let fleet = screen.step(&what, async {
-            let mut fleet = Fleet::start(&definitions).await?;
-            fleet
-                .grow(params.tenants, params.machine_deployments)
-                .await?;
-            fleet.delay(params.latency);
-            anyhow::Ok(fleet)
-        });
         Ok(Self {
-            fleet: fleet.await?,
+            fleet: a_fleet(&params, &definitions, params.machine_deployments).await?,
             definitions,
             folder: tempfile::tempdir().context("making a folder")?,
-            running: None,
+            running: Vec::new(),
             params,
         })
     }
 
+    /// Begins anew: as many clusters as before, each with so many machine deployments, and nothing
+    /// that any manager has done.
+    pub async fn renew(&mut self, machine_deployments: usize) -> anyhow::Result<()> {
+        anyhow::ensure!(self.running.is_empty(), "a manager runs");
+        self.fleet.workers.clear();
+        self.fleet = a_fleet(&self.params, &self.definitions, machine_deployments).await?;
+        Ok(())
+    }
+
+    /// Writes a file that the manager is to read, and returns its path.
+    pub fn file(&self, name: &str, text: &str) -> anyhow::Result<String> {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).with_context(|| format!("writing {name}"))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
     /// Starts the manager, and returns once its admin port listens.
     pub async fn start(&mut self) -> anyhow::Result<Instant> {
+        self.start_with("", &[]).await
+    }
+
+    /// As [`Self::start`], for one of several replicas.
+    pub async fn start_replica(&mut self, instance: &str) -> anyhow::Result<Instant> {
+        self.start_with(instance, &["--instance", instance]).await
+    }
+
+    /// As [`Self::start`], with arguments before those of the run.
+    pub async fn start_with(&mut self, instance: &str, more: &[&str]) -> anyhow::Result<Instant> {
         let kubeconfig = self.folder.path().join("osm.kubeconfig");
         std::fs::write(&kubeconfig, self.fleet.management_kubeconfig())
             .context("writing the manager's kubeconfig")?;
         let log = self.params.log.clone();
         let log = log.unwrap_or_else(|| self.folder.path().join("osm.log"));
-        let arguments: Vec<&str> = self.params.arguments.iter().map(String::as_str).collect();
+        let log = match instance {
+            "" => log,
+            instance => log.with_added_extension(instance),
+        };
+        let own = self.params.arguments.iter().map(String::as_str);
+        let arguments: Vec<&str> = more.iter().copied().chain(own).collect();
         let begun = Instant::now();
         let mut manager = Manager::start(process::Params {
             binary: &self.params.osm,
@@ -108,7 +136,8 @@ impl Stage {
         let admin = timeout(ADMIN_TIMEOUT, manager.admin_address()).await;
         let admin = admin.context("the manager does not listen")??;
         let pid = manager.pid().context("the manager has no process id")?;
-        self.running = Some(Running {
+        self.running.push(Running {
+            instance: instance.to_owned(),
             manager,
             admin,
             pid,
@@ -116,48 +145,73 @@ impl Stage {
         Ok(begun)
     }
 
-    /// Ends the manager in good order.
+    /// Ends the managers in good order.
     pub async fn stop(&mut self) -> anyhow::Result<()> {
-        let Some(mut running) = self.running.take() else {
-            return Ok(());
-        };
-        let status = running.manager.stop().await?;
-        if !status.success() {
-            bail!(
-                "the manager ended badly ({status}):\n{}",
-                running.manager.log_tail()
-            );
+        for mut running in std::mem::take(&mut self.running) {
+            let status = running.manager.stop().await?;
+            if !status.success() {
+                bail!(
+                    "the manager ended badly ({status}):\n{}",
+                    running.manager.log_tail()
+                );
+            }
         }
         Ok(())
     }
 
-    /// Looks at the manager.
+    /// Kills a replica without a warning, and returns when it was gone.
+    pub async fn kill(&mut self, instance: &str) -> anyhow::Result<Instant> {
+        let found = self.running.iter().position(|it| it.instance == instance);
+        let mut killed = self.running.remove(found.context("no such replica runs")?);
+        killed.manager.kill().await?;
+        Ok(Instant::now())
+    }
+
+    /// Looks at the manager; at replicas together.
     pub async fn sample(&self) -> anyhow::Result<Sample> {
-        let running = self.running.as_ref().context("no manager runs")?;
-        Sample::take(running.pid, &running.admin).await
+        let mut samples = Vec::new();
+        for running in &self.running {
+            samples.push(Sample::take(running.pid, &running.admin).await?);
+        }
+        anyhow::ensure!(!samples.is_empty(), "no manager runs");
+        Ok(Sample::together(&samples))
+    }
+
+    /// A counter of the manager's metrics, over all its labels and replicas.
+    pub async fn metric(&self, name: &str) -> anyhow::Result<u64> {
+        let mut sum = 0;
+        for running in &self.running {
+            sum += measure::counter(&running.admin, name).await?;
+        }
+        Ok(sum)
+    }
+
+    /// How long the manager's metrics take.
+    pub async fn metrics_page(&self) -> anyhow::Result<Duration> {
+        let running = self.running.first().context("no manager runs")?;
+        measure::metrics_page(&running.admin).await
     }
 
     /// How long the manager's fleet page takes, with every tenant on it.
     pub async fn fleet_page(&self) -> anyhow::Result<Duration> {
-        let running = self.running.as_ref().context("no manager runs")?;
+        let running = self.running.first().context("no manager runs")?;
         measure::fleet_page(&running.admin, self.params.tenants).await
     }
 
     /// Registers every tenant, and returns when each was.
-    pub fn register_all(&self) -> anyhow::Result<Vec<Instant>> {
-        let workers = self.fleet.workers.iter();
-        workers
-            .map(|worker| {
-                let now = Instant::now();
-                self.fleet.register(worker).map(|()| now)
-            })
-            .collect()
+    pub async fn register_all(&self) -> anyhow::Result<Vec<Instant>> {
+        let mut registered = Vec::new();
+        for worker in &self.fleet.workers {
+            registered.push(Instant::now());
+            self.fleet.register(worker).await?;
+        }
+        Ok(registered)
     }
 
     /// Waits until all machine deployments are served in a revision.
     pub async fn until_all_served(&mut self, revision: u64) -> anyhow::Result<Vec<Serving>> {
-        let (fleet, screen) = (&self.fleet, self.params.screen);
-        let all = async {
+        let what = format!("all served in revision {revision}");
+        self.wait(&what, async |fleet: &Fleet| {
             let mut found = Vec::new();
             for worker in &fleet.workers {
                 for name in &worker.machine_deployments {
@@ -165,11 +219,8 @@ impl Stage {
                 }
             }
             found
-        };
-        let what = format!("all served in revision {revision}");
-        screen
-            .step(&what, with(&mut self.running, &what, all))
-            .await
+        })
+        .await
     }
 
     /// Waits until a condition of the fleet holds.
@@ -178,30 +229,37 @@ impl Stage {
         what: &str,
         mut holds: impl FnMut(&Fleet) -> bool,
     ) -> anyhow::Result<()> {
-        let (fleet, screen) = (&self.fleet, self.params.screen);
-        let wait = async {
+        self.wait(what, async |fleet: &Fleet| {
             while !holds(fleet) {
                 sleep(LOOK_INTERVAL).await;
             }
-        };
-        screen.step(what, with(&mut self.running, what, wait)).await
+        })
+        .await
+    }
+
+    /// Waits for something of the fleet, unless a manager ends first.
+    pub async fn wait<T>(
+        &mut self,
+        what: &str,
+        work: impl AsyncFnOnce(&Fleet) -> T,
+    ) -> anyhow::Result<T> {
+        let work = with(&mut self.running, what, work(&self.fleet));
+        self.params.screen.step(what, work).await
     }
 
     /// Waits until nothing is written to the management cluster any more.
     pub async fn settle(&mut self) -> anyhow::Result<()> {
-        let (fleet, screen) = (&self.fleet, self.params.screen);
-        let wait = async {
+        self.wait("nothing is written any more", async |fleet: &Fleet| {
             let mut before = None;
             loop {
-                let now = fleet.management.cluster.count_requests(wrote_of_a_tenant);
+                let now = fleet.management_requests(wrote_of_a_tenant)?;
                 if before.replace(now) == Some(now) {
-                    return;
+                    return Ok(());
                 }
                 sleep(QUIET).await;
             }
-        };
-        let what = "nothing is written any more";
-        screen.step(what, with(&mut self.running, what, wait)).await
+        })
+        .await?
     }
 
     /// Lets some time go by.
@@ -218,28 +276,58 @@ pub(super) fn wrote_of_a_tenant(request: &AuditEntry) -> bool {
     request.wrote && request.target.resource != "leases"
 }
 
-/// Waits for some work, unless the manager ends first or the time is up.
+/// A management cluster, and worker clusters of which none is registered.
+async fn a_fleet(
+    params: &Params,
+    definitions: &str,
+    machine_deployments: usize,
+) -> anyhow::Result<Fleet> {
+    let (kind, clusters) = match params.management {
+        Kind::Fake => ("", params.tenants + 1),
+        Kind::Real => ("a real management cluster, and ", params.tenants),
+    };
+    let what = format!("{kind}{clusters} clusters in memory");
+    let made = async {
+        let mut fleet = match params.management {
+            Kind::Fake => Fleet::start(definitions).await?,
+            Kind::Real => Fleet::start_real(definitions).await?,
+        };
+        fleet.grow(params.tenants, machine_deployments).await?;
+        fleet.delay(params.latency);
+        anyhow::Ok(fleet)
+    };
+    params.screen.step(&what, made).await
+}
+
+/// Waits for some work, unless a manager ends first or the time is up.
 async fn with<T>(
-    running: &mut Option<Running>,
+    running: &mut [Running],
     what: &str,
     work: impl Future<Output = T>,
 ) -> anyhow::Result<T> {
-    let Some(Running { manager, .. }) = running else {
-        bail!("no manager runs to wait for: {what}");
-    };
+    anyhow::ensure!(!running.is_empty(), "no manager runs to wait for: {what}");
+    let ended = running.iter_mut().map(|running| {
+        Box::pin(async {
+            let error = running.manager.ended().await;
+            error.context(running.manager.log_tail())
+        })
+    });
+    let ended = futures::future::select_all(ended);
     let done = timeout(SERVED_TIMEOUT, async {
         tokio::select! {
             done = work => Ok(done),
-            ended = manager.ended() => Err(ended),
+            (error, ..) = ended => Err(error),
         }
     });
-    let Ok(done) = done.await else {
+    let done = done.await;
+    let tail = || running.first().map(|it| it.manager.log_tail());
+    let Ok(done) = done else {
         bail!(
             "waited too long until {what}; the log of osm ends with:\n{}",
-            manager.log_tail()
+            tail().unwrap_or_default()
         );
     };
-    done.with_context(|| format!("waiting until {what}; the log:\n{}", manager.log_tail()))
+    done.with_context(|| format!("waiting until {what}"))
 }
 
 /// What `osm crds` prints.

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use fake_cluster::{Fault, Matcher};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, interval};
 
+use super::making::{durations, judge, make, serve_all};
 use crate::load::{
     fleet::{Revisions, Worker},
     latency::Latencies,
     outcome::{Figure, Outcome, count, float},
     requests::Requests,
-    served::{self, Serving},
+    served,
     stage::Stage,
 };
 
@@ -20,8 +21,6 @@ use crate::load::{
 const JOINING: usize = 100;
 /// The time between two that join.
 const JOIN_INTERVAL: Duration = Duration::from_millis(200);
-/// The time between two new machine deployments in the fleet: a big fleet's busy hour.
-const NEW_INTERVAL: Duration = Duration::from_millis(50);
 /// The quiet tenants among which new machine deployments are dealt out while one is noisy: each
 /// gets one in five seconds.
 const QUIET: usize = 100;
@@ -31,8 +30,6 @@ const NOISE_INTERVAL: Duration = Duration::from_millis(49);
 const FAILING: usize = 10;
 /// How slow a slow worker cluster is: half of what a call may take.
 const SLOW: Duration = Duration::from_secs(5);
-/// On a busy machine; a machine deployment that takes longer is lost.
-const SERVED_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Tenants join a served fleet, and machine deployments appear.
 pub async fn steady(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
@@ -113,7 +110,7 @@ pub async fn noisy(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         ended = noise => return ended.context("the noise ended first"),
         beside = make(stage, &quiet) => beside?,
     };
-    compare(outcome, alone, beside, "beside a noisy tenant");
+    judge(outcome, alone, beside, "beside a noisy tenant");
     Ok(())
 }
 
@@ -157,7 +154,7 @@ pub async fn failing(
         fail(worker, failure).await;
     }
     let made = make(stage, &healthy).await?;
-    compare(outcome, alone, made, "beside those that fail");
+    judge(outcome, alone, made, "beside those that fail");
     Ok(())
 }
 
@@ -175,13 +172,6 @@ async fn fail(worker: &Worker, failure: Failure) {
     cluster.close_watches();
 }
 
-async fn serve_all(stage: &mut Stage) -> anyhow::Result<()> {
-    stage.register_all()?;
-    stage.start().await?;
-    stage.until_all_served(1).await?;
-    stage.settle().await
-}
-
 /// More tenants are registered, one after the other; from each registration to the first look at
 /// its machine deployments.
 async fn join(stage: &mut Stage) -> anyhow::Result<Latencies> {
@@ -195,7 +185,7 @@ async fn join(stage: &mut Stage) -> anyhow::Result<Latencies> {
     for worker in stage.fleet.workers.iter().skip(before) {
         ticks.tick().await;
         begun.push(Instant::now());
-        stage.fleet.register(worker)?;
+        stage.fleet.register(worker).await?;
     }
     stage.until_all_served(1).await?;
     let joined = stage.fleet.workers.iter().skip(before).zip(begun);
@@ -206,45 +196,4 @@ async fn join(stage: &mut Stage) -> anyhow::Result<Latencies> {
         durations.push(engaged.duration_since(begun));
     }
     Latencies::of(durations)
-}
-
-/// Machine deployments appear among these tenants, in turn, for as long as the window.
-async fn make(stage: &mut Stage, tenants: &[usize]) -> anyhow::Result<Latencies> {
-    let mut ticks = interval(NEW_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let begun = Instant::now();
-    let mut made = Vec::new();
-    for index in tenants.iter().cycle() {
-        if begun.elapsed() >= stage.params.window {
-            break;
-        }
-        ticks.tick().await;
-        let worker = stage.fleet.workers.get_mut(*index);
-        let worker = worker.context("there are so many tenants")?;
-        made.push((*index, worker.add_machine_deployment()?));
-    }
-    let mut all = Vec::new();
-    for (index, name) in &made {
-        let worker = stage.fleet.workers.get(*index);
-        let worker = worker.context("there are so many tenants")?;
-        let served = served::until_served(worker, name, 1);
-        let served = tokio::time::timeout(SERVED_TIMEOUT, served).await;
-        all.push(served.with_context(|| format!("{name} of {} is not served", worker.tenant))?);
-    }
-    durations(&all)
-}
-
-fn durations(all: &[Serving]) -> anyhow::Result<Latencies> {
-    Latencies::of(all.iter().map(|one| one.served.duration_since(one.asked)))
-}
-
-/// How much longer the same takes beside something.
-fn compare(outcome: &mut Outcome, alone: Latencies, beside: Latencies, what: &str) {
-    outcome.figures.extend([
-        Figure::new("p99 alone", alone.p99, "ms"),
-        Figure::new(&format!("p99 {what}"), beside.p99, "ms"),
-        Figure::new("times as long", beside.p99 / alone.p99, "x").wanted(1.25, 1.1),
-    ]);
-    outcome.latencies.insert("0 alone".to_owned(), alone);
-    outcome.latencies.insert(format!("1 {what}"), beside);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::leaks::{CALM, returned};
+use super::leaks::{CALM, returned, served_and_calm};
 use crate::load::{
     latency::Latencies,
     outcome::{Figure, Outcome, count, float},
@@ -32,13 +32,7 @@ type Made = (usize, String);
 /// Two windows of churn: the first brings the process to its working size, the second is judged
 /// against it.
 pub async fn churn(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
-    stage.register_all()?;
-    stage.start().await?;
-    stage.until_all_served(1).await?;
-    stage.settle().await?;
-    stage.rest(CALM).await?;
-    let begun = stage.sample().await?;
-    outcome.samples.insert("0 before".to_owned(), begun);
+    served_and_calm(stage, outcome).await?;
     let mut samples = Vec::new();
     for window in ["1 first", "2 second"] {
         Requests::take(&stage.fleet);
@@ -92,7 +86,7 @@ async fn one_window(
         served.push(end(stage, made).await?);
     }
     if let Some(index) = away {
-        come_back(stage, index)?;
+        come_back(stage, index).await?;
     }
     stage
         .until("all are watched again", |fleet| {
@@ -125,7 +119,7 @@ async fn move_one(
     turn: usize,
 ) -> anyhow::Result<Option<usize>> {
     if let Some(index) = away {
-        come_back(stage, index)?;
+        come_back(stage, index).await?;
         return Ok(None);
     }
     let tenants = stage.params.tenants;
@@ -142,9 +136,9 @@ async fn move_one(
     Ok(Some(index))
 }
 
-fn come_back(stage: &Stage, index: usize) -> anyhow::Result<()> {
+async fn come_back(stage: &Stage, index: usize) -> anyhow::Result<()> {
     let worker = stage.fleet.workers.get(index);
     let worker = worker.context("there are so many tenants")?;
     stage.fleet.give_namespace(worker)?;
-    stage.fleet.register(worker)
+    stage.fleet.register(worker).await
 }

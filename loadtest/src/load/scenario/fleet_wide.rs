@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use tokio::time::Instant;
 
+use super::making::{serve_all, until_watched};
 use crate::load::{
     latency::Latencies,
     measure::Sample,
@@ -12,7 +13,7 @@ use crate::load::{
     stage::Stage,
 };
 
-/// So often the fleet page is asked for.
+/// So often a page of the manager is asked for.
 const PAGES: usize = 20;
 
 /// A fleet is registered while the manager runs, served, and then left alone.
@@ -21,8 +22,8 @@ pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()
     stage.settle().await?;
     let empty = stage.sample().await?;
     outcome.samples.insert("0 empty".to_owned(), empty);
-    let before = management_bytes(stage);
-    stage.register_all()?;
+    let before = management_bytes(stage).await?;
+    stage.register_all().await?;
     stage.until_all_served(1).await?;
     stage.settle().await?;
     outcome
@@ -39,7 +40,7 @@ pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()
     let tenants = count(stage.params.tenants);
     let per_tenant = |kib: u64| (float(kib) - float(empty.resident_kib)) / tenants;
     let asked = requests.total() - requests.watches;
-    let bytes = (management_bytes(stage) - before) / tenants / 1024.0;
+    let bytes = (management_bytes(stage).await? - before) / tenants / 1024.0;
     outcome.figures.extend([
         Figure::new(
             "memory, no tenant",
@@ -47,6 +48,7 @@ pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()
             "MiB",
         )
         .wanted(30.0, 15.0),
+        Figure::new("memory, served", float(rested.resident_kib) / 1024.0, "MiB"),
         Figure::new("memory per tenant", per_tenant(rested.resident_kib), "KiB")
             .wanted(256.0, 128.0),
         Figure::new("CPU at rest", cpu(served, rested) / window, "mcore").wanted(20.0, 5.0),
@@ -57,28 +59,34 @@ pub async fn idle(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()
         )
         .wanted(0.02, 0.0),
         Figure::new("writes at rest", float(requests.writes), "").wanted(0.0, 0.0),
-        Figure::new("management etcd per tenant", bytes, "KiB"),
+        Figure::new(in_etcd(stage), bytes, "KiB"),
     ]);
     outcome.requests.insert("1 at rest".to_owned(), requests);
-    fleet_page(stage, outcome).await
+    pages(stage, outcome).await
 }
 
-/// Asks for the fleet page, one time after the other.
-async fn fleet_page(stage: &Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
-    let mut times = Vec::new();
+/// Asks for the fleet page and the metrics, one time after the other.
+async fn pages(stage: &Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let (mut fleet, mut metrics) = (Vec::new(), Vec::new());
     for _ in 0..PAGES {
-        times.push(stage.fleet_page().await?);
+        fleet.push(stage.fleet_page().await?);
+        metrics.push(stage.metrics_page().await?);
     }
-    let times = Latencies::of(times)?;
-    let figure = Figure::new("fleet page", times.max, "ms").wanted(100.0, 30.0);
-    outcome.figures.push(figure);
-    outcome.latencies.insert("fleet page".to_owned(), times);
+    for (name, times, (must, aim)) in [
+        ("fleet page", fleet, (100.0, 30.0)),
+        ("metrics page", metrics, (50.0, 20.0)),
+    ] {
+        let times = Latencies::of(times)?;
+        let figure = Figure::new(name, times.max, "ms").wanted(must, aim);
+        outcome.figures.push(figure);
+        outcome.latencies.insert(name.to_owned(), times);
+    }
     Ok(())
 }
 
 /// Everything is registered before the manager starts for the first time.
 pub async fn cold_start(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
-    stage.register_all()?;
+    stage.register_all().await?;
     let begun = stage.start().await?;
     stage.until_all_served(1).await?;
     let all = stage.sample().await?;
@@ -108,10 +116,7 @@ pub async fn cold_start(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
 
 /// The manager ends and starts again; nothing has changed meanwhile.
 pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
-    stage.register_all()?;
-    stage.start().await?;
-    stage.until_all_served(1).await?;
-    stage.settle().await?;
+    serve_all(stage).await?;
     let first = stage.sample().await?;
     outcome.samples.insert("0 before".to_owned(), first);
     stage.stop().await?;
@@ -119,13 +124,7 @@ pub async fn restart(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
     let begun = stage.start().await?;
     let empty = stage.sample().await?;
     let tenants = stage.params.tenants;
-    stage
-        .until("all worker clusters are watched again", |fleet| {
-            let mut workers = fleet.workers.iter();
-            // Machine deployments and Secrets: with both, a tenant is served again.
-            workers.all(|worker| worker.server.cluster.open_watches() >= 2)
-        })
-        .await?;
+    until_watched(stage).await?;
     let took = begun.elapsed();
     let watched = stage.sample().await?;
     stage.rest(stage.params.window).await?;
@@ -187,9 +186,12 @@ fn served_since(stage: &Stage, begun: Instant, revision: u64) -> anyhow::Result<
     Latencies::of(durations)
 }
 
-/// What the objects of the management cluster take as JSON: etcd keeps them so, at least those of
-/// our kinds.
-fn management_bytes(stage: &Stage) -> f64 {
+/// What the objects of the management cluster take: what a real etcd says, or as JSON, in which
+/// etcd keeps those of our kinds.
+async fn management_bytes(stage: &Stage) -> anyhow::Result<f64> {
+    if let Some(real) = &stage.fleet.real {
+        return real.etcd_bytes().await;
+    }
     let cluster = &stage.fleet.management.cluster;
     let kinds = [
         "secrets",
@@ -198,7 +200,14 @@ fn management_bytes(stage: &Stage) -> f64 {
         "operatingsystemconfigs",
     ];
     let objects = kinds.iter().flat_map(|kind| cluster.objects(kind));
-    objects.map(|object| count(object.to_string().len())).sum()
+    Ok(objects.map(|object| count(object.to_string().len())).sum())
+}
+
+fn in_etcd(stage: &Stage) -> &'static str {
+    match stage.fleet.real {
+        Some(_) => "management etcd per tenant, by etcd",
+        None => "management etcd per tenant",
+    }
 }
 
 /// Processor time between two samples, in milliseconds a thousand times: by seconds it is mcore.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fake_cluster::{AuditEntry, Verb};
 use tokio::time::Instant;
 
+use super::making::serve_all;
 use crate::load::{
     fleet::Fleet,
     measure::Sample,
@@ -45,7 +46,7 @@ pub async fn add_remove(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
     for round in 1..=ROUNDS {
         for worker in &stage.fleet.workers {
             stage.fleet.give_namespace(worker)?;
-            stage.fleet.register(worker)?;
+            stage.fleet.register(worker).await?;
         }
         stage
             .until("all are watched", |fleet| watches(fleet, 2))
@@ -78,22 +79,28 @@ pub async fn add_remove(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
     Ok(())
 }
 
-/// Every kubeconfig is replaced at once, a few times.
-pub async fn rotate_all(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
-    stage.register_all()?;
-    stage.start().await?;
-    stage.until_all_served(1).await?;
-    stage.settle().await?;
+/// The fleet is served, and the allocator has given back what that took.
+pub(super) async fn served_and_calm(
+    stage: &mut Stage,
+    outcome: &mut Outcome,
+) -> anyhow::Result<Sample> {
+    serve_all(stage).await?;
     stage.rest(CALM).await?;
     let begun = stage.sample().await?;
     outcome.samples.insert("0 before".to_owned(), begun);
+    Ok(begun)
+}
+
+/// Every kubeconfig is replaced at once, a few times.
+pub async fn rotate_all(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let begun = served_and_calm(stage, outcome).await?;
     let mut first = None;
     let mut last = begun;
     for turn in 1..=TURNS {
         Requests::take(&stage.fleet);
         let rotated = Instant::now();
         for worker in &stage.fleet.workers {
-            stage.fleet.rotate(worker, turn)?;
+            stage.fleet.rotate(worker, turn).await?;
         }
         stage
             .until("all are watched anew", |fleet| {
@@ -125,13 +132,7 @@ pub async fn rotate_all(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
 pub async fn rotate_one(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
     let arguments = &mut stage.params.arguments;
     arguments.extend(UNHURRIED.map(str::to_owned));
-    stage.register_all()?;
-    stage.start().await?;
-    stage.until_all_served(1).await?;
-    stage.settle().await?;
-    stage.rest(CALM).await?;
-    let begun = stage.sample().await?;
-    outcome.samples.insert("0 before".to_owned(), begun);
+    let begun = served_and_calm(stage, outcome).await?;
     let mut warm = begun;
     for turn in 1..=ROTATIONS {
         rotate(stage, turn).await?;
@@ -158,7 +159,7 @@ async fn rotate(stage: &Stage, turn: usize) -> anyhow::Result<()> {
         return Ok(());
     };
     worker.server.cluster.clear_audit();
-    stage.fleet.rotate(worker, turn)?;
+    stage.fleet.rotate(worker, turn).await?;
     let watched = worker.server.cluster.wait_until(|cluster| {
         let watches = cluster.count_requests(watches_secrets);
         watches > 0

@@ -117,7 +117,7 @@ async fn a_process_each(stage: &Stage) -> anyhow::Result<Side> {
 
 async fn one_for_all(stage: &mut Stage) -> anyhow::Result<Side> {
     stage.start().await?;
-    stage.register_all()?;
+    stage.register_all().await?;
     stage.until_all_served(1).await?;
     stage.settle().await?;
     Requests::take(&stage.fleet);

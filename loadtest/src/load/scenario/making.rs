@@ -1,0 +1,151 @@
+//! Machine deployments that appear in a served fleet, and how long each takes to be served: alone,
+//! and beside whatever a scenario does to the others.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::load::{
+    fleet::Fleet,
+    latency::Latencies,
+    outcome::{Figure, Outcome},
+    served::{self, Serving},
+    stage::Stage,
+};
+
+/// The time between two new machine deployments in the fleet: a big fleet's busy hour.
+const NEW_INTERVAL: Duration = Duration::from_millis(50);
+/// Each tenant gets no more than one a second: more would wait for the tenant's own budget.
+const TENANT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often is looked whether there have been enough of them: a look may be at every cluster.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// On a busy machine; a machine deployment that takes longer is lost.
+const SERVED_TIMEOUT: Duration = Duration::from_mins(2);
+/// What others are done with by then, or never.
+const BESIDE_TIMEOUT: Duration = Duration::from_mins(20);
+
+const LONGER: &str = "times as long";
+
+/// A machine deployment that was made, and how it was served.
+pub(super) struct Made {
+    /// The tenant's place in the fleet.
+    pub tenant: usize,
+    /// When it was made, and when served.
+    pub serving: Serving,
+}
+
+/// Registers all tenants, starts the manager, and waits until all is served and written.
+pub(super) async fn serve_all(stage: &mut Stage) -> anyhow::Result<()> {
+    stage.register_all().await?;
+    stage.start().await?;
+    stage.until_all_served(1).await?;
+    stage.settle().await
+}
+
+/// Machine deployments appear among these tenants, in turn, for as long as the window.
+pub(super) async fn make(stage: &mut Stage, tenants: &[usize]) -> anyhow::Result<Latencies> {
+    let (begun, window) = (Instant::now(), stage.params.window);
+    let made = make_while(stage, tenants, |_| begun.elapsed() < window).await?;
+    latencies(&made)
+}
+
+/// Machine deployments appear among these tenants, in turn, for as long as a condition holds; it is
+/// looked at once a second. Then all of them are waited for.
+pub(super) async fn make_while(
+    stage: &mut Stage,
+    tenants: &[usize],
+    mut goes_on: impl FnMut(&Fleet) -> bool,
+) -> anyhow::Result<Vec<Made>> {
+    let screen = stage.params.screen;
+    let all = async {
+        let fair = TENANT_INTERVAL / u32::try_from(tenants.len().max(1))?;
+        let mut ticks = interval(NEW_INTERVAL.max(fair));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (begun, mut looked) = (Instant::now(), Instant::now());
+        let mut made = Vec::new();
+        for index in tenants.iter().cycle() {
+            ticks.tick().await;
+            if looked.elapsed() >= LOOK_INTERVAL {
+                looked = Instant::now();
+                if !goes_on(&stage.fleet) {
+                    break;
+                }
+            }
+            anyhow::ensure!(begun.elapsed() < BESIDE_TIMEOUT, "waited too long");
+            let worker = stage.fleet.workers.get_mut(*index);
+            let worker = worker.context("there are so many tenants")?;
+            made.push((*index, worker.add_machine_deployment()?));
+        }
+        until_served(&stage.fleet, made).await
+    };
+    screen.step("machine deployments appear", all).await
+}
+
+async fn until_served(fleet: &Fleet, made: Vec<(usize, String)>) -> anyhow::Result<Vec<Made>> {
+    let mut all = Vec::new();
+    for (tenant, name) in made {
+        let worker = fleet.workers.get(tenant);
+        let worker = worker.context("there are so many tenants")?;
+        let served = served::until_served(worker, &name, 1);
+        let served = tokio::time::timeout(SERVED_TIMEOUT, served).await;
+        let serving = served.with_context(|| format!("{name} of {}", worker.tenant));
+        let serving = serving.context("waiting until it is served")?;
+        all.push(Made { tenant, serving });
+    }
+    Ok(all)
+}
+
+/// How long those took that were made.
+pub(super) fn latencies<'a>(made: impl IntoIterator<Item = &'a Made>) -> anyhow::Result<Latencies> {
+    durations(made.into_iter().map(|one| &one.serving))
+}
+
+/// From being asked for to being served.
+pub(super) fn durations<'a>(
+    all: impl IntoIterator<Item = &'a Serving>,
+) -> anyhow::Result<Latencies> {
+    let durations = all.into_iter();
+    Latencies::of(durations.map(|one| one.served.duration_since(one.asked)))
+}
+
+/// How much longer the same takes beside something.
+pub(super) fn compare(outcome: &mut Outcome, alone: Latencies, beside: Latencies, what: &str) {
+    outcome.figures.extend([
+        Figure::new("p99 alone", alone.p99, "ms"),
+        Figure::new(&format!("p99 {what}"), beside.p99, "ms"),
+    ]);
+    // Nothing against something is no ratio.
+    if alone.p99 > 0.0 && beside.count > 0 {
+        let longer = Figure::new(LONGER, beside.p99 / alone.p99, "x");
+        outcome.figures.push(longer);
+    }
+    outcome.latencies.insert("0 alone".to_owned(), alone);
+    outcome.latencies.insert(format!("1 {what}"), beside);
+}
+
+/// As [`compare`], where what happens beside is other tenants' own affair: it must not be felt.
+pub(super) fn judge(outcome: &mut Outcome, alone: Latencies, beside: Latencies, what: &str) {
+    compare(outcome, alone, beside, what);
+    if let Some(longer) = outcome.figures.iter_mut().find(|it| it.name == LONGER) {
+        *longer = longer.clone().wanted(1.25, 1.1);
+    }
+}
+
+/// Waits until every worker cluster is watched, as it is once a tenant is served again.
+pub(super) async fn until_watched(stage: &mut Stage) -> anyhow::Result<()> {
+    let is_watched = |fleet: &Fleet| {
+        let mut workers = fleet.workers.iter();
+        // Machine deployments and Secrets: with both, a tenant is served again.
+        workers.all(|worker| worker.server.cluster.open_watches() >= 2)
+    };
+    stage
+        .until("all worker clusters are watched again", is_watched)
+        .await
+}
+
+/// Two halves of the fleet: in one machine deployments appear, in the other nothing happens, so
+/// that what it costs beside is told apart.
+pub(super) fn halves(tenants: usize) -> (Vec<usize>, Vec<usize>) {
+    (0..tenants).partition(|index| index.is_multiple_of(2))
+}

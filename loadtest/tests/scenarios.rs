@@ -1,0 +1,111 @@
+//! Scenarios of the load test in a fleet of a few tenants: that each gets to its end, and that what
+//! it counts is what it must be. Times are of the machine, and not judged.
+//!
+//! They run the `osm` beside the load test, as `load.rs` does.
+
+use std::path::Path;
+use std::time::Duration;
+
+use loadtest::demo::{cluster::Kind, screen::Screen};
+use loadtest::load::{outcome::Outcome, scenario::Scenario, stage::Params};
+
+/// Every kind of tenant that a scenario tells apart is there twice or more.
+const TENANTS: usize = 6;
+/// Machine deployments appear for so long.
+const WINDOW: Duration = Duration::from_secs(2);
+
+async fn play(scenario: Scenario, management: Kind) -> Outcome {
+    let binary = Path::new(env!("CARGO_BIN_EXE_loadtest"));
+    let params = Params {
+        tenants: TENANTS,
+        machine_deployments: 1,
+        latency: Duration::ZERO,
+        window: WINDOW,
+        management,
+        osm: binary.with_file_name("osm"),
+        // A busy machine must not make failures.
+        arguments: vec![
+            "--request-timeout=30s".to_owned(),
+            "--lease-duration=40s".to_owned(),
+        ],
+        per_cluster_cmd: None,
+        log: None,
+        screen: Screen::of_this_process(),
+    };
+    scenario.run(params).await.expect("it gets to its end")
+}
+
+/// Figures must be these.
+fn check(outcome: &Outcome, expected: &[(&str, f64)]) {
+    for (name, expected) in expected {
+        let found = outcome.figure(name);
+        let is_equal = found.is_some_and(|it| (it.value - expected).abs() < 1e-6);
+        assert!(is_equal, "{name}: {found:?}, {:?}", outcome.requests);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_replicas_tenants_have_one_writer_and_nobody_elses_move() {
+    let outcome = play(Scenario::Replicas, Kind::Fake).await;
+    check(
+        &outcome,
+        &[
+            ("tenants with two writers at a time", 0.0),
+            ("tenants of those that live that moved", 0.0),
+        ],
+    );
+    let taken = outcome.latencies["killed to taken over"];
+    assert!(taken.count > 0, "it served somebody");
+    // Nobody may write for a tenant while the Lease of one that was killed holds.
+    assert!(taken.p50 > 10_000.0, "{taken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_generation_replaces_no_machine_and_makes_nothing_anew_without_need() {
+    let outcome = play(Scenario::Generation, Kind::Fake).await;
+    check(
+        &outcome,
+        &[
+            // The annotations of a config and of two Secrets.
+            ("same bytes: writes per machine deployment", 3.0),
+            ("same bytes: documents made anew", 0.0),
+            ("same bytes: writes to machine deployments", 0.0),
+            ("other bytes: writes to machine deployments", 0.0),
+        ],
+    );
+    let remade = outcome.figure("other bytes: documents made anew");
+    assert!(remade.is_some_and(|it| it.value >= 12.0), "{remade:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_older_releases_default_profiles_are_replaced_with_one_write_each() {
+    let outcome = play(Scenario::Upgrade, Kind::Fake).await;
+    let profiles = 9.0;
+    check(&outcome, &[("profiles written per tenant", profiles)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn default_profiles_are_installed_with_one_write_each() {
+    let outcome = play(Scenario::Defaults, Kind::Fake).await;
+    check(&outcome, &[("profiles installed per tenant", 9.0)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_profiles_come_to_their_limits_beside_tenants_that_are_served() {
+    // Its end says that every machine deployment of the others was served.
+    let outcome = play(Scenario::Hostile, Kind::Fake).await;
+    let limits = outcome.figure("renders that came to a limit");
+    assert!(limits.is_some_and(|it| it.value > 0.0), "{limits:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_management_cluster_tells_what_a_tenant_takes_in_etcd() {
+    let outcome = play(Scenario::Idle, Kind::Real).await;
+    check(&outcome, &[("writes at rest", 0.0)]);
+    let bytes = outcome.figure("management etcd per tenant, by etcd");
+    // Nine default profiles of 47 KiB, and not many times that.
+    assert!(
+        bytes.is_some_and(|it| (300.0..3000.0).contains(&it.value)),
+        "{bytes:?}"
+    );
+}
