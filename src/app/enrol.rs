@@ -110,7 +110,7 @@ impl Enrolment {
             .context(why)?;
         let token = match self.params.mode {
             Mode::DryRun => prerequisites::token_now(&self.worker.client).await?,
-            Mode::Write => Some(prerequisites::token(&self.worker.client).await?),
+            Mode::Write => Some(prerequisites::token(&worker).await?),
         };
         let kubeconfig = entry.kubeconfig(token.as_ref())?;
         if self.params.mode == Mode::Write {

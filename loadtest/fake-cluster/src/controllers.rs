@@ -230,7 +230,7 @@ impl State {
         }
     }
 
-    /// Gives a token Secret its token, or removes it when its service account is not there.
+    /// Gives a token Secret its token, or removes it when the account it speaks for is not there.
     pub(crate) fn fill_token(&mut self, key: &Key) {
         let Some(secret) = self.store.get("/secrets", key).cloned() else {
             return;
@@ -241,6 +241,14 @@ impl State {
             self.store.remove("/secrets", key);
             return;
         };
+        let bound = text(
+            &secret,
+            "/metadata/annotations/kubernetes.io~1service-account.uid",
+        );
+        if !bound.is_empty() && bound != uid {
+            self.store.remove("/secrets", key);
+            return;
+        }
         if !text(&secret, "/data/token").is_empty() {
             return;
         }

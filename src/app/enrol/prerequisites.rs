@@ -4,12 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{Api, Client, api::ListParams};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::{Secret, ServiceAccount},
+};
+use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{Enrolment, registration::Own};
+use super::{Enrolment, apply::Applier, registration::Own};
 use crate::api::{machine_deployment::MachineDeployment, names::KUBE_SYSTEM};
 use crate::app::{
     FLEET_REQUESTS,
@@ -35,6 +38,8 @@ use crate::tenant::{
 const ACCOUNT: &str = "operating-system-manager";
 /// The Secret with its token.
 pub(super) const TOKEN: &str = "operating-system-manager-token";
+/// On that Secret: whom the token in it speaks for.
+const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 /// What stands in for the token until there is one.
 const NO_TOKEN_YET: &str = "no-token-yet";
 /// How long the cluster may take to fill the token's Secret, and to know of token and rights.
@@ -67,14 +72,19 @@ pub(super) fn documents(rights: &[Rights]) -> anyhow::Result<Vec<Value>> {
         let read: Vec<Value> = serde_saphyr::from_multiple(file).context("a manifest of ours")?;
         documents.extend(read);
     }
-    documents.push(json!({
+    documents.push(token_document());
+    Ok(documents)
+}
+
+/// The Secret that the cluster fills with a token.
+fn token_document() -> Value {
+    json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {
             "name": TOKEN, "namespace": KUBE_SYSTEM,
             "annotations": { "kubernetes.io/service-account.name": ACCOUNT },
         },
-    }));
-    Ok(documents)
+    })
 }
 
 /// Where the worker cluster is, as the manager reaches it.
@@ -161,21 +171,40 @@ pub(super) async fn judge_predecessor(enrolment: &Enrolment, own: &Own) -> anyho
     }
 }
 
-/// The token, if the cluster has made one.
+/// The token, if the cluster has made one for the account that is there now.
 pub(super) async fn token_now(worker: &Client) -> anyhow::Result<Option<SecretText>> {
-    let secrets: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
-    let found = secrets.get_opt(TOKEN).await;
-    let found = found.with_context(|| format!("cannot read Secret {KUBE_SYSTEM}/{TOKEN}"))?;
-    let data = found.and_then(|secret| secret.data?.remove("token"));
-    let token = data.and_then(|ByteString(bytes)| String::from_utf8(bytes).ok());
-    Ok(token.filter(|token| !token.is_empty()).map(SecretText::new))
+    let found = token_secret(worker).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
+    let account = accounts.get_opt(ACCOUNT).await;
+    let account = account
+        .with_context(|| format!("cannot read ServiceAccount {KUBE_SYSTEM}/{ACCOUNT}"))?
+        .and_then(|account| account.uid());
+    Ok(found.zip(account).and_then(|(it, uid)| token_of(it, &uid)))
 }
 
-/// The token, once the cluster has made it.
-pub(super) async fn token(worker: &Client) -> anyhow::Result<SecretText> {
+async fn token_secret(worker: &Client) -> anyhow::Result<Option<Secret>> {
+    let secrets: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
+    let found = secrets.get_opt(TOKEN).await;
+    found.with_context(|| format!("cannot read Secret {KUBE_SYSTEM}/{TOKEN}"))
+}
+
+/// The token in that Secret, if it speaks for the account with that uid: an account of the same
+/// name that was deleted may have left one that nobody takes any more.
+fn token_of(secret: Secret, account_uid: &str) -> Option<SecretText> {
+    if secret.annotations().get(ACCOUNT_UID)? != account_uid {
+        return None;
+    }
+    let ByteString(token) = secret.data?.remove("token")?;
+    let token = String::from_utf8(token).ok()?;
+    (!token.is_empty()).then(|| SecretText::new(token))
+}
+
+/// The token, once the cluster has made it. A Secret that the cluster takes away meanwhile, since
+/// it had filled it for an account that is gone, is applied again.
+pub(super) async fn token(worker: &Applier) -> anyhow::Result<SecretText> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(token) = token_now(worker).await? {
+        if let Some(token) = token_now(&worker.client).await? {
             return Ok(token);
         }
         ensure!(
@@ -185,6 +214,9 @@ pub(super) async fn token(worker: &Client) -> anyhow::Result<SecretText> {
             PATIENCE.as_secs()
         );
         sleep(INTERVAL).await;
+        if token_secret(&worker.client).await?.is_none() {
+            worker.mark_and_apply(token_document()).await?;
+        }
     }
 }
 
@@ -271,6 +303,8 @@ pub(in crate::app) fn as_the_manager(
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
     use super::*;
 
     #[test]
@@ -283,6 +317,24 @@ mod tests {
                 "{document}"
             );
         }
+    }
+
+    #[test]
+    fn a_token_of_an_account_that_is_gone_is_none() {
+        let secret = |uid: Option<&str>, token: &str| Secret {
+            metadata: ObjectMeta {
+                annotations: uid.map(|uid| [(ACCOUNT_UID.to_owned(), uid.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            data: Some([("token".to_owned(), ByteString(token.into()))].into()),
+            ..Secret::default()
+        };
+        let found = |secret| token_of(secret, "now").map(|it| it.expose().to_owned());
+        assert_eq!(found(secret(Some("now"), "a")), Some("a".to_owned()));
+        assert_eq!(found(secret(Some("before"), "a")), None);
+        assert_eq!(found(secret(None, "a")), None);
+        assert_eq!(found(secret(Some("now"), "")), None);
+        assert_eq!(found(Secret::default()), None);
     }
 
     #[test]
