@@ -31,14 +31,14 @@ use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
 /// Where the program before us kept what, and what it was called.
-struct Layout {
-    name: &'static str,
-    worker: &'static str,
-    webhooks: Option<&'static str>,
-    lease: &'static str,
+pub struct Layout {
+    pub name: &'static str,
+    pub worker: &'static str,
+    pub webhooks: Option<&'static str>,
+    pub lease: &'static str,
 }
 
-const KUBEONE: Layout = Layout {
+pub const KUBEONE: Layout = Layout {
     name: "adopt-kubeone",
     worker: include_str!("../adoption/kubeone.yaml"),
     webhooks: Some(include_str!("../adoption/kubeone-webhooks.yaml")),
@@ -50,7 +50,7 @@ const KKP: Layout = Layout {
     webhooks: Some(include_str!("../adoption/kkp-webhooks.yaml")),
     lease: "operating-system-manager",
 };
-const MANAGEMENT: Layout = Layout {
+pub const MANAGEMENT: Layout = Layout {
     name: "adopt-management",
     worker: include_str!("../adoption/worker.yaml"),
     webhooks: None,
@@ -231,7 +231,7 @@ pub async fn a_cluster_of_kkp_goes_there_and_back_as_it_was(world: &'static Worl
     ] {
         assert!(told.contains(line), "{told}");
     }
-    renewed(&tenant, &layout, SignedDuration::ZERO).await;
+    renewed(&tenant, &layout, HELD).await;
     let worker = tenant.worker.admin_in(KUBE_SYSTEM);
     let (is_done, told) = try_hand_back(&tenant, &worker, &[]).await;
     assert!(!is_done && told.contains("runs already"), "{told}");
@@ -317,7 +317,7 @@ async fn rotates(tenant: &Tenant, name: &str) -> bool {
 }
 
 /// Puts the dump into the clusters, as the old program left it while it ran.
-async fn restore(tenant: &Tenant, layout: &Layout) {
+pub async fn restore(tenant: &Tenant, layout: &Layout) {
     let keeps_all = layout.worker.contains("kind: OperatingSystemProfile");
     if keeps_all {
         for kind in ["operatingsystemprofiles", "operatingsystemconfigs"] {
@@ -343,7 +343,7 @@ async fn restore(tenant: &Tenant, layout: &Layout) {
 
 /// While its Lease is fresh nothing is written; then its webhooks are in the way; then they go.
 async fn upstream_lets_go(tenant: &Tenant, layout: &Layout) {
-    renewed(tenant, layout, SignedDuration::ZERO).await;
+    renewed(tenant, layout, HELD).await;
     let begun = Timestamp::now();
     tenant.register().await;
     let said = tenant.says("Adopted", "False", "UpstreamRunning").await;
@@ -368,14 +368,17 @@ async fn upstream_lets_go(tenant: &Tenant, layout: &Layout) {
 }
 
 /// A changed spec ends the wait between two attempts. It says nothing about the documents.
-async fn look_again(tenant: &Tenant) {
+pub async fn look_again(tenant: &Tenant) {
     tenant.configure(json!({ "onRemoval": "Release" })).await;
     tenant.configure(json!({ "onRemoval": "Keep" })).await;
 }
 
-async fn renewed(tenant: &Tenant, layout: &Layout, ago: SignedDuration) {
+/// A Lease that is renewed so far in the future is held for as long as any scenario takes.
+pub const HELD: SignedDuration = SignedDuration::from_hours(1);
+
+pub async fn renewed(tenant: &Tenant, layout: &Layout, from_now: SignedDuration) {
     let leases: Api<Lease> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
-    let at = Timestamp::now() + ago;
+    let at = Timestamp::now() + from_now;
     let at = at.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
     merge(
         &leases,
@@ -394,7 +397,7 @@ async fn remove_webhooks(tenant: &Tenant) {
 }
 
 /// What no other scenario expects in a worker cluster.
-async fn clear(tenant: &Tenant) {
+pub async fn clear(tenant: &Tenant) {
     let (one, all) = (DeleteParams::default(), ListParams::default());
     let leases: Api<Lease> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     for lease in [KUBEONE.lease, MANAGEMENT.lease] {
@@ -410,10 +413,10 @@ async fn clear(tenant: &Tenant) {
     }
 }
 
-type Secrets = BTreeMap<String, (Option<String>, Option<BTreeMap<String, ByteString>>)>;
+pub type Secrets = BTreeMap<String, (Option<String>, Option<BTreeMap<String, ByteString>>)>;
 
 /// The uid and the bytes of each Secret that nodes fetch.
-async fn secrets(tenant: &Tenant) -> Secrets {
+pub async fn secrets(tenant: &Tenant) -> Secrets {
     let listed = tenant.secrets().list(&ListParams::default()).await;
     let listed = ok(listed, "Secrets are listed").items.into_iter();
     listed
@@ -423,7 +426,7 @@ async fn secrets(tenant: &Tenant) -> Secrets {
 }
 
 /// The kubelet's kubeconfig changes in place: of it the uid counts alone.
-fn kept(secrets: &Secrets) -> Secrets {
+pub fn kept(secrets: &Secrets) -> Secrets {
     let mut secrets = secrets.clone();
     for (name, (_, data)) in &mut secrets {
         if name.ends_with("-kubelet-bootstrap-config") {
@@ -434,7 +437,7 @@ fn kept(secrets: &Secrets) -> Secrets {
 }
 
 /// machine-controller never found a Secret absent, and each was written once.
-async fn each_was_written_once(tenant: &Tenant, since: Timestamp) {
+pub async fn each_was_written_once(tenant: &Tenant, since: Timestamp) {
     tenant.worker.settle_audit().await;
     let mut writes = tenant.worker.requests(IN_WORKER, since);
     writes.retain(|it| {

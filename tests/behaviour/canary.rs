@@ -244,7 +244,7 @@ fn everywhere(system: &System) -> OperatingSystemProfile {
 fn a_worker(name: &str, system: &System, cloud: (&str, &[&str])) -> MachineDeployment {
     let mut made = a_machine_deployment(&format!("{name}-{}", cloud.0));
     let spec = provider_spec(system, cloud, &mark(name));
-    made.spec.template.spec.provider_spec.value = Some(spec);
+    made.spec.template.spec.provider_spec.value = Some(spec.into());
     with_annotation(made, (PROFILE, &format!("all-{}", system.profile)))
 }
 
@@ -261,7 +261,7 @@ fn a_broken_worker(name: &str) -> MachineDeployment {
         ("openstack", &["username", "password"]),
         &mark(name),
     );
-    made.spec.template.spec.provider_spec.value = Some(spec);
+    made.spec.template.spec.provider_spec.value = Some(spec.into());
     made
 }
 

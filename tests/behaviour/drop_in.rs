@@ -2,8 +2,7 @@
 //! definitions and rights: what it makes is stored as it was meant, and it asks for nothing more.
 
 use std::os::unix::fs::symlink;
-use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::ExitStatus;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -18,15 +17,14 @@ use osm::api::names::{
 };
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-use tokio::task::JoinSet;
+use tokio::process::Command;
 
 use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
     CLOUD_CANARY, a_machine_deployment, a_secret, config_text, has_data, with_annotation,
 };
 use crate::suite::life::page;
+use crate::suite::process::LoggedProcess;
 use crate::suite::server::{Server, ok};
 use crate::suite::stage::merge;
 use crate::suite::wait;
@@ -74,10 +72,8 @@ const FREE_PORTS: &[&str] = &[
 
 /// `osm-controller` in a process of its own. Dropping it kills it.
 struct Controller {
-    child: Child,
-    log: Arc<Mutex<String>>,
-    reading: JoinSet<()>,
-    folder: Option<tempfile::TempDir>,
+    process: LoggedProcess,
+    folder: tempfile::TempDir,
 }
 
 /// How it is told of a cluster.
@@ -113,52 +109,17 @@ impl Controller {
             Way::Environment => command.env("KUBECONFIG", &path),
             Way::Flag => command.arg("-kubeconfig").arg(&path),
         };
-        let mut child = command
-            .args(line)
-            .args(FREE_PORTS)
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the binary was built with this test");
-        let log = Arc::<Mutex<String>>::default();
-        let mut reading = JoinSet::new();
-        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
-        let kept = Arc::clone(&log);
-        reading.spawn(async move {
-            while let Ok(Some(line)) = lines.next_line().await {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.push_str(&line);
-                kept.push('\n');
-            }
-        });
-        Self {
-            child,
-            log,
-            reading,
-            folder: Some(folder),
-        }
-    }
-
-    fn log(&self) -> String {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.clone()
+        let process = LoggedProcess::spawn(command.args(line).args(FREE_PORTS));
+        Self { process, folder }
     }
 
     /// Where its pages are.
     async fn address(&self) -> String {
-        wait::until("the address is told", async || {
-            let log = self.log();
-            let (_, rest) = log.split_once("\"address\":\"")?;
-            Some(rest.split_once('"')?.0.to_owned())
-        })
-        .await
+        self.process.address().await
     }
 
     async fn signal(&self, name: &str) {
-        let id = self.child.id().expect("it runs").to_string();
-        let sent = Command::new("kill").args(["-s", name, &id]).status().await;
-        assert!(ok(sent, "kill is installed").success());
+        self.process.signal(name).await;
     }
 
     /// Ends it as Kubernetes does, and hands out its folder.
@@ -166,23 +127,11 @@ impl Controller {
         self.signal("TERM").await;
         let (status, log) = self.ended().await;
         assert!(status.success(), "{status}: {log}");
-        self.folder.take().expect("it has one until here")
+        self.folder
     }
 
     async fn ended(&mut self) -> (ExitStatus, String) {
-        let status = tokio::time::timeout(wait::DEADLINE, self.child.wait()).await;
-        let status = ok(ok(status, "it ends in time"), "its end is seen");
-        while self.reading.join_next().await.is_some() {}
-        (status, self.log())
-    }
-}
-
-/// A failed test tells what it logged.
-impl Drop for Controller {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("osm-controller logged:\n{}", self.log());
-        }
+        self.process.ended().await
     }
 }
 
@@ -262,7 +211,7 @@ pub async fn kubeones_line_serves_one_cluster_with_its_definitions_and_rights(
     an_error_is_an_event(&cluster).await;
     who_waits_to_lead_is_ready(&cluster).await;
     assert!(
-        !controller.log().contains("kept as found"),
+        !controller.process.log().contains("kept as found"),
         "no profile looks edited"
     );
     let folder = controller.stop().await;
@@ -357,7 +306,7 @@ async fn who_waits_to_lead_is_ready(cluster: &Server) {
     let second = Controller::start(cluster, Way::Environment, KUBEONE).await;
     let address = second.address().await;
     wait::until("it waits", async || {
-        let log = second.log();
+        let log = second.process.log();
         log.contains("waiting to be the leader").then_some(())
     })
     .await;

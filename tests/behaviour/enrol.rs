@@ -8,13 +8,14 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
 use osm::api::names::{CLOUD_INIT_SETTINGS, FINALIZER, KUBE_SYSTEM};
-use osm::api::worker_cluster::NodeCredentials;
+use osm::api::worker_cluster::{NodeCredentials, WorkerCluster};
 use serde_json::{Value, json};
 
 use crate::suite::audit::{Request, told};
 use crate::suite::commands::{Admin, Said, a_file, path};
-use crate::suite::fixtures::{a_machine_deployment, text};
+use crate::suite::fixtures::{a_machine_deployment, a_token_secret, text};
 use crate::suite::process::Manager;
+use crate::suite::proxy::Proxy;
 use crate::suite::removal::remains;
 use crate::suite::server::{Kind, ok};
 use crate::suite::stage::{Stage, Tenant, WORKER};
@@ -264,6 +265,68 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     manager.stop().await;
 }
 
+pub async fn a_token_of_an_account_that_is_gone_is_made_anew(world: &'static World) {
+    let stage = Stage::open(world, "enrol-stale");
+    let tenant = stage.tenant().await;
+    let secrets: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let mut of_nobody = a_token_secret(&format!("{ACCOUNT}-token"), ACCOUNT);
+    let gone = ("kubernetes.io/service-account.uid", "of-one-that-is-gone");
+    of_nobody
+        .annotations_mut()
+        .insert(gone.0.to_owned(), gone.1.to_owned());
+    of_nobody.string_data = Some([("token".to_owned(), "of-nobody".repeat(9))].into());
+    let created = secrets.create(&PostParams::default(), &of_nobody).await;
+    drop(ok(created, "it is new"));
+    // The cluster takes it away, at once or while the command is under way.
+    let manager = Manager::start(&stage, &[]).await;
+    let add = Add::of(&stage, &tenant);
+    let added = Admin::of(&tenant).osm_in_both(&add.words(&[])).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    assert!(added.out.contains("ready:"), "{added:?}");
+    assert_ne!(token(&tenant).await, "of-nobody".repeat(9));
+    manager.stop().await;
+}
+
+pub async fn one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone(world: &'static World) {
+    let stage = Stage::open(world, "enrol-again");
+    let tenant = stage.tenant().await;
+    let admin = Admin::of(&tenant);
+    let add = Add::of(&stage, &tenant);
+    let manager = Manager::start(&stage, &[]).await;
+    let added = admin.osm_in_both(&add.words(&[])).await;
+    assert_eq!(added.code, Some(0), "{added:?}");
+    manager.stop().await;
+
+    // The server has another address now, and nobody is there to try it.
+    let proxy = Proxy::start(&tenant.worker.url()).await;
+    let url = proxy.url();
+    let hasty = ["--server", &url, "--wait", "2s"];
+    let said = admin.osm_in_both(&add.words(&hasty)).await;
+    holds(&said, &["is not ready after 2 s", "has not taken the new"]);
+    let former = tenant.says("Ready", "True", "Ready").await;
+    assert_eq!(server_of(&former), tenant.worker.url());
+
+    let manager = Manager::start(&stage, &[]).await;
+    let said = admin.osm_in_both(&add.words(&["--server", &url])).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("nothing to write"), "{said:?}");
+    let own = ok(tenant.worker_clusters().get(WORKER).await, "it is there");
+    assert_eq!(server_of(&own), url);
+    // Whoever changes it under a manager that serves waits for the change, too.
+    let said = admin.osm_in_both(&add.words(&[])).await;
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("1 objects were written"), "{said:?}");
+    let own = ok(tenant.worker_clusters().get(WORKER).await, "it is there");
+    assert_eq!(server_of(&own), tenant.worker.url());
+    manager.stop().await;
+}
+
+fn server_of(own: &WorkerCluster) -> String {
+    let status = own.status.clone().unwrap_or_default();
+    let server = status.server.unwrap_or_default();
+    server.trim_end_matches('/').to_owned()
+}
+
 /// The Lease of another manager that serves a worker cluster from beside a management cluster.
 const OTHERS_LEASE: &str = "operating-system-manager-worker-manager";
 
@@ -283,20 +346,20 @@ fn a_held_lease() -> Lease {
 }
 
 /// The words of `osm tenant add` in a scenario.
-struct Add {
+pub struct Add {
     namespace: String,
     label: String,
 }
 
 impl Add {
-    fn of(stage: &Stage, tenant: &Tenant) -> Self {
+    pub fn of(stage: &Stage, tenant: &Tenant) -> Self {
         Self {
             namespace: tenant.namespace.clone(),
             label: format!("scenario={}", stage.name()),
         }
     }
 
-    fn words<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+    pub fn words<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let words = [
             "tenant",
             "add",
@@ -313,7 +376,7 @@ impl Add {
     }
 }
 
-fn holds(said: &Said, words: &[&str]) {
+pub fn holds(said: &Said, words: &[&str]) {
     assert_eq!(said.code, Some(1), "{said:?}");
     for word in words {
         assert!(said.err.contains(word), "{word}: {said:?}");
@@ -368,6 +431,17 @@ async fn resource_versions(tenant: &Tenant) -> Vec<Option<String>> {
 
 /// As a cluster that has never heard of the manager.
 async fn strip(tenant: &Tenant) {
+    strip_rights(tenant).await;
+    let namespaces: Api<Namespace> = Api::all(tenant.admin.clone());
+    let deleted = namespaces
+        .delete(CLOUD_INIT_SETTINGS, &DeleteParams::default())
+        .await;
+    ok(deleted, "it goes").map_left(drop);
+    wait::for_absence(&namespaces, CLOUD_INIT_SETTINGS).await;
+}
+
+/// As a cluster in which the manager may do nothing, and is nobody.
+pub async fn strip_rights(tenant: &Tenant) {
     let admin = || tenant.admin.clone();
     let delete = DeleteParams::default();
     let (roles, bindings): (Api<ClusterRole>, Api<ClusterRoleBinding>) =
@@ -385,8 +459,4 @@ async fn strip(tenant: &Tenant) {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin(), KUBE_SYSTEM);
     ok(accounts.delete(ACCOUNT, &delete).await, "it goes").map_left(drop);
     wait::for_absence(&accounts, ACCOUNT).await;
-    let namespaces: Api<Namespace> = Api::all(admin());
-    let deleted = namespaces.delete(CLOUD_INIT_SETTINGS, &delete).await;
-    ok(deleted, "it goes").map_left(drop);
-    wait::for_absence(&namespaces, CLOUD_INIT_SETTINGS).await;
 }

@@ -80,10 +80,12 @@ pub fn with_annotation(
 
 /// The cloud provider's name in its provider spec.
 pub fn on_cloud(mut machine_deployment: MachineDeployment, name: &str) -> MachineDeployment {
-    let value = &mut machine_deployment.spec.template.spec.provider_spec.value;
-    if let Some(Value::Object(spec)) = value {
+    let provider_spec = &mut machine_deployment.spec.template.spec.provider_spec;
+    let mut spec = provider_spec.json();
+    if let Value::Object(spec) = &mut spec {
         spec.insert("cloudProvider".to_owned(), json!(name));
     }
+    provider_spec.value = Some(spec.into());
     machine_deployment
 }
 

@@ -70,6 +70,56 @@ pub async fn a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm(world: &
     assert_eq!(calls.count(), 5, "{tree}");
 }
 
+pub async fn a_reconcile_is_linked_to_what_its_machine_deployment_was_changed_for(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "trace-link");
+    let tenant = stage.tenant().await;
+    let collector = ok(Collector::start().await, "loopback has a free port");
+    let endpoint = collector.http_endpoint();
+    let over_http = [
+        "--otlp-endpoint",
+        &endpoint,
+        "--otlp-protocol",
+        "http/protobuf",
+    ];
+    let binary = Binary::start(&stage, &over_http);
+    tenant.register().await;
+    let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    for (name, traceparent) in [
+        ("linked", format!("00-{trace}-{span}-01")),
+        ("not-linked", format!("00-{trace}-nothing-01")),
+    ] {
+        let mut made = a_machine_deployment(name);
+        let annotations = made.metadata.annotations.get_or_insert_default();
+        annotations.insert("traceparent".to_owned(), traceparent);
+        drop(tenant.serve(&made).await);
+    }
+    binary.signal("TERM").await;
+    let (status, log) = binary.ended().await;
+    assert!(status.success(), "{status}: {log}");
+    let roots = |spans: &[Span], name: &str| -> Vec<Span> {
+        let mut found = spans.to_vec();
+        found.retain(|it| {
+            it.parent_span_id.is_none() && it.attributes.get("name").is_some_and(|it| it == name)
+        });
+        found
+    };
+    let both = |spans: &[Span]| {
+        ["linked", "not-linked"]
+            .iter()
+            .all(|name| !roots(spans, name).is_empty())
+    };
+    let spans = ok(collector.wait_for(both, DEADLINE).await, "they came");
+    for root in roots(&spans, "linked") {
+        assert_eq!(root.links, [(trace.to_owned(), span.to_owned())]);
+        assert_ne!(root.trace_id, trace, "a link is no parent");
+    }
+    for root in roots(&spans, "not-linked") {
+        assert_eq!(root.links, []);
+    }
+}
+
 /// The first reconcile that wrote everything.
 fn is_first_success(root: &Span, spans: &[Span]) -> bool {
     root.name == "reconcile machine deployment"

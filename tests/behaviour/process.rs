@@ -118,22 +118,18 @@ fn sum(page: &str, name: &str, labels: &str) -> f64 {
         .sum()
 }
 
-/// The real binary in a process of its own. Dropping it kills it.
-pub struct Binary {
+/// The real binary in a process of its own, and what it logs. Dropping it kills it; a failed test
+/// tells what it logged.
+pub struct LoggedProcess {
     child: Child,
     log: Arc<Mutex<String>>,
     reading: JoinSet<()>,
-    _kubeconfig: NamedTempFile,
 }
 
-impl Binary {
-    /// Starts it.
-    pub fn start(stage: &Stage, more: &[&str]) -> Self {
-        let kubeconfig = kubeconfig_file(stage);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_osm"))
-            .arg("run")
-            .args(arguments(stage, &kubeconfig, more))
-            .env_clear()
+impl LoggedProcess {
+    /// Starts the command.
+    pub fn spawn(command: &mut Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
@@ -154,7 +150,6 @@ impl Binary {
             child,
             log,
             reading,
-            _kubeconfig: kubeconfig,
         }
     }
 
@@ -164,9 +159,9 @@ impl Binary {
         log.clone()
     }
 
-    /// Where its admin port is.
-    pub async fn admin_address(&self) -> String {
-        wait::until("the admin port is told", async || {
+    /// Where its pages are.
+    pub async fn address(&self) -> String {
+        wait::until("the address is told", async || {
             let log = self.log();
             let (_, rest) = log.split_once("\"address\":\"")?;
             Some(rest.split_once('"')?.0.to_owned())
@@ -174,9 +169,71 @@ impl Binary {
         .await
     }
 
+    fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// Sends it a signal (`TERM`, `INT`).
+    pub async fn signal(&self, name: &str) {
+        let id = self.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status().await;
+        assert!(
+            ok(sent, "kill is installed").success(),
+            "SIG{name} was sent"
+        );
+    }
+
+    /// Waits for its end, and hands out everything that it logged.
+    pub async fn ended(&mut self) -> (ExitStatus, String) {
+        let status = tokio::time::timeout(wait::DEADLINE, self.child.wait()).await;
+        let status = ok(ok(status, "it ends in time"), "its end is seen");
+        while self.reading.join_next().await.is_some() {}
+        (status, self.log())
+    }
+}
+
+impl Drop for LoggedProcess {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the process logged:\n{}", self.log());
+        }
+    }
+}
+
+/// `osm run` for the stage's registrations.
+pub struct Binary {
+    process: LoggedProcess,
+    _kubeconfig: NamedTempFile,
+}
+
+impl Binary {
+    /// Starts it.
+    pub fn start(stage: &Stage, more: &[&str]) -> Self {
+        let kubeconfig = kubeconfig_file(stage);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_osm"));
+        command
+            .arg("run")
+            .args(arguments(stage, &kubeconfig, more))
+            .env_clear();
+        Self {
+            process: LoggedProcess::spawn(&mut command),
+            _kubeconfig: kubeconfig,
+        }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Where its admin port is.
+    pub async fn admin_address(&self) -> String {
+        self.process.address().await
+    }
+
     /// What its memory is, resident, in KiB.
     pub fn resident_kib(&self) -> u64 {
-        let id = self.child.id().expect("it runs");
+        let id = self.process.id();
         let status = std::fs::read_to_string(format!("/proc/{id}/status"));
         let status = ok(status, "Linux tells");
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -186,20 +243,12 @@ impl Binary {
 
     /// Sends it a signal (`TERM`, `INT`).
     pub async fn signal(&self, name: &str) {
-        let id = self.child.id().expect("it runs").to_string();
-        let sent = Command::new("kill").args(["-s", name, &id]).status().await;
-        assert!(
-            ok(sent, "kill is installed").success(),
-            "SIG{name} was sent"
-        );
+        self.process.signal(name).await;
     }
 
     /// Waits for its end, and hands out everything that it logged.
     pub async fn ended(mut self) -> (ExitStatus, String) {
-        let status = tokio::time::timeout(wait::DEADLINE, self.child.wait()).await;
-        let status = ok(ok(status, "it ends in time"), "its end is seen");
-        while self.reading.join_next().await.is_some() {}
-        (status, self.log())
+        self.process.ended().await
     }
 }
 

@@ -36,6 +36,7 @@ mod server;
 pub mod serving;
 pub mod sizes;
 mod stage;
+pub mod takeover;
 mod terminator;
 pub mod traces;
 mod wait;
@@ -125,6 +126,10 @@ macro_rules! scenarios {
             enrol::what_the_manager_would_refuse_is_refused_before_anything_is_written,
             enrol::a_name_a_cluster_or_a_namespace_of_somebody_else_is_refused,
             enrol::what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgotten,
+            enrol::a_token_of_an_account_that_is_gone_is_made_anew,
+            enrol::one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone,
+            takeover::a_cluster_of_kubeone_is_added_without_a_rotation,
+            takeover::a_cluster_with_a_management_cluster_is_added_without_a_rotation,
             operators::the_fleet_is_told_in_a_table_as_json_and_as_it_changes,
             operators::a_machine_deployment_is_explained_with_what_blocks_it,
             operators::a_doctor_finds_what_is_missing_and_says_how_to_mend_it,
@@ -183,6 +188,7 @@ macro_rules! scenarios {
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,
             life::a_reconcile_is_one_trace_with_its_steps_flushed_at_sigterm,
             traces::a_real_collector_shows_what_a_reconcile_did_and_its_death_costs_traces_alone,
+            life::a_reconcile_is_linked_to_what_its_machine_deployment_was_changed_for,
             life::a_second_signal_ends_the_process_at_once,
             fleet_page::every_tenant_is_told_to_this_machine_or_for_the_token,
             fleet_page::a_browser_shows_it_in_both_colour_schemes_and_filters,

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{
@@ -156,9 +157,21 @@ pub async fn a_worker_cluster(kind: Kind) -> Server {
     worker
 }
 
+/// They are an administrator's: a mark of `osm tenant add` in an earlier scenario goes.
 async fn give_rights(worker: &Server) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/rbac");
     for file in ["worker.yaml", "worker-adoption.yaml"] {
-        worker.apply_file(&format!("manifests/rbac/{file}")).await;
+        let text = std::fs::read_to_string(folder.join(file));
+        let text = text.expect("the file is part of the repository");
+        let documents = serde_saphyr::from_multiple(&text).expect("our manifests are YAML");
+        for mut document in documents as Vec<DynamicObject> {
+            let by = ("app.kubernetes.io/managed-by", "an-administrator");
+            document
+                .labels_mut()
+                .insert(by.0.to_owned(), by.1.to_owned());
+            let document = ok(serde_json::to_string(&document), "it was read as well");
+            worker.apply(&document).await;
+        }
     }
 }
 
