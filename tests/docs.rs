@@ -1,6 +1,9 @@
 //! Holds the pages under `docs/` against the code: what the code can say stands in the pages, and
 //! what the pages name exists.
 
+#[path = "docs/commands.rs"]
+mod commands;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -267,6 +270,13 @@ fn the_page_of_metrics_is_what_is_declared() {
     check_table("metrics.md", &rows);
 }
 
+/// All pages, and the one that leads to them.
+fn pages() -> Vec<PathBuf> {
+    let mut found = files(&root().join("docs"), "md");
+    found.push(root().join("README.md"));
+    found
+}
+
 #[test]
 fn every_test_that_a_page_names_exists() {
     let sources: String = ["src", "tests", "loadtest"]
@@ -275,7 +285,7 @@ fn every_test_that_a_page_names_exists() {
         .map(|file| read(&file))
         .collect();
     let mut missing = Vec::new();
-    for file in files(&root().join("docs"), "md") {
+    for file in pages() {
         let text = read(&file);
         for name in between(&text, '`') {
             let is_test = name.matches('_').count() > 2
@@ -293,7 +303,7 @@ fn every_test_that_a_page_names_exists() {
 
 #[test]
 fn every_link_between_pages_leads_somewhere() {
-    for file in files(&root().join("docs"), "md") {
+    for file in pages() {
         let text = read(&file);
         for link in text.split("](").skip(1) {
             let target = link.split([')', '#']).next().unwrap_or_default();

@@ -1,0 +1,74 @@
+//! What the pages tell people to type: commands that exist, with flags and files that exist.
+
+use super::*;
+
+/// The commands of the `sh` blocks of a page, one a line.
+fn commands(page: &str) -> Vec<String> {
+    let blocks = page.split("```").skip(1).step_by(2);
+    let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
+    let text: String = blocks.collect();
+    let text = text.replace("\\\n", " ");
+    let lines = text.lines().map(|line| line.trim_start_matches("! "));
+    lines.map(str::to_owned).collect()
+}
+
+/// The words of a command up to what a shell makes of the rest.
+fn words(command: &str) -> Vec<&str> {
+    let ends = |word: &&str| !["#", "|", ">", "||", "&&", "2>&1", ";"].contains(word);
+    command.split_whitespace().take_while(ends).collect()
+}
+
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut pages = files(&root().join("docs"), "md");
+    pages.push(root().join("README.md"));
+    pages
+        .into_iter()
+        .map(|path| (path.clone(), read(&path)))
+        .collect()
+}
+
+/// A quoted word is a value, whatever is in it.
+fn judge(words: &[&str]) -> Option<String> {
+    let parsed = Cli::command().try_get_matches_from(words);
+    let error = parsed.err().filter(clap::Error::use_stderr)?;
+    Some(format!("{}: {error}", words.join(" ")))
+}
+
+#[test]
+fn every_command_that_a_page_tells_to_type_can_be_typed() {
+    let mut count = 0;
+    let mut wrong = Vec::new();
+    for (path, page) in pages() {
+        for command in commands(&page) {
+            let words = words(&command);
+            if words.first() == Some(&"osm") {
+                count += 1;
+                let problem = judge(&words);
+                wrong.extend(problem.map(|it| format!("{}: {it}", path.display())));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count >= 15, "only {count} commands are found");
+    assert!(judge(&["osm", "run", "--no-such-flag"]).is_some());
+}
+
+#[test]
+fn every_file_of_ours_that_a_page_tells_to_use_exists() {
+    let mut count = 0;
+    for (path, page) in pages() {
+        for command in commands(&page) {
+            let ours = words(&command).into_iter().filter(|word| {
+                ["manifests/", "tests/", "tenants-example/", ".ci/"]
+                    .iter()
+                    .any(|folder| word.starts_with(folder))
+            });
+            for word in ours {
+                count += 1;
+                let is_there = root().join(word).exists();
+                assert!(is_there, "{}: {word} is not there", path.display());
+            }
+        }
+    }
+    assert!(count >= 4, "only {count} files are found");
+}
