@@ -1,13 +1,13 @@
 //! Installs the default profiles in the tenant's namespace, and keeps them there: new ones at once,
 //! newer ones in the tenant's turn.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::{
     Api, ResourceExt,
     api::{ObjectMeta, PostParams},
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
     adoption,
@@ -28,6 +28,9 @@ use crate::fleet::{
 use crate::plan::default_profile::{Installed, Verdict, judge};
 use crate::telemetry::logs::chain;
 use crate::tenant::report::{ConditionType, Finding};
+
+/// How long the watch may take to show a profile that was made.
+const SHOWN_WITHIN: Duration = Duration::from_secs(10);
 
 /// A default profile, as it is built into this program.
 #[derive(Clone, Debug)]
@@ -65,7 +68,7 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
                     _ => {}
                 }
                 tokio::select! {
-                    () = changed.notified() => {}
+                    () = look_again(context, &kept.created, changed) => {}
                     () = another_turn(asking.as_mut()) => {}
                 }
             }
@@ -77,6 +80,23 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
             }
         }
     }
+}
+
+/// Waits for a change, or until the watch has shown what was made: whoever looks before that would
+/// make it again.
+async fn look_again(context: &Context, created: &[String], changed: &Notify) {
+    if created.is_empty() {
+        return changed.notified().await;
+    }
+    let tenant = context.engagement.tenant();
+    let is_shown = |name: &String| context.profiles.get(tenant.namespace(), name).is_some();
+    let all_shown = async {
+        while !created.iter().all(is_shown) {
+            changed.notified().await;
+        }
+    };
+    // One that was deleted at once is never shown: the next look makes it again.
+    drop(timeout(SHOWN_WITHIN, all_shown).await);
 }
 
 async fn another_turn(asking: Option<&mut Asking>) {
@@ -91,6 +111,7 @@ async fn another_turn(asking: Option<&mut Asking>) {
 struct Kept {
     pace: ProfileRollout,
     is_disabled: bool,
+    created: Vec<String>,
     edited: Vec<String>,
     newer: Vec<String>,
     older: Vec<String>,
@@ -172,7 +193,10 @@ async fn install_one(
     let tenant = context.engagement.tenant();
     let namespace = tenant.namespace();
     let Some(found) = context.profiles.get(namespace, &default.name) else {
-        return create(context, default).await;
+        if create(context, default).await? {
+            kept.created.push(default.name.clone());
+        }
+        return Ok(());
     };
     if context.profiles.is_pinned(namespace, &default.name) {
         return Ok(());
@@ -221,8 +245,8 @@ fn mark(default: &DefaultProfile) -> (String, String) {
     (INSTALLED_CONTENT.to_owned(), default.content.clone())
 }
 
-/// A machine deployment may wait for it.
-async fn create(context: &Context, default: &DefaultProfile) -> Result<(), kube::Error> {
+/// Tells whether it was not there. A machine deployment may wait for it.
+async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kube::Error> {
     let api = api(context, Urgency::Fresh);
     let profile = OperatingSystemProfile {
         metadata: ObjectMeta {
@@ -233,8 +257,8 @@ async fn create(context: &Context, default: &DefaultProfile) -> Result<(), kube:
         spec: default.spec.clone(),
     };
     match api.create(&PostParams::default(), &profile).await {
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-        created => created.map(drop),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
+        created => created.map(|_| true),
     }
 }
 

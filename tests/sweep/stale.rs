@@ -49,6 +49,28 @@ pub fn expire(cluster: &Cluster) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_default_profile_that_the_watch_shows_late_is_asked_for_once_and_then_once_more() {
+    let world = World::with_berlin();
+    let of_ubuntu = |event: &Value| event.pointer("/metadata/name") == Some(&json!("osp-ubuntu"));
+    let lost = Fault::DropWatchEvents(Arc::new(of_ubuntu));
+    let watches = Matcher::on(&[Verb::Watch], "operatingsystemprofiles");
+    world.management.inject(watches, lost);
+    let process = world.start();
+    let asked = async |seconds| {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let mut all = world.management.audit();
+        all.retain(|it| it.target.resource == "operatingsystemprofiles");
+        all.retain(|it| it.verb == Verb::Create);
+        all.iter().map(|it| it.code).collect::<Vec<_>>()
+    };
+    let told = asked(5).await;
+    assert_eq!(told, [201, 201], "the other's event says nothing of it");
+    let told = asked(60).await;
+    assert_eq!(told, [201, 201, 409], "it is there, and that is enough");
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_lost_events_told_of_is_found_by_the_next_list() {
     let (world, process, life) = a_settled_world().await;
     let before = snapshot::take(&world);
