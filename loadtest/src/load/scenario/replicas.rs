@@ -32,13 +32,14 @@ pub async fn replicas(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Resul
     stage.register_all().await?;
     stage.until_all_served(1).await?;
     stage.settle().await?;
+    let (making, quiet) = halves(stage.params.tenants);
+    let alone = make(stage, &making).await?;
+    stage.settle().await?;
+    // On a busy machine a replica may have lost its Lease, and its tenants, until now.
     let owners = owners(&stage.fleet)?;
     let killed = busiest(&owners).context("there are tenants")?;
     let is_moving = |index: &usize| owners.get(*index) == Some(&killed);
     let shared = owners.iter().filter(|owner| **owner == killed).count();
-    let (making, quiet) = halves(stage.params.tenants);
-    let alone = make(stage, &making).await?;
-    stage.settle().await?;
     Requests::take(&stage.fleet);
     let before = stage.sample().await?;
     let at = stage.kill(&killed).await?;
