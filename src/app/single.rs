@@ -3,7 +3,7 @@
 
 mod leader;
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use kube::Client;
@@ -134,13 +134,16 @@ pub async fn run_with(
         tasks.serve_admin(listener, state);
     }
     let mut leaders = leaders(&settings, &outside);
-    for leader in &mut leaders {
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => return tasks.finish().await,
-            () = leader.acquire() => {}
-        }
-    }
+    let acquired = tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        acquired = leader::acquire_all(&mut leaders) => Some(acquired),
+    };
+    let Some(acquired) = acquired else {
+        leader::release_all(&mut leaders).await;
+        return tasks.finish().await;
+    };
+    acquired?;
     let [management_fence, worker_fence] = fences(&leaders);
     let controllers = controllers(&settings)?;
     let client = plain_client(
@@ -183,25 +186,13 @@ async fn lead(
     leaders: &mut [Leader],
     mut tasks: ProcessTasks,
 ) -> anyhow::Result<()> {
-    let lost = async {
-        match leaders {
-            [] => pending().await,
-            [one] => one.keep().await,
-            [one, other, ..] => tokio::select! {
-                lost = one.keep() => lost,
-                lost = other.keep() => lost,
-            },
-        }
-    };
     tokio::select! {
         biased;
         panicked = tasks.panicked() => return Err(panicked),
         () = serving => {}
-        lost = lost => return Err(lost.into()),
+        lost = leader::keep_all(leaders) => return Err(lost.into()),
     }
-    for leader in leaders {
-        leader.release().await;
-    }
+    leader::release_all(leaders).await;
     tasks.finish().await
 }
 

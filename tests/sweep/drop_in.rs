@@ -30,6 +30,8 @@ const TAKEN_OVER: Duration = Duration::from_secs(15 + 2 + 1);
 
 struct Place {
     cluster: Cluster,
+    /// Where the worker cluster is another one.
+    worker: Option<Cluster>,
     begun: Instant,
 }
 
@@ -46,27 +48,47 @@ fn settings(more: &[&str]) -> DropInSettings {
     read.flags.check().expect("the flags fit")
 }
 
+/// A cluster with what its makers install.
+fn a_cluster(name: &str) -> Cluster {
+    let cluster = Cluster::new(Options {
+        name: name.to_owned(),
+        ..Options::default()
+    });
+    for manifest in [
+        include_str!("../drop_in/definitions.yaml"),
+        include_str!("../drop_in/rights.yaml"),
+        include_str!("../../tenants-example/worker-crds/machinedeployments.yaml"),
+    ] {
+        cluster.apply_yaml(manifest).expect("the manifests apply");
+    }
+    cluster
+}
+
 impl Place {
-    /// A cluster with a profile, a machine deployment, and what its makers install.
+    /// A cluster with a profile and a machine deployment.
     fn new() -> Self {
-        let cluster = Cluster::new(Options {
-            name: "single".to_owned(),
-            ..Options::default()
-        });
-        for manifest in [
-            include_str!("../drop_in/definitions.yaml"),
-            include_str!("../drop_in/rights.yaml"),
-            include_str!("../../tenants-example/worker-crds/machinedeployments.yaml"),
-        ] {
-            cluster.apply_yaml(manifest).expect("the manifests apply");
-        }
+        Self::of(a_cluster("single"), None)
+    }
+
+    /// A cluster with a profile, and one with a machine deployment.
+    fn of_two_clusters() -> Self {
+        Self::of(a_cluster("management"), Some(a_cluster("worker")))
+    }
+
+    fn of(cluster: Cluster, worker: Option<Cluster>) -> Self {
         let place = Self {
             cluster,
+            worker,
             begun: Instant::now(),
         };
         place.profile("kube-system", "text\n");
-        put(&place.cluster, fixtures::a_machine_deployment("workers"));
+        put(place.served(), fixtures::a_machine_deployment("workers"));
         place
+    }
+
+    /// The cluster of machine deployments.
+    fn served(&self) -> &Cluster {
+        self.worker.as_ref().unwrap_or(&self.cluster)
     }
 
     /// A profile as these definitions keep it.
@@ -81,9 +103,10 @@ impl Place {
     fn start(&self, more: &[&str]) -> Process {
         let life = Life::new();
         let manager = account("kube-system");
+        let worker = self.worker.as_ref();
         let outside = Outside {
             management: transport("single", self.cluster.front_as(&manager), None, &life),
-            worker: None,
+            worker: worker.map(|it| transport("worker", it.front_as(&manager), None, &life)),
             certificate_authority: b"authority".as_slice().into(),
             clock: Clock::tokio(Options::default().started_at + self.begun.elapsed()),
             pages: Vec::new(),
@@ -91,7 +114,11 @@ impl Place {
         };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(single::run_with(settings(more), outside, cancel.clone()));
+        let mut line = more.to_vec();
+        if self.worker.is_some() {
+            line.push("-worker-cluster-kubeconfig=in-memory");
+        }
+        tasks.spawn(single::run_with(settings(&line), outside, cancel.clone()));
         Process {
             cancel,
             tasks,
@@ -100,7 +127,7 @@ impl Place {
     }
 
     fn document(&self, name: &str) -> String {
-        let secret = boot_secret(&self.cluster, name).unwrap_or_default();
+        let secret = boot_secret(self.served(), name).unwrap_or_default();
         decoded(&secret, "cloud-config")
     }
 
@@ -165,6 +192,49 @@ async fn of_two_processes_one_leads_and_the_other_follows_when_it_is_killed() {
     third.stop().await;
     assert_eq!(place.holder(), "");
     assert_eq!(place.refused(), none);
+}
+
+/// The Lease of the first cluster is renewed while that of the second is waited for.
+#[tokio::test(start_paused = true)]
+async fn after_a_leader_of_two_clusters_is_killed_another_leads_and_none_of_the_rest_ends() {
+    let place = Place::of_two_clusters();
+    let first = place.start(&[]);
+    sleep(QUIET).await;
+    assert!(place.document(PROVISIONING).contains("text"));
+    let mut others = Vec::new();
+    for _ in 0..2 {
+        others.push(place.start(&[]));
+        sleep(Duration::from_secs(1)).await;
+    }
+    first.kill().await;
+    sleep(Duration::from_mins(10)).await;
+    for other in &mut others {
+        let ended = other.tasks.try_join_next();
+        assert!(ended.is_none(), "{ended:?}");
+    }
+    place.profile("kube-system", "another text\n");
+    sleep(QUIET).await;
+    assert!(place.document(PROVISIONING).contains("another text"));
+    let idle = others.iter().filter(|it| it.writes().is_empty());
+    assert_eq!(idle.count(), 1, "one leads and one waits");
+    let none: [String; 0] = [];
+    assert_eq!(place.refused(), none);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_stops_while_it_waits_for_the_second_lease_releases_the_first() {
+    let place = Place::of_two_clusters();
+    let status = Fault::Status {
+        code: 500,
+        retry_after: None,
+    };
+    let matcher = Matcher::on(&[Verb::Create], "leases");
+    place.served().inject(matcher, status);
+    let process = place.start(&[]);
+    sleep(QUIET).await;
+    assert_ne!(place.holder(), "");
+    process.stop().await;
+    assert_eq!(place.holder(), "");
 }
 
 /// Only the Lease cannot be written: everything else could, and is not.

@@ -1,8 +1,9 @@
 //! Leader election by a Lease, as other programs do it: who holds the Lease serves, and writes pass
 //! a fence for as long as it lasts.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
@@ -32,6 +33,39 @@ pub(super) struct Lost {
     why: String,
 }
 
+/// Acquires the Leases in their order. Those that it holds are renewed while it waits for the next:
+/// otherwise another process takes one of them over, and both end up without the whole set.
+pub(super) async fn acquire_all(leaders: &mut [Leader]) -> Result<(), Lost> {
+    for next in 0..leaders.len() {
+        let (held, waiting) = leaders.split_at_mut(next);
+        let Some(leader) = waiting.first_mut() else {
+            break;
+        };
+        tokio::select! {
+            biased;
+            lost = keep_all(held) => return Err(lost),
+            () = leader.acquire() => {}
+        }
+    }
+    Ok(())
+}
+
+/// Renews every Lease until one of them is lost.
+pub(super) async fn keep_all(leaders: &mut [Leader]) -> Lost {
+    let mut kept: FuturesUnordered<_> = leaders.iter_mut().map(Leader::keep).collect();
+    match kept.next().await {
+        Some(lost) => lost,
+        None => pending().await,
+    }
+}
+
+/// Releases the Leases that are held.
+pub(super) async fn release_all(leaders: &mut [Leader]) {
+    for leader in leaders {
+        leader.release().await;
+    }
+}
+
 /// A process that leads, or waits to.
 pub(super) struct Leader {
     api: Api<Lease>,
@@ -39,6 +73,8 @@ pub(super) struct Leader {
     identity: String,
     clock: Clock,
     fence: Fence,
+    /// When the Lease was last acquired or renewed.
+    renewed: Option<Instant>,
     /// The Lease as it was seen last, and since when it has been seen so.
     seen: Option<(Option<LeaseSpec>, Instant)>,
 }
@@ -53,6 +89,7 @@ impl Leader {
             identity: format!("{host}_{:016x}", rand::random::<u64>()),
             fence: Fence::closed(clock.clone(), REQUEST_TIMEOUT),
             clock: clock.clone(),
+            renewed: None,
             seen: None,
         }
     }
@@ -63,7 +100,7 @@ impl Leader {
     }
 
     /// Waits until the Lease is ours.
-    pub(super) async fn acquire(&mut self) {
+    async fn acquire(&mut self) {
         tracing::info!(lease = self.name, "waiting to be the leader");
         loop {
             match self.try_acquire().await {
@@ -75,18 +112,18 @@ impl Leader {
             }
             sleep(RETRY).await;
         }
+        self.renewed = Some(Instant::now());
         tracing::info!(lease = self.name, identity = self.identity, "leading");
     }
 
-    /// Keeps the Lease, until it is lost.
-    pub(super) async fn keep(&mut self) -> Lost {
-        let mut renewed = Instant::now();
+    /// Renews the Lease until it is lost.
+    async fn keep(&mut self) -> Lost {
         loop {
             sleep(RETRY).await;
-            let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+            let left = RENEW_DEADLINE.saturating_sub(self.since_renewal());
             let why = match timeout(left, self.try_acquire()).await {
                 Ok(Ok(true)) => {
-                    renewed = Instant::now();
+                    self.renewed = Some(Instant::now());
                     continue;
                 }
                 Ok(Ok(false)) => {
@@ -97,10 +134,14 @@ impl Leader {
                 Err(_) => "no answer".to_owned(),
             };
             tracing::warn!(lease = self.name, why, "the Lease was not renewed");
-            if renewed.elapsed() >= RENEW_DEADLINE {
+            if self.since_renewal() >= RENEW_DEADLINE {
                 return self.lost(why);
             }
         }
+    }
+
+    fn since_renewal(&self) -> Duration {
+        self.renewed.map_or(Duration::MAX, |it| it.elapsed())
     }
 
     fn lost(&self, why: String) -> Lost {
@@ -111,8 +152,11 @@ impl Leader {
     }
 
     /// Lets go, so that another need not wait. Nothing may be written after this.
-    pub(super) async fn release(&mut self) {
+    async fn release(&mut self) {
         self.fence.let_go();
+        if self.renewed.is_none() {
+            return;
+        }
         let Ok(Some(mut lease)) = self.api.get_opt(&self.name).await else {
             return;
         };
