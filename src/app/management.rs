@@ -2,35 +2,43 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::HeaderValue;
 use http_body_util::BodyExt;
-use hyper_rustls::HttpsConnectorBuilder;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client as HyperClient, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
 use kube::{
     client::{Body, ConfigExt},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{Cluster, KubeConfigOptions, Kubeconfig},
 };
 use tower::{BoxError, ServiceBuilder, util::BoxCloneSyncService};
 
 use crate::fleet::connect::Transport;
 
+#[cfg(test)]
+mod tests;
+
 /// What carries requests to the management cluster: the operator's own kubeconfig is trusted, and
-/// read by kube.
+/// read by kube. Requests impersonate whom it names, and the server must have the certificate of the
+/// name that it asks for.
 pub(super) fn transport(config: &kube::Config, agent: HeaderValue) -> anyhow::Result<Transport> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_connect_timeout(config.connect_timeout);
     http.set_nodelay(true);
-    let https = HttpsConnectorBuilder::new()
+    let mut https = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(http);
+        .https_or_http();
+    if let Some(name) = config.tls_server_name.clone() {
+        let name = name.try_into();
+        let name = name.context("tls-server-name of the kubeconfig is not a host name")?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let https = https.enable_all_versions().wrap_connector(http);
     let client = HyperClient::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
@@ -41,6 +49,7 @@ pub(super) fn transport(config: &kube::Config, agent: HeaderValue) -> anyhow::Re
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
         .map_request(move |mut request: http::Request<Body>| {
             request
                 .headers_mut()
@@ -55,22 +64,37 @@ pub(super) fn transport(config: &kube::Config, agent: HeaderValue) -> anyhow::Re
     Ok(BoxCloneSyncService::new(service))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the management client is made here"
-)]
 /// The way into the management cluster: a file, or what kube finds.
 pub(super) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
     let Some(path) = kubeconfig else {
-        return kube::Config::infer()
-            .await
-            .context("found no way into the management cluster");
+        return match Kubeconfig::read() {
+            Ok(read) => load(read).await.context("cannot use the kubeconfig"),
+            Err(none) => kube::Config::incluster()
+                .with_context(|| format!("found no way into the management cluster ({none})")),
+        };
     };
     let read = Kubeconfig::read_from(path)
         .with_context(|| format!("cannot read --kubeconfig {}", path.display()))?;
-    kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+    load(read)
         .await
         .with_context(|| format!("cannot use --kubeconfig {}", path.display()))
+}
+
+/// Makes a configuration from a kubeconfig. A proxy is refused: one that was ignored would send
+/// requests another way than the kubeconfig asks for. None is taken from the environment.
+async fn load(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Config> {
+    let proxy = current_cluster(&kubeconfig).and_then(|it| it.proxy_url.as_deref());
+    ensure!(
+        proxy.unwrap_or_default().is_empty(),
+        "its cluster has a proxy-url, and no proxy is used for API servers: remove it, or name a \
+         server that is reached without one"
+    );
+    #[expect(clippy::disallowed_methods, reason = "the operator's own kubeconfig")]
+    let made =
+        kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let mut config = made?;
+    config.proxy_url = None;
+    Ok(config)
 }
 
 /// The way into a cluster, and the certificate authority of its API server, in PEM.
@@ -116,10 +140,8 @@ pub(super) async fn way_in(
         read.current_context = Some(context.to_owned());
     }
     let certificate_authority = certificate_authority(&read)?;
-    #[expect(clippy::disallowed_methods, reason = "the operator's own kubeconfig")]
-    let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
     Ok(Way {
-        config: config.context("cannot use the kubeconfig")?,
+        config: load(read).await.context("cannot use the kubeconfig")?,
         certificate_authority,
     })
 }
@@ -127,18 +149,20 @@ pub(super) async fn way_in(
 /// Where a pod finds the certificate authority of its API server.
 const POD_CERTIFICATE_AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
-/// The certificate authority of the cluster that is meant, to the byte: it stands in documents.
-fn certificate_authority(kubeconfig: &Kubeconfig) -> anyhow::Result<Option<Vec<u8>>> {
+/// The cluster of the current context.
+fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
     let current = kubeconfig.current_context.as_ref();
     let mut contexts = kubeconfig.contexts.iter();
-    let context = contexts.find(|it| Some(&it.name) == current);
-    let context = context.and_then(|it| it.context.as_ref());
-    let named = context.map(|it| &it.cluster);
+    let context = contexts.find(|it| Some(&it.name) == current)?;
+    let named = &context.context.as_ref()?.cluster;
     let mut clusters = kubeconfig.clusters.iter();
-    let Some(cluster) = clusters.find(|it| Some(&it.name) == named) else {
-        return Ok(None);
-    };
-    let Some(cluster) = &cluster.cluster else {
+    let cluster = clusters.find(|it| it.name == *named)?;
+    cluster.cluster.as_ref()
+}
+
+/// The certificate authority of the cluster that is meant, to the byte: it stands in documents.
+fn certificate_authority(kubeconfig: &Kubeconfig) -> anyhow::Result<Option<Vec<u8>>> {
+    let Some(cluster) = current_cluster(kubeconfig) else {
         return Ok(None);
     };
     if let Some(data) = &cluster.certificate_authority_data {
