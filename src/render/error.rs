@@ -81,6 +81,14 @@ pub enum RenderError {
         /// What is wrong, in words of the template's own source.
         problem: String,
     },
+    /// A template calls a function that no template may call.
+    #[error("{place}: {problem}")]
+    RefusedFunction {
+        /// Where.
+        place: TemplatePlace,
+        /// The function, and why it is refused.
+        problem: String,
+    },
     /// A template failed.
     #[error("{place}: {problem}")]
     Template {
@@ -224,6 +232,7 @@ impl RenderError {
     pub const fn place(&self) -> Option<&TemplatePlace> {
         match self {
             Self::TemplateSyntax { place, .. }
+            | Self::RefusedFunction { place, .. }
             | Self::Template { place, .. }
             | Self::OutOfFuel { place, .. }
             | Self::OutputTooLarge { place, .. }
@@ -236,7 +245,7 @@ impl RenderError {
     pub const fn category(&self) -> &'static str {
         match self {
             Self::MissingInline { .. } => "missing-inline",
-            Self::TemplateSyntax { .. } => "template-syntax",
+            Self::TemplateSyntax { .. } | Self::RefusedFunction { .. } => "template-syntax",
             Self::Template { .. } => "template",
             Self::OutOfFuel { .. } => "template-fuel",
             Self::OutputTooLarge { .. } => "template-output",

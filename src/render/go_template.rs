@@ -50,7 +50,7 @@ pub(super) use problem::quotes_no_value;
 use parser::parse;
 use second_pass::is_plain;
 use translate::{ROOT, Set, TEXTS, translate};
-use tree::Refusal;
+use tree::{Refusal, RefusedPart};
 
 /// What begins an action.
 const ACTION: &str = "{{";
@@ -159,6 +159,7 @@ impl GoHalf {
                 Refusal {
                     line: 1,
                     problem: format!("the template has more than {SOURCE_BYTES_MAX} bytes"),
+                    part: RefusedPart::Template,
                 },
             ));
         }
@@ -185,14 +186,20 @@ impl GoHalf {
     }
 
     fn syntax_error(&self, label: &str, refusal: Refusal) -> RenderError {
-        RenderError::TemplateSyntax {
-            place: TemplatePlace {
-                half: self.half,
-                name: label.to_owned(),
-                included: None,
-                line: Some(refusal.line),
-            },
-            problem: refusal.problem,
+        let Refusal {
+            line,
+            problem,
+            part,
+        } = refusal;
+        let place = TemplatePlace {
+            half: self.half,
+            name: label.to_owned(),
+            included: None,
+            line: Some(line),
+        };
+        match part {
+            RefusedPart::Template => RenderError::TemplateSyntax { place, problem },
+            RefusedPart::Function => RenderError::RefusedFunction { place, problem },
         }
     }
 

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     translate::{Set, assigned_in},
-    tree::{Branch, Node, Pipe, Refusal, Store},
+    tree::{Branch, Node, Pipe, Refusal, RefusedPart, Store},
 };
 
 mod calls;
@@ -155,6 +155,7 @@ impl Writer<'_> {
         Refusal {
             line: self.line,
             problem: problem.to_owned(),
+            part: RefusedPart::Template,
         }
     }
 

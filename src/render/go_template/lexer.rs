@@ -3,7 +3,7 @@
 //! White space beside `{{-` and `-}}` and comments print nothing; they are tokens of their own for
 //! those who write the template anew.
 
-use super::tree::Refusal;
+use super::tree::{Refusal, RefusedPart};
 
 /// Tokens in one template. Each becomes a node, and a profile as a whole has some thousands.
 const TOKENS_MAX: usize = 100_000;
@@ -71,6 +71,7 @@ impl<'a> Lexer<'a> {
         Refusal {
             line: self.line,
             problem: problem.to_owned(),
+            part: RefusedPart::Template,
         }
     }
 

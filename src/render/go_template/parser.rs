@@ -2,7 +2,7 @@
 
 use super::{
     lexer::{Kind, Token, lex},
-    tree::{Branch, Definition, Node, Refusal, is_empty},
+    tree::{Branch, Definition, Node, Refusal, RefusedPart, is_empty},
 };
 
 mod constants;
@@ -113,6 +113,7 @@ impl<'a> Parser<'a> {
         Refusal {
             line: token.map_or(1, |token| token.line),
             problem: problem.into(),
+            part: RefusedPart::Template,
         }
     }
 

@@ -24,7 +24,7 @@ use std::{
 use super::{
     super::bounded::MARK,
     parser::Parsed,
-    tree::{Branch, Node, Pipe, Refusal, Store},
+    tree::{Branch, Node, Pipe, Refusal, RefusedPart, Store},
 };
 
 mod expressions;
@@ -162,6 +162,7 @@ impl Translator<'_> {
             return Err(Refusal {
                 line: self.line,
                 problem: "the template holds the control character U+0001".to_owned(),
+                part: RefusedPart::Template,
             });
         }
         self.line += text.matches('\n').count();
@@ -338,6 +339,7 @@ impl Translator<'_> {
             return Err(Refusal {
                 line,
                 problem: format!("more than {BLOCKS_MAX} blocks are nested"),
+                part: RefusedPart::Template,
             });
         }
         Ok(())

@@ -84,11 +84,19 @@ pub(super) struct Definition {
     pub(super) body: Vec<Node>,
 }
 
+/// What is refused: a template, or a function that no template may call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RefusedPart {
+    Template,
+    Function,
+}
+
 /// Why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) line: usize,
     pub(super) problem: String,
+    pub(super) part: RefusedPart,
 }
 
 /// Whether a template holds nothing but white space.

@@ -86,14 +86,12 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<Told> {
 
 /// An error of a template, at its line.
 pub(super) fn tell(layers: &Layers<'_>, error: &RenderError) -> Told {
-    let is_refused = error.to_string().contains("` is refused: ");
-    let (rule, fix) = if is_refused {
-        (
+    let (rule, fix) = match error {
+        RenderError::RefusedFunction { .. } => (
             Rule::REFUSED_FUNCTION,
             "hand the value in by spec.variables of the WorkerCluster",
-        )
-    } else {
-        (Rule::TEMPLATE_SYNTAX, "correct the template at this line")
+        ),
+        _ => (Rule::TEMPLATE_SYNTAX, "correct the template at this line"),
     };
     let fields = text_fields(layers.own);
     let place = error.place();

@@ -196,6 +196,15 @@ fn units_of_one_name_and_functions_that_are_refused_are_found_in_gos_language() 
 }
 
 #[test]
+fn the_path_of_a_file_does_not_decide_which_rule_is_broken() {
+    let found = check(&[(
+        "Config: {}",
+        "Config: {files: [{path: '/a` is refused: ', content: {inline: {data: '{% if %}'}}}]}",
+    )]);
+    assert_eq!(found, ["template-syntax 24"]);
+}
+
+#[test]
 fn every_broken_template_is_told_and_not_only_the_first() {
     let found = check(&[
         ("{{ KubeVersion }}", "{{ KubeVersion }"),

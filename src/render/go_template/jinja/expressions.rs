@@ -3,7 +3,7 @@
 use super::{
     super::{
         functions::{self, Known},
-        tree::{Pipe, Store, Word},
+        tree::{Pipe, Refusal, RefusedPart, Store, Word},
     },
     Outcome, Writer,
     code::{Code, Condition, Level},
@@ -125,9 +125,13 @@ impl Writer<'_> {
         match functions::known(name) {
             Known::Yes => {}
             Known::Refused => {
-                return Err(self.refuse(&format!(
+                let problem = format!(
                     "function `{name}` is refused: its answer depends on more than its arguments"
-                )));
+                );
+                return Err(Refusal {
+                    part: RefusedPart::Function,
+                    ..self.refuse(&problem)
+                });
             }
             Known::No => return Err(self.refuse(&format!("function \"{name}\" not defined"))),
         }

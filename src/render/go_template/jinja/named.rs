@@ -8,7 +8,7 @@
 use super::super::{
     ACTION,
     second_pass::SPACES,
-    tree::{Branch, Node, Pipe, Refusal, Store, Word},
+    tree::{Branch, Node, Pipe, Refusal, RefusedPart, Store, Word},
 };
 
 /// The nodes that print a named template as its callers do, if that is known before a run.
@@ -139,6 +139,7 @@ pub(super) fn refuse_second_reading(nodes: &[Node]) -> Result<(), Refusal> {
             problem: "the template prints `{{`, and what it prints is read as a template once \
                       more; move the text into a file, where it is printed as it stands"
                 .to_owned(),
+            part: RefusedPart::Template,
         });
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::{
     super::{
         data::is_root_field,
         functions::{self, Known},
-        tree::{Pipe, Refusal, Store, Word},
+        tree::{Pipe, Refusal, RefusedPart, Store, Word},
     },
     Dot, Outcome, ROOT, Translator,
 };
@@ -53,12 +53,17 @@ impl Translator<'_> {
                 }
                 _ => "can't give argument to non-function".to_owned(),
             };
-            return Err(Refusal { line, problem });
+            return Err(Refusal {
+                line,
+                problem,
+                part: RefusedPart::Template,
+            });
         }
         if *first == Word::Nil {
             return Err(Refusal {
                 line,
                 problem: "nil is not a command".to_owned(),
+                part: RefusedPart::Template,
             });
         }
         self.operand(line, first, depth)
@@ -70,14 +75,26 @@ impl Translator<'_> {
         operands: &[Word],
         (last, depth): (Option<String>, usize),
     ) -> Result<String, Refusal> {
-        let refuse = |problem| Err(Refusal { line, problem });
+        let refuse = |problem| {
+            Err(Refusal {
+                line,
+                problem,
+                part: RefusedPart::Template,
+            })
+        };
         match functions::known(name) {
             Known::Yes => {}
             Known::Refused => {
-                return refuse(format!(
+                let problem = format!(
                     "function `{name}` is refused: it reads a clock, a network, an environment \
                      or a source of randomness, or makes keys"
-                ));
+                );
+                let part = RefusedPart::Function;
+                return Err(Refusal {
+                    line,
+                    problem,
+                    part,
+                });
             }
             Known::No => return refuse(format!("function \"{name}\" not defined")),
         }
@@ -139,6 +156,7 @@ impl Translator<'_> {
                 return Err(Refusal {
                     line,
                     problem: "variables can only be declared at the start of an action".to_owned(),
+                    part: RefusedPart::Template,
                 });
             }
         })
@@ -157,6 +175,7 @@ fn check_depth(line: usize, depth: usize) -> Outcome {
         return Err(Refusal {
             line,
             problem: "an expression is nested too deep".to_owned(),
+            part: RefusedPart::Template,
         });
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write};
 use super::{
     super::{
         super::bounded::MARK,
-        tree::{Node, Pipe, Refusal, Store, Word},
+        tree::{Node, Pipe, Refusal, RefusedPart, Store, Word},
     },
     Dot, Outcome, Translator,
 };
@@ -44,6 +44,7 @@ impl Translator<'_> {
             return Err(Refusal {
                 line,
                 problem: "`$` cannot be assigned to".to_owned(),
+                part: RefusedPart::Template,
             });
         };
         let slot = slot.clone();
@@ -61,6 +62,7 @@ impl Translator<'_> {
             .ok_or_else(|| Refusal {
                 line,
                 problem: format!("undefined variable \"{name}\""),
+                part: RefusedPart::Template,
             })
     }
 }
