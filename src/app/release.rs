@@ -4,7 +4,7 @@
 //! The manager lets go first. Then the old program's side gets the profiles that are in use, and
 //! the annotations by which it decides that everything is current. Each step may be repeated.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::caller::{Caller, Way};
+use super::caller::{Caller, Way, worker_clusters};
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
@@ -47,12 +47,14 @@ const STAMP: [&str; 3] = [
 /// Which tenant is handed back, and how.
 #[derive(Clone, Debug)]
 pub struct Params {
+    /// The name of the registration.
+    pub name: String,
     /// The tenant's namespace in the management cluster.
     pub namespace: String,
-    /// The way into the management cluster; what kubectl takes where there is none.
-    pub kubeconfig: Option<PathBuf>,
+    /// The way into the management cluster.
+    pub management: Way,
     /// The way into the worker cluster, as somebody who may write profiles there.
-    pub worker_kubeconfig: PathBuf,
+    pub worker: Way,
     /// Whether anything is written.
     pub mode: Mode,
 }
@@ -69,8 +71,14 @@ pub enum Mode {
 /// Hands the cluster back, and tells each step, one per call of `tell`.
 pub async fn release(params: Params, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<()> {
     let release = Release {
-        management: client(params.kubeconfig, ClusterKind::Management).await?,
-        worker: client(Some(params.worker_kubeconfig), ClusterKind::Worker).await?,
+        management: Caller::new(&params.management, ClusterKind::Management)
+            .await?
+            .client,
+        worker: Caller::new(&params.worker, ClusterKind::Worker)
+            .await
+            .context("--worker-kubeconfig")?
+            .client,
+        name: params.name,
         tenant: TenantId::new(&params.namespace),
         mode: params.mode,
     };
@@ -98,38 +106,28 @@ pub async fn release(params: Params, tell: &mut (dyn FnMut(String) + Send)) -> a
     Ok(())
 }
 
-async fn client(kubeconfig: Option<PathBuf>, kind: ClusterKind) -> anyhow::Result<Client> {
-    let way = Way {
-        kubeconfig,
-        context: None,
-    };
-    Ok(Caller::new(&way, kind).await?.client)
-}
-
 struct Release {
     management: Client,
     worker: Client,
+    name: String,
     tenant: TenantId,
     mode: Mode,
 }
 
 impl Release {
-    /// The tenant's one WorkerCluster, if the kubeconfig leads to its cluster.
+    /// The WorkerCluster of the registration, if the kubeconfig leads to its cluster.
     async fn identify(&self) -> anyhow::Result<WorkerCluster> {
-        let namespace = self.tenant.namespace();
-        let mut all = self
-            .worker_clusters()
-            .list(&ListParams::default())
-            .await
-            .with_context(|| format!("cannot list the WorkerClusters of namespace {namespace}"))?
-            .items;
-        let own = all.pop().with_context(|| {
-            format!("namespace {namespace} has no WorkerCluster; nothing was served from there")
+        let (name, namespace) = (&self.name, self.tenant.namespace());
+        let all = worker_clusters(&self.management, namespace).await?;
+        let own = all
+            .into_iter()
+            .find(|it| it.spec.kubeconfig_secret_ref.name == *name);
+        let own = own.with_context(|| {
+            format!(
+                "namespace {namespace} has no WorkerCluster of registration {name}; osm tenants \
+                 lists those that there are, and --namespace says where it is"
+            )
         })?;
-        ensure!(
-            all.is_empty(),
-            "namespace {namespace} has several WorkerClusters; remove those that are not served"
-        );
         let namespaces: Api<Namespace> = Api::all(self.worker.clone());
         let found = namespaces
             .get_metadata(KUBE_SYSTEM)

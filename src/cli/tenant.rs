@@ -40,6 +40,12 @@ Exit codes: 0 ready (or written, with --wait 0s), 1 refused or not ready in time
 Exit codes: 0 removed, 1 not removed, 2 not agreed to.")]
     Remove(RemoveFlags),
     /// Hand a worker cluster back to the operating-system-manager that served it before.
+    #[command(after_help = "Examples:
+  osm tenant release berlin --worker-kubeconfig berlin-admin.kubeconfig --dry-run
+  osm tenant release berlin -n customer-17 --worker-kubeconfig berlin-admin.kubeconfig
+
+It may be repeated after a failure.
+Exit codes: 0 handed back, 2 a step failed.")]
     Release(ReleaseFlags),
 }
 
@@ -142,14 +148,19 @@ enum Policy {
 /// The flags of `osm tenant release`.
 #[derive(Debug, Args)]
 pub(super) struct ReleaseFlags {
-    /// The tenant's namespace in the management cluster
-    namespace: String,
-    /// The way into the management cluster; without it what kubectl takes
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    /// The name of the registration
+    name: String,
+    /// The tenant's namespace in the management cluster; without it tenant-NAME
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    management: ManagementFlags,
     /// The way into the worker cluster, as somebody who may write profiles and configs there
     #[arg(long, value_name = "FILE")]
     worker_kubeconfig: PathBuf,
+    /// The context of that kubeconfig; without it the current one
+    #[arg(long, value_name = "NAME")]
+    worker_context: Option<String>,
     /// Tell what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -272,16 +283,58 @@ fn asked() -> Answer {
 }
 
 fn release(flags: ReleaseFlags) -> anyhow::Result<ExitCode> {
-    let params = Params {
-        namespace: flags.namespace,
-        kubeconfig: flags.kubeconfig,
-        worker_kubeconfig: flags.worker_kubeconfig,
+    let params = release_params(flags);
+    runtime()?.block_on(release::release(params, &mut |line| println!("{line}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn release_params(flags: ReleaseFlags) -> Params {
+    let ReleaseFlags { name, .. } = flags;
+    Params {
+        namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
+        name,
+        management: flags.management.way(),
+        worker: Way {
+            kubeconfig: Some(flags.worker_kubeconfig),
+            context: flags.worker_context,
+        },
         mode: if flags.dry_run {
             Mode::DryRun
         } else {
             Mode::Write
         },
-    };
-    runtime()?.block_on(release::release(params, &mut |line| println!("{line}")))?;
-    Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: ReleaseFlags,
+    }
+
+    /// As the page has it: the same name as in `osm tenant add`, and with it the same namespace.
+    #[test]
+    fn the_documented_release_names_the_registration_that_the_documented_add_made() {
+        let page = include_str!("../../docs/adopt.md");
+        let mut commands = page
+            .lines()
+            .filter(|it| it.starts_with("osm tenant release "));
+        let documented = commands.next().expect("the page shows the command");
+        let words = documented.split_whitespace().skip(2);
+        let line = Line::try_parse_from(words).map(|line| release_params(line.flags));
+        let params = line.expect("the page shows a command that parses");
+        assert_eq!(
+            (params.name.as_str(), params.namespace.as_str()),
+            ("berlin", "tenant-berlin")
+        );
+        let line = ["release", "berlin", "-n", "b", "--worker-kubeconfig", "f"];
+        let line = Line::try_parse_from(line).map(|line| release_params(line.flags));
+        assert_eq!(line.expect("it parses").namespace, "b");
+    }
 }

@@ -26,7 +26,7 @@ use crate::suite::audit::{Request, told};
 use crate::suite::fixtures;
 use crate::suite::process::Manager;
 use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant, merge, message};
+use crate::suite::stage::{Stage, Tenant, WORKER, merge, message};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
 
@@ -143,11 +143,12 @@ async fn the_profile_in_use_came_before_any_default(
 
 pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World) {
     let layout = Layout {
-        name: "hand-back",
+        name: "tenant",
         ..KUBEONE
     };
     let stage = Stage::open(world, layout.name);
-    let tenant = stage.tenant().await;
+    // The namespace that `osm tenant add worker` makes: nobody has to name it.
+    let [tenant] = stage.tenants([WORKER]).await;
     restore(&tenant, &layout).await;
     let manager = Manager::start(&stage, &[]).await;
     upstream_lets_go(&tenant, &layout).await;
@@ -218,12 +219,13 @@ pub async fn a_cluster_of_kkp_goes_there_and_back_as_it_was(world: &'static Worl
     let manager = Manager::start(&stage, &[]).await;
     upstream_lets_go(&tenant, &layout).await;
     tenant.says("Adopted", "True", "SecretsDiffer").await;
-    let (is_done, told) = try_hand_back(&tenant, &tenant.management_admin(), &[]).await;
+    let named = ["-n", tenant.namespace.as_str()];
+    let (is_done, told) = try_hand_back(&tenant, &tenant.management_admin(), &named).await;
     assert!(
         !is_done && told.contains("leads to another cluster"),
         "{told}"
     );
-    let told = hand_back(&tenant, &[]).await;
+    let told = hand_back(&tenant, &named).await;
     for line in [
         "profile osp-ubuntu is the same there",
         "config workers-kube-system-config is current there",
@@ -233,7 +235,7 @@ pub async fn a_cluster_of_kkp_goes_there_and_back_as_it_was(world: &'static Worl
     }
     renewed(&tenant, &layout, HELD).await;
     let worker = tenant.worker.admin_in(KUBE_SYSTEM);
-    let (is_done, told) = try_hand_back(&tenant, &worker, &[]).await;
+    let (is_done, told) = try_hand_back(&tenant, &worker, &named).await;
     assert!(!is_done && told.contains("runs already"), "{told}");
     tenant.unregister().await;
     tenant
@@ -282,7 +284,7 @@ async fn try_hand_back(tenant: &Tenant, worker: &str, more: &[&str]) -> (bool, S
     };
     let (management, worker) = (file(&tenant.management_admin()), file(worker));
     let output = Command::new(env!("CARGO_BIN_EXE_osm"))
-        .args(["tenant", "release", &tenant.namespace])
+        .args(["tenant", "release", WORKER])
         .arg("--kubeconfig")
         .arg(management.path())
         .arg("--worker-kubeconfig")
