@@ -1,15 +1,19 @@
 //! The claim on a worker cluster: an annotation on its `cloud-init-settings` that names who serves
 //! it, set by compare-and-swap. The older claim never suffers from the younger.
 
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, Client, ResourceExt,
-    api::{Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::json;
 
-use crate::api::names::{CLAIM, CLOUD_INIT_SETTINGS};
-use crate::tenant::id::TenantId;
+use super::{roster::Roster, worker_clusters::REGISTRATION_REMOVED};
+use crate::api::{
+    names::{CLAIM, CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
+    worker_cluster::WorkerCluster,
+};
+use crate::tenant::{id::TenantId, report::ConditionType};
 
 /// Who claims a worker cluster: a tenant of a management cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,28 +43,79 @@ pub enum ClaimError {
         /// Who holds it.
         holder: String,
     },
+    /// Whether its holder is still registered could not be read.
+    #[error("cannot read whether the tenant that holds the claim is registered")]
+    Holder(#[source] kube::Error),
     /// The call failed, or somebody was faster.
     #[error("cannot write the claim on namespace {CLOUD_INIT_SETTINGS}")]
     Write(#[source] kube::Error),
 }
 
-/// Claims the cluster whose namespace was just read. `is_gone` tells whether a tenant of this
-/// management cluster has no registration any more.
+/// The registrations of this management cluster: those of this fleet, and those of others.
+#[derive(Clone, Copy)]
+pub struct Registrations<'a> {
+    /// Those of this fleet.
+    pub roster: &'a Roster,
+    /// The management API, where those of other fleets are.
+    pub management: &'a Client,
+}
+
+impl Registrations<'_> {
+    /// Whether a tenant of this management cluster has no registration any more, with any fleet.
+    /// This fleet's roster has no registrations but its own, so the API server is asked.
+    async fn is_gone(&self, tenant: &TenantId) -> Result<bool, kube::Error> {
+        if !self.roster.is_gone(tenant) {
+            return Ok(false);
+        }
+        let namespace = tenant.namespace();
+        let management = || self.management.clone();
+        let secrets: Api<Secret> = Api::namespaced(management(), namespace);
+        let worker_clusters: Api<WorkerCluster> = Api::namespaced(management(), namespace);
+        let known = worker_clusters.list(&ListParams::default()).await?.items;
+        for own in known.iter().filter(|own| !is_removed(own)) {
+            let name = &own.spec.kubeconfig_secret_ref.name;
+            if secrets.get_metadata_opt(name).await?.is_some() {
+                return Ok(false);
+            }
+        }
+        // One whose WorkerCluster is about to be created.
+        let labelled = ListParams::default().labels(WORKER_CLUSTER_LABEL);
+        let is_known = |name: &str| {
+            let mut known = known.iter();
+            known.any(|own| own.spec.kubeconfig_secret_ref.name == name)
+        };
+        let labelled = secrets.list_metadata(&labelled).await?.items;
+        Ok(labelled.iter().all(|secret| is_known(&secret.name_any())))
+    }
+}
+
+/// Whether the fleet that it was registered with says that the registration was removed.
+fn is_removed(own: &WorkerCluster) -> bool {
+    let mut conditions = own.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|it| {
+        it.type_ == ConditionType::Registered.as_str() && it.reason == REGISTRATION_REMOVED
+    })
+}
+
+/// Claims the cluster whose namespace was just read. A claim that a tenant of this management
+/// cluster left behind is taken over.
 pub async fn claim(
     client: &Client,
     claimant: &Claimant,
     namespace: &Namespace,
-    is_gone: impl Fn(&TenantId) -> bool,
+    registrations: Registrations<'_>,
 ) -> Result<(), ClaimError> {
     let ours = claimant.text();
     if let Some(holder) = namespace.annotations().get(CLAIM) {
         if *holder == ours {
             return Ok(());
         }
-        let leftover = holder
-            .strip_prefix(&format!("{}/", claimant.management_uid))
-            .is_some_and(|tenant| is_gone(&TenantId::new(tenant)));
-        if !leftover {
+        let tenant = holder.strip_prefix(&format!("{}/", claimant.management_uid));
+        let is_leftover = match tenant {
+            Some(tenant) => registrations.is_gone(&TenantId::new(tenant)).await,
+            None => Ok(false),
+        };
+        if !is_leftover.map_err(ClaimError::Holder)? {
             return Err(ClaimError::Held {
                 holder: holder.clone(),
             });
@@ -112,7 +167,7 @@ async fn write(
 
 #[cfg(test)]
 mod tests {
-    use fake_cluster::{Cluster, object};
+    use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
     use k8s_openapi::api::core::v1::Namespace;
 
     use super::*;
@@ -138,12 +193,55 @@ mod tests {
         namespaces.get(CLOUD_INIT_SETTINGS).await.unwrap()
     }
 
+    /// A management cluster in which these tenants are registered, with whatever fleet.
+    fn a_management_cluster(tenants: &[&str]) -> Cluster {
+        let cluster = Cluster::default();
+        let definition = include_str!("../../manifests/crds/workerclusters.yaml");
+        cluster.apply_yaml(definition).unwrap();
+        for tenant in tenants {
+            let secret = json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {
+                    "name": "worker", "namespace": tenant, "labels": {WORKER_CLUSTER_LABEL: "true"},
+                },
+            });
+            cluster.put_raw(secret).unwrap();
+        }
+        cluster
+    }
+
+    /// Puts the WorkerCluster of the registration, with this reason in the condition `Registered`.
+    fn put_worker_cluster(management: &Cluster, tenant: &str, reason: &str) {
+        let own = json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": {"name": "worker", "namespace": tenant},
+            "spec": {"kubeconfigSecretRef": {"name": "worker"}},
+            "status": {"conditions": [{
+                "type": "Registered", "status": "True", "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }]},
+        });
+        management.put_raw(own).unwrap();
+    }
+
+    async fn claim_beside(
+        management: &Cluster,
+        (cluster, claimant, before): (&Cluster, &Claimant, &Namespace),
+    ) -> Result<(), ClaimError> {
+        // This fleet knows of no registration.
+        let roster = Roster::default();
+        roster.listed(None);
+        let registrations = Registrations {
+            roster: &roster,
+            management: &management.client(),
+        };
+        claim(&cluster.client(), claimant, before, registrations).await
+    }
+
     async fn claim_as(cluster: &Cluster, claimant: &Claimant) -> Result<(), ClaimError> {
-        let namespace = namespace(cluster).await;
-        claim(&cluster.client(), claimant, &namespace, |tenant| {
-            *tenant == TenantId::new("gone")
-        })
-        .await
+        let management = a_management_cluster(&["berlin"]);
+        let before = namespace(cluster).await;
+        claim_beside(&management, (cluster, claimant, &before)).await
     }
 
     fn holder(cluster: &Cluster) -> Option<String> {
@@ -179,15 +277,57 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_claim_is_no_leftover_while_any_fleet_has_the_registration() {
+        let cluster = a_cluster();
+        claim_as(&cluster, &a_claimant("berlin")).await.unwrap();
+        let before = namespace(&cluster).await;
+        let management = a_management_cluster(&["berlin"]);
+        let lisbon = a_claimant("lisbon");
+        let claiming = || claim_beside(&management, (&cluster, &lisbon, &before));
+        let refused = claiming().await;
+        assert!(
+            matches!(refused, Err(ClaimError::Held { .. })),
+            "{refused:?}"
+        );
+        put_worker_cluster(&management, "berlin", "Accepted");
+        let refused = claiming().await;
+        assert!(
+            matches!(refused, Err(ClaimError::Held { .. })),
+            "{refused:?}"
+        );
+        // Its label was taken away, and its fleet says so.
+        put_worker_cluster(&management, "berlin", REGISTRATION_REMOVED);
+        claiming().await.unwrap();
+        assert_eq!(holder(&cluster).as_deref(), Some("m/lisbon"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_that_cannot_be_read_is_not_taken_for_gone() {
+        let cluster = a_cluster();
+        claim_as(&cluster, &a_claimant("gone")).await.unwrap();
+        let before = namespace(&cluster).await;
+        let management = a_management_cluster(&[]);
+        let refused = Fault::Status {
+            code: 500,
+            retry_after: None,
+        };
+        management.inject(Matcher::on(&[Verb::List], "workerclusters"), refused);
+        let lisbon = a_claimant("lisbon");
+        let failed = claim_beside(&management, (&cluster, &lisbon, &before)).await;
+        assert!(matches!(failed, Err(ClaimError::Holder(_))), "{failed:?}");
+        assert_eq!(holder(&cluster).as_deref(), Some("m/gone"));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn of_two_at_once_one_is_refused() {
         let cluster = a_cluster();
         let before = namespace(&cluster).await;
-        let nobody = |_: &TenantId| false;
-        let client = cluster.client();
-        claim(&client, &a_claimant("berlin"), &before, nobody)
+        let management = a_management_cluster(&[]);
+        let (berlin, lisbon) = (a_claimant("berlin"), a_claimant("lisbon"));
+        claim_beside(&management, (&cluster, &berlin, &before))
             .await
             .unwrap();
-        let late = claim(&client, &a_claimant("lisbon"), &before, nobody).await;
+        let late = claim_beside(&management, (&cluster, &lisbon, &before)).await;
         assert!(matches!(late, Err(ClaimError::Write(_))), "{late:?}");
         assert_eq!(holder(&cluster).as_deref(), Some("m/berlin"));
     }

@@ -21,7 +21,7 @@ pub use self::{
 };
 use super::{
     adoption::{self, Obstacle, Predecessor},
-    claim::{self, ClaimError, Claimant},
+    claim::{self, ClaimError, Claimant, Registrations},
     connect::{ClientParts, Clients},
     discovery::Registration,
     engagement::Shared,
@@ -331,23 +331,24 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), Setback> {
         .await
         .map_err(not_prepared)?;
     let claimant = params.shared.claimant(params.member.id.tenant.clone());
-    let roster = &params.shared.roster;
-    claim::claim(worker, &claimant, &namespace, |tenant| {
-        roster.is_gone(tenant)
-    })
-    .await
-    .map_err(|error| match &error {
-        ClaimError::Held { .. } => Setback::failed(
-            ConditionType::Claimed,
-            "ClaimedByOther",
-            chain(&error).to_string(),
-        ),
-        ClaimError::Write(_) => Setback::failed(
-            ConditionType::Claimed,
-            "ClaimFailed",
-            chain(&error).to_string(),
-        ),
-    })?;
+    let registrations = Registrations {
+        roster: &params.shared.roster,
+        management: &params.management.client(),
+    };
+    claim::claim(worker, &claimant, &namespace, registrations)
+        .await
+        .map_err(|error| match &error {
+            ClaimError::Held { .. } => Setback::failed(
+                ConditionType::Claimed,
+                "ClaimedByOther",
+                chain(&error).to_string(),
+            ),
+            ClaimError::Holder(_) | ClaimError::Write(_) => Setback::failed(
+                ConditionType::Claimed,
+                "ClaimFailed",
+                chain(&error).to_string(),
+            ),
+        })?;
     params
         .member
         .board
