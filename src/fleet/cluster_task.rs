@@ -33,7 +33,7 @@ use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::{
     id::{RegistrationId, TenantId},
     policy::TenantPolicy,
-    report::{ConditionType, Finding},
+    report::{ConditionType, Finding, Removal},
 };
 
 /// How long running reconciles may take to end when their cluster is disengaged: one request
@@ -149,6 +149,8 @@ impl Task {
                 Box::pin(self.give_back(&mut registrations, cancel)).await;
                 return;
             };
+            let board = &self.member.board;
+            board.update(|report| drop(report.findings.remove(&ConditionType::Released)));
             let stop = cancel.child_token();
             let id = self.member.id.clone();
             let is_over = {
@@ -367,28 +369,29 @@ impl Task {
             .map_or(OnRemoval::Keep, |own: &WorkerCluster| own.spec.on_removal);
         let Some(attempt) = &self.last else {
             let was_engaged = own.is_some_and(|own| own.status.as_ref().is_some_and(is_engaged));
-            self.gone(if was_engaged {
-                "the registration is gone, and nobody who had its kubeconfig is there; whether \
-                 the cluster was given back is not known: register it again, wait for Ready, and \
-                 remove it again"
+            return if was_engaged {
+                let message = "the registration is gone, and nobody who had its kubeconfig is \
+                               there; whether the cluster was given back is not known: register \
+                               it again, wait for Ready, and remove it again";
+                self.gone(Removal::KubeconfigGone, message);
             } else {
-                "the registration is gone; the cluster was never engaged"
-            });
-            return;
+                let message = "the registration is gone; the cluster was never engaged";
+                self.gone(Removal::NeverEngaged, message);
+            };
         };
         let deadline = Instant::now() + GIVE_BACK_TIMEOUT;
         let mut delay = RetryDelay::default();
         let mut released = BTreeSet::new();
         loop {
             let failed = match self.remove(attempt, policy, &mut released).await {
-                Ok(message) => return self.gone(&message),
+                Ok((removal, message)) => return self.gone(removal, &message),
                 Err(error) => format!(
                     "the registration is gone, and the cluster could not be given back: {}; \
                      register it again, or remove the finalizer by hand",
                     chain(&error)
                 ),
             };
-            self.gone(&failed);
+            self.gone(Removal::Failed, &failed);
             let next = Instant::now() + delay.next().unwrap_or_default();
             if next > deadline {
                 return;
@@ -403,7 +406,13 @@ impl Task {
     }
 
     /// Writes on the board what became of the cluster.
-    fn gone(&self, message: &str) {
+    fn gone(&self, removal: Removal, message: &str) {
+        let released = Finding {
+            holds: removal.is_released(),
+            reason: removal.reason(),
+            message: message.to_owned(),
+        };
+        self.member.board.found(ConditionType::Released, released);
         let gone = Finding::wrong(worker_clusters::REGISTRATION_REMOVED, message);
         if self.member.board.found(ConditionType::Registered, gone) {
             tracing::info!(registration = %self.member.id, outcome = %message, "registration removed");
@@ -416,16 +425,17 @@ impl Task {
         attempt: &Attempt,
         policy: OnRemoval,
         released: &mut BTreeSet<Option<String>>,
-    ) -> Result<String, kube::Error> {
+    ) -> Result<(Removal, String), kube::Error> {
         let worker = attempt.worker.client();
         let held = removal::held(&worker).await?;
         let tenant = self.member.id.tenant.clone();
         if policy == OnRemoval::Keep {
-            return Ok(format!(
+            let message = format!(
                 "the registration is gone; {} machine deployments still carry our finalizer. \
                  Register the cluster again with spec.onRemoval Release or Purge to give them back",
                 held.len()
-            ));
+            );
+            return Ok((Removal::Kept, message));
         }
         for machine_deployment in &held {
             if policy == OnRemoval::Purge {
@@ -442,14 +452,18 @@ impl Task {
             removal::release(&worker, machine_deployment).await?;
         }
         claim::release(&worker, &self.shared.claimant(tenant)).await?;
-        let done = match policy {
-            OnRemoval::Purge => "released, and what was made for them was deleted",
-            OnRemoval::Keep | OnRemoval::Release => "released",
+        let (removal, done) = match policy {
+            OnRemoval::Purge => (
+                Removal::Purged,
+                "released, and what was made for them was deleted",
+            ),
+            OnRemoval::Keep | OnRemoval::Release => (Removal::Released, "released"),
         };
-        Ok(format!(
+        let message = format!(
             "the registration is gone; {} machine deployments were {done}",
             released.len()
-        ))
+        );
+        Ok((removal, message))
     }
 }
 

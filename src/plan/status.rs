@@ -69,10 +69,15 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         .iter()
         .map(|(kind, finding)| condition(kind.as_str(), finding))
         .collect();
-    let kept = before
-        .conditions
-        .iter()
-        .filter(|old| old.type_ != READY && !conditions.iter().any(|new| new.type_ == old.type_));
+    // What became of the cluster goes with the state that it is about.
+    let is_over = |old: &Condition| {
+        old.type_ == ConditionType::Released.as_str()
+            && report.findings.contains_key(&ConditionType::Registered)
+    };
+    let kept = before.conditions.iter().filter(|old| {
+        let is_new = conditions.iter().any(|new| new.type_ == old.type_);
+        old.type_ != READY && !is_new && !is_over(old)
+    });
     let kept: Vec<Condition> = kept.cloned().collect();
     conditions.extend(kept);
     // After a restart they are found one by one.

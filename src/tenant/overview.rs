@@ -341,7 +341,7 @@ fn state(
 const fn is_remark(kind: ConditionType) -> bool {
     matches!(
         kind,
-        ConditionType::MachinesCurrent | ConditionType::CredentialValid
+        ConditionType::MachinesCurrent | ConditionType::CredentialValid | ConditionType::Released
     )
 }
 

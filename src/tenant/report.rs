@@ -34,6 +34,9 @@ pub enum ConditionType {
     MachinesCurrent,
     /// Nothing of the kubeconfig expires soon. A warning: `Ready` does not depend on it.
     CredentialValid,
+    /// The worker cluster was given back after its registration was removed. Absent while it is
+    /// registered.
+    Released,
 }
 
 impl ConditionType {
@@ -50,7 +53,64 @@ impl ConditionType {
             Self::MachineDeploymentsServed => "MachineDeploymentsServed",
             Self::MachinesCurrent => "MachinesCurrent",
             Self::CredentialValid => "CredentialValid",
+            Self::Released => "Released",
         }
+    }
+}
+
+/// What became of a worker cluster whose registration is gone: the reason of the condition
+/// `Released`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// The finalizers and the claim are gone; what was made stays.
+    Released,
+    /// The finalizers and the claim are gone, and so is what was made.
+    Purged,
+    /// It was never engaged: there is nothing to give back.
+    NeverEngaged,
+    /// `spec.onRemoval` is `Keep`: the finalizers and the claim stay.
+    Kept,
+    /// A call failed; tried again for a while.
+    Failed,
+    /// Nobody who had the kubeconfig is there any more.
+    KubeconfigGone,
+}
+
+impl Removal {
+    const ALL: [Self; 6] = [
+        Self::Released,
+        Self::Purged,
+        Self::NeverEngaged,
+        Self::Kept,
+        Self::Failed,
+        Self::KubeconfigGone,
+    ];
+
+    /// The reason as it stands in the status.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Released => "Released",
+            Self::Purged => "Purged",
+            Self::NeverEngaged => "NeverEngaged",
+            Self::Kept => "Kept",
+            Self::Failed => "ReleaseFailed",
+            Self::KubeconfigGone => "KubeconfigGone",
+        }
+    }
+
+    /// Reads a reason; none where it is of another release.
+    pub fn of(reason: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.reason() == reason)
+    }
+
+    /// Whether nothing of ours holds the worker cluster any more.
+    pub const fn is_released(self) -> bool {
+        matches!(self, Self::Released | Self::Purged | Self::NeverEngaged)
+    }
+
+    /// Whether nothing more will be done.
+    pub const fn is_final(self) -> bool {
+        !matches!(self, Self::Failed)
     }
 }
 

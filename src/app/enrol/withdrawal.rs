@@ -21,7 +21,9 @@ use crate::api::{
     worker_cluster::{OnRemoval, WorkerCluster},
 };
 use crate::app::caller::{self, Caller, Way};
+use crate::fleet::worker_clusters::REGISTRATION_REMOVED;
 use crate::telemetry::metrics::ClusterKind;
+use crate::tenant::report::{ConditionType, Removal};
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -236,11 +238,11 @@ impl Leaving {
         let found = self
             .until(
                 own,
-                |found| removed(found).is_some_and(is_final),
+                |found| removed(found).is_some_and(|(removal, _)| removal.is_final()),
                 "has not given it back",
             )
             .await?;
-        if let Some(message) = removed(&found) {
+        if let Some((_, message)) = removed(&found) {
             tell(format!("the manager: {message}"));
         }
         Ok(())
@@ -282,13 +284,13 @@ impl Leaving {
         let Some(found) = found.context("cannot read the WorkerCluster")? else {
             return Ok(());
         };
-        let said = removed(&found).unwrap_or_default();
-        let is_free = said.contains(" were released") || said.contains("never engaged");
-        if !is_free {
-            bail!(
-                "the cluster was not given back: {said}. WorkerCluster {name} stays; register \
-                 the cluster again (osm tenant add), wait until it is ready, and repeat this"
-            );
+        match removed(&found) {
+            Some((removal, _)) if removal.is_released() => {}
+            said => bail!(
+                "the cluster was not given back: {}. WorkerCluster {name} stays; register the \
+                 cluster again (osm tenant add), wait until it is ready, and repeat this",
+                said.map_or("the manager does not say so", |(_, message)| message)
+            ),
         }
         let deleted = self
             .worker_clusters()
@@ -308,16 +310,14 @@ impl Leaving {
     }
 }
 
-/// What the manager said when the registration was gone.
-fn removed(found: &WorkerCluster) -> Option<&str> {
-    let mut conditions = found.status.as_ref()?.conditions.iter();
-    let registered = conditions.find(|it| it.type_ == "Registered")?;
-    (registered.reason == "RegistrationRemoved").then_some(registered.message.as_str())
-}
-
-/// A call that fails is tried again for a while.
-fn is_final(message: &str) -> bool {
-    !message.contains("could not be given back")
+/// What became of the cluster after the registration was removed, as the manager says.
+fn removed(found: &WorkerCluster) -> Option<(Removal, &str)> {
+    let conditions = &found.status.as_ref()?.conditions;
+    let of = |kind: ConditionType| conditions.iter().find(|it| it.type_ == kind.as_str());
+    let registered = of(ConditionType::Registered)?;
+    let released = of(ConditionType::Released)?;
+    let removal = Removal::of(&released.reason)?;
+    (registered.reason == REGISTRATION_REMOVED).then_some((removal, released.message.as_str()))
 }
 
 fn by_uid(uid: Option<String>) -> DeleteParams {
@@ -360,4 +360,53 @@ async fn remove_prerequisites(
         tell(format!("worker cluster: deleted {what}"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_worker_cluster(registered: &str, released: &[&str]) -> WorkerCluster {
+        let condition = |kind: &str, reason: &str| {
+            json!({
+                "type": kind, "status": "False", "reason": reason,
+                // Nothing is read from it.
+                "message": "it could not be given back; 1 machine deployments were released",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        };
+        let mut conditions = vec![condition("Registered", registered)];
+        conditions.extend(released.iter().map(|reason| condition("Released", reason)));
+        serde_json::from_value(json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": {"name": "berlin"},
+            "spec": {"kubeconfigSecretRef": {"name": "berlin"}},
+            "status": {"conditions": conditions},
+        }))
+        .expect("it is well formed")
+    }
+
+    #[test]
+    fn what_became_of_a_cluster_is_read_from_the_reason_whatever_the_message_says() {
+        for (reason, is_released, is_final) in [
+            ("Released", true, true),
+            ("Purged", true, true),
+            ("NeverEngaged", true, true),
+            ("Kept", false, true),
+            ("ReleaseFailed", false, false),
+            ("KubeconfigGone", false, true),
+        ] {
+            let found = a_worker_cluster("RegistrationRemoved", &[reason]);
+            let (removal, _) = removed(&found).expect("the reason is known");
+            assert_eq!(removal.is_released(), is_released, "{reason}");
+            assert_eq!(removal.is_final(), is_final, "{reason}");
+        }
+        for found in [
+            a_worker_cluster("Accepted", &["Released"]),
+            a_worker_cluster("RegistrationRemoved", &[]),
+            a_worker_cluster("RegistrationRemoved", &["OfAnotherRelease"]),
+        ] {
+            assert!(removed(&found).is_none());
+        }
+    }
 }
