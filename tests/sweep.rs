@@ -34,6 +34,8 @@ mod order;
 mod panics;
 #[path = "sweep/policies.rs"]
 mod policies;
+#[path = "sweep/registry.rs"]
+mod registry;
 #[path = "sweep/replicas.rs"]
 mod replicas;
 #[path = "sweep/rest.rs"]

@@ -364,9 +364,7 @@ impl Task {
         cancel: &CancellationToken,
     ) {
         let own = self.member.worker_cluster.borrow().clone();
-        let policy = own
-            .as_deref()
-            .map_or(OnRemoval::Keep, |own: &WorkerCluster| own.spec.on_removal);
+        let policy = self.member.on_removal();
         let Some(attempt) = &self.last else {
             let was_engaged = own.is_some_and(|own| own.status.as_ref().is_some_and(is_engaged));
             return if was_engaged {

@@ -172,7 +172,8 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, S
         return Ok(own);
     }
     let failed = |message| Setback::failed(ConditionType::Registered, "NoWorkerCluster", message);
-    worker_clusters::create(&params.management.client(), &params.member.id)
+    let (management, member) = (params.management.client(), params.member);
+    worker_clusters::create(&management, &member.id, member.on_removal())
         .await
         .map_err(|error| {
             failed(format!(

@@ -14,7 +14,7 @@ use dashmap::DashMap;
 use tokio::sync::watch;
 
 use super::{board::Board, discovery::Registration, watch::Scope};
-use crate::api::worker_cluster::WorkerCluster;
+use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::tenant::id::{RegistrationId, TenantId};
 
 /// Whether a registration has its namespace to itself.
@@ -42,6 +42,8 @@ pub struct Member {
     pub standing: watch::Sender<Standing>,
     /// What is known of the tenant.
     pub board: Arc<Board>,
+    /// The `onRemoval` that was seen last: the WorkerCluster may go before the registration does.
+    on_removal: Mutex<OnRemoval>,
     /// Whether this replica serves it.
     is_here: AtomicBool,
 }
@@ -63,8 +65,27 @@ impl Member {
             worker_cluster: watch::Sender::new(None),
             standing: watch::Sender::new(Standing::Owner),
             board: Arc::default(),
+            on_removal: Mutex::default(),
             is_here: AtomicBool::new(false),
         }
+    }
+
+    /// Remembers what becomes of the machine deployments when the registration is removed.
+    pub fn see_on_removal(&self, on_removal: OnRemoval) {
+        let mut known = self
+            .on_removal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = on_removal;
+    }
+
+    /// What becomes of the machine deployments when the registration is removed, as the
+    /// WorkerCluster said last; the default where there never was one.
+    pub fn on_removal(&self) -> OnRemoval {
+        *self
+            .on_removal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes note that this replica serves it.
@@ -166,8 +187,10 @@ impl Roster {
     /// Forgets what was learned of a member that was let go: another replica knows better by now.
     /// Hands out the member that stands in its place.
     pub fn renew(&self, id: &RegistrationId) -> Option<Arc<Member>> {
-        let registration = self.member(id)?.registration.borrow().clone()?;
+        let former = self.member(id)?;
+        let registration = former.registration.borrow().clone()?;
         let fresh = Arc::new(Member::new(id.clone(), Some(registration)));
+        fresh.see_on_removal(former.on_removal());
         if let Some(mut members) = self.members.get_mut(&id.tenant) {
             for member in members.iter_mut().filter(|member| member.id == *id) {
                 *member = Arc::clone(&fresh);

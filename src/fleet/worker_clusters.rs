@@ -20,7 +20,7 @@ use super::{
     roster::{Member, Roster},
     watch::{RELIST, Scope, interpret, relisted},
 };
-use crate::api::worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec};
+use crate::api::worker_cluster::{OnRemoval, SecretReference, WorkerCluster, WorkerClusterSpec};
 use crate::tenant::{id::RegistrationId, report::ConditionType};
 
 /// Why a tenant without its registration is not `Registered`.
@@ -175,6 +175,9 @@ fn matter(own: &WorkerCluster) -> (Option<&String>, &WorkerClusterSpec) {
 /// Tells a member which WorkerCluster is its own.
 pub fn tell(clusters: &WorkerClusters, member: &Member) {
     let own = clusters.of(&member.id);
+    if let Some(own) = &own {
+        member.see_on_removal(own.spec.on_removal);
+    }
     member.worker_cluster.send_if_modified(|before| {
         let news = before.as_deref().map(matter) != own.as_deref().map(matter);
         *before = own;
@@ -182,8 +185,13 @@ pub fn tell(clusters: &WorkerClusters, member: &Member) {
     });
 }
 
-/// Makes the WorkerCluster of a registration that has none, under the Secret's name.
-pub async fn create(management: &Client, id: &RegistrationId) -> Result<(), kube::Error> {
+/// Creates the WorkerCluster of a registration that has none, under the Secret's name. One that
+/// replaces a deleted one keeps its `onRemoval`.
+pub async fn create(
+    management: &Client,
+    id: &RegistrationId,
+    on_removal: OnRemoval,
+) -> Result<(), kube::Error> {
     let api: Api<WorkerCluster> = Api::namespaced(management.clone(), id.tenant.namespace());
     let worker_cluster = WorkerCluster {
         metadata: ObjectMeta {
@@ -194,6 +202,7 @@ pub async fn create(management: &Client, id: &RegistrationId) -> Result<(), kube
             kubeconfig_secret_ref: SecretReference {
                 name: id.name.to_string(),
             },
+            on_removal,
             ..WorkerClusterSpec::default()
         },
         status: None,

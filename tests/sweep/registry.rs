@@ -1,0 +1,271 @@
+//! WorkerClusters that somebody deletes, recreates or wipes, namespaces that are deleted, and two
+//! fleets of one management cluster that meet in one worker cluster.
+
+use std::time::Duration;
+
+use fake_cluster::{Fault, Matcher, Verb, object};
+use serde_json::{Value, json};
+
+use crate::{
+    fixtures,
+    scenarios::{change, set},
+    world::{World, account, put, settings},
+};
+
+const OWN: (&str, &str, &str) = ("workerclusters", "berlin", "berlin");
+/// Long enough for what follows an event, and shorter than any delay that is waited for here.
+const MOMENT: Duration = Duration::from_secs(10);
+
+fn own(world: &World, tenant: &str) -> Value {
+    let own = object("workerclusters", tenant, tenant);
+    world.management.get(own).unwrap_or_default()
+}
+
+/// The status and the reason of a condition.
+fn condition(world: &World, tenant: &str, kind: &str) -> (String, String) {
+    let conditions = own(world, tenant)["status"]["conditions"].clone();
+    let conditions = conditions.as_array().cloned().unwrap_or_default();
+    let found = conditions.iter().find(|it| it["type"] == kind);
+    let text = |field: &str| {
+        let text = found.and_then(|it| it[field].as_str());
+        text.unwrap_or("absent").to_owned()
+    };
+    (text("status"), text("reason"))
+}
+
+fn is_ready(world: &World, tenant: &str) -> bool {
+    condition(world, tenant, "Ready").0 == "True"
+}
+
+/// A tenant that is served, and whose WorkerCluster says this.
+fn a_served_tenant(spec: &Value) -> World {
+    let world = World::with_berlin();
+    put(
+        &world.management,
+        fixtures::a_worker_cluster("berlin", spec),
+    );
+    put(
+        world.worker("berlin"),
+        fixtures::a_machine_deployment("workers"),
+    );
+    world
+}
+
+/// What makes it again, after it was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MadeBy {
+    Somebody,
+    TheManager,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_cluster_deleted_and_recreated_gets_its_status_back() {
+    for made_by in [MadeBy::Somebody, MadeBy::TheManager] {
+        let world = a_served_tenant(&json!({}));
+        let process = world.start();
+        world.settle().await;
+        let before = own(&world, "berlin");
+        assert!(is_ready(&world, "berlin"));
+        assert!(world.management.delete_raw(object(OWN.0, OWN.1, OWN.2)));
+        if made_by == MadeBy::Somebody {
+            put(
+                &world.management,
+                fixtures::a_worker_cluster("berlin", &json!({})),
+            );
+        }
+        world.settle().await;
+        let after = own(&world, "berlin");
+        assert_ne!(after["metadata"]["uid"], before["metadata"]["uid"]);
+        assert!(is_ready(&world, "berlin"), "{made_by:?}: {after:#}");
+        for field in ["clusterUid", "served", "version"] {
+            let (after, before) = (&after["status"][field], &before["status"][field]);
+            assert_eq!(after, before, "{made_by:?}: {field}");
+        }
+        process.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_somebody_wiped_comes_back() {
+    let world = a_served_tenant(&json!({}));
+    let process = world.start();
+    world.settle().await;
+    let before = own(&world, "berlin");
+    change(&world.management, OWN, |own| {
+        own.as_object_mut().expect("an object").remove("status");
+    });
+    world.settle().await;
+    let after = own(&world, "berlin");
+    assert!(is_ready(&world, "berlin"), "{after:#}");
+    let uid = |own: &Value| own["status"]["clusterUid"].clone();
+    assert_eq!(uid(&after), uid(&before));
+    // A change of somebody else is put right once, and not over and over.
+    change(&world.management, OWN, |own| {
+        set(own, "/status/served", json!("7/7"));
+    });
+    world.settle().await;
+    assert_eq!(own(&world, "berlin")["status"]["served"], "1/1");
+    process.stop().await;
+}
+
+/// The pin does not go with the object that it stands in.
+#[tokio::test(start_paused = true)]
+async fn a_recreated_worker_cluster_accepts_no_other_cluster() {
+    let world = World::new(&["berlin", "lisbon"]);
+    world.register("berlin");
+    let process = world.start();
+    world.settle().await;
+    assert!(is_ready(&world, "berlin"));
+    let uid = own(&world, "berlin")["status"]["clusterUid"].clone();
+    let token = world.worker("lisbon").token(&account("kube-system"));
+    let mut other = fixtures::a_registration("lisbon", &token);
+    set(&mut other, "/metadata/name", json!("berlin"));
+    set(&mut other, "/metadata/namespace", json!("berlin"));
+    assert!(world.management.delete_raw(object(OWN.0, OWN.1, OWN.2)));
+    put(&world.management, other);
+    put(
+        &world.management,
+        fixtures::a_worker_cluster("berlin", &json!({})),
+    );
+    world.settle().await;
+    let claimed = condition(&world, "berlin", "Claimed");
+    assert_eq!(claimed, ("False".to_owned(), "ClusterChanged".to_owned()));
+    assert_eq!(own(&world, "berlin")["status"]["clusterUid"], uid);
+    process.stop().await;
+}
+
+const SECRET: &str = "secrets";
+const WORKER_CLUSTER: &str = "workerclusters";
+
+/// The orders in which a namespace's objects go, and how long it takes in between.
+const ORDERS: [([&str; 2], Duration); 4] = [
+    ([SECRET, WORKER_CLUSTER], Duration::ZERO),
+    ([SECRET, WORKER_CLUSTER], MOMENT),
+    ([WORKER_CLUSTER, SECRET], Duration::ZERO),
+    ([WORKER_CLUSTER, SECRET], MOMENT),
+];
+
+/// Nothing can be created in a namespace that is being deleted, elsewhere it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Namespace {
+    Deleted,
+    Kept,
+}
+
+async fn goes_in(
+    (order, pause): ([&str; 2], Duration),
+    namespace: Namespace,
+    policy: &str,
+) -> (usize, Option<Value>) {
+    let world = a_served_tenant(&json!({"onRemoval": policy}));
+    let process = world.start();
+    world.settle().await;
+    assert!(is_ready(&world, "berlin"));
+    if namespace == Namespace::Deleted {
+        let created = Matcher::on(&[Verb::Create], WORKER_CLUSTER);
+        let refused = Fault::Status {
+            code: 403,
+            retry_after: None,
+        };
+        world.management.inject(created, refused);
+    }
+    for resource in order {
+        let gone = object(resource, "berlin", "berlin");
+        assert!(world.management.delete_raw(gone), "{resource}");
+        tokio::time::sleep(pause).await;
+    }
+    tokio::time::sleep(MOMENT).await;
+    process.stop().await;
+    let berlin = world.worker("berlin");
+    let all = berlin.objects("machinedeployments");
+    let held = |it: &&Value| it.pointer("/metadata/finalizers/0").is_some();
+    let claimed = berlin.get(object("namespaces", "", "cloud-init-settings"));
+    let claim = "/metadata/annotations/operatingsystemmanager.k8c.io~1claimed-by";
+    let claim = claimed.and_then(|it| it.pointer(claim).cloned());
+    (all.iter().filter(held).count(), claim)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_namespace_deleted_in_every_order_is_released_as_it_asked_for() {
+    for order in ORDERS {
+        for namespace in [Namespace::Deleted, Namespace::Kept] {
+            let (held, claim) = goes_in(order, namespace, "Release").await;
+            assert_eq!(held, 0, "{order:?} {namespace:?}: finalizers stay");
+            assert_eq!(claim, None, "{order:?} {namespace:?}: the claim stays");
+            let (held, claim) = goes_in(order, namespace, "Keep").await;
+            assert_eq!(held, 1, "{order:?} {namespace:?}: nobody asked for it");
+            assert!(claim.is_some(), "{order:?} {namespace:?}");
+        }
+    }
+}
+
+/// A registration that this fleet's selector takes.
+fn register_with(world: &World, fleet: &str, namespace: &str) {
+    let token = world.worker("berlin").token(&account("kube-system"));
+    let mut secret = fixtures::a_registration("berlin", &token);
+    set(&mut secret, "/metadata/name", json!(namespace));
+    set(&mut secret, "/metadata/namespace", json!(namespace));
+    set(&mut secret, "/metadata/labels", json!({"fleet": fleet}));
+    put(&world.management, secret);
+}
+
+/// Each fleet sees the registrations that its own selector takes, and no others.
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_another_fleet_is_no_leftover_while_its_registration_is_there() {
+    let mut world = World::new(&["berlin", "lisbon"]);
+    let mut processes = Vec::new();
+    for (fleet, namespace) in [("one", "berlin"), ("other", "lisbon")] {
+        put(&world.management, fixtures::the_last_lease(fleet));
+        register_with(&world, fleet, namespace);
+        let (name, selector) = (
+            format!("--fleet={fleet}"),
+            format!("--registration-selector=fleet={fleet}"),
+        );
+        world.settings = settings(&[&name, &selector]);
+        processes.push(world.start());
+        tokio::time::sleep(Duration::from_mins(1)).await;
+    }
+    let refused = ("False".to_owned(), "ClaimedByOther".to_owned());
+    // The one that holds it looks at its claim every ten minutes.
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_mins(12)).await;
+        assert_eq!(condition(&world, "lisbon", "Claimed"), refused);
+        assert!(is_ready(&world, "berlin"), "{:#}", own(&world, "berlin"));
+    }
+    // Nobody gave it back, and nobody holds it any more.
+    let secret = object(SECRET, "berlin", "berlin");
+    assert!(world.management.delete_raw(secret));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert!(is_ready(&world, "lisbon"), "{:#}", own(&world, "lisbon"));
+    for process in processes {
+        process.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reason_of_a_condition_says_what_became_of_a_cluster_until_it_is_registered_again() {
+    for (policy, status, reason) in [
+        ("Keep", "False", "Kept"),
+        ("Release", "True", "Released"),
+        ("Purge", "True", "Purged"),
+    ] {
+        let world = a_served_tenant(&json!({"onRemoval": policy}));
+        let process = world.start();
+        world.settle().await;
+        let absent = ("absent".to_owned(), "absent".to_owned());
+        assert_eq!(condition(&world, "berlin", "Released"), absent);
+        assert!(
+            world
+                .management
+                .delete_raw(object(SECRET, "berlin", "berlin"))
+        );
+        world.settle().await;
+        let said = condition(&world, "berlin", "Released");
+        assert_eq!(said, (status.to_owned(), reason.to_owned()));
+        world.register("berlin");
+        world.settle().await;
+        assert_eq!(condition(&world, "berlin", "Released"), absent, "{policy}");
+        assert!(is_ready(&world, "berlin"), "{policy}");
+        process.stop().await;
+    }
+}
