@@ -1,11 +1,12 @@
 //! Keeps the status of a WorkerCluster: what stands on the tenant's board, written at most once a
-//! second, and only when it is different.
+//! second, and only when it is different from what the watch shows.
 
 use std::time::Duration;
 
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
+    runtime::utils::Backoff,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -17,6 +18,8 @@ use crate::telemetry::logs::chain;
 
 /// A status is written at most this often.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// A status that somebody else keeps changing is put right at most this seldom.
+const AGAIN_MAX: Duration = Duration::from_mins(5);
 /// The last write of a member that leaves may take this long.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -26,6 +29,7 @@ pub async fn report(reporting: Reporting) {
     let mut writer = Writer {
         reporting: &reporting,
         written: None,
+        again: RetryDelay::new(INTERVAL, AGAIN_MAX),
     };
     let mut delay = RetryDelay::default();
     let mut next = Instant::now();
@@ -44,10 +48,10 @@ pub async fn report(reporting: Reporting) {
             () = sleep_until(next) => {}
         }
         match Box::pin(writer.write()).await {
-            Ok(()) => {
+            Ok(wait) => {
                 must_retry = false;
                 delay = RetryDelay::default();
-                next = Instant::now() + INTERVAL;
+                next = Instant::now() + wait;
             }
             Err(error) => {
                 let member = &reporting.member.id;
@@ -72,21 +76,46 @@ pub async fn report(reporting: Reporting) {
 
 struct Writer<'a> {
     reporting: &'a Reporting,
-    /// What was written last: the watch may not have told of it yet.
-    written: Option<WorkerClusterStatus>,
+    written: Option<Written>,
+    /// Between two writes of the same status: somebody else writes it, too.
+    again: RetryDelay,
+}
+
+/// What was written last. It counts until the watch has caught up with it.
+struct Written {
+    uid: Option<String>,
+    /// The version that it was written over, as far as the watch had seen.
+    over: Option<String>,
+    /// The version that it made.
+    version: Option<String>,
+    status: WorkerClusterStatus,
+}
+
+impl Written {
+    /// Whether the watch has not shown it yet. Versions that lie outside of the two are those of a
+    /// later change, or of a server that was restored: what it shows is what counts.
+    fn is_ahead_of(&self, seen: &WorkerCluster) -> bool {
+        if self.uid != seen.uid() {
+            return false;
+        }
+        let version = |text: Option<&String>| text.and_then(|text| text.parse::<u128>().ok());
+        let seen = seen.metadata.resource_version.as_ref();
+        let (over, made) = (version(self.over.as_ref()), version(self.version.as_ref()));
+        seen == self.over.as_ref()
+            || version(seen).is_some_and(|seen| over < Some(seen) && Some(seen) < made)
+    }
 }
 
 impl Writer<'_> {
-    async fn write(&mut self) -> Result<(), kube::Error> {
+    /// Writes the status where it is not what it should be; gives how long to wait before the next.
+    async fn write(&mut self) -> Result<Duration, kube::Error> {
         let Some(own) = self.reporting.member.worker_cluster.borrow().clone() else {
-            return Ok(());
+            return Ok(INTERVAL);
         };
         let none = WorkerClusterStatus::default();
-        let before = self
-            .written
-            .as_ref()
-            .or(own.status.as_ref())
-            .unwrap_or(&none);
+        let ahead = self.written.as_ref().filter(|it| it.is_ahead_of(&own));
+        let before = ahead.map(|it| &it.status).or(own.status.as_ref());
+        let before = before.unwrap_or(&none);
         let wanted = status(status::Params {
             report: &self.reporting.member.board.report(),
             before,
@@ -94,7 +123,7 @@ impl Writer<'_> {
             now: self.reporting.clock.now(),
         });
         if *before == wanted {
-            return Ok(());
+            return Ok(INTERVAL);
         }
         let namespace = own.namespace().unwrap_or_default();
         let api: Api<WorkerCluster> =
@@ -105,9 +134,60 @@ impl Writer<'_> {
             "status": wanted,
         });
         let params = PatchParams::apply("osm").force();
-        api.patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
+        let patched = api
+            .patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
             .await?;
-        self.written = Some(wanted);
-        Ok(())
+        let before = self.written.replace(Written {
+            uid: own.uid(),
+            over: own.resource_version(),
+            version: patched.resource_version(),
+            status: wanted,
+        });
+        let is_same = |before: &Written| {
+            let now = self.written.as_ref();
+            now.is_some_and(|now| (&now.uid, &now.status) == (&before.uid, &before.status))
+        };
+        if before.as_ref().is_some_and(is_same) {
+            return Ok(self.again.next().unwrap_or(INTERVAL).max(INTERVAL));
+        }
+        self.again.reset();
+        Ok(INTERVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(uid: &str, version: &str) -> WorkerCluster {
+        let mut own = WorkerCluster::default();
+        own.metadata.uid = Some(uid.to_owned());
+        own.metadata.resource_version = Some(version.to_owned());
+        own
+    }
+
+    #[test]
+    fn what_was_written_counts_for_the_same_object_until_the_watch_has_caught_up() {
+        let written = Written {
+            uid: Some("u".to_owned()),
+            over: Some("7".to_owned()),
+            version: Some("10".to_owned()),
+            status: WorkerClusterStatus::default(),
+        };
+        for (uid, version, is_ahead) in [
+            ("u", "7", true),
+            // Somebody changed the spec at the same time.
+            ("u", "9", true),
+            ("u", "10", false),
+            ("u", "11", false),
+            // The server was restored.
+            ("u", "5", false),
+            ("u", "what", false),
+            ("v", "7", false),
+            ("v", "8", false),
+        ] {
+            let found = written.is_ahead_of(&seen(uid, version));
+            assert_eq!(found, is_ahead, "{uid} {version}");
+        }
     }
 }

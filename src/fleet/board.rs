@@ -34,6 +34,12 @@ impl Board {
         self.bell.notified().await;
     }
 
+    /// Wakes the one who writes the status: what stands in the cluster may be another than what was
+    /// written.
+    pub fn compare(&self) {
+        self.bell.notify_one();
+    }
+
     /// Writes down what was found; tells whether that is news.
     pub fn found(&self, condition: ConditionType, finding: Finding) -> bool {
         let news = {

@@ -271,7 +271,13 @@ async fn identify(
     let pinned = own
         .status
         .as_ref()
-        .and_then(|status| status.cluster_uid.clone());
+        .and_then(|status| status.cluster_uid.clone())
+        .or_else(|| {
+            params
+                .member
+                .board
+                .read(|report| report.cluster_uid.clone())
+        });
     if let Some(pinned) = pinned
         && pinned != found
         && own.spec.confirmed_cluster_uid.as_ref() != Some(&found)

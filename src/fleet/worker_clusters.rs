@@ -20,7 +20,9 @@ use super::{
     roster::{Member, Roster},
     watch::{RELIST, Scope, interpret, relisted},
 };
-use crate::api::worker_cluster::{OnRemoval, SecretReference, WorkerCluster, WorkerClusterSpec};
+use crate::api::worker_cluster::{
+    OnRemoval, SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus,
+};
 use crate::tenant::{id::RegistrationId, report::ConditionType};
 
 /// Why a tenant without its registration is not `Registered`.
@@ -172,17 +174,27 @@ fn matter(own: &WorkerCluster) -> (Option<&String>, &WorkerClusterSpec) {
     (own.metadata.uid.as_ref(), &own.spec)
 }
 
-/// Tells a member which WorkerCluster is its own.
+fn status(own: &WorkerCluster) -> Option<&WorkerClusterStatus> {
+    own.status.as_ref()
+}
+
+/// Tells a member which WorkerCluster is its own. Another status is no news to those who serve it;
+/// the one who writes it compares it with what it should be.
 pub fn tell(clusters: &WorkerClusters, member: &Member) {
     let own = clusters.of(&member.id);
     if let Some(own) = &own {
         member.see_on_removal(own.spec.on_removal);
     }
+    let mut has_another_status = false;
     member.worker_cluster.send_if_modified(|before| {
         let news = before.as_deref().map(matter) != own.as_deref().map(matter);
+        has_another_status = before.as_deref().map(status) != own.as_deref().map(status);
         *before = own;
         news
     });
+    if has_another_status {
+        member.board.compare();
+    }
 }
 
 /// Creates the WorkerCluster of a registration that has none, under the Secret's name. One that
