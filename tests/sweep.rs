@@ -52,3 +52,5 @@ mod tokens;
 mod unreachable;
 #[path = "sweep/upstream.rs"]
 mod upstream;
+#[path = "sweep/upstream_returns.rs"]
+mod upstream_returns;

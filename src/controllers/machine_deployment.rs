@@ -90,6 +90,9 @@ pub async fn reconcile(
             },
         };
         update_status(&context, &machine_deployment, &outcome, tried).await;
+        if outcome.as_ref().is_err_and(Error::is_of_another_writer) {
+            context.engagement.foreign_write.notify_one();
+        }
         let machines = outcome.as_ref().ok().and_then(|it| it.machines.clone());
         context.machines.looked_at(&reference, machines);
         match outcome {

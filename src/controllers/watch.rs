@@ -199,6 +199,7 @@ fn tell_secret_gone(context: &Context, name: String) {
     if name == GETTER_TOKEN {
         context.engagement.cancel.cancel();
     }
+    context.engagement.foreign_write.notify_one();
     context.triggers.pull(Look::Made(name));
 }
 

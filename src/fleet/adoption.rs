@@ -98,6 +98,15 @@ pub async fn look(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacl
     }
 }
 
+/// Who runs the program before us now, if anybody does. Where that may not be read nobody is known.
+pub async fn running(worker: &Client, clock: &Clock) -> Result<Option<Holder>, kube::Error> {
+    match signs(worker, clock).await {
+        Err(Obstacle::Running(holder)) => Ok(Some(holder)),
+        Err(Obstacle::Call(error)) if !is_forbidden(&error) => Err(error),
+        _ => Ok(None),
+    }
+}
+
 /// The Leases come first: a program that runs is the first thing to say.
 async fn signs(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> {
     let is_released = |found: Option<lease::Found>| match found {

@@ -293,6 +293,7 @@ impl Task {
         let leave = stop.child_token();
         let (facts_sender, facts) = watch::channel(Arc::clone(&attempt.facts));
         let facts_bell = Arc::new(Notify::new());
+        let foreign_write = Arc::new(Notify::new());
         let engagement = Engagement {
             registration: self.member.id.clone(),
             shared: Arc::clone(&self.shared),
@@ -304,6 +305,7 @@ impl Task {
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
             facts,
             facts_bell: Arc::clone(&facts_bell),
+            foreign_write: Arc::clone(&foreign_write),
             worker_cluster: self.member.worker_cluster.subscribe(),
             board: Arc::clone(&self.member.board),
             predecessor: attempt.predecessor,
@@ -321,6 +323,7 @@ impl Task {
         tokio::select! {
             () = &mut serving => {}
             () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
+            () = engage::until_upstream_runs(&self.shared, &attempt, &foreign_write) => {}
             () = attempt.health.keep_asking(&attempt.worker) => {}
             () = engage::keep_warning_of_expiry(warning) => {}
             () = self.must_leave() => {}

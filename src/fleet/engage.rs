@@ -4,6 +4,7 @@
 
 mod keep_facts;
 mod setback;
+mod until_upstream_runs;
 mod warn_of_expiry;
 
 use std::{sync::Arc, time::Duration};
@@ -17,6 +18,7 @@ use self::setback::{not_connected, warn_by_event};
 pub use self::{
     keep_facts::{Reading, keep_facts},
     setback::Setback,
+    until_upstream_runs::until_upstream_runs,
     warn_of_expiry::{Warning, keep_warning_of_expiry, warn_of_expiry},
 };
 use super::{
@@ -268,6 +270,8 @@ async fn identify(
         .apiserver_version()
         .await
         .map_err(|error| not_connected(&error))?;
+    // The pin outlives the object that it stands in: one that somebody deleted or whose status was
+    // wiped accepts no other cluster.
     let pinned = own
         .status
         .as_ref()

@@ -115,6 +115,8 @@ pub struct Engagement {
     pub facts: watch::Receiver<Arc<ClusterFacts>>,
     /// Rung when the facts should be read again before their time.
     pub facts_bell: Arc<Notify>,
+    /// Rung when somebody else has written what we write in the worker cluster.
+    pub foreign_write: Arc<Notify>,
     /// The WorkerCluster, as it was seen last.
     pub worker_cluster: watch::Receiver<Option<Arc<WorkerCluster>>>,
     /// What is known of the tenant.

@@ -181,6 +181,8 @@ impl Solo {
             kubeconfig_ca: Arc::clone(&self.certificate_authority),
             facts,
             facts_bell: Arc::clone(&facts_bell),
+            // Its Lease is our own here.
+            foreign_write: Arc::default(),
             worker_cluster: nobody.subscribe(),
             board: Arc::clone(&self.board),
             predecessor: Predecessor::None,

@@ -70,6 +70,18 @@ impl Error {
         matches!(self, Self::Call { source: kube::Error::Api(status), .. } if status.is_forbidden())
     }
 
+    /// Whether a write was refused because somebody else writes the same object.
+    pub fn is_of_another_writer(&self) -> bool {
+        match self {
+            Self::Conflict { .. } => true,
+            Self::Call {
+                source: kube::Error::Api(status),
+                ..
+            } => status.is_already_exists(),
+            _ => false,
+        }
+    }
+
     /// A word for programs: the reason in status and Events.
     pub const fn reason(&self) -> &'static str {
         match self {
