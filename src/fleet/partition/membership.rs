@@ -337,3 +337,6 @@ fn weather<T>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

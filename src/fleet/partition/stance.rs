@@ -1,5 +1,4 @@
-//! What a replica has decided and promised so far. Each step is a method, so that the random
-//! histories of the tests walk the same steps as the real thing.
+//! What a replica has decided and promised so far. Each step is a method without a call or a wait.
 
 use std::time::Duration;
 
@@ -76,6 +75,3 @@ impl Stance {
         self.published = view;
     }
 }
-
-#[cfg(test)]
-mod tests;
