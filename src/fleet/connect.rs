@@ -390,6 +390,62 @@ mod tests {
         assert!(begun.elapsed() > Duration::from_millis(2_900));
     }
 
+    /// Who waits in a queue may have lost the Lease, or the tenant, before its turn comes.
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_waited_in_a_queue_is_checked_when_its_turn_has_come() {
+        let tenant = TenantId::new("berlin");
+        let size = RequestBudget {
+            per_second: ONE,
+            burst: ONE,
+        };
+        for is_shared in [false, true] {
+            let clock = Clock::tokio(jiff::Timestamp::UNIX_EPOCH);
+            let fence = Fence::closed(clock, Duration::ZERO);
+            fence.extend(Duration::from_hours(1));
+            let shared = Arc::new(SharedBudget::new(size));
+            let budget = Arc::new(Budget::new(size));
+            let mut occupied = Vec::new();
+            if is_shared {
+                while let Poll::Ready(permit) =
+                    futures::poll!(pin!(shared.enter(&tenant, Urgency::Fresh)))
+                {
+                    occupied.push(permit);
+                }
+            } else {
+                budget.take(ONE).await;
+            }
+            let (sender, mut sent) = tokio::sync::mpsc::unbounded_channel();
+            let server = service_fn(move |request: Request<Body>| {
+                let noted = sender.send(request.method().clone());
+                async move {
+                    noted.expect("the test listens");
+                    let body = Full::new(Bytes::from_static(b"{}")).map_err(|never| match never {});
+                    Ok::<_, Infallible>(Response::new(body.boxed_unsync()))
+                }
+            });
+            let server = tower::ServiceExt::map_err(server, |never| match never {});
+            let client = client(ClientParts {
+                budget,
+                share: is_shared.then(|| Share {
+                    budget: shared,
+                    tenant: tenant.clone(),
+                }),
+                fence: Some(fence.clone()),
+                ..parts(BoxCloneSyncService::new(server))
+            });
+            let request = Request::post("/").body(Vec::new()).expect("a request");
+            let mut write = pin!(client.request_text(request));
+            let waits = Duration::from_millis(100);
+            let early = tokio::time::timeout(waits, &mut write).await;
+            assert!(early.is_err(), "it waits in the queue");
+            fence.let_go();
+            drop(occupied);
+            let refused = write.await.expect_err("the tenant was let go");
+            assert!(format!("{refused:?}").contains("LetGo"), "{refused:?}");
+            assert!(sent.try_recv().is_err(), "nothing was sent");
+        }
+    }
+
     #[tokio::test]
     async fn an_answer_without_end_is_cut_off() {
         let request = Request::get("/version")

@@ -256,3 +256,6 @@ impl Crew {
         delay.next().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

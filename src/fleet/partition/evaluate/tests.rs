@@ -1,7 +1,7 @@
 //! The table: what is seen, and what follows.
 
 use super::*;
-use crate::fleet::partition::sightings::{LAST, Sighting};
+use crate::fleet::partition::sightings::{LAST, Listed, Sighting, Sightings};
 
 const DURATION: Duration = Duration::from_secs(16);
 /// With the allowance for clocks.
@@ -165,4 +165,31 @@ fn nobody_waits_for_a_lease_that_was_released_and_somebody_removes_it() {
     let left = [held("a_1", &one), released(held("b_1", &two))];
     check(&one, left.clone(), NOW, (Some(&one), Reached, &[], Calm));
     check(&one, left, OVER, (Some(&one), Reached, &["b"], Calm));
+}
+
+/// Whose Lease is over after lists at these seconds that all show the same.
+fn over_after(seconds: &[u64]) -> Vec<String> {
+    let two = ["a_1", "b_1"];
+    let mut seen = Sightings::new(DURATION / 3);
+    let mut now = Duration::ZERO;
+    for (revision, second) in (1..).zip(seconds) {
+        now = Duration::from_secs(*second);
+        let leases = [held("a_1", &two), held("b_1", &two)];
+        let leases = leases.map(|(name, observed)| (name, observed.lease)).into();
+        seen.update(Listed { revision, leases }, now);
+    }
+    let me = Holder::parse("a_1");
+    evaluate(&me, &a_view(&two), seen.leases(), now).over
+}
+
+/// A replica that could not list does not know who was silent, and who could not write either.
+#[test]
+fn after_a_gap_between_two_lists_nobodys_silence_counts() {
+    let nobody: [&str; 0] = [];
+    assert_eq!(over_after(&[0, 5, 10, 15, 16]), nobody);
+    assert_eq!(over_after(&[0, 5, 10, 15, 17]), ["b"]);
+    assert_eq!(over_after(&[0, 17]), nobody);
+    assert_eq!(over_after(&[0, 5, 10, 60]), nobody);
+    assert_eq!(over_after(&[0, 17, 22, 27, 32, 33]), nobody);
+    assert_eq!(over_after(&[0, 17, 22, 27, 32, 34]), ["b"]);
 }
