@@ -69,16 +69,7 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         .iter()
         .map(|(kind, finding)| condition(kind.as_str(), finding))
         .collect();
-    // What became of the cluster goes with the state that it is about.
-    let is_over = |old: &Condition| {
-        old.type_ == ConditionType::Released.as_str()
-            && report.findings.contains_key(&ConditionType::Registered)
-    };
-    let kept = before.conditions.iter().filter(|old| {
-        let is_new = conditions.iter().any(|new| new.type_ == old.type_);
-        old.type_ != READY && !is_new && !is_over(old)
-    });
-    let kept: Vec<Condition> = kept.cloned().collect();
+    let kept = kept(report, &before.conditions, &conditions);
     conditions.extend(kept);
     // After a restart they are found one by one.
     conditions.sort_by_key(|condition| {
@@ -126,6 +117,18 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
             .map_or(before.outdated, |_| Some(outdated)),
         machine_deployments: entries.into_iter().take(ENTRIES_MAX).collect(),
     }
+}
+
+/// What has not been observed stays. What became of the cluster goes with the state that it is
+/// about.
+fn kept(report: &Report, before: &[Condition], found: &[Condition]) -> Vec<Condition> {
+    let is_known = report.findings.contains_key(&ConditionType::Registered);
+    let is_over = |old: &Condition| is_known && old.type_ == ConditionType::Released.as_str();
+    let kept = before.iter().filter(|old| {
+        let is_new = found.iter().any(|new| new.type_ == old.type_);
+        old.type_ != READY && !is_new && !is_over(old)
+    });
+    kept.cloned().collect()
 }
 
 fn condition(kind: &str, finding: &Finding) -> Condition {
