@@ -1,6 +1,8 @@
 //! Names that other programs depend on: annotations, labels, finalizers, namespaces, data keys and
 //! the derived names of everything that is made for a machine deployment.
 
+use std::collections::BTreeSet;
+
 /// The namespace of a worker cluster that holds what nodes fetch.
 pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
 /// The ServiceAccount (and Role, and RoleBinding) that nodes fetch their provisioning Secret with.
@@ -110,9 +112,22 @@ impl DerivedNames {
         }
     }
 
-    /// Whether any name is shared with `other`.
+    /// Whether any object of the one has the name of an object of the other, of whatever kind:
+    /// the bootstrap Secret of `kubelet/kube-system-workers` has the name of the kubelet's
+    /// kubeconfig of `kube-system/workers`.
     pub fn overlaps(&self, other: &Self) -> bool {
-        self.config == other.config || self.key == other.key
+        self.config == other.config
+            || self.key == other.key
+            || self.getter == other.getter
+            || self.all_secrets().any(|name| other.has_secret(name))
+    }
+
+    /// Returns the name that two of its own Secrets share, if there is one: in the namespace
+    /// `kubelet`, the bootstrap Secret and the kubelet's kubeconfig have one name where the key
+    /// is the name alone.
+    pub fn shared_secret(&self) -> Option<&str> {
+        let mut seen = BTreeSet::new();
+        self.all_secrets().find(|name| !seen.insert(*name))
     }
 
     /// The Secrets in `cloud-init-settings` that are written, in the order in which they are
@@ -129,7 +144,14 @@ impl DerivedNames {
 
     /// Whether one of the Secrets in `cloud-init-settings` has this name.
     pub fn has_secret(&self, name: &str) -> bool {
-        self.secrets().contains(&name) || self.getter_token == name
+        self.all_secrets().any(|own| own == name)
+    }
+
+    /// The Secrets in `cloud-init-settings`, the token of the getter too.
+    fn all_secrets(&self) -> impl Iterator<Item = &str> {
+        self.secrets()
+            .into_iter()
+            .chain([self.getter_token.as_str()])
     }
 }
 
@@ -140,5 +162,39 @@ fn machine_deployment_key(namespace: &str, name: &str) -> String {
         name.to_owned()
     } else {
         key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_machine_deployments_overlap_where_any_name_of_any_kind_is_shared() {
+        let overlap = |(namespace, name), (other_namespace, other)| {
+            let one = DerivedNames::new(namespace, name);
+            let two = DerivedNames::new(other_namespace, other);
+            assert_eq!(one.overlaps(&two), two.overlaps(&one));
+            one.overlaps(&two)
+        };
+        let workers = ("kube-system", "workers");
+        assert!(overlap(workers, ("kubelet", "kube-system-workers")));
+        assert!(overlap(("c", "a-b"), ("b-c", "a")), "the config");
+        assert!(overlap(("c-a", "b"), ("c", "a-b")), "the key");
+        assert!(
+            overlap(("config", "a-bootstrap"), ("a", "edge-provider-script")),
+            "the edge script of the one is the bootstrap Secret of the other"
+        );
+        assert!(!overlap(workers, ("kubelet", "workers")));
+        assert!(!overlap(workers, ("kube-system", "others")));
+    }
+
+    #[test]
+    fn a_machine_deployment_may_share_a_name_with_itself() {
+        let long = "a".repeat(LABEL_VALUE_BYTES_MAX - 7);
+        let names = DerivedNames::new("kubelet", &long);
+        assert_eq!(names.shared_secret(), Some(names.bootstrap.as_str()));
+        assert_eq!(DerivedNames::new("kubelet", "a").shared_secret(), None);
+        assert_eq!(DerivedNames::new("other", &long).shared_secret(), None);
     }
 }

@@ -236,6 +236,11 @@ fn check_names(found: &Found, names: &DerivedNames) -> Result<(), Invalid> {
             bytes: names.key.len(),
         });
     }
+    if let Some(secret) = names.shared_secret() {
+        return Err(Invalid::NamesCollide {
+            secret: secret.to_owned(),
+        });
+    }
     let created = created(&found.machine_deployment);
     let uid = found.machine_deployment.uid().unwrap_or_default();
     let owner = found

@@ -137,3 +137,15 @@ fn a_name_that_does_not_fit_into_a_label_is_refused() {
     assert!(matches!(invalid, Invalid::NameTooLong { bytes: 64 }));
     assert!(invalid.to_string().starts_with("metadata.name"));
 }
+
+#[test]
+fn a_machine_deployment_whose_own_secrets_would_share_a_name_is_refused() {
+    let invalid = refused(|found| {
+        let machine_deployment = Arc::make_mut(&mut found.machine_deployment);
+        machine_deployment.metadata.namespace = Some("kubelet".to_owned());
+        machine_deployment.metadata.name = Some("x".repeat(56));
+    });
+    let expected = format!("{}-kubelet-bootstrap-config", "x".repeat(56));
+    assert!(matches!(&invalid, Invalid::NamesCollide { secret } if *secret == expected));
+    assert!(invalid.to_string().starts_with("metadata.name"));
+}

@@ -73,6 +73,15 @@ pub enum Invalid {
         /// The owner, as `namespace/name`.
         owner: String,
     },
+    /// Two of its own Secrets would have one name.
+    #[error(
+        "metadata.name: two of its Secrets would have the name {secret}; use a shorter name or \
+         another namespace"
+    )]
+    NamesCollide {
+        /// The name.
+        secret: String,
+    },
     /// The tenant has too many machine deployments.
     #[error(
         "the tenant may have {max} machine deployments, and as many are older; the operator of \
@@ -114,6 +123,7 @@ impl Invalid {
             Self::Unreadable => "Unreadable",
             Self::TooMany { .. } => "TooManyMachineDeployments",
             Self::NameTooLong { .. } => "NameTooLong",
+            Self::NamesCollide { .. } => "NamesCollide",
         }
     }
 
@@ -131,6 +141,7 @@ impl Invalid {
             Self::NameTaken { .. } => "name_taken",
             Self::TooMany { .. } => "too_many_machine_deployments",
             Self::NameTooLong { .. } => "name_too_long",
+            Self::NamesCollide { .. } => "names_collide",
         }
     }
 }
