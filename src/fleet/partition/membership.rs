@@ -278,6 +278,9 @@ impl Membership {
         let renewed = params.leases.renew(&member.lease, &view, now).await;
         self.has_written(&renewed, now);
         member.lease = renewed?;
+        if let Some(revision) = revision(&member.lease) {
+            member.sightings.wrote(revision);
+        }
         member.renewed = Instant::now();
         params.fence.extend(sent + params.terms.duration);
         Ok(())
@@ -316,6 +319,11 @@ impl Membership {
             Pace::Brisk => renewal.min(look).max(Instant::now() + BRISK / 5),
         }
     }
+}
+
+/// Returns the Lease's resourceVersion as a number; none where it is not one.
+fn revision(lease: &Lease) -> Option<u64> {
+    lease.metadata.resource_version.as_ref()?.parse().ok()
 }
 
 /// Whether a call succeeded. Failures are told when they begin; only a lost Lease is one for good.

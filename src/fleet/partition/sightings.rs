@@ -90,6 +90,8 @@ pub struct Sightings {
     revision: u64,
     listed: Option<Duration>,
     gap_max: Duration,
+    /// Whether versions went back since the last list.
+    is_restored: bool,
 }
 
 impl Sightings {
@@ -101,6 +103,19 @@ impl Sightings {
             revision: 0,
             listed: None,
             gap_max,
+            is_restored: false,
+        }
+    }
+
+    /// Takes note of the version that an own write of the Lease was given. A write is newer than
+    /// every list that was answered before it was sent. Where its version is below that of such a
+    /// list, the cluster was restored from a backup and its versions went back: versions from
+    /// before say nothing any more. What was seen still counts, from the next list on for its
+    /// whole duration.
+    pub fn wrote(&mut self, revision: u64) {
+        if revision < self.revision {
+            self.revision = 0;
+            self.is_restored = true;
         }
     }
 
@@ -111,10 +126,12 @@ impl Sightings {
             return;
         }
         self.revision = list.revision;
-        let was_blind = self
+        let has_gap = self
             .listed
             .replace(now)
             .is_some_and(|before| now.saturating_sub(before) > self.gap_max);
+        // After a restore a Lease may have its old version by chance, though it was written since.
+        let was_blind = std::mem::take(&mut self.is_restored) || has_gap;
         let names: BTreeSet<&String> = list.leases.keys().collect();
         self.leases.retain(|name, observed| {
             if names.contains(name) {
@@ -194,6 +211,30 @@ mod tests {
         assert_eq!(seen.leases()["b_1"].ends(), SECOND * (10 + 17));
         seen.update(listed(4, &["a_1"]), SECOND * 27);
         assert!(!seen.has_vanished());
+    }
+
+    /// Its versions are lower than those from before: replicas that joined since must be seen, and
+    /// those that only the old lists show must be waited for and then dropped.
+    #[test]
+    fn after_a_restore_the_lists_count_again_and_what_was_seen_counts_for_its_duration() {
+        let mut seen = Sightings::new(SECOND * 60);
+        seen.update(listed(100, &["a_1", "b_1", "c_1"]), SECOND);
+        seen.wrote(101);
+        seen.update(listed(40, &["a_1", "b_1"]), SECOND * 2);
+        assert!(!seen.has_vanished(), "a list alone may come from a cache");
+        seen.wrote(41);
+        seen.update(listed(42, &["a_1", "b_1", "d_1"]), SECOND * 10);
+        assert!(seen.leases().contains_key("d_1"), "a new replica is seen");
+        assert_eq!(seen.leases()["c_1"].presence, Presence::Vanished);
+        let ends = ["b_1", "c_1"].map(|name| seen.leases()[name].ends());
+        assert_eq!(ends, [SECOND * (10 + 17); 2], "each counts from now");
+        seen.update(listed(43, &["a_1", "b_1", "d_1"]), SECOND * 27);
+        assert!(
+            !seen.leases().contains_key("c_1"),
+            "one that went is dropped"
+        );
+        let ends = seen.leases()["b_1"].ends();
+        assert_eq!(ends, SECOND * (10 + 17), "silence counts again");
     }
 
     #[test]
