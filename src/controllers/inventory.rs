@@ -24,12 +24,14 @@ pub async fn take(context: &Context) -> Result<(), kube::Error> {
         Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
     let mut page = ListParams::default().limit(PAGE);
     context.engagement.board.vitals.forget_user_data();
+    // Every page tells of the moment of the first.
+    let asked = context.secrets.now();
     loop {
         let list = secrets.list(&page).await?;
         for secret in list.items {
             weigh(context, &secret);
             let digest = digest_of(&key, &secret);
-            context.secrets.verified(secret.metadata, digest);
+            context.secrets.verified(secret.metadata, digest, asked);
         }
         match list.metadata.continue_ {
             Some(token) if !token.is_empty() => page = page.continue_token(&token),
@@ -44,11 +46,12 @@ async fn take_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Er
     let configs: Api<OperatingSystemConfig> =
         Api::namespaced(context.engagement.management.client(), tenant.namespace());
     let mut page = ListParams::default().limit(PAGE);
+    let asked = context.configs.now();
     loop {
         let list = configs.list(&page).await?;
         for config in list.items {
             let digest = config_digest(key, &config.spec);
-            context.configs.verified(config.metadata, digest);
+            context.configs.verified(config.metadata, digest, asked);
         }
         match list.metadata.continue_ {
             Some(token) if !token.is_empty() => page = page.continue_token(&token),
@@ -61,12 +64,13 @@ async fn take_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Er
 pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Error> {
     let secrets: Api<Secret> =
         Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
+    let asked = context.secrets.now();
     match secrets.get_opt(name).await? {
         Some(secret) => {
             weigh(context, &secret);
             let key = context.digest_key();
             let digest = digest_of(&key, &secret);
-            context.secrets.verified(secret.metadata, digest);
+            context.secrets.verified(secret.metadata, digest, asked);
         }
         None => context.secrets.deleted(name),
     }
@@ -78,10 +82,11 @@ pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Er
     let tenant = context.engagement.tenant();
     let configs: Api<OperatingSystemConfig> =
         Api::namespaced(context.engagement.management.client(), tenant.namespace());
+    let asked = context.configs.now();
     match configs.get_opt(name).await? {
         Some(config) => {
             let digest = config_digest(&context.digest_key(), &config.spec);
-            context.configs.verified(config.metadata, digest);
+            context.configs.verified(config.metadata, digest, asked);
         }
         None => context.configs.deleted(name),
     }

@@ -1,11 +1,16 @@
 //! What was seen of the objects in one namespace: metadata, and the digest of the bytes where they
-//! were written or verified. Fed by a watch and by our own writes, whichever comes first.
+//! were written or verified. Fed by a watch and by our own calls, whichever comes first.
 //!
 //! A watch lags behind our writes, so an older event never replaces what a newer write told, and
 //! an object that we deleted does not come back by an event from before.
+//!
+//! Versions decide only between an event and what a call answered, or between two things that were
+//! under way at the same time. A call or a list that began after something was recorded is newer
+//! than that, whatever the versions say: those of a cluster that was restored from a backup go
+//! back.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -29,7 +34,14 @@ pub enum News {
     Yes,
     /// It told of our own write, or of something older.
     No,
+    /// It did, and the cluster was restored from a backup: what was known before has a higher
+    /// version than a list that began after it.
+    Restored,
 }
+
+/// A point in the order in which things were recorded and calls began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
 
 /// So many deletions are remembered: more than writes of one tenant can be under way.
 const GONE_MAX: usize = 64;
@@ -43,13 +55,15 @@ pub struct SeenObjects {
 #[derive(Debug, Default)]
 struct Inner {
     objects: BTreeMap<Box<str>, Packed>,
-    /// Uids of objects that we deleted, until the watch tells of it.
-    buried: HashSet<String>,
-    /// Uids of objects that the watch told of last as gone: the answer to a write of ours may be
-    /// read after that.
-    gone: VecDeque<String>,
-    /// What happened since the list began that is being read.
-    list: Option<List>,
+    /// Uids of objects that we deleted, and when, until the watch tells of it.
+    buried: HashMap<String, Moment>,
+    /// Uids of objects that the watch told of last as gone, and when: the answer to a write of
+    /// ours may be read after that.
+    gone: VecDeque<(String, Moment)>,
+    /// When the list began that is being read.
+    list: Option<Moment>,
+    /// The last moment that was given out.
+    last: Moment,
 }
 
 /// An entry while nobody looks at it. A dozen rest for each tenant: metadata in its own form takes
@@ -59,15 +73,26 @@ struct Packed {
     /// The metadata, as JSON.
     metadata: Box<[u8]>,
     content: Option<Digest>,
+    /// When it was recorded.
+    at: Moment,
 }
 
-/// A list tells of one moment after it began and before it is complete.
-#[derive(Debug)]
-struct List {
-    /// What we buried before it began: it cannot tell of those any more.
-    buried: HashSet<String>,
-    /// What we wrote since: it need not name it.
-    written: HashSet<String>,
+impl Inner {
+    fn now(&mut self) -> Moment {
+        self.last.0 += 1;
+        self.last
+    }
+
+    fn insert(&mut self, name: &str, metadata: ObjectMeta, content: Option<Digest>) {
+        let at = self.now();
+        let packed = Packed::new(metadata, content, at);
+        self.objects.insert(name.into(), packed);
+    }
+
+    /// Whether something was recorded before the list began that is being read.
+    fn precedes_list(&self, at: Moment) -> bool {
+        self.list.is_some_and(|began| at < began)
+    }
 }
 
 impl SeenObjects {
@@ -91,37 +116,55 @@ impl SeenObjects {
         self.lock().objects.is_empty()
     }
 
-    /// The watch told of an object.
+    /// The point from which a call counts that is sent now.
+    pub fn now(&self) -> Moment {
+        self.lock().now()
+    }
+
+    /// The watch told of an object: by an event, or while it lists every object.
     pub fn watched(&self, metadata: ObjectMeta) -> News {
         let mut inner = self.lock();
         let (Some(name), Some(uid)) = (metadata.name.clone(), metadata.uid.clone()) else {
             return News::No;
         };
-        if inner.buried.contains(&uid) {
-            return News::No;
+        if let Some(at) = inner.buried.get(&uid).copied() {
+            if !inner.precedes_list(at) {
+                return News::No;
+            }
+            // A list from after the deletion shows it: a backup brought it back.
+            inner.buried.remove(&uid);
         }
-        let before = inner.objects.get(name.as_str()).map(Packed::open);
-        if before.is_some_and(|entry| !is_newer(&metadata, &entry.metadata)) {
-            return News::No;
+        let known = inner.objects.get(name.as_str());
+        let news = known.map_or(News::Yes, |known| {
+            let entry = known.open();
+            let precedes_list = inner.precedes_list(known.at);
+            if is_newer(&metadata, &entry.metadata) {
+                News::Yes
+            } else if !precedes_list || is_same(&metadata, &entry.metadata) {
+                News::No
+            } else {
+                News::Restored
+            }
+        });
+        if news != News::No {
+            inner.insert(&name, metadata, None);
         }
-        inner
-            .objects
-            .insert(name.into(), Packed::new(metadata, None));
-        News::Yes
+        news
     }
 
     /// The watch told that an object is gone.
     pub fn watched_deletion(&self, metadata: &ObjectMeta) -> News {
         let mut inner = self.lock();
         let uid = metadata.uid.clone().unwrap_or_default();
-        if inner.buried.remove(&uid) {
+        if inner.buried.remove(&uid).is_some() {
             return News::No;
         }
         let Some(name) = &metadata.name else {
             return News::No;
         };
+        let now = inner.now();
         inner.gone.truncate(GONE_MAX - 1);
-        inner.gone.push_front(uid);
+        inner.gone.push_front((uid, now));
         let known = inner.objects.get(name.as_str()).map(Packed::open);
         if known.is_some_and(|entry| entry.metadata.uid != metadata.uid) {
             return News::No;
@@ -134,25 +177,20 @@ impl SeenObjects {
     /// The watch begins to tell of every object that there is.
     pub fn list_begins(&self) {
         let mut inner = self.lock();
-        inner.list = Some(List {
-            buried: inner.buried.clone(),
-            written: HashSet::new(),
-        });
+        inner.list = Some(inner.now());
     }
 
     /// The watch told of every object that there is; tells the names of those that are gone.
     pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
         let mut inner = self.lock();
-        let list = inner.list.take();
-        let written = list.map_or_else(HashSet::new, |list| {
-            inner.buried.retain(|uid| !list.buried.contains(uid));
-            list.written
-        });
+        let began = inner.list.take().unwrap_or(Moment(u64::MAX));
+        inner.buried.retain(|_, at| *at > began);
         let gone: Vec<String> = inner
             .objects
-            .keys()
-            .filter(|name| !names.contains(&***name) && !written.contains(&***name))
-            .map(ToString::to_string)
+            .iter()
+            // The list need not name what was written since it began.
+            .filter(|(name, known)| !names.contains(&***name) && known.at < began)
+            .map(|(name, _)| name.to_string())
             .collect();
         for name in &gone {
             inner.objects.remove(name.as_str());
@@ -160,31 +198,25 @@ impl SeenObjects {
         gone
     }
 
-    /// An object was written or read by us, and its bytes have this digest.
-    pub fn verified(&self, metadata: ObjectMeta, content: Digest) {
+    /// An object was written or read by a call that was sent after `asked`, and its bytes have
+    /// this digest.
+    pub fn verified(&self, metadata: ObjectMeta, content: Digest, asked: Moment) {
         let Some(name) = metadata.name.clone() else {
             return;
         };
         let mut inner = self.lock();
-        if metadata
-            .uid
-            .as_ref()
-            .is_some_and(|uid| inner.gone.contains(uid))
-        {
+        let mut gone = inner.gone.iter();
+        if gone.any(|(uid, at)| Some(uid) == metadata.uid.as_ref() && *at > asked) {
             return;
         }
-        let before = inner.objects.get(name.as_str()).map(Packed::open);
-        if before.is_some_and(|entry| {
+        let known = inner.objects.get(name.as_str());
+        if known.filter(|known| known.at > asked).is_some_and(|known| {
+            let entry = known.open();
             entry.metadata.uid == metadata.uid && is_newer(&entry.metadata, &metadata)
         }) {
             return;
         }
-        if let Some(list) = &mut inner.list {
-            list.written.insert(name.clone());
-        }
-        inner
-            .objects
-            .insert(name.into(), Packed::new(metadata, Some(content)));
+        inner.insert(&name, metadata, Some(content));
     }
 
     /// An object was deleted by us, or found to be gone.
@@ -195,7 +227,8 @@ impl SeenObjects {
             .remove(name)
             .and_then(|packed| packed.open().metadata.uid)
         {
-            inner.buried.insert(uid);
+            let now = inner.now();
+            inner.buried.insert(uid, now);
         }
     }
 
@@ -212,6 +245,11 @@ impl SeenObjects {
     }
 }
 
+/// Whether both tell of the same state of the same object.
+fn is_same(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+    (&one.uid, &one.resource_version) == (&other.uid, &other.resource_version)
+}
+
 /// Whether `new` tells of a later state than `old`. Resource versions of one object are numbers
 /// that grow; where one is not, the event is taken as news.
 fn is_newer(new: &ObjectMeta, old: &ObjectMeta) -> bool {
@@ -226,7 +264,7 @@ fn version(metadata: &ObjectMeta) -> Option<u128> {
 }
 
 impl Packed {
-    fn new(metadata: ObjectMeta, content: Option<Digest>) -> Self {
+    fn new(metadata: ObjectMeta, content: Option<Digest>, at: Moment) -> Self {
         let pruned = ObjectMeta {
             managed_fields: None,
             ..metadata
@@ -236,6 +274,7 @@ impl Packed {
         Self {
             metadata: metadata.into(),
             content,
+            at,
         }
     }
 
@@ -264,10 +303,21 @@ mod tests {
         Digest::from_annotation("d")
     }
 
+    /// A call that nothing happened during.
+    fn verify(seen: &SeenObjects, uid: &str, version: &str) {
+        let asked = seen.now();
+        seen.verified(metadata(uid, version), digest(), asked);
+    }
+
+    fn version_of(seen: &SeenObjects) -> Option<(String, Option<Digest>)> {
+        let entry = seen.get("a")?;
+        Some((entry.metadata.resource_version?, entry.content))
+    }
+
     #[test]
     fn our_own_write_is_no_news_when_the_watch_tells_of_it() {
         let seen = SeenObjects::default();
-        seen.verified(metadata("u", "7"), digest());
+        verify(&seen, "u", "7");
         assert_eq!(seen.watched(metadata("u", "5")), News::No);
         assert_eq!(seen.watched(metadata("u", "7")), News::No);
         assert_eq!(seen.get("a").unwrap().content, Some(digest()));
@@ -282,14 +332,15 @@ mod tests {
     #[test]
     fn what_is_gone_does_not_come_back_by_the_late_answer_to_a_write() {
         let seen = SeenObjects::default();
-        seen.verified(metadata("u", "7"), digest());
+        verify(&seen, "u", "7");
         assert_eq!(seen.watched(metadata("u", "8")), News::Yes);
+        let asked = seen.now();
         assert_eq!(seen.watched_deletion(&metadata("u", "9")), News::Yes);
-        seen.verified(metadata("u", "8"), digest());
+        seen.verified(metadata("u", "8"), digest(), asked);
         assert_eq!(seen.get("a"), None);
         // One that was made and deleted before we knew that it was made.
         assert_eq!(seen.watched_deletion(&metadata("v", "11")), News::Yes);
-        seen.verified(metadata("v", "10"), digest());
+        seen.verified(metadata("v", "10"), digest(), asked);
         assert_eq!(seen.get("a"), None);
         for uid in 0..1_000 {
             seen.watched_deletion(&metadata(&uid.to_string(), "12"));
@@ -300,7 +351,7 @@ mod tests {
     #[test]
     fn what_we_deleted_does_not_come_back_by_an_older_event() {
         let seen = SeenObjects::default();
-        seen.verified(metadata("u", "7"), digest());
+        verify(&seen, "u", "7");
         seen.deleted("a");
         assert_eq!(seen.watched(metadata("u", "7")), News::No);
         assert_eq!(seen.get("a"), None);
@@ -312,7 +363,7 @@ mod tests {
     fn a_foreign_deletion_is_news_and_a_late_one_is_not() {
         let seen = SeenObjects::default();
         seen.watched(metadata("u", "7"));
-        seen.verified(metadata("v", "9"), digest());
+        verify(&seen, "v", "9");
         assert_eq!(seen.watched_deletion(&metadata("u", "8")), News::No);
         assert_eq!(seen.watched_deletion(&metadata("v", "10")), News::Yes);
         assert_eq!(seen.get("a"), None);
@@ -322,7 +373,7 @@ mod tests {
     fn a_list_does_not_take_away_what_was_written_while_it_was_read() {
         let seen = SeenObjects::default();
         seen.list_begins();
-        seen.verified(metadata("u", "7"), digest());
+        verify(&seen, "u", "7");
         assert_eq!(seen.watched_all(&BTreeSet::new()), Vec::<String>::new());
         assert!(seen.get("a").is_some());
         seen.list_begins();
@@ -332,7 +383,7 @@ mod tests {
     #[test]
     fn what_was_deleted_while_a_list_was_read_does_not_come_back_by_it() {
         let seen = SeenObjects::default();
-        seen.verified(metadata("u", "7"), digest());
+        verify(&seen, "u", "7");
         seen.list_begins();
         seen.deleted("a");
         assert_eq!(seen.watched(metadata("u", "7")), News::No);
@@ -350,5 +401,47 @@ mod tests {
             Vec::<String>::new()
         );
         assert_eq!(seen.watched_all(&BTreeSet::new()), ["a"]);
+    }
+    #[test]
+    fn the_late_answer_to_a_call_replaces_nothing_newer() {
+        let seen = SeenObjects::default();
+        let asked = seen.now();
+        seen.watched(metadata("u", "8"));
+        seen.verified(metadata("u", "7"), digest(), asked);
+        assert_eq!(version_of(&seen), Some(("8".to_owned(), None)));
+    }
+
+    /// Versions have gone back, and every call and list from then on tells of lower ones.
+    #[test]
+    fn after_a_restore_a_list_and_a_call_replace_what_has_a_higher_version() {
+        let seen = SeenObjects::default();
+        verify(&seen, "u", "900");
+        seen.list_begins();
+        assert_eq!(seen.watched(metadata("u", "500")), News::Restored);
+        seen.watched_all(&BTreeSet::from(["a".to_owned()]));
+        assert_eq!(version_of(&seen), Some(("500".to_owned(), None)));
+        seen.list_begins();
+        assert_eq!(seen.watched(metadata("u", "500")), News::No);
+        // What was written while a list was read is newer than the list.
+        seen.list_begins();
+        verify(&seen, "u", "501");
+        assert_eq!(seen.watched(metadata("u", "500")), News::No);
+        // A conflict makes us read again, and what is read is what is there.
+        verify(&seen, "u", "300");
+        assert_eq!(version_of(&seen), Some(("300".to_owned(), Some(digest()))));
+    }
+
+    #[test]
+    fn what_a_backup_brings_back_is_seen_though_we_had_deleted_it() {
+        let seen = SeenObjects::default();
+        verify(&seen, "u", "7");
+        seen.deleted("a");
+        seen.list_begins();
+        assert_eq!(seen.watched(metadata("u", "7")), News::Yes);
+        seen.watched_all(&BTreeSet::from(["a".to_owned()]));
+        assert!(seen.get("a").is_some());
+        assert_eq!(seen.watched_deletion(&metadata("u", "8")), News::Yes);
+        verify(&seen, "u", "7");
+        assert!(seen.get("a").is_some(), "a call from after that found it");
     }
 }

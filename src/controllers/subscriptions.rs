@@ -106,7 +106,7 @@ impl Subscriptions {
             return;
         };
         for subscriber in self.of(namespace) {
-            if tell(&subscriber.configs) == News::Yes {
+            if tell(&subscriber.configs) != News::No {
                 subscriber.triggers.pull(Look::Made(name.clone()));
             }
         }

@@ -203,14 +203,23 @@ fn tell_secret_gone(context: &Context, name: String) {
     context.triggers.pull(Look::Made(name));
 }
 
+/// A restored cluster is engaged again: its tokens and machine deployments are others, too, and
+/// only a list shows them.
 fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {
     let name = found.name_any();
-    if context.secrets.watched(found.metadata) == News::Yes {
-        if name == GETTER_TOKEN {
-            context.engagement.facts_bell.notify_one();
+    match context.secrets.watched(found.metadata) {
+        News::No => return,
+        News::Yes => {}
+        News::Restored => {
+            let registration = &context.engagement.registration;
+            tracing::warn!(%registration, "the worker cluster was restored; it is read again");
+            context.engagement.cancel.cancel();
         }
-        context.triggers.pull(Look::Made(name));
     }
+    if name == GETTER_TOKEN {
+        context.engagement.facts_bell.notify_one();
+    }
+    context.triggers.pull(Look::Made(name));
 }
 
 /// Follows the configs of the management cluster, by their metadata alone, for ever.

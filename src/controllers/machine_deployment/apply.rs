@@ -147,11 +147,12 @@ impl Apply<'_> {
     async fn create_secret(&self, wanted: SecretWanted) -> Result<(), Error> {
         let kind = self.kind(&wanted);
         let secret = secret(&wanted, ObjectMeta::default());
+        let asked = self.context.secrets.now();
         match self.secrets.create(&PostParams::default(), &secret).await {
             Ok(created) => {
                 self.context
                     .secrets
-                    .verified(created.metadata, wanted.content);
+                    .verified(created.metadata, wanted.content, asked);
                 self.wrote(kind);
                 Ok(())
             }
@@ -172,6 +173,7 @@ impl Apply<'_> {
         let kind = self.kind(&wanted);
         let name = wanted.name.clone();
         let secret = secret(&wanted, seen.metadata);
+        let asked = self.context.secrets.now();
         let replaced = self
             .secrets
             .replace(&name, &PostParams::default(), &secret)
@@ -180,7 +182,7 @@ impl Apply<'_> {
             Ok(replaced) => {
                 self.context
                     .secrets
-                    .verified(replaced.metadata, wanted.content);
+                    .verified(replaced.metadata, wanted.content, asked);
                 self.wrote(kind);
                 Ok(())
             }
@@ -205,10 +207,12 @@ impl Apply<'_> {
         secret.metadata.managed_fields = None;
         secret.annotations_mut().extend(kept.annotations);
         let params = PostParams::default();
+        let asked = self.context.secrets.now();
         match self.secrets.replace(&name, &params, &secret).await {
             Ok(replaced) => {
                 let content = seen.content.clone();
-                self.context.secrets.verified(replaced.metadata, content);
+                let seen = &self.context.secrets;
+                seen.verified(replaced.metadata, content, asked);
                 Ok(())
             }
             Err(error) => self.secret_moved(&name, "replace", error).await,
@@ -235,12 +239,13 @@ impl Apply<'_> {
             return self.secret_moved(&wanted.name, "delete", error).await;
         }
         self.context.secrets.deleted(&wanted.name);
+        let asked = self.context.secrets.now();
         let created: PartialObjectMeta<Secret> = send(&engagement.worker.client(), pair.create)
             .await
             .map_err(Error::call(format!("create Secret {}", wanted.name)))?;
         self.context
             .secrets
-            .verified(created.metadata, wanted.content);
+            .verified(created.metadata, wanted.content, asked);
         self.wrote(kind);
         Ok(())
     }
@@ -275,6 +280,7 @@ impl Apply<'_> {
 
     async fn create_config(&self, wanted: ConfigWanted) -> Result<(), Error> {
         let name = wanted.name.clone();
+        let asked = self.context.configs.now();
         match self
             .configs
             .create(&PostParams::default(), &config(&wanted))
@@ -283,7 +289,7 @@ impl Apply<'_> {
             Ok(created) => {
                 self.context
                     .configs
-                    .verified(created.metadata, wanted.content);
+                    .verified(created.metadata, wanted.content, asked);
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
@@ -305,6 +311,7 @@ impl Apply<'_> {
             }
         });
         let params = PatchParams::default();
+        let asked = self.context.configs.now();
         match self
             .configs
             .patch_metadata(name, &params, &Patch::Merge(&patch))
@@ -313,7 +320,7 @@ impl Apply<'_> {
             Ok(patched) => {
                 self.context
                     .configs
-                    .verified(patched.metadata, wanted.content.clone());
+                    .verified(patched.metadata, wanted.content.clone(), asked);
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {

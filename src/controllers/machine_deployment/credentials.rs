@@ -365,6 +365,7 @@ impl Keeper<'_> {
                 ..self.metadata()
             },
         );
+        let asked = self.context.secrets.now();
         let found = self.tokens.get_opt(name).await;
         let found = found.map_err(self.failed("read"))?;
         let is_right = |found: &Secret| {
@@ -393,7 +394,7 @@ impl Keeper<'_> {
         let digest = secret_digest(&self.context.digest_key(), token.expose().as_bytes());
         self.context
             .secrets
-            .verified(secret.metadata.clone(), digest);
+            .verified(secret.metadata.clone(), digest, asked);
         Ok(secret)
     }
 
