@@ -38,6 +38,7 @@ mod apply;
 mod audit;
 mod auth;
 mod authority;
+mod backup;
 mod body;
 mod cluster;
 pub mod contract;
@@ -72,6 +73,7 @@ pub use crate::{
     audit::AuditEntry,
     auth::User,
     authority::Identity,
+    backup::{Backup, Revisions},
     cluster::{Cluster, Moment, ObjectRef, object},
     fault::{EventFilter, Fault, FaultId, Matcher},
     front::{tls::TlsFront, tower::Front},

@@ -77,7 +77,7 @@ pub(crate) struct State {
     pub ca_pem: String,
     /// Secrets whose token is to be filled in later, for `serve.rs` to set timers.
     pub tokens_due: Vec<crate::store::Key>,
-    customs: BTreeMap<String, Vec<Arc<Kind>>>,
+    pub customs: BTreeMap<String, Vec<Arc<Kind>>>,
     started: Instant,
     random: u64,
 }

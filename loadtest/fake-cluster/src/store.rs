@@ -31,7 +31,7 @@ pub(crate) struct Change {
     pub at: Instant,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Store {
     objects: BTreeMap<Arc<str>, Objects>,
     log: VecDeque<Change>,
@@ -63,6 +63,13 @@ impl Store {
     /// Forgets, for clients, everything up to now; histories for tests stay readable.
     pub(crate) fn compact(&mut self) {
         self.compacted = self.revision;
+    }
+
+    /// Gives out higher revisions from here on than `other` ever did, and forgets, for clients,
+    /// everything up to now.
+    pub(crate) fn go_on_after(&mut self, other: &Self) {
+        self.revision = self.revision.max(other.revision) + 1;
+        self.compact();
     }
 
     /// Lets the revision grow as the writes of others would.

@@ -5,7 +5,9 @@ mod tls_client;
 
 use std::time::Duration;
 
-use fake_cluster::{Cluster, Fault, Matcher, Options, RoleName, TokenFilling, User, Verb, object};
+use fake_cluster::{
+    Cluster, Fault, Matcher, Options, Revisions, RoleName, TokenFilling, User, Verb, object,
+};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
@@ -90,6 +92,53 @@ async fn old_versions_expire_with_a_compaction() {
         .boxed();
     let event = events.try_next().await.unwrap().unwrap();
     assert!(matches!(event, WatchEvent::Error(status) if status.code == 410));
+}
+
+/// The names that a watch from this version tells within an hour, or the code of its error.
+async fn told(api: &Api<ConfigMap>, version: &str) -> Vec<String> {
+    let params = WatchParams::default();
+    let events = api.watch(&params, version).await.unwrap();
+    let names = events.map(|event| match event.unwrap() {
+        WatchEvent::Added(map) => map.metadata.name.unwrap(),
+        WatchEvent::Error(status) => status.code.to_string(),
+        other => panic!("{other:?}"),
+    });
+    names.collect().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_cluster_has_its_old_objects_and_old_or_higher_versions() {
+    for revisions in [Revisions::GoBack, Revisions::AreBumped] {
+        let cluster = Cluster::default();
+        let api = maps(cluster.client());
+        let params = PostParams::default();
+        let kept = api.create(&params, &a_map("kept")).await.unwrap();
+        let backup = cluster.backup();
+        let revision = cluster.revision();
+        cluster.skip_revisions(100);
+        let lost = api.create(&params, &a_map("lost")).await.unwrap();
+        api.delete("kept", &DeleteParams::default()).await.unwrap();
+        let watch = api.watch(&WatchParams::default(), "0").await.unwrap();
+        cluster.restore(&backup, revisions);
+        let ends = watch.collect::<Vec<_>>().await;
+        assert!(ends.last().unwrap().is_err(), "its connection breaks");
+        assert_eq!(api.get("kept").await.unwrap(), kept);
+        assert_eq!(code(api.get("lost").await), 404);
+        let made = api.create(&params, &a_map("made")).await.unwrap();
+        let numbers = [&lost, &made].map(|map| {
+            let version = map.metadata.resource_version.as_ref().unwrap();
+            version.parse::<u64>().unwrap()
+        });
+        let from_before = told(&api, &numbers[0].to_string()).await;
+        if revisions == Revisions::GoBack {
+            assert_eq!(numbers[1], revision + 1);
+            assert_eq!(from_before, [""; 0], "it is accepted, and silent");
+            assert_eq!(told(&api, &revision.to_string()).await, ["made"]);
+        } else {
+            assert!(numbers[1] > numbers[0]);
+            assert_eq!(from_before, ["410"]);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
