@@ -40,6 +40,8 @@ mod registry;
 mod replicas;
 #[path = "sweep/rest.rs"]
 mod rest;
+#[path = "sweep/restores.rs"]
+mod restores;
 #[path = "sweep/rollout.rs"]
 mod rollout;
 #[path = "sweep/scenarios.rs"]
