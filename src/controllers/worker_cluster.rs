@@ -89,13 +89,15 @@ struct Written {
     /// The version that it made.
     version: Option<String>,
     status: WorkerClusterStatus,
+    /// Whether the watch has shown it, or something else than what it was written over.
+    is_shown: bool,
 }
 
 impl Written {
     /// Whether the watch has not shown it yet. Versions that lie outside of the two are those of a
     /// later change, or of a server that was restored: what it shows is what counts.
     fn is_ahead_of(&self, seen: &WorkerCluster) -> bool {
-        if self.uid != seen.uid() {
+        if self.is_shown || self.uid != seen.uid() {
             return false;
         }
         let version = |text: Option<&String>| text.and_then(|text| text.parse::<u128>().ok());
@@ -103,6 +105,12 @@ impl Written {
         let (over, made) = (version(self.over.as_ref()), version(self.version.as_ref()));
         seen == self.over.as_ref()
             || version(seen).is_some_and(|seen| over < Some(seen) && Some(seen) < made)
+    }
+
+    /// Takes note of what the watch shows. Once it has caught up, only what it shows counts: a
+    /// server that is restored may show the version again that this was written over.
+    fn see(&mut self, seen: &WorkerCluster) {
+        self.is_shown |= !self.is_ahead_of(seen);
     }
 }
 
@@ -112,6 +120,9 @@ impl Writer<'_> {
         let Some(own) = self.reporting.member.worker_cluster.borrow().clone() else {
             return Ok(INTERVAL);
         };
+        if let Some(written) = &mut self.written {
+            written.see(&own);
+        }
         let none = WorkerClusterStatus::default();
         let ahead = self.written.as_ref().filter(|it| it.is_ahead_of(&own));
         let before = ahead.map(|it| &it.status).or(own.status.as_ref());
@@ -142,6 +153,7 @@ impl Writer<'_> {
             over: own.resource_version(),
             version: patched.resource_version(),
             status: wanted,
+            is_shown: false,
         });
         let is_same = |before: &Written| {
             let now = self.written.as_ref();
@@ -173,6 +185,7 @@ mod tests {
             over: Some("7".to_owned()),
             version: Some("10".to_owned()),
             status: WorkerClusterStatus::default(),
+            is_shown: false,
         };
         for (uid, version, is_ahead) in [
             ("u", "7", true),
@@ -189,5 +202,20 @@ mod tests {
             let found = written.is_ahead_of(&seen(uid, version));
             assert_eq!(found, is_ahead, "{uid} {version}");
         }
+    }
+    /// A backup was taken just before the last write of the status.
+    #[test]
+    fn what_the_watch_has_shown_counts_no_more_when_an_older_version_comes_back() {
+        let mut written = Written {
+            uid: Some("u".to_owned()),
+            over: Some("7".to_owned()),
+            version: Some("10".to_owned()),
+            status: WorkerClusterStatus::default(),
+            is_shown: false,
+        };
+        written.see(&seen("u", "7"));
+        assert!(written.is_ahead_of(&seen("u", "7")));
+        written.see(&seen("u", "10"));
+        assert!(!written.is_ahead_of(&seen("u", "7")));
     }
 }
