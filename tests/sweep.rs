@@ -36,6 +36,8 @@ mod panics;
 mod policies;
 #[path = "sweep/registry.rs"]
 mod registry;
+#[path = "sweep/races.rs"]
+mod races;
 #[path = "sweep/replicas.rs"]
 mod replicas;
 #[path = "sweep/rest.rs"]

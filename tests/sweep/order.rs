@@ -36,12 +36,13 @@ async fn check(scenario: Scenario, expected: &[String]) {
     }
 }
 
-/// An update or deletion names the object that it is about, not only its name.
+/// An update or deletion names the object that it is about, not only its name, and its process has
+/// a Lease.
 fn is_guarded(write: &Sent) -> bool {
     let has = |pointer: &str| write.body.pointer(pointer).is_some_and(Value::is_string);
-    match write.method {
+    let names_object = match write.method {
         Method::POST => true,
-        Method::PUT => has("/metadata/resourceVersion"),
+        Method::PUT => has("/metadata/resourceVersion") && has("/metadata/uid"),
         Method::DELETE => has("/preconditions/uid"),
         _ => match &write.body {
             Value::Array(operations) => operations
@@ -49,7 +50,8 @@ fn is_guarded(write: &Sent) -> bool {
                 .any(|operation| operation.get("op").is_some_and(|op| op == "test")),
             _ => has("/metadata/resourceVersion"),
         },
-    }
+    };
+    names_object && write.leased.is_some()
 }
 
 fn lines(writes: &[(&str, &str)]) -> Vec<String> {

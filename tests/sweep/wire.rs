@@ -69,6 +69,9 @@ pub struct Sent {
     pub is_watch: bool,
     /// Its body; nothing where it has none.
     pub body: Value,
+    /// When the last write of the process' own Lease was sent that has succeeded; nothing without
+    /// a Lease.
+    pub leased: Option<Instant>,
 }
 
 impl Sent {
@@ -102,6 +105,8 @@ pub struct Life {
     stalled: watch::Sender<BTreeSet<String>>,
     /// Whether watches deliver what they have to tell.
     watches: watch::Sender<Watches>,
+    /// When the last write of its Lease was sent that has succeeded.
+    leased: Mutex<Option<Instant>>,
 }
 
 /// Whether watches deliver what they have to tell.
@@ -124,6 +129,7 @@ impl Life {
             dead: watch::Sender::new(false),
             stalled: watch::Sender::default(),
             watches: watch::Sender::new(Watches::Deliver),
+            leased: Mutex::default(),
         })
     }
 
@@ -241,6 +247,20 @@ impl Life {
         self.dead.send_replace(true);
     }
 
+    fn leased(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.leased.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the writes of the process' own Lease. Who leaves writes nothing from then on.
+    fn follow(&self, (write, sent): (OwnLease, Instant), answer: Option<&Answer>) {
+        let has_succeeded = answer.is_some_and(|answer| answer.status().is_success());
+        match write {
+            OwnLease::Released => *self.leased() = None,
+            OwnLease::Written if has_succeeded => *self.leased() = Some(sent),
+            OwnLease::Written => {}
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, (Option<Strike>, u64)> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -269,6 +289,8 @@ pub fn transport(name: &str, front: Front, token: Option<&str>, life: &Arc<Life>
 }
 
 type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
+/// A request to be sent, and whether and when it writes the process' own Lease.
+type Noted = (Request<Body>, Option<(OwnLease, Instant)>);
 
 impl Service<Request<Body>> for Wire {
     type Response = Answer;
@@ -286,7 +308,7 @@ impl Service<Request<Body>> for Wire {
 }
 
 impl Wire {
-    async fn note(&self, request: Request<Body>) -> Result<Request<Body>, BoxError> {
+    async fn note(&self, request: Request<Body>) -> Result<Noted, BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect_bytes().await?;
         let sent = Sent {
@@ -299,13 +321,18 @@ impl Wire {
                 .query()
                 .is_some_and(|query| query.contains("watch=true")),
             body: serde_json::from_slice(&body).unwrap_or_default(),
+            leased: *self.life.leased(),
         };
+        let own_lease = own_lease(&sent).map(|write| (write, sent.at));
+        if let Some(write) = own_lease {
+            self.life.follow(write, None);
+        }
         if !sent.path.contains(LEASES) {
             let kept = &self.life.sent;
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.push(sent);
         }
-        Ok(Request::from_parts(head, Body::from(body)))
+        Ok((Request::from_parts(head, Body::from(body)), own_lease))
     }
 
     async fn send(mut self, mut request: Request<Body>) -> Result<Answer, BoxError> {
@@ -323,7 +350,7 @@ impl Wire {
             .subscribe()
             .wait_for(|stalled| !stalled.contains(&self.name))
             .await;
-        let request = self.note(request).await?;
+        let (request, own_lease) = self.note(request).await?;
         let uri = request.uri().query();
         let is_watch = uri.is_some_and(|query| query.contains("watch=true"));
         let blow = self.life.meet(&request);
@@ -346,14 +373,18 @@ impl Wire {
             return std::future::pending().await;
         }
         let watches = self.life.watches.subscribe();
-        Ok(answer.map(|body| {
+        let answer = answer.map(|body| {
             let body = body.map_err(io::Error::other);
             if is_watch {
                 delivered(body, watches)
             } else {
                 body.boxed_unsync()
             }
-        }))
+        });
+        if let Some(write) = own_lease {
+            self.life.follow(write, Some(&answer));
+        }
+        Ok(answer)
     }
 }
 
@@ -371,6 +402,28 @@ fn delivered(
         }
     });
     StreamBody::new(frames).boxed_unsync()
+}
+
+/// A write of the process' own Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OwnLease {
+    /// It is made, or renewed.
+    Written,
+    /// It is given up.
+    Released,
+}
+
+/// A Lease of another is written without a time.
+fn own_lease(sent: &Sent) -> Option<OwnLease> {
+    if !sent.path.starts_with(LEASES) || sent.body.pointer("/spec/renewTime").is_none() {
+        return None;
+    }
+    let is_released = sent.body.pointer("/spec/holderIdentity") == Some(&Value::from(""));
+    Some(if is_released {
+        OwnLease::Released
+    } else {
+        OwnLease::Written
+    })
 }
 
 /// The Leases of replicas.
