@@ -1,6 +1,8 @@
 //! What must hold at every moment, seen from the clusters: their audits, the bytes on the wire, and
 //! the history of each object.
 
+use std::time::Duration;
+
 use fake_cluster::{Cluster, Moment, Verb, object};
 use http::Method;
 use osm::api::names::{CLOUD_INIT_SETTINGS, INPUTS, MADE_FOR_REVISION};
@@ -9,20 +11,23 @@ use serde_json::{Value, json};
 use crate::{
     history::MACHINES,
     model::{FOREIGN, Model, machine_name, made_names},
+    wire::Sent,
 };
 
 /// Fails by saying what was seen.
 pub type Held = Result<(), String>;
 
 /// What the requests since the last look tell; they are forgotten.
-pub fn requests(model: &Model) -> Held {
-    for sent in model.life.sent() {
-        let uid = sent.body.pointer("/preconditions/uid");
-        if sent.method == Method::DELETE && !uid.is_some_and(Value::is_string) {
-            return Err(format!("a delete without a precondition: {}", sent.path));
+pub fn requests(model: &mut Model) -> Held {
+    let replica = &model.world.settings.replica;
+    let lasts = replica.lease_duration - model.world.settings.request_timeout;
+    for life in model.before.drain(..).chain([model.life.clone()]) {
+        for sent in life.sent() {
+            precondition(&sent)?;
+            fence(&sent, lasts)?;
         }
+        life.forget();
     }
-    model.life.forget();
     for (cluster, handle) in model.world.clusters() {
         for entry in handle.writes() {
             let owner = if cluster == "management" {
@@ -42,6 +47,36 @@ pub fn requests(model: &Model) -> Held {
         handle.clear_audit();
     }
     Ok(())
+}
+
+/// What is changed or deleted is the object that was seen, as it was seen.
+fn precondition(sent: &Sent) -> Held {
+    let wanted: &[&str] = match sent.method {
+        Method::DELETE => &["/preconditions/uid"],
+        Method::PUT => &["/metadata/resourceVersion", "/metadata/uid"],
+        _ => &[],
+    };
+    let is_missing = |pointer: &&&str| !sent.body.pointer(pointer).is_some_and(Value::is_string);
+    match wanted.iter().find(is_missing) {
+        Some(missing) => Err(format!(
+            "a {} without {missing}: {}",
+            sent.method, sent.path
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Nothing is written later than one request timeout before the end of the replica's Lease.
+fn fence(sent: &Sent, lasts: Duration) -> Held {
+    let is_held = sent.leased.is_some_and(|leased| sent.at <= leased + lasts);
+    if sent.method == Method::GET || is_held {
+        return Ok(());
+    }
+    let since = sent.leased.map(|leased| sent.at.duration_since(leased));
+    Err(format!(
+        "written behind a closed fence: {}, {since:?}",
+        sent.line()
+    ))
 }
 
 /// What the histories of all objects tell.

@@ -60,6 +60,8 @@ pub struct Model {
     pub foreign: BTreeSet<(String, u64)>,
     /// What the process that runs has sent.
     pub life: Arc<Life>,
+    /// What processes before it have sent since the last look.
+    pub before: Vec<Arc<Life>>,
     process: Option<Process>,
     count: u32,
 }
@@ -156,6 +158,7 @@ impl Model {
             tenants,
             foreign: BTreeSet::new(),
             life: Life::new(),
+            before: Vec::new(),
             process: None,
             count: 0,
         }
@@ -163,7 +166,8 @@ impl Model {
 
     /// Starts a manager.
     pub fn start(&mut self) {
-        self.life = Life::new();
+        let before = std::mem::replace(&mut self.life, Life::new());
+        self.before.push(before);
         self.process = Some(self.world.start_as(&self.life));
     }
 

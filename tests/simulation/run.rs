@@ -51,7 +51,7 @@ async fn live(history: &History) -> Held {
         tokio::time::sleep(*after).await;
         model.revive().await;
         model.happen(*step).await;
-        requests(&model).map_err(|problem| format!("step {index}: {problem}"))?;
+        requests(&mut model).map_err(|problem| format!("step {index}: {problem}"))?;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     model.revive().await;
@@ -69,7 +69,7 @@ async fn live(history: &History) -> Held {
         return Err(format!("still being deleted: {left:?}"));
     }
     tokio::time::sleep(SETTLED).await;
-    requests(&model)?;
+    requests(&mut model)?;
     histories(&model)?;
     rest(&mut model).await?;
     model.stop().await;
