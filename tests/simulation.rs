@@ -20,6 +20,9 @@ mod world;
 #[path = "simulation/history.rs"]
 mod history;
 #[cfg(test)]
+#[path = "simulation/inputs.rs"]
+mod inputs;
+#[cfg(test)]
 #[path = "simulation/invariants.rs"]
 mod invariants;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use fake_cluster::{Cluster, Moment, Verb, object};
 use http::Method;
 use osm::api::names::{CLOUD_INIT_SETTINGS, INPUTS, MADE_FOR_REVISION};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::{
     history::MACHINES,
@@ -81,7 +82,7 @@ fn fence(sent: &Sent, lasts: Duration) -> Held {
 
 /// What the histories of all objects tell.
 pub fn histories(model: &Model) -> Held {
-    for tenant in &model.tenants {
+    for (tenant, inputs) in model.tenants.iter().zip(&model.inputs) {
         let worker = model.world.worker(tenant.name);
         for number in 0..MACHINES {
             let name = machine_name(tenant.name, number);
@@ -101,8 +102,45 @@ pub fn histories(model: &Model) -> Held {
                 provisioning: secret(&names.provisioning),
             };
             told(documents.check(&is_foreign))?;
+            told(unchanged(
+                &documents.provisioning,
+                (&inputs.provisioning, &is_foreign),
+            ))?;
+            told(unchanged(
+                &documents.bootstrap,
+                (&inputs.bootstrap, &is_foreign),
+            ))?;
         }
         told_apart(worker, tenant.name)?;
+    }
+    Ok(())
+}
+
+/// A document has other bytes than the last one that we wrote only where somebody has changed what
+/// stands in it: each such change is the reason of one other document at most.
+fn unchanged(
+    document: &[Moment],
+    (inputs, is_foreign): (&[Instant], &dyn Fn(&Moment) -> bool),
+) -> Held {
+    let mut before: Option<&Value> = None;
+    let mut changes = 0;
+    for moment in document.iter().filter(|moment| !is_foreign(moment)) {
+        let Some(found) = moment.object.as_deref() else {
+            continue;
+        };
+        let bytes = &found["data"];
+        changes += usize::from(before.is_some_and(|before| before != bytes));
+        before = Some(bytes);
+        let reasons = inputs.iter().filter(|changed| **changed <= moment.at);
+        let reasons = reasons.count();
+        if changes > reasons {
+            let name = &found["metadata"]["name"];
+            let text = crate::snapshot::decoded(found, "cloud-config");
+            return Err(format!(
+                "{name} was written with other bytes {changes} times, for {reasons} changes of \
+                 its inputs: {text}"
+            ));
+        }
     }
     Ok(())
 }

@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use fake_cluster::{Cluster, Fault, Matcher, ObjectRef, Verb, object};
-use osm::api::names::{CLOUD_INIT_SETTINGS, DerivedNames};
+use osm::api::names::DerivedNames;
 use serde_json::{Value, json};
 
 use crate::{
     fixtures,
     history::{Finalizer, History, MACHINES, Step, Trouble, Where, Which},
+    inputs::{Inputs, cluster_info},
     wire::{Blow, Counted, Life, Strike},
     world::{Process, World, account, put},
 };
@@ -45,8 +45,8 @@ pub struct Tenant {
     pub machines: [Option<Machine>; MACHINES],
     text: u32,
     version: u32,
-    settings: Option<u32>,
-    is_paused: bool,
+    pub(crate) settings: Option<u32>,
+    pub(crate) is_paused: bool,
     pub(crate) is_registered: bool,
 }
 
@@ -62,6 +62,8 @@ pub struct Model {
     pub life: Arc<Life>,
     /// What processes before it have sent since the last look.
     pub before: Vec<Arc<Life>>,
+    /// When what stands in the documents of a tenant was changed, by the tenant's number.
+    pub inputs: Vec<Inputs>,
     process: Option<Process>,
     count: u32,
 }
@@ -151,9 +153,11 @@ impl Model {
         world.settings.replica.lease_duration = Duration::from_mins(5);
         for tenant in &tenants {
             world.register(tenant.name);
+            put(world.worker(tenant.name), cluster_info(tenant.name));
             put(&world.management, tenant.profile());
         }
         Self {
+            inputs: vec![Inputs::default(); tenants.len()],
             world,
             tenants,
             foreign: BTreeSet::new(),
@@ -267,6 +271,7 @@ impl Model {
             }
             Step::StaleStart(place) => {
                 self.kill().await;
+                self.show_old_settings(place);
                 self.stale_lists(place);
                 self.start();
             }
@@ -339,31 +344,21 @@ impl Model {
             Step::Delete(which) => self.delete(which),
             Step::Vanish(which) => self.vanish(which),
             Step::EditProfile(tenant) => {
+                self.inputs[tenant].changes_provisioning();
                 self.tenants[tenant].text = self.next();
                 self.put_profile(tenant);
             }
             Step::BumpProfile(tenant) => self.put_profile(tenant),
             Step::Set(tenant) => {
                 self.tenants[tenant].settings = Some(self.next());
+                self.inputs[tenant].changes_bootstrap();
                 self.put_settings(tenant);
             }
-            Step::Pause(tenant) => {
-                let next = self.next();
-                let own = &mut self.tenants[tenant];
-                own.settings = own.settings.or(Some(next));
-                own.is_paused = !own.is_paused;
-                self.put_settings(tenant);
-            }
+            Step::Pause(tenant) => self.pause(tenant),
             Step::RotateKubeconfig(tenant) => self.rotate_kubeconfig(tenant),
             Step::Unregister(tenant) => self.unregister(tenant),
             Step::Register(tenant) => self.register(tenant),
-            Step::RotateFetchToken(tenant) => {
-                let token = STANDARD.encode(format!("fetch {}", self.next()));
-                let getter = object("secrets", CLOUD_INIT_SETTINGS, "cloud-init-getter-token");
-                self.edit(Where::Worker(tenant), getter, |secret| {
-                    secret["data"]["token"] = json!(token);
-                });
-            }
+            Step::RotateFetchToken(tenant) => self.rotate_fetch_token(tenant),
             Step::Tamper(which, made) => self.tamper(which, made),
             Step::Lose(which, made) => self.lose(which, made),
             _ => {}
@@ -444,7 +439,8 @@ impl Model {
         self.by_somebody(Where::Management, |management| put(management, profile));
     }
 
-    fn put_settings(&mut self, tenant: usize) {
+    /// The tenant's settings are written as they were last asked for.
+    pub fn put_settings(&mut self, tenant: usize) {
         let name = self.tenants[tenant].name;
         let spec = self.tenants[tenant].spec().unwrap_or_default();
         let mut wanted = fixtures::a_worker_cluster(name, &spec);

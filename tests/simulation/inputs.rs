@@ -1,0 +1,82 @@
+//! What stands in documents, and when somebody changed it.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use fake_cluster::object;
+use osm::api::names::CLOUD_INIT_SETTINGS;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::{history::Where, model::Model};
+
+/// When somebody changed what stands in a tenant's documents.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// What stands in provisioning documents: the profile's text.
+    pub provisioning: Vec<Instant>,
+    /// What stands in bootstrap documents: the API server and the getter's token.
+    pub bootstrap: Vec<Instant>,
+}
+
+impl Inputs {
+    /// Somebody changes the profile's text.
+    pub fn changes_provisioning(&mut self) {
+        self.provisioning.push(Instant::now());
+    }
+
+    /// Somebody changes the API server or the getter's token.
+    pub fn changes_bootstrap(&mut self) {
+        self.bootstrap.push(Instant::now());
+    }
+}
+
+impl Model {
+    /// The tenant is paused, or not any more. A tenant without settings gets some with it.
+    pub fn pause(&mut self, tenant: usize) {
+        let next = self.next();
+        let own = &mut self.tenants[tenant];
+        own.is_paused = !own.is_paused;
+        if own.settings.is_none() {
+            own.settings = Some(next);
+            self.inputs[tenant].changes_bootstrap();
+        }
+        self.put_settings(tenant);
+    }
+
+    /// The getter has another token.
+    pub fn rotate_fetch_token(&mut self, tenant: usize) {
+        self.inputs[tenant].changes_bootstrap();
+        let token = STANDARD.encode(format!("fetch {}", self.next()));
+        let getter = object("secrets", CLOUD_INIT_SETTINGS, "cloud-init-getter-token");
+        self.edit(Where::Worker(tenant), getter, |secret| {
+            secret["data"]["token"] = json!(token);
+        });
+    }
+
+    /// A process that starts may be shown settings of before, and then those of now.
+    pub fn show_old_settings(&mut self, place: Where) {
+        if place == Where::Management {
+            for inputs in &mut self.inputs {
+                inputs.bootstrap.extend([Instant::now(); 2]);
+            }
+        }
+    }
+}
+
+/// What a cluster says of its API server: another address than its endpoints say.
+pub fn cluster_info(name: &str) -> Value {
+    let cluster = json!({
+        "server": format!("https://info.{name}.example:6443"),
+        "certificate-authority-data": STANDARD.encode("an authority"),
+    });
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "", "cluster": cluster}],
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cluster-info", "namespace": "kube-public"},
+        "data": {"kubeconfig": kubeconfig.to_string()},
+    })
+}
