@@ -131,6 +131,18 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
         &["src/app/management.rs"],
         "only the composition root connects to the management API",
     ),
+    (
+        "rand::",
+        &[
+            "src/fleet/jitter.rs",
+            "src/controllers/machine_deployment/dereference.rs",
+            "src/app.rs",
+            "src/app/single/leader.rs",
+            "src/settings/replica.rs",
+        ],
+        "delays are drawn by fleet/jitter.rs, which a simulation repeats by a number; the others \
+         draw secrets and identities",
+    ),
     ("#[allow(", &[], "say #[expect(…, reason = \"…\")]"),
     ("#![allow(", &[], "say #[expect(…, reason = \"…\")]"),
     ("TODO", &[], "nothing lands unfinished"),
@@ -416,6 +428,11 @@ fn a_token_in_the_wrong_place_is_reported_with_its_place() {
             "src/fleet.rs",
             "//! x\nwatcher(api, x)",
             "src/fleet.rs:2: `watcher(` may not stand",
+        ),
+        (
+            "src/fleet/bounds.rs",
+            "//! x\nlet share = rand::rng().random_range(0.9..=1.1);",
+            "src/fleet/bounds.rs:2: `rand::` may not stand",
         ),
     ]);
 }

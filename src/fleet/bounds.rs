@@ -1,13 +1,12 @@
 //! What bounds a tenant: the operator's rules, and the labels of the tenant's namespace where a
 //! rule asks for them.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
-use rand::RngExt;
 
-use super::{connect::Clients, engagement::Shared, retry_delay::RetryDelay};
+use super::{connect::Clients, engagement::Shared, jitter, retry_delay::RetryDelay};
 use crate::telemetry::logs::chain;
 use crate::tenant::{id::TenantId, policy::TenantPolicy};
 
@@ -37,7 +36,7 @@ pub async fn changed(
         std::future::pending::<()>().await;
     }
     let mut delay = RetryDelay::default();
-    let mut wait = jittered(shared.facts_interval);
+    let mut wait = jitter::around(shared.facts_interval);
     loop {
         tokio::time::sleep(wait).await;
         let management = management.client();
@@ -45,7 +44,7 @@ pub async fn changed(
             Ok(now) if now != *policy => return,
             Ok(_) => {
                 delay = RetryDelay::default();
-                wait = jittered(shared.facts_interval);
+                wait = jitter::around(shared.facts_interval);
             }
             // What was read before holds until it can be read again.
             Err(error) => {
@@ -58,9 +57,4 @@ pub async fn changed(
             }
         }
     }
-}
-
-/// Between nine and eleven tenths.
-fn jittered(interval: Duration) -> Duration {
-    interval.mul_f64(rand::rng().random_range(0.9..=1.1))
 }

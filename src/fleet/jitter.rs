@@ -21,6 +21,12 @@ pub fn part(duration: Duration, least: f64, most: f64) -> Duration {
     duration.mul_f64(ROW.with_borrow_mut(|row| row.random_range(least..=most)))
 }
 
+/// Returns between nine and eleven tenths of an interval: what many repeat at the same interval
+/// spreads out.
+pub fn around(interval: Duration) -> Duration {
+    part(interval, 0.9, 1.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
