@@ -16,6 +16,8 @@ mod budget;
 mod crash;
 #[path = "sweep/drop_in.rs"]
 mod drop_in;
+#[path = "sweep/failed_reads.rs"]
+mod failed_reads;
 #[path = "sweep/fairness.rs"]
 mod fairness;
 #[path = "sweep/handover.rs"]

@@ -27,7 +27,7 @@ use super::{
     connect::{ClientParts, Clients},
     discovery::Registration,
     engagement::Shared,
-    facts::{self, FactsError},
+    facts::{self, FactsError, InUse},
     health::Health,
     partition::fence::Fence,
     prerequisites,
@@ -130,10 +130,11 @@ async fn attempt_for(
     let predecessor = adopt(params, &worker, worker_cluster).await?;
     prepare(params, &worker).await?;
     let kubeconfig_ca: Arc<[u8]> = access.certificate_authority.as_slice().into();
-    let in_use = worker_cluster
-        .status
-        .as_ref()
-        .and_then(|status| status.api_server.as_deref());
+    let status = worker_cluster.status.as_ref();
+    let in_use = InUse {
+        api_server: status.and_then(|status| status.api_server.as_deref()),
+        certificate_authority_data: None,
+    };
     let facts = read_facts(&worker, &kubeconfig_ca, in_use)
         .await
         .map_err(|error| not_prepared(&error))?;
@@ -155,7 +156,7 @@ async fn attempt_for(
 async fn read_facts(
     worker: &Client,
     kubeconfig_ca: &[u8],
-    in_use: Option<&str>,
+    in_use: InUse<'_>,
 ) -> Result<ClusterFacts, FactsError> {
     for _ in 1..TOKEN_TRIES {
         match facts::read(worker, kubeconfig_ca, in_use).await {

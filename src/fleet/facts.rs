@@ -1,6 +1,8 @@
 //! Reads what nodes need to know of their cluster: the API server, its certificate authority, and
 //! the token that they fetch their provisioning Secret with.
 
+use std::time::Duration;
+
 use k8s_openapi::api::{
     core::v1::{ConfigMap, Secret},
     discovery::v1::EndpointSlice,
@@ -10,8 +12,15 @@ use serde::Deserialize;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
+use super::retry_delay::RetryDelay;
 use crate::api::names::{CLOUD_INIT_SETTINGS, GETTER_TOKEN, KUBECONFIG_KEY};
 use crate::tenant::{facts::ClusterFacts, secret_text::SecretText};
+
+/// How often cluster-info is asked for again that may not be read, where the endpoints would change
+/// what is in use, and the first and the longest wait: 15 to 30 seconds in all.
+const FORBIDDEN_RETRIES: usize = 4;
+const FORBIDDEN_WAIT: Duration = Duration::from_secs(2);
+const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(16);
 
 /// Why the facts could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -35,31 +44,94 @@ pub enum FactsError {
     },
 }
 
+/// What of the facts is in use, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InUse<'a> {
+    /// The address of the API server.
+    pub api_server: Option<&'a str>,
+    /// The certificate authority, as [`ClusterFacts`] has it.
+    pub certificate_authority_data: Option<&'a str>,
+}
+
+impl InUse<'_> {
+    /// Whether documents that were rendered from what is in use stay as they are.
+    fn equals(&self, facts: &ClusterFacts) -> bool {
+        let authority = self.certificate_authority_data;
+        self.api_server == Some(&*facts.api_server)
+            && authority.is_none_or(|it| it == facts.certificate_authority_data)
+    }
+}
+
 /// Reads the facts. An endpoint that is in use stays while it is ready.
+///
+/// Where cluster-info may not be read the endpoints take its place. If that would change what is in
+/// use, a single refusal is not enough: an API server that has just started refuses what it allows
+/// a moment later. It is asked again for 15 to 30 seconds first.
+///
+/// # Errors
+///
+/// Any failed call: the caller keeps what it has. Only an absent cluster-info and one that may not
+/// be read are answered by the endpoints.
 pub async fn read(
     client: &Client,
     kubeconfig_ca: &[u8],
-    in_use: Option<&str>,
+    in_use: InUse<'_>,
 ) -> Result<ClusterFacts, FactsError> {
-    let fetch_token = fetch_token(client).await?;
-    if let Some((api_server, certificate_authority_data)) = cluster_info(client).await {
-        return Ok(ClusterFacts {
-            api_server,
-            certificate_authority_data,
-            fetch_token,
-        });
+    let waits = RetryDelay::new(FORBIDDEN_WAIT, FORBIDDEN_WAIT_MAX);
+    for wait in waits.take(FORBIDDEN_RETRIES) {
+        let (facts, announced) = look(client, kubeconfig_ca, in_use).await?;
+        if !matches!(announced, Announced::Forbidden) || in_use.equals(&facts) {
+            return Ok(facts);
+        }
+        tokio::time::sleep(wait).await;
     }
-    let ready = ready_endpoints(client).await?;
-    let api_server = in_use
-        .map(str::to_owned)
-        .filter(|in_use| ready.contains(in_use))
-        .or_else(|| ready.into_iter().next())
-        .ok_or(FactsError::NoApiServer)?;
-    Ok(ClusterFacts {
+    read_once(client, kubeconfig_ca, in_use).await
+}
+
+/// Reads the facts as they are at this moment, for a command that shows them and keeps nothing.
+///
+/// # Errors
+///
+/// As [`read`].
+pub async fn read_once(
+    client: &Client,
+    kubeconfig_ca: &[u8],
+    in_use: InUse<'_>,
+) -> Result<ClusterFacts, FactsError> {
+    look(client, kubeconfig_ca, in_use)
+        .await
+        .map(|(facts, _)| facts)
+}
+
+async fn look(
+    client: &Client,
+    kubeconfig_ca: &[u8],
+    in_use: InUse<'_>,
+) -> Result<(ClusterFacts, Announced), FactsError> {
+    let fetch_token = fetch_token(client).await?;
+    let announced = cluster_info(client).await?;
+    let (api_server, certificate_authority_data) = match &announced {
+        Announced::At(cluster) => (
+            cluster.server.clone(),
+            cluster.certificate_authority_data.clone(),
+        ),
+        Announced::Nowhere | Announced::Forbidden => {
+            let ready = ready_endpoints(client).await?;
+            let api_server = in_use
+                .api_server
+                .map(str::to_owned)
+                .filter(|in_use| ready.contains(in_use))
+                .or_else(|| ready.into_iter().next())
+                .ok_or(FactsError::NoApiServer)?;
+            (api_server, STANDARD.encode(kubeconfig_ca))
+        }
+    };
+    let facts = ClusterFacts {
         api_server,
-        certificate_authority_data: STANDARD.encode(kubeconfig_ca),
+        certificate_authority_data,
         fetch_token,
-    })
+    };
+    Ok((facts, announced))
 }
 
 async fn fetch_token(client: &Client) -> Result<SecretText, FactsError> {
@@ -98,17 +170,35 @@ struct Cluster {
     certificate_authority_data: String,
 }
 
-/// Any failure means that the endpoints tell: many clusters have no cluster-info.
-async fn cluster_info(client: &Client) -> Option<(String, String)> {
+/// What cluster-info says.
+enum Announced {
+    /// The API server is here.
+    At(Cluster),
+    /// There is no cluster-info, or none that can be used: many clusters have none.
+    Nowhere,
+    /// It may not be read.
+    Forbidden,
+}
+
+async fn cluster_info(client: &Client) -> Result<Announced, FactsError> {
     let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
-    let config_map = config_maps.get("cluster-info").await.ok()?;
+    match config_maps.get_opt("cluster-info").await {
+        Ok(found) => Ok(found
+            .and_then(announced)
+            .map_or(Announced::Nowhere, Announced::At)),
+        Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Announced::Forbidden),
+        Err(source) => Err(FactsError::Call {
+            what: "ConfigMap kube-public/cluster-info",
+            source,
+        }),
+    }
+}
+
+fn announced(config_map: ConfigMap) -> Option<Cluster> {
     let kubeconfig = config_map.data?.remove(KUBECONFIG_KEY)?;
     let info: ClusterInfo = serde_saphyr::from_str(&kubeconfig).ok()?;
     let cluster = info.clusters.into_iter().next()?.cluster;
-    cluster
-        .server
-        .starts_with("https://")
-        .then_some((cluster.server, cluster.certificate_authority_data))
+    cluster.server.starts_with("https://").then_some(cluster)
 }
 
 /// The API servers that are ready, as URLs, in the order of the slices.

@@ -19,7 +19,7 @@ use super::{
     connect::{ClientParts, Clients, Transport},
     engage::{Reading, not_prepared},
     engagement::{Engagement, ServeFunction, Shared},
-    facts,
+    facts::{self, InUse},
     health::Health,
     partition::fence::Fence,
     permits::Permits,
@@ -149,8 +149,9 @@ impl Solo {
 
     async fn first_facts(&self) -> ClusterFacts {
         let mut delay = RetryDelay::default();
+        let authority = &self.certificate_authority;
         loop {
-            match facts::read(&self.worker.client(), &self.certificate_authority, None).await {
+            match facts::read(&self.worker.client(), authority, InUse::default()).await {
                 Ok(facts) => return facts,
                 Err(error) => {
                     let setback = not_prepared(&error);

@@ -11,7 +11,7 @@ use crate::api::{
     worker_cluster::{NodeCredentials, WorkerCluster},
 };
 use crate::app::{caller::cluster_uid, enrol::as_the_manager, plan::kubeconfig_of, remedy::remedy};
-use crate::fleet::facts;
+use crate::fleet::facts::{self, InUse};
 use crate::telemetry::logs::chain;
 use crate::tenant::access::{AccessRules, ClusterAccess};
 
@@ -186,7 +186,8 @@ async fn machine_deployments(place: &str, client: &Client) -> Check {
 
 async fn facts_of(place: &str, client: &Client, access: &ClusterAccess) -> Check {
     let what = "facts";
-    match facts::read(client, &access.certificate_authority, None).await {
+    let authority = &access.certificate_authority;
+    match facts::read_once(client, authority, InUse::default()).await {
         Ok(facts) => Check::ok(place, what, format!("nodes reach {}", facts.api_server)),
         Err(error) => {
             let reason = match error {

@@ -31,7 +31,7 @@ use crate::api::{
 use crate::controllers::{registry_credentials, tokens};
 use crate::fleet::{
     connect::{self, ClientParts},
-    facts,
+    facts::{self, InUse},
     rate_limit::Budget,
     transport::{self, Caller, Patience},
 };
@@ -148,8 +148,11 @@ impl Tenant {
         };
         let own = registered.own.as_ref();
         let status = own.and_then(|own| own.status.as_ref());
-        let in_use = status.and_then(|status| status.api_server.as_deref());
-        let facts = facts::read(&worker, &access.certificate_authority, in_use)
+        let in_use = InUse {
+            api_server: status.and_then(|status| status.api_server.as_deref()),
+            certificate_authority_data: None,
+        };
+        let facts = facts::read_once(&worker, &access.certificate_authority, in_use)
             .await
             .context("cannot read the worker cluster's facts")?;
         let key = DigestKey::derive(&facts.fetch_token);

@@ -131,9 +131,6 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
     }
     let now = context.engagement.shared.clock.now();
     let memory = &context.node_credentials;
-    if memory.refused_until().is_some_and(|until| until > now) {
-        return Ok(deployment);
-    }
     let worker = &context.engagement.worker.client();
     let keeper = Keeper {
         context,
@@ -146,6 +143,10 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
         tokens: Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS),
         now,
     };
+    if memory.refused_until().is_some_and(|until| until > now) {
+        let token = keeper.token_in_use().await?;
+        return Ok(with(deployment, token));
+    }
     let kind = ConditionType::NodeCredentials;
     let token = match keeper.token().await {
         Ok(token) => token,
@@ -153,7 +154,7 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
             let wait = jiff::SignedDuration::try_from(REFUSED_WAIT).unwrap_or_default();
             memory.refused(now.checked_add(wait).ok());
             let message = format!(
-                "machines share the getter's token; apply \
+                "machine deployments without a token of their own share the getter's; apply \
                  manifests/rbac/worker-node-credentials.yaml to the worker cluster, or set \
                  spec.nodeCredentials to Shared: {}",
                 chain(&error)
@@ -166,7 +167,8 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
                     "machines share the getter's token"
                 );
             }
-            return Ok(deployment);
+            let token = keeper.token_in_use().await?;
+            return Ok(with(deployment, token));
         }
         Err(error) => return Err(error),
     };
@@ -177,6 +179,13 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
     let finding = Finding::well("PerMachineDeployment");
     context.engagement.board.found(kind, finding);
     Ok(deployment.with_own_fetch_token(token))
+}
+
+fn with(deployment: Deployment, token: Option<SecretText>) -> Deployment {
+    match token {
+        Some(token) => deployment.with_own_fetch_token(token),
+        None => deployment,
+    }
 }
 
 /// Removes the credentials of a machine deployment, if there are any. The ServiceAccount is made
@@ -251,6 +260,20 @@ impl Keeper<'_> {
         };
         memory.set(&self.names.key, known);
         Ok(token)
+    }
+
+    /// The token that was made for the machine deployment, if there is one, where the rights to
+    /// look after it lack: a right that is withdrawn, or refused once, rotates nothing.
+    async fn token_in_use(&self) -> Result<Option<SecretText>, Error> {
+        if self.context.secrets.get(&self.names.getter_token).is_none() {
+            return Ok(None);
+        }
+        let found = self.tokens.get_opt(&self.names.getter_token).await;
+        let found = found.map_err(self.failed("read"))?;
+        let is_own = |found: &Secret| {
+            found.annotations().get(MADE_FOR).map(String::as_str) == Some(self.made_for)
+        };
+        Ok(found.filter(is_own).as_ref().and_then(token_in))
     }
 
     /// Whether the token's Secret is the one that was read, and the rest was looked at not long

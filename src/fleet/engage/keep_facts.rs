@@ -9,7 +9,8 @@ use crate::fleet::{
     claim::{self, Claimant},
     connect::Clients,
     engagement::Shared,
-    facts, jitter, prerequisites,
+    facts::{self, InUse},
+    jitter, prerequisites,
     retry_delay::RetryDelay,
 };
 use crate::telemetry::logs::chain;
@@ -49,7 +50,7 @@ impl Reading<'_> {
     /// Reads again from time to time, jittered, and when the bell rings, for as long as it may.
     pub async fn keep(self, sender: &watch::Sender<Arc<ClusterFacts>>, bell: &Notify) {
         let mut delay = RetryDelay::default();
-        let mut wait = jittered(self.interval);
+        let mut wait = jitter::around(self.interval);
         loop {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -59,12 +60,15 @@ impl Reading<'_> {
                 return;
             }
             let before = sender.borrow().clone();
-            let in_use = Some(before.api_server.as_str());
+            let in_use = InUse {
+                api_server: Some(&before.api_server),
+                certificate_authority_data: Some(&before.certificate_authority_data),
+            };
             let worker = self.worker.client();
             match Box::pin(facts::read(&worker, self.kubeconfig_ca, in_use)).await {
                 Ok(facts) => {
                     delay = RetryDelay::default();
-                    wait = jittered(self.interval);
+                    wait = jitter::around(self.interval);
                     if facts != *before {
                         sender.send_replace(Arc::new(facts));
                     }
@@ -85,9 +89,4 @@ impl Reading<'_> {
         let worker = self.worker.client();
         claim::is_ours(&worker, claimant).await && !prerequisites::is_getter_lost(&worker).await
     }
-}
-
-/// Between nine and eleven tenths.
-fn jittered(interval: Duration) -> Duration {
-    jitter::part(interval, 0.9, 1.1)
 }

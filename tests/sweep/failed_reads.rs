@@ -1,0 +1,175 @@
+//! A read that failed says nothing about what it would have returned: what was read before stays,
+//! and nothing rotates.
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+use osm::api::names::DerivedNames;
+use serde_json::{Value, json};
+
+use crate::{
+    scenarios::{BOOTSTRAP, PROVISIONING, Scenario},
+    snapshot::{boot_secret, decoded, text},
+    wire::{Life, Sent},
+    world::{World, put},
+};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// The address of the API server that cluster-info announces.
+const ANNOUNCED: &str = "https://announced.example:6443";
+
+/// Every way in which a read can fail without an answer about the object.
+fn failures() -> [Fault; 5] {
+    let status = |code| Fault::Status {
+        code,
+        retry_after: None,
+    };
+    [
+        status(500),
+        status(403),
+        status(401),
+        Fault::ConnectionRefused,
+        Fault::Hang,
+    ]
+}
+
+fn cluster_info() -> Value {
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config",
+        "clusters": [{"name": "", "cluster": {
+            "server": ANNOUNCED,
+            "certificate-authority-data": STANDARD.encode("announced"),
+        }}],
+    });
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "cluster-info", "namespace": "kube-public"},
+        "data": {"kubeconfig": kubeconfig.to_string()},
+    })
+}
+
+/// Reads of one object.
+fn reads(resource: &str, name: &str) -> Matcher {
+    Matcher {
+        name: Some(name.to_owned()),
+        ..Matcher::on(&[Verb::Get], resource)
+    }
+}
+
+/// What was written but Leases, renewals of tokens, the status and Events.
+fn writes(life: &Life) -> Vec<String> {
+    let mut writes = life.writes();
+    let by_the_clock = ["/leases", "/bootstrap-token-"];
+    writes.retain(|sent| !by_the_clock.iter().any(|part| sent.path.contains(part)));
+    writes.iter().map(Sent::line).collect()
+}
+
+fn events(life: &Life) -> usize {
+    let sent = life.sent();
+    let is_event = |sent: &&Sent| sent.method != http::Method::GET && sent.path.contains("/events");
+    sent.iter().filter(is_event).count()
+}
+
+/// One read fails while the cluster is engaged, and one after a restart; nothing is written and
+/// nobody is warned.
+async fn nothing_follows(
+    world: &World,
+    cluster: &Cluster,
+    failing: (Matcher, Fault),
+    within: Duration,
+) {
+    let (matcher, fault) = failing;
+    let name = format!("{fault:?} {matcher:?}");
+    let life = Life::new();
+    let process = world.start_as(&life);
+    world.settle().await;
+    life.forget();
+    cluster.inject_times(matcher.clone(), fault.clone(), 1);
+    tokio::time::sleep(within).await;
+    assert_eq!(writes(&life), [""; 0], "{name}");
+    assert_eq!(events(&life), 0, "{name}");
+    process.stop().await;
+    let life = restart(world, cluster, (matcher, fault)).await;
+    assert_eq!(writes(&life), [""; 0], "{name}, at a restart");
+    assert_eq!(events(&life), 0, "{name}, at a restart");
+}
+
+async fn restart(world: &World, cluster: &Cluster, failing: (Matcher, Fault)) -> Arc<Life> {
+    cluster.clear_faults();
+    let id = cluster.inject_times(failing.0, failing.1, 1);
+    let life = Life::new();
+    let process = world.start_as(&life);
+    // Rights that were refused are tried again within three hours, where tokens last for a day.
+    tokio::time::sleep(HOUR * 3).await;
+    world.settle().await;
+    process.stop().await;
+    cluster.clear_fault(id);
+    life
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_read_of_cluster_info_rotates_nothing() {
+    for fault in failures() {
+        let world = Scenario::Create.world();
+        let berlin = world.worker("berlin");
+        put(berlin, cluster_info());
+        let failing = (reads("configmaps", "cluster-info"), fault);
+        nothing_follows(&world, berlin, failing, HOUR).await;
+        let document = boot_secret(berlin, BOOTSTRAP).expect("it is served");
+        assert!(decoded(&document, "cloud-config").contains(ANNOUNCED));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_cluster_info_may_never_be_read_the_endpoints_count() {
+    let world = Scenario::Create.world();
+    let berlin = world.worker("berlin");
+    put(berlin, cluster_info());
+    let forbidden = Fault::Status {
+        code: 403,
+        retry_after: None,
+    };
+    berlin.inject(reads("configmaps", "cluster-info"), forbidden);
+    let life = Life::new();
+    let process = world.start_as(&life);
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    let document = boot_secret(berlin, BOOTSTRAP).expect("it is served within a minute");
+    assert!(!decoded(&document, "cloud-config").contains(ANNOUNCED));
+    world.settle().await;
+    process.stop().await;
+    // What is in use is one of the endpoints: no doubt delays the next process.
+    berlin.clear_audit();
+    let process = world.start();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let asked = berlin.count_requests(|entry| entry.target.name == "cluster-info");
+    assert_eq!(asked, 1);
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_read_of_a_machine_deployments_credentials_rotates_nothing() {
+    let names = DerivedNames::new("kube-system", "workers");
+    for resource in ["serviceaccounts", "roles", "rolebindings"] {
+        let world = Scenario::OwnCreate.world();
+        let berlin = world.worker("berlin");
+        let forbidden = Fault::Status {
+            code: 403,
+            retry_after: None,
+        };
+        let failing = (reads(resource, &names.getter), forbidden);
+        // They are looked at again after half of the lifetime of a bootstrap token.
+        nothing_follows(&world, berlin, failing, HOUR * 13).await;
+        assert!(boot_secret(berlin, PROVISIONING).is_some());
+        let own = world
+            .management
+            .get(object("workerclusters", "berlin", "berlin"))
+            .expect("it is there");
+        let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
+        let kind = |it: &&Value| text(it, "/type") == "NodeCredentials";
+        let found = conditions.into_iter().flatten().find(kind);
+        let found = found.map(|it| text(it, "/reason"));
+        assert_eq!(found, Some("PerMachineDeployment"), "{resource}");
+    }
+}
