@@ -13,6 +13,7 @@ pub mod backoff;
 pub mod context;
 pub mod due;
 pub mod event_writer;
+pub mod held_back;
 pub mod inventory;
 pub mod machine_deployment;
 pub mod machine_rollout;

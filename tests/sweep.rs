@@ -34,6 +34,8 @@ mod measures;
 mod order;
 #[path = "sweep/panics.rs"]
 mod panics;
+#[path = "sweep/persistent_failures.rs"]
+mod persistent_failures;
 #[path = "sweep/policies.rs"]
 mod policies;
 #[path = "sweep/registry.rs"]

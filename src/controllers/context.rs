@@ -11,7 +11,7 @@ use kube::runtime::reflector::Store;
 use tokio::sync::watch;
 
 use super::{
-    backoff::Backoff, due::Due, event_writer::EventWriter,
+    backoff::Backoff, due::Due, event_writer::EventWriter, held_back::HeldBack,
     machine_deployment::credentials::NodeCredentials, machine_rollout::KnownMachines,
     profile::DefaultProfile, profile_store::ProfileStore, rollout::Turns, seen::SeenObjects,
     sweeps::Sweeps, tokens::Tokens, triggers::Triggers,
@@ -73,6 +73,8 @@ pub struct Context {
     pub registry_credentials: watch::Sender<Result<RegistryCredentials, String>>,
     /// Delays of machine deployments that failed.
     pub backoff: Arc<Backoff>,
+    /// Machine deployments that wait for their worker cluster to be well.
+    pub held_back: HeldBack,
     /// Machine deployments that are looked at for no change of their own.
     pub sweeps: Arc<Sweeps>,
     /// Since when machine deployments are due.

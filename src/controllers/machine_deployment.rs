@@ -111,6 +111,10 @@ pub async fn reconcile(
             Err(Error::Waiting { until, .. }) => {
                 context.due.later(&reference, Trigger::Retry, until)
             }
+            Err(Error::HeldBack) => {
+                context.held_back.add(reference);
+                Action::await_change()
+            }
             Err(_) => {
                 let after = context.backoff.failed(&machine_deployment);
                 context.due.later(&reference, Trigger::Retry, after)

@@ -18,6 +18,7 @@ use super::{
     adoption,
     context::{Context, RegistryCredentials, Rules},
     event_writer::EventWriter,
+    held_back::HeldBack,
     inventory,
     machine_deployment::{self, credentials},
     machine_rollout::{self, KnownMachines},
@@ -107,6 +108,7 @@ impl Controllers {
             node_credentials: credentials::NodeCredentials::default(),
             registry_credentials: watch::Sender::new(Ok(Arc::default())),
             backoff: Arc::default(),
+            held_back: HeldBack::default(),
             sweeps: Arc::new(Sweeps::new(slots, board)),
             due: Arc::default(),
             machines: KnownMachines::default(),
@@ -239,7 +241,7 @@ impl Controllers {
                 follow_settings(&context),
                 follow_registry_credentials(&context),
                 follow_facts(&context),
-                follow_health(&context),
+                follow_held_back(&context),
                 remove_orphans(&context, listed),
                 machine_rollout::follow(&context),
             )
@@ -321,13 +323,16 @@ async fn follow_facts(context: &Context) {
     std::future::pending::<()>().await;
 }
 
-/// What failed while the cluster was not well is looked at again once it is.
-async fn follow_health(context: &Context) {
-    let health = &context.engagement.health;
+/// What was held back while the cluster was not well is looked at once it is.
+async fn follow_held_back(context: &Context) {
     loop {
-        health.held_back().await;
-        health.well().await;
-        context.triggers.pull(Look::Everywhere);
+        context.held_back.added().await;
+        context.engagement.health.well().await;
+        let waiting = context.held_back.take();
+        for reference in &waiting {
+            context.due.now(reference, Trigger::Retry);
+        }
+        context.sweeps.add(waiting);
     }
 }
 

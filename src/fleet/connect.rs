@@ -205,7 +205,7 @@ impl Service<Request<Body>> for TenantService {
             let Some(health) = &parts.health else {
                 return send(&parts, request).await;
             };
-            let observed = health.admit()?;
+            let observed = health.admit(request.method())?;
             let (is_watch, sent) = (is_watch(&request), Instant::now());
             let outcome = send(&parts, request).await;
             match &outcome {

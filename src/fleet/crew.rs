@@ -24,9 +24,6 @@ use super::{
 };
 use crate::tenant::id::RegistrationId;
 
-/// A task that has run for this long without a panic has recovered from those before.
-const RECOVERED_AFTER: Duration = Duration::from_mins(10);
-
 /// A watch that lags for longer than this is begun anew by then.
 const TOLD_AFTER: Duration = Duration::from_mins(10);
 
@@ -249,11 +246,8 @@ impl Crew {
         let now = Instant::now();
         let first = || (now, RetryDelay::default());
         let (last, delay) = self.panics.entry(id.clone()).or_insert_with(first);
-        if now - *last > RECOVERED_AFTER {
-            *delay = RetryDelay::default();
-        }
-        *last = now;
-        delay.next().unwrap_or_default()
+        let lasted = now - std::mem::replace(last, now);
+        delay.after(lasted)
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -59,6 +59,20 @@ pub enum State {
 #[error("not sent: the API server fails or asks for patience, and is asked again in a while")]
 pub struct HeldBack;
 
+impl HeldBack {
+    /// Whether a call failed because it was not sent.
+    pub fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if error.is::<Self>() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
 /// Observes the calls to one worker cluster, holds them back while it fails, and writes changes to
 /// the tenant's board. It lives as long as the kubeconfig: another one starts anew.
 #[derive(Debug)]
@@ -74,6 +88,7 @@ pub struct Health {
 pub struct Observed<'a> {
     health: &'a Health,
     pass: Option<Pass>,
+    is_read: bool,
 }
 
 impl Health {
@@ -116,7 +131,11 @@ impl Health {
     }
 
     /// Lets a call through, or says that it is held back.
-    pub fn admit(&self) -> Result<Observed<'_>, HeldBack> {
+    ///
+    /// # Errors
+    ///
+    /// While the cluster fails, for all calls but the one that decides.
+    pub fn admit(&self, method: &Method) -> Result<Observed<'_>, HeldBack> {
         let mut pass = None;
         self.circuit.send_if_modified(|circuit| {
             let was_closed = circuit.is_closed();
@@ -127,6 +146,7 @@ impl Health {
         Ok(Observed {
             health: self,
             pass: Some(pass),
+            is_read: method.is_safe(),
         })
     }
 
@@ -134,13 +154,6 @@ impl Health {
     pub async fn well(&self) {
         // The sender is our own, so the wait cannot fail.
         let _ = self.circuit.subscribe().wait_for(Circuit::is_closed).await;
-    }
-
-    /// Waits until calls are held back, all but those that decide.
-    pub async fn held_back(&self) {
-        let mut circuit = self.circuit.subscribe();
-        // The sender is our own, so the wait cannot fail.
-        let _ = circuit.wait_for(|circuit| !circuit.is_closed()).await;
     }
 
     /// Waits until a call is let through: all of them, or the one that decides.
@@ -155,13 +168,20 @@ impl Health {
         }
     }
 
-    /// Asks the cluster, whenever the delay of the open circuit is over, for ever: everybody else
-    /// waits until it is well.
+    /// Waits until a read must say how the cluster is.
+    pub async fn in_doubt(&self) {
+        let mut circuit = self.circuit.subscribe();
+        // The sender is our own, so the wait cannot fail.
+        let _ = circuit.wait_for(Circuit::is_in_doubt).await;
+    }
+
+    /// Asks the cluster whenever it is in doubt, after the delay of the open circuit: everybody
+    /// else waits until it is well.
     pub async fn keep_asking(&self, worker: &Clients) {
         loop {
-            self.held_back().await;
+            self.in_doubt().await;
             self.due().await;
-            if !self.circuit.borrow().is_closed() {
+            if self.circuit.borrow().is_in_doubt() {
                 let namespaces: Api<Namespace> = Api::all(worker.client());
                 // The outcome is observed where it passes.
                 drop(Box::pin(namespaces.get_metadata(KUBE_SYSTEM)).await);
@@ -173,13 +193,13 @@ impl Health {
         let now = Instant::now();
         let mut is_closed = false;
         self.circuit.send_if_modified(|circuit| {
-            let was_closed = circuit.is_closed();
+            let was_in_doubt = circuit.is_in_doubt();
             match failure {
                 None => circuit.succeeded(pass, now),
                 Some(failure) => circuit.failed(pass, failure, now),
             }
             is_closed = circuit.is_closed();
-            !(was_closed && is_closed)
+            was_in_doubt || circuit.is_in_doubt()
         });
         // An accident of one request says nothing about the cluster: nobody would ask it again.
         if is_closed == failure.is_none() {
@@ -227,8 +247,14 @@ impl Observed<'_> {
             return;
         }
         let since = self.health.clock.now();
-        let failure = retry_after(status, answer.headers(), since)
-            .map_or(Failure::BadAnswer, Failure::AskedToWait);
+        let asked = retry_after(status, answer.headers(), since);
+        let failure = match asked {
+            Some(asked) => Failure::AskedToWait(asked),
+            None if status == StatusCode::INTERNAL_SERVER_ERROR && !self.is_read => {
+                Failure::WriteError
+            }
+            None => Failure::BadAnswer,
+        };
         let why = format!("the API server answers {status}");
         let state = State::Degraded { since, why };
         self.health.observe(pass, Some(failure), state);
@@ -293,7 +319,10 @@ mod tests {
     async fn answered(health: &Health, status: StatusCode, times: usize) {
         for _ in 0..times {
             health.due().await;
-            health.admit().unwrap().answered(&an_answer(status));
+            health
+                .admit(&Method::GET)
+                .unwrap()
+                .answered(&an_answer(status));
         }
     }
 
@@ -321,10 +350,13 @@ mod tests {
         assert!(said(&board).2.contains("502"), "another failure is news");
         health.due().await;
         let refused = std::io::Error::other("refused");
-        health.admit().unwrap().unreachable(&refused);
+        health.admit(&Method::GET).unwrap().unreachable(&refused);
         assert_eq!(said(&board), (false, "Unreachable", "refused".to_owned()));
         health.due().await;
-        health.admit().unwrap().answered(&an_answer(StatusCode::OK));
+        health
+            .admit(&Method::GET)
+            .unwrap()
+            .answered(&an_answer(StatusCode::OK));
         assert!(said(&board).0);
     }
 
@@ -335,7 +367,7 @@ mod tests {
         for cause in ["refused", "reset", "refused"] {
             health.due().await;
             let error = std::io::Error::other(cause);
-            health.admit().unwrap().unreachable(&error);
+            health.admit(&Method::GET).unwrap().unreachable(&error);
             let since = Timestamp::UNIX_EPOCH;
             let why = cause.to_owned();
             assert_eq!(health.state(), State::Unreachable { since, why });
@@ -352,15 +384,15 @@ mod tests {
     async fn who_waits_until_it_is_well_wakes_when_it_is() {
         let (health, _) = a_health();
         let refused = std::io::Error::other("refused");
-        health.admit().unwrap().unreachable(&refused);
+        health.admit(&Method::GET).unwrap().unreachable(&refused);
         assert!(health.holds_back());
-        assert!(health.admit().is_err());
+        assert!(health.admit(&Method::GET).is_err());
         let heal = async {
             health.due().await;
-            let probe = health.admit().expect("it is due");
-            assert!(health.admit().is_err(), "one call decides");
+            let probe = health.admit(&Method::GET).expect("it is due");
+            assert!(health.admit(&Method::GET).is_err(), "one call decides");
             drop(probe);
-            let probe = health.admit().expect("the other was given up");
+            let probe = health.admit(&Method::GET).expect("the other was given up");
             probe.answered(&an_answer(StatusCode::OK));
         };
         tokio::join!(health.well(), heal);

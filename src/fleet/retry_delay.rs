@@ -12,6 +12,9 @@ const FIRST: Duration = Duration::from_millis(500);
 /// The cap: a cluster that comes back is engaged within half a minute.
 const CAP: Duration = Duration::from_secs(15);
 
+/// What lasted for this long has recovered from whatever ended it before.
+const STEADY: Duration = Duration::from_mins(10);
+
 /// The delay before the next attempt.
 #[derive(Clone, Debug)]
 pub struct RetryDelay {
@@ -34,6 +37,16 @@ impl RetryDelay {
             next: first,
             cap,
         }
+    }
+
+    /// Returns the delay before something begins again that has lasted for so long. Delays grow
+    /// while it keeps ending early, however well each attempt began, and start again once it has
+    /// lasted for ten minutes.
+    pub fn after(&mut self, lasted: Duration) -> Duration {
+        if lasted >= STEADY {
+            self.next = self.first;
+        }
+        self.next().unwrap_or(self.cap)
     }
 
     /// From now on the delays grow to this.
@@ -78,5 +91,16 @@ mod tests {
         assert!(late.len() > 10, "{late:?}");
         Backoff::reset(&mut delay);
         assert!(delay.next().unwrap() <= FIRST);
+    }
+
+    #[test]
+    fn what_keeps_ending_early_is_begun_ever_more_slowly_until_it_has_lasted() {
+        let mut delay = RetryDelay::default();
+        let early = STEADY / 2;
+        assert!(delay.after(early) <= FIRST);
+        let late = (0..10).map(|_| delay.after(early)).last();
+        assert!(late.is_some_and(|late| late >= CAP / 2), "{late:?}");
+        assert!(delay.after(STEADY) <= FIRST);
+        assert!(delay.after(Duration::ZERO) > FIRST / 2, "it grows again");
     }
 }

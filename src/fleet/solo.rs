@@ -8,7 +8,7 @@ use futures::{FutureExt, future::FusedFuture};
 use kube::Client;
 use tokio::{
     sync::{Notify, watch},
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -137,13 +137,17 @@ impl Solo {
     }
 
     async fn run(&self, cancel: &CancellationToken) {
+        let mut again = RetryDelay::default();
         while !cancel.is_cancelled() {
             let facts = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return,
                 facts = self.first_facts() => facts,
             };
+            let begun = Instant::now();
             self.serve(facts, cancel).await;
+            // What ended it may end the next one as soon.
+            let _ = timeout(again.after(begun.elapsed()), cancel.cancelled()).await;
         }
     }
 
@@ -210,11 +214,11 @@ impl Solo {
         }
     }
 
-    /// Asks the cluster whenever the delay of the open circuit is over, for what everybody may
-    /// read: everybody else waits until it is well.
+    /// Asks the cluster whenever it is in doubt, after the delay of the open circuit, for what
+    /// everybody may read: everybody else waits until it is well.
     async fn keep_asking(&self) {
         loop {
-            self.health.held_back().await;
+            self.health.in_doubt().await;
             self.health.due().await;
             // The outcome is observed where it passes.
             drop(self.worker.client().apiserver_version().await);

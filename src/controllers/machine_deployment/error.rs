@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::api::worker_cluster::MachineDeploymentState;
+use crate::fleet::health::HeldBack;
 use crate::plan::validate::Invalid;
 use crate::render::RenderError;
 use crate::rules::{machine_deployment::NoDefaultProfile, user_data::TooLarge};
@@ -39,6 +40,9 @@ pub enum Error {
     /// There is no token to bootstrap with.
     #[error("ServiceAccount {0} of -bootstrap-token-service-account-name names no token Secret")]
     BootstrapAccount(String),
+    /// Nothing was tried: the worker cluster fails, and calls to it are held back.
+    #[error("nothing was sent: the worker cluster fails, and is asked again in a while")]
+    HeldBack,
     /// An object changed under our hands.
     #[error("{what} was changed by somebody else; looking again")]
     Conflict {
@@ -61,6 +65,7 @@ impl Error {
         let what = what.into();
         move |source| match &source {
             kube::Error::Api(status) if status.is_conflict() => Self::Conflict { what },
+            source if HeldBack::is_cause_of(source) => Self::HeldBack,
             _ => Self::Call { what, source },
         }
     }
@@ -93,6 +98,7 @@ impl Error {
             Self::Waiting { reason, .. } => reason,
             Self::RegistryCredentials(_) => "RegistryCredentialsRefused",
             Self::BootstrapAccount(_) => "BootstrapAccountWithoutToken",
+            Self::HeldBack => "AwaitingCluster",
             Self::Conflict { .. } => "Conflict",
             Self::Call { .. } => "CallFailed",
         }
@@ -106,7 +112,7 @@ impl Error {
             Self::Render(error) => error.category(),
             Self::TooLarge(_) => "user_data_too_large",
             Self::RenderPanicked => "render_panicked",
-            Self::Waiting { .. } => "waiting",
+            Self::Waiting { .. } | Self::HeldBack => "waiting",
             Self::RegistryCredentials(_) => "registry_credentials_refused",
             Self::BootstrapAccount(_) => "bootstrap_account_without_token",
             Self::Conflict { .. } => "conflict",
@@ -120,7 +126,9 @@ impl Error {
             Self::Invalid(_) | Self::NoDefaultProfile(_) | Self::Render(_) | Self::TooLarge(_) => {
                 MachineDeploymentState::Refused
             }
-            Self::Waiting { .. } | Self::Conflict { .. } => MachineDeploymentState::Waiting,
+            Self::Waiting { .. } | Self::HeldBack | Self::Conflict { .. } => {
+                MachineDeploymentState::Waiting
+            }
             Self::RenderPanicked
             | Self::RegistryCredentials(_)
             | Self::BootstrapAccount(_)

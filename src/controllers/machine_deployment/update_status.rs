@@ -122,6 +122,17 @@ pub async fn update_status(
             tracing::debug!(machine_deployment = %name, reason = outcome.reason, "waiting");
             context.engagement.board.outcome(&name, outcome);
         }
+        Err(Error::HeldBack) => {
+            tracing::debug!(machine_deployment = %name, "held back");
+            // Why it failed before says more, and is not news when it fails again.
+            let has_failed = context.engagement.board.read(|report| {
+                let before = report.outcomes.get(&name);
+                before.is_some_and(|it| it.state == MachineDeploymentState::Failing)
+            });
+            if !has_failed {
+                context.engagement.board.outcome(&name, outcome);
+            }
+        }
         Err(error) => {
             metrics.failed(error.category());
             span.record("otel.status_code", "ERROR");

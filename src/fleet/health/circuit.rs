@@ -7,6 +7,10 @@
 //!
 //! While it is open no call is sent; after the delay one is, and its outcome decides. So a dead
 //! cluster costs one call per delay, however many want something of it.
+//!
+//! An error that a write is answered with may be that write's own: a webhook that fails, a full
+//! store. It puts the cluster in doubt, and a read decides. The delay goes on where it was when the
+//! circuit opens again soon after it was closed: a good answer in between costs no more calls.
 
 use std::time::Duration;
 
@@ -32,6 +36,8 @@ pub enum Failure {
     Silence,
     /// There was one that says something bad about the server.
     BadAnswer,
+    /// A write was answered with an error of the server, which may be this write's alone.
+    WriteError,
     /// The server asked to be left alone for so long.
     AskedToWait(Duration),
 }
@@ -58,6 +64,7 @@ pub struct Circuit {
     bad_answers: u32,
     delay: RetryDelay,
     last_success: Instant,
+    closed_since: Instant,
 }
 
 impl Circuit {
@@ -69,6 +76,7 @@ impl Circuit {
             bad_answers: 0,
             delay: RetryDelay::default(),
             last_success: now,
+            closed_since: now,
         }
     }
 
@@ -96,6 +104,12 @@ impl Circuit {
         self.phase == Phase::Closed
     }
 
+    /// Whether somebody must ask how the cluster is: calls are held back, or writes fail and no
+    /// read has been answered since.
+    pub fn is_in_doubt(&self) -> bool {
+        !self.is_closed() || self.bad_answers >= BAD_ANSWERS
+    }
+
     /// When a call is let through again; none while one is under way that decides.
     pub fn opens_at(&self, now: Instant) -> Option<Instant> {
         match self.phase {
@@ -107,12 +121,15 @@ impl Circuit {
 
     /// A call was answered well.
     pub fn succeeded(&mut self, pass: Pass, now: Instant) {
-        if pass.epoch == self.epoch {
-            self.phase = Phase::Closed;
-            self.bad_answers = 0;
-            self.last_success = now;
-            self.delay = RetryDelay::default();
+        if pass.epoch != self.epoch {
+            return;
         }
+        if !self.is_closed() {
+            self.phase = Phase::Closed;
+            self.closed_since = now;
+        }
+        self.bad_answers = 0;
+        self.last_success = now;
     }
 
     /// A call failed.
@@ -121,17 +138,26 @@ impl Circuit {
             return;
         }
         self.bad_answers += 1;
-        let is_accident = failure == Failure::BadAnswer && self.bad_answers < BAD_ANSWERS;
-        if self.phase == Phase::Closed && is_accident {
+        let is_accident = match failure {
+            Failure::WriteError => true,
+            Failure::BadAnswer => self.bad_answers < BAD_ANSWERS,
+            Failure::Silence | Failure::AskedToWait(_) => false,
+        };
+        if self.is_closed() && is_accident {
             return;
         }
         let was_well = now.duration_since(self.last_success) < RECENT;
         self.delay
             .set_cap(if was_well { RECENT_CAP } else { LATER_CAP });
-        let delay = self.delay.next().unwrap_or(RECENT_CAP);
+        let lasted = if self.is_closed() {
+            now.duration_since(self.closed_since)
+        } else {
+            Duration::ZERO
+        };
+        let delay = self.delay.after(lasted);
         let asked = match failure {
             Failure::AskedToWait(asked) => asked.min(RETRY_AFTER_MAX),
-            Failure::Silence | Failure::BadAnswer => Duration::ZERO,
+            Failure::Silence | Failure::BadAnswer | Failure::WriteError => Duration::ZERO,
         };
         self.epoch += 1;
         self.phase = Phase::Open {
@@ -192,7 +218,8 @@ mod tests {
         let back = late + RECENT + LATER_CAP;
         let pass = circuit.admit(back).expect("it is due");
         circuit.succeeded(pass, back);
-        let again = delays_of(&mut circuit, Failure::Silence, back, RECENT / 2);
+        let well = back + RECENT / 2;
+        let again = delays_of(&mut circuit, Failure::Silence, well, RECENT / 2);
         assert!(again[0] <= Duration::from_millis(500), "{again:?}");
         assert!(again.iter().all(|delay| *delay <= RECENT_CAP), "{again:?}");
     }
@@ -234,6 +261,55 @@ mod tests {
             }
         }
         assert!(!circuit.is_closed());
+    }
+
+    #[test]
+    fn a_good_answer_between_two_failures_does_not_shorten_the_delay() {
+        let mut now = Instant::now();
+        let mut circuit = Circuit::new(now);
+        let mut delays = Vec::new();
+        for _ in 0..10 {
+            let pass = circuit.admit(now).expect("closed");
+            circuit.failed(pass, Failure::Silence, now);
+            let until = circuit.opens_at(now).expect("nothing is under way");
+            delays.push(until - now);
+            let pass = circuit.admit(until).expect("it is due");
+            circuit.succeeded(pass, until);
+            now = until + Duration::from_secs(1);
+        }
+        assert!(delays[0] <= Duration::from_millis(500), "{delays:?}");
+        assert!(
+            delays[6..].iter().all(|delay| *delay >= RECENT_CAP / 2),
+            "{delays:?}"
+        );
+    }
+
+    #[test]
+    fn errors_of_writes_alone_do_not_open_it_and_a_read_decides() {
+        let now = Instant::now();
+        let mut circuit = Circuit::new(now);
+        let write = |circuit: &mut Circuit| {
+            let pass = circuit.admit(now).expect("closed");
+            circuit.failed(pass, Failure::WriteError, now);
+        };
+        for _ in 0..100 {
+            write(&mut circuit);
+        }
+        assert!(circuit.is_closed() && circuit.is_in_doubt());
+        let read = circuit.admit(now).expect("closed");
+        circuit.succeeded(read, now);
+        assert!(circuit.is_closed() && !circuit.is_in_doubt());
+        for _ in 0..BAD_ANSWERS {
+            write(&mut circuit);
+        }
+        let read = circuit.admit(now).expect("closed");
+        circuit.failed(read, Failure::BadAnswer, now);
+        assert!(!circuit.is_closed(), "reads fail, too");
+        // While it is open, an error of a write is no good news.
+        let until = circuit.opens_at(now).expect("nothing is under way");
+        let probe = circuit.admit(until).expect("it is due");
+        circuit.failed(probe, Failure::WriteError, until);
+        assert!(circuit.holds_back(until));
     }
 
     #[test]

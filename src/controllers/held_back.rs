@@ -1,0 +1,40 @@
+//! Machine deployments whose calls were not sent while their worker cluster failed. They are
+//! reconciled once it is well; those that failed by themselves keep their own delays.
+
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+};
+
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Notify;
+
+use crate::api::machine_deployment::MachineDeployment;
+
+type Reference = ObjectRef<MachineDeployment>;
+
+/// The machine deployments of one tenant that wait for their worker cluster.
+#[derive(Debug, Default)]
+pub struct HeldBack {
+    waiting: Mutex<HashSet<Reference>>,
+    bell: Notify,
+}
+
+impl HeldBack {
+    /// Adds one.
+    pub fn add(&self, reference: Reference) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(reference);
+        self.bell.notify_one();
+    }
+
+    /// Waits until one is added.
+    pub async fn added(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Takes them all.
+    pub fn take(&self) -> HashSet<Reference> {
+        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

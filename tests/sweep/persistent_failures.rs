@@ -1,0 +1,249 @@
+//! What a failure that does not go away costs.
+
+use std::time::Duration;
+
+use fake_cluster::{AuditEntry, Cluster, Fault, Matcher, Verb, object};
+use kube::api::{Api, DeleteParams};
+use osm::api::machine_deployment::MachineDeployment;
+
+use crate::{
+    fixtures,
+    wire::Life,
+    world::{World, put},
+};
+
+const HOUR: Duration = Duration::from_hours(1);
+const NAMES: [&str; 2] = ["one", "two"];
+
+/// What happens to the two machine deployments once a kind of write fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Created,
+    /// Nothing: time makes it due.
+    None,
+    Changed,
+    Deleted,
+}
+
+/// A kind of write, and what brings it about.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    cluster: &'static str,
+    verbs: &'static [Verb],
+    resource: &'static str,
+    namespace: Option<&'static str>,
+    change: Change,
+}
+
+const KINDS: [Kind; 9] = [
+    kind("berlin", &[Verb::Patch], "machinedeployments"),
+    kind("berlin", &[Verb::Create], "secrets").within("cloud-init-settings"),
+    kind("berlin", &[Verb::Create], "secrets").within("kube-system"),
+    kind("management", &[Verb::Create], "operatingsystemconfigs"),
+    kind("berlin", &[Verb::Update, Verb::Patch], "secrets")
+        .within("cloud-init-settings")
+        .by(Change::Changed),
+    // Tokens, which are renewed after half an hour.
+    kind("berlin", &[Verb::Update, Verb::Patch], "secrets")
+        .within("kube-system")
+        .by(Change::None),
+    kind(
+        "management",
+        &[Verb::Create, Verb::Update, Verb::Patch, Verb::Delete],
+        "operatingsystemconfigs",
+    )
+    .by(Change::Changed),
+    kind("berlin", &[Verb::Delete], "secrets").by(Change::Deleted),
+    kind("berlin", &[Verb::Patch], "machinedeployments").by(Change::Deleted),
+];
+
+const fn kind(cluster: &'static str, verbs: &'static [Verb], resource: &'static str) -> Kind {
+    Kind {
+        cluster,
+        verbs,
+        resource,
+        namespace: None,
+        change: Change::Created,
+    }
+}
+
+impl Kind {
+    const fn within(mut self, namespace: &'static str) -> Self {
+        self.namespace = Some(namespace);
+        self
+    }
+
+    const fn by(mut self, change: Change) -> Self {
+        self.change = change;
+        self
+    }
+
+    fn matcher(&self) -> Matcher {
+        Matcher {
+            namespace: self.namespace.map(str::to_owned),
+            ..Matcher::on(self.verbs, self.resource)
+        }
+    }
+}
+
+/// What an hour costs.
+#[derive(Debug, PartialEq, Eq)]
+struct Cost {
+    attempts: usize,
+    events: usize,
+    statuses: usize,
+}
+
+impl Cost {
+    fn of(world: &World, failing: &Cluster) -> Self {
+        let written = |entry: &AuditEntry| !matches!(entry.verb, Verb::Get | Verb::List);
+        Self {
+            attempts: failing.count_requests(|it| it.code == 500),
+            events: world
+                .worker("berlin")
+                .count_requests(|it| it.target.resource == "events" && written(it)),
+            statuses: world.management.count_requests(|it| {
+                it.target.resource == "workerclusters"
+                    && it.target.subresource == "status"
+                    && written(it)
+            }),
+        }
+    }
+}
+
+async fn change(world: &World, change: Change) {
+    let berlin = world.worker("berlin");
+    match change {
+        Change::None => {}
+        Change::Created => {
+            for name in NAMES {
+                put(berlin, fixtures::a_machine_deployment(name));
+            }
+        }
+        Change::Changed => {
+            let profile = fixtures::a_profile("berlin", "v1.0.1", "other\n");
+            put(&world.management, profile);
+        }
+        Change::Deleted => {
+            let api: Api<MachineDeployment> = Api::namespaced(berlin.client(), "kube-system");
+            for name in NAMES {
+                let deleted = api.delete(name, &DeleteParams::default()).await;
+                deleted.expect("it is there");
+            }
+        }
+    }
+}
+
+/// A world with one kind of write failing from now on, for two machine deployments.
+async fn failing(kind: &Kind) -> (World, crate::world::Process) {
+    let world = World::with_berlin();
+    if kind.change != Change::Created {
+        change(&world, Change::Created).await;
+    }
+    let process = world.start();
+    world.settle().await;
+    let error = Fault::Status {
+        code: 500,
+        retry_after: None,
+    };
+    let cluster = cluster(&world, kind);
+    cluster.inject(kind.matcher(), error);
+    world.clear_audits();
+    change(&world, kind.change).await;
+    (world, process)
+}
+
+fn cluster<'a>(world: &'a World, kind: &Kind) -> &'a Cluster {
+    match kind.cluster {
+        "management" => &world.management,
+        name => world.worker(name),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_of_write_that_always_fails_costs_little_and_is_reported_once() {
+    let mut costs = Vec::new();
+    for kind in KINDS {
+        let (world, process) = failing(&kind).await;
+        tokio::time::sleep(HOUR).await;
+        let cost = Cost::of(&world, cluster(&world, &kind));
+        println!("{kind:?}: {cost:?}");
+        costs.push((kind, cost));
+        process.stop().await;
+    }
+    for (kind, cost) in costs {
+        // Between a quarter and half of a minute between two attempts of each.
+        assert!((2..=480).contains(&cost.attempts), "{kind:?}: {cost:?}");
+        assert!(cost.events <= 2, "{kind:?}: {cost:?}");
+        assert!(cost.statuses <= 2, "{kind:?}: {cost:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_of_write_that_always_fails_leaves_the_cluster_healthy_and_heals() {
+    let kind = kind("berlin", &[Verb::Create], "secrets").within("cloud-init-settings");
+    let (world, process) = failing(&kind).await;
+    tokio::time::sleep(HOUR).await;
+    let own = world
+        .management
+        .get(object("workerclusters", "berlin", "berlin"));
+    let own = own.expect("it is there").to_string();
+    assert!(own.contains(r#""reason":"Healthy""#), "{own}");
+    assert!(!own.contains("Degraded"), "{own}");
+    world.worker("berlin").clear_faults();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    for name in NAMES {
+        let secret = format!("{name}-kube-system-bootstrap-config");
+        let secret = object("secrets", "cloud-init-settings", &secret);
+        assert!(world.worker("berlin").get(secret).is_some(), "{name}");
+    }
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_cluster_that_comes_and_goes_ends_no_delay() {
+    let kind = kind("berlin", &[Verb::Create], "secrets").within("cloud-init-settings");
+    let (world, process) = failing(&kind).await;
+    let berlin = world.worker("berlin");
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    world.clear_audits();
+    for _ in 0..30 {
+        let outage = berlin.inject(Matcher::any(), Fault::ConnectionRefused);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        berlin.clear_fault(outage);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+    }
+    let cost = Cost::of(&world, berlin);
+    println!("{cost:?}");
+    // No retry is made earlier because the cluster came back.
+    assert!(cost.attempts <= 480, "{cost:?}");
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn engagements_that_end_at_once_follow_one_another_ever_more_slowly() {
+    const TOKEN: &str = "cloud-init-getter-token";
+    let world = World::with_berlin();
+    let berlin = world.worker("berlin");
+    let life = Life::new();
+    let process = world.start_as(&life);
+    world.settle().await;
+    life.forget();
+    // Somebody in the cluster removes what nodes need, soon after it is made.
+    let token = || berlin.get(object("secrets", "cloud-init-settings", TOKEN));
+    for _ in 0..6_000 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        // Both watches are open: the cluster is engaged, and its token known.
+        if token().is_some() && berlin.open_watches() == 2 {
+            berlin.delete_raw(object("secrets", "cloud-init-settings", TOKEN));
+        }
+    }
+    let sent = life.sent();
+    let engaged = sent.iter().filter(|sent| sent.path == "/version");
+    let engaged = engaged.count();
+    // Six while the delay grows to fifteen seconds; then between seven and a half and fifteen.
+    assert!((20..=100).contains(&engaged), "{engaged} in ten minutes");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(token().is_some(), "it is made in the end");
+    process.stop().await;
+}
