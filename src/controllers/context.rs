@@ -1,20 +1,18 @@
 //! What the reconciles of one tenant share. Nothing in it is reachable from another tenant's.
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use kube::runtime::reflector::Store;
-use tokio::sync::watch;
 
 use super::{
     backoff::Backoff, due::Due, event_writer::EventWriter, held_back::HeldBack,
     machine_deployment::credentials::NodeCredentials, machine_rollout::KnownMachines,
-    profile::DefaultProfile, profile_store::ProfileStore, rollout::Turns, seen::SeenObjects,
-    sweeps::Sweeps, tokens::Tokens, triggers::Triggers,
+    profile::DefaultProfile, profile_store::ProfileStore, registry_credentials, rollout::Turns,
+    seen::SeenObjects, sweeps::Sweeps, tokens::Tokens, triggers::Triggers,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -22,15 +20,12 @@ use crate::api::{
 };
 use crate::fleet::engagement::Engagement;
 use crate::plan::digest::DigestKey;
-use crate::render::{Limits, input::RegistryCredential};
+use crate::render::Limits;
 use crate::tenant::{
     facts::ClusterFacts,
     mode::{Mode, NamespacedName},
     settings::TenantSettings,
 };
-
-/// Credentials of registries, by registry.
-pub type RegistryCredentials = Arc<BTreeMap<String, RegistryCredential>>;
 
 /// What the reconciles of all tenants go by.
 #[derive(Clone, Debug)]
@@ -70,7 +65,7 @@ pub struct Context {
     /// The machine deployments' own credentials.
     pub node_credentials: NodeCredentials,
     /// Credentials of registries, as they were read last, or why they cannot be used.
-    pub registry_credentials: watch::Sender<Result<RegistryCredentials, String>>,
+    pub registry_credentials: registry_credentials::Known,
     /// Delays of machine deployments that failed.
     pub backoff: Arc<Backoff>,
     /// Machine deployments that wait for their worker cluster to be well.

@@ -1,6 +1,6 @@
 //! Serves one engaged cluster: the inventory, then watches and reconciles until it is disengaged.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use kube::{
@@ -12,11 +12,14 @@ use kube::{
         reflector::{self, ObjectRef},
     },
 };
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep_until},
+};
 
 use super::{
     adoption,
-    context::{Context, RegistryCredentials, Rules},
+    context::{Context, Rules},
     event_writer::EventWriter,
     held_back::HeldBack,
     inventory,
@@ -25,7 +28,7 @@ use super::{
     orphans,
     profile::{self, DefaultProfile},
     profile_store::ProfileStore,
-    registry_credentials,
+    registry_credentials::{self, Refreshed},
     rollout::Turns,
     seen::SeenObjects,
     subscriptions::{Subscriber, Subscriptions},
@@ -39,7 +42,6 @@ use crate::fleet::{adoption::is_not_served, engagement::Engagement, retry_delay:
 use crate::plan::digest::DigestKey;
 use crate::telemetry::{logs::chain, metrics::Trigger};
 use crate::tenant::{
-    mode::NamespacedName,
     policy::ProfileReach,
     report::{ConditionType, Finding},
 };
@@ -106,7 +108,7 @@ impl Controllers {
             secrets: SeenObjects::default(),
             tokens,
             node_credentials: credentials::NodeCredentials::default(),
-            registry_credentials: watch::Sender::new(Ok(Arc::default())),
+            registry_credentials: registry_credentials::Known::default(),
             backoff: Arc::default(),
             held_back: HeldBack::default(),
             sweeps: Arc::new(Sweeps::new(slots, board)),
@@ -170,7 +172,11 @@ impl Controllers {
         adoption::take_profiles(context).await.map_err(failed)?;
         inventory::take(context).await.map_err(failed)?;
         tokens::list(context).await.map_err(failed)?;
-        read_registry_credentials(context).await;
+        if registry_credentials::refresh(context).await == Refreshed::Unknown {
+            let message = context.registry_credentials.get().err().unwrap_or_default();
+            let finding = Finding::wrong("InventoryFailed", message);
+            return Err(Box::new((ConditionType::Prepared, finding)));
+        }
         credentials::tell_setting(context);
         context
             .engagement
@@ -239,7 +245,6 @@ impl Controllers {
                 watches::follow_secrets(worker, Arc::clone(&context)),
                 self.keep_profiles(&context),
                 follow_settings(&context),
-                follow_registry_credentials(&context),
                 follow_facts(&context),
                 follow_held_back(&context),
                 remove_orphans(&context, listed),
@@ -272,46 +277,49 @@ impl Controllers {
     }
 }
 
-/// Another spec of the WorkerCluster means other settings: look everywhere.
+/// Another spec of the WorkerCluster means other settings, and so do other credentials of
+/// registries: look everywhere. Credentials are read again with each spec and from time to time:
+/// soon after they could not be read or used, else as seldom as the facts.
 async fn follow_settings(context: &Context) {
     let mut worker_cluster = context.engagement.worker_cluster.clone();
     let spec = |own: &Option<Arc<WorkerCluster>>| own.as_ref().map(|own| own.spec.clone());
     let mut before = spec(&worker_cluster.borrow_and_update());
-    while worker_cluster.changed().await.is_ok() {
-        let now = spec(&worker_cluster.borrow_and_update());
-        if now != before {
-            before = now;
-            credentials::tell_setting(context);
-            Box::pin(read_registry_credentials(context)).await;
-            context.triggers.pull(Look::Everywhere);
-        }
-    }
-}
-
-/// Credentials of registries are read again from time to time: soon after they could not be used,
-/// else as seldom as the facts.
-async fn follow_registry_credentials(context: &Context) {
     let mut delay = RetryDelay::default();
+    let mut is_due = false;
+    let mut next = Instant::now() + pause(context, Refreshed::Same, &mut delay);
     loop {
-        let is_usable = context.registry_credentials.borrow().is_ok();
-        let wait = if is_usable {
-            delay = RetryDelay::default();
-            context.engagement.shared.facts_interval
-        } else {
-            delay.next().unwrap_or_default()
-        };
-        tokio::time::sleep(wait).await;
-        if Box::pin(read_registry_credentials(context)).await == Difference::Some {
+        tokio::select! {
+            Ok(()) = worker_cluster.changed() => {
+                let now = spec(&worker_cluster.borrow_and_update());
+                if now == before {
+                    continue;
+                }
+                before = now;
+                is_due = true;
+                credentials::tell_setting(context);
+            }
+            () = sleep_until(next) => {}
+        }
+        let refreshed = Box::pin(registry_credentials::refresh(context)).await;
+        is_due |= refreshed == Refreshed::Changed;
+        // Without its credentials no machine deployment could be served: they are waited for.
+        if is_due && refreshed != Refreshed::Unknown {
+            is_due = false;
             context.triggers.pull(Look::Everywhere);
         }
+        next = Instant::now() + pause(context, refreshed, &mut delay);
     }
 }
 
-/// Whether what was read is another than what was read before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Difference {
-    Some,
-    None,
+/// For how long the credentials of registries are left as they are.
+fn pause(context: &Context, refreshed: Refreshed, delay: &mut RetryDelay) -> Duration {
+    let was_read = matches!(refreshed, Refreshed::Same | Refreshed::Changed);
+    if was_read && context.registry_credentials.get().is_ok() {
+        *delay = RetryDelay::default();
+        context.engagement.shared.facts_interval
+    } else {
+        delay.next().unwrap_or_default()
+    }
 }
 
 /// Other facts of the cluster mean other documents: look everywhere.
@@ -333,29 +341,6 @@ async fn follow_held_back(context: &Context) {
             context.due.now(reference, Trigger::Retry);
         }
         context.sweeps.add(waiting);
-    }
-}
-
-async fn read_registry_credentials(context: &Context) -> Difference {
-    let secret = context.registry_credentials_secret();
-    let read: Result<RegistryCredentials, String> = match secret {
-        None => Ok(Arc::new(BTreeMap::new())),
-        Some(NamespacedName { namespace, name }) => {
-            registry_credentials::read(&context.engagement.management.client(), &namespace, &name)
-                .await
-                .map(Arc::new)
-                .map_err(|error| chain(&error).to_string())
-        }
-    };
-    let is_another = context.registry_credentials.send_if_modified(|before| {
-        let is_another = *before != read;
-        *before = read;
-        is_another
-    });
-    if is_another {
-        Difference::Some
-    } else {
-        Difference::None
     }
 }
 

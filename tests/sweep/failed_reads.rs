@@ -9,6 +9,7 @@ use osm::api::names::DerivedNames;
 use serde_json::{Value, json};
 
 use crate::{
+    fixtures,
     scenarios::{BOOTSTRAP, PROVISIONING, Scenario},
     snapshot::{boot_secret, decoded, text},
     wire::{Life, Sent},
@@ -146,6 +147,36 @@ async fn where_cluster_info_may_never_be_read_the_endpoints_count() {
     let asked = berlin.count_requests(|entry| entry.target.name == "cluster-info");
     assert_eq!(asked, 1);
     process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_read_of_registry_credentials_keeps_those_that_were_read_last() {
+    for fault in failures() {
+        let world = Scenario::Create.world();
+        put(
+            &world.management,
+            fixtures::a_profile(
+                "berlin",
+                "v1.0.0",
+                "{{ ContainerRuntimeConfig | string }}\n",
+            ),
+        );
+        put(
+            &world.management,
+            json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": {"name": "registries", "namespace": "berlin"},
+                "data": {"registry.example": STANDARD.encode(r#"{"username":"u"}"#)},
+            }),
+        );
+        let spec = json!({"registryCredentialsSecretRef": {"name": "registries"}});
+        put(
+            &world.management,
+            fixtures::a_worker_cluster("berlin", &spec),
+        );
+        let failing = (reads("secrets", "registries"), fault);
+        nothing_follows(&world, &world.management, failing, HOUR).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,8 +46,7 @@ pub async fn dereference(
     let token = token(context, &names).await?;
     let registry_credentials = context
         .registry_credentials
-        .borrow()
-        .clone()
+        .get()
         .map_err(Error::RegistryCredentials)?;
     let mut random = [0; 64];
     rand::rng().fill_bytes(&mut random);
