@@ -175,7 +175,7 @@ impl Task {
 
     /// Engages and serves until `stop`, however often it takes.
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
-        let mut delay = RetryDelay::default();
+        let (mut delay, mut again) = (RetryDelay::default(), RetryDelay::default());
         // Another kubeconfig starts anew, whatever was wrong with the last one.
         let health = Arc::new(Health::new(
             Arc::clone(&self.member.board),
@@ -201,10 +201,13 @@ impl Task {
                 Ok((policy, attempt)) => {
                     delay = RetryDelay::default();
                     self.last = Some(attempt.clone());
+                    let begun = Instant::now();
                     let engaged_with = registration.fingerprint();
                     let board = &self.member.board;
                     board.update(|report| report.kubeconfig = engaged_with);
                     Box::pin(self.serve_engaged((policy, attempt), &stop)).await;
+                    // What ended this engagement may end the next one as soon.
+                    let _ = timeout(again.after(begun.elapsed()), stop.cancelled()).await;
                     continue;
                 }
                 Err(setback) => self.note(&setback, &health).then(|| delay.next()).flatten(),
