@@ -61,8 +61,8 @@ pub async fn ensure_getter(client: &Client) -> Result<(), PrerequisiteError> {
     Ok(())
 }
 
-/// Whether nodes cannot use the getter's token any more, as far as that can be read: its
-/// ServiceAccount is gone, or is another one of the same name.
+/// Whether nodes cannot use the getter's token any more, as far as that can be read: it or its
+/// ServiceAccount is gone, or the account is another one of the same name.
 pub async fn is_getter_lost(client: &Client) -> bool {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
@@ -71,8 +71,8 @@ pub async fn is_getter_lost(client: &Client) -> bool {
         Ok(None) => return true,
         Err(_) => return false,
     };
-    match secrets.get_metadata(GETTER_TOKEN).await {
-        Ok(found) => is_stale(&found.metadata, &getter.metadata),
+    match secrets.get_metadata_opt(GETTER_TOKEN).await {
+        Ok(found) => found.is_none_or(|found| is_stale(&found.metadata, &getter.metadata)),
         Err(_) => false,
     }
 }
@@ -195,5 +195,34 @@ fn named(name: &str) -> ObjectMeta {
     ObjectMeta {
         name: Some(name.to_owned()),
         ..ObjectMeta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_getter_without_its_token_is_lost_and_one_that_cannot_be_read_is_not() {
+        let cluster = Cluster::default();
+        let client = cluster.client();
+        ensure_namespace(&client).await.unwrap();
+        ensure_getter(&client).await.unwrap();
+        assert!(!is_getter_lost(&client).await);
+        for resource in ["serviceaccounts", "secrets"] {
+            for code in [403, 500] {
+                let error = Fault::Status {
+                    code,
+                    retry_after: None,
+                };
+                let id = cluster.inject(Matcher::on(&[Verb::Get], resource), error);
+                assert!(!is_getter_lost(&client).await, "{resource} {code}");
+                cluster.clear_fault(id);
+            }
+        }
+        assert!(cluster.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, GETTER_TOKEN)));
+        assert!(is_getter_lost(&client).await);
     }
 }
