@@ -24,6 +24,7 @@ pub mod engagement;
 pub mod events;
 pub mod facts;
 pub mod health;
+pub mod index;
 pub mod jitter;
 pub mod partition;
 pub mod permits;

@@ -16,10 +16,9 @@ use super::{
     cluster_task,
     discovery::Discovered,
     engagement::Shared,
-    partition::{fence::Fence, membership::Placement},
+    partition::{fence::Fence, grant::Grant, membership::Placement},
     retry_delay::RetryDelay,
     roster::Member,
-    watch::covers,
     worker_clusters,
 };
 use crate::tenant::id::RegistrationId;
@@ -34,6 +33,12 @@ pub(super) struct Crew {
     cancel: CancellationToken,
     tasks: JoinSet<()>,
     serving: HashMap<Id, Serving>,
+    /// Whose task has not ended. There is one task for each at a time.
+    here: HashSet<RegistrationId>,
+    /// What is served and granted was decided by this grant.
+    placed: Grant,
+    /// The tasks that it does not cover, and that have not ended.
+    leaving: HashSet<Id>,
     /// When members last panicked, and how long they wait the next time.
     panics: HashMap<RegistrationId, (Instant, RetryDelay)>,
     /// What was given back here, and when: the watch may not have told of its last status yet.
@@ -54,12 +59,16 @@ impl Crew {
         placement: Placement,
         cancel: CancellationToken,
     ) -> Self {
+        let placed = placement.grants.borrow().clone();
         Self {
             shared,
             placement,
             cancel,
             tasks: JoinSet::new(),
             serving: HashMap::new(),
+            here: HashSet::new(),
+            placed,
+            leaving: HashSet::new(),
             panics: HashMap::new(),
             given_back: HashMap::new(),
             has_all_worker_clusters: false,
@@ -76,7 +85,7 @@ impl Crew {
             Ok(()) = self.placement.grants.changed() => self.place(),
             () = self.shared.worker_clusters.ready(), if !self.has_all_worker_clusters => {
                 self.has_all_worker_clusters = true;
-                self.tell_of_bereaved();
+                self.tell_of_bereaved(None);
             }
             else => std::future::pending().await,
         }
@@ -84,12 +93,12 @@ impl Crew {
 
     /// Tells that nothing is served but what is granted, where that is so.
     pub(super) fn tell(&self) {
-        let grant = self.placement.grants.borrow().clone();
-        let is_granted = |it: &Serving| grant.covers(&it.member.id.tenant);
-        if self.serving.values().all(is_granted) {
+        if self.leaving.is_empty() {
             self.placement.let_go.send_if_modified(|before| {
-                let is_another = *before != grant;
-                *before = grant;
+                let is_another = *before != self.placed;
+                if is_another {
+                    before.clone_from(&self.placed);
+                }
                 is_another
             });
         }
@@ -115,13 +124,12 @@ impl Crew {
             Discovered::Gone(id) => self.gone(&id),
             Discovered::Complete { limit, seen } => {
                 self.shared.roster.listed(limit.clone());
-                for member in self.shared.roster.members() {
-                    let is_covered = covers(limit.as_ref(), member.id.tenant.namespace());
-                    if is_covered && !seen.contains(&member.id) {
+                for member in self.shared.roster.members_of(limit.as_deref()) {
+                    if !seen.contains(&member.id) {
                         self.gone(&member.id);
                     }
                 }
-                self.tell_of_bereaved();
+                self.tell_of_bereaved(limit.as_deref());
             }
         }
     }
@@ -129,37 +137,43 @@ impl Crew {
     /// Who serves it gives it back, and ends.
     fn gone(&self, id: &RegistrationId) {
         self.shared.roster.gone(id);
-        if !self.serving.values().any(|it| it.member.id == *id) {
+        if !self.here.contains(id) {
             self.shared.roster.remove(id);
         }
     }
 
     fn is_granted(&self, id: &RegistrationId) -> bool {
-        self.placement.grants.borrow().covers(&id.tenant)
+        self.placed.covers(&id.tenant)
     }
 
     /// Lets go of what is not this replica's any more, and takes what has become its own.
     fn place(&mut self) {
-        let grant = self.placement.grants.borrow_and_update().clone();
-        let mut here = HashSet::new();
-        for serving in self.serving.values() {
-            here.insert(serving.member.id.clone());
-            if !grant.covers(&serving.member.id.tenant) {
+        self.placed = self.placement.grants.borrow_and_update().clone();
+        self.leaving.clear();
+        for (id, serving) in &self.serving {
+            if !self.placed.covers(&serving.member.id.tenant) {
                 serving.cancel.cancel();
+                self.leaving.insert(*id);
             }
         }
         for member in self.shared.roster.members() {
-            if grant.covers(&member.id.tenant) && !here.contains(&member.id) {
+            if !self.here.contains(&member.id) && self.is_granted(&member.id) {
                 self.serve(member, Duration::ZERO);
             }
         }
-        self.tell_of_bereaved();
+        self.tell_of_bereaved(None);
     }
 
     /// Registrations that were removed while nobody served them, or while the replica that did
-    /// died: nobody has their kubeconfig any more, and their tenants are told so.
-    fn tell_of_bereaved(&mut self) {
-        for id in self.shared.worker_clusters.told_of(&self.shared.fleet) {
+    /// died: nobody has their kubeconfig any more, and their tenants are told so. Those of one
+    /// namespace, or all of them.
+    fn tell_of_bereaved(&mut self, limit: Option<&str>) {
+        self.given_back.retain(|_, at| at.elapsed() < TOLD_AFTER);
+        for id in self
+            .shared
+            .worker_clusters
+            .told_of(&self.shared.fleet, limit)
+        {
             if !self.is_granted(&id) || self.given_back.contains_key(&id) {
                 continue;
             }
@@ -189,6 +203,7 @@ impl Crew {
             Box::pin(task).await;
         };
         let id = self.tasks.spawn(task).id();
+        self.here.insert(member.id.clone());
         let serving = Serving {
             member,
             cancel,
@@ -205,6 +220,8 @@ impl Crew {
         let Some(serving) = self.serving.remove(&id) else {
             return;
         };
+        self.leaving.remove(&id);
+        self.here.remove(&serving.member.id);
         serving.fence.let_go();
         let member = serving.member;
         let mut after = Duration::ZERO;
@@ -215,7 +232,6 @@ impl Crew {
         }
         let roster = &self.shared.roster;
         if roster.remove(&member.id) {
-            self.given_back.retain(|_, at| at.elapsed() < TOLD_AFTER);
             self.given_back.insert(member.id.clone(), Instant::now());
             self.panics.remove(&member.id);
             self.shared.metrics.remove_cluster(&member.id.to_string());

@@ -215,6 +215,14 @@ impl Roster {
             .collect()
     }
 
+    /// The members of one namespace, or all of them.
+    pub fn members_of(&self, limit: Option<&str>) -> Vec<Arc<Member>> {
+        match limit {
+            Some(namespace) => self.of(&TenantId::new(namespace)),
+            None => self.members(),
+        }
+    }
+
     /// Takes note that every registration has been seen, of one namespace or of all.
     pub fn listed(&self, limit: Option<String>) {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);

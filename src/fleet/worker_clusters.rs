@@ -1,6 +1,6 @@
 //! Follows the WorkerClusters of the fleet, and makes one for a registration that has none.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use futures::{StreamExt, stream};
 use kube::{
@@ -17,6 +17,7 @@ use kube::{
 use tokio::sync::watch;
 
 use super::{
+    index::Index,
     roster::{Member, Roster},
     watch::{RELIST, Scope, interpret, relisted},
 };
@@ -31,24 +32,32 @@ pub const REGISTRATION_REMOVED: &str = "RegistrationRemoved";
 /// The WorkerClusters of the fleet, as they were seen last.
 #[derive(Clone, Debug)]
 pub struct WorkerClusters {
-    stores: Vec<reflector::Store<WorkerCluster>>,
+    /// One watch of all namespaces, or one watch for each.
+    watches: Arc<HashMap<Option<String>, Watched>>,
     /// How many watches have not seen everything once. The stores' own readiness wakes one waiter
     /// only, and here every tenant waits.
     incomplete: watch::Sender<usize>,
 }
 
+/// What one watch has seen.
+#[derive(Debug)]
+struct Watched {
+    store: reflector::Store<WorkerCluster>,
+    by_registration: Index<WorkerCluster, RegistrationId>,
+}
+
 impl WorkerClusters {
     /// The WorkerCluster that names the registration's Secret: the oldest, if there are several.
     pub fn of(&self, id: &RegistrationId) -> Option<Arc<WorkerCluster>> {
-        self.stores
-            .iter()
-            .flat_map(|store| store.state_filter(|found| registration_of(found) == *id))
-            .min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
+        let watched = self.watch_of(id.tenant.namespace())?;
+        let found = watched.by_registration.of(id).into_iter();
+        found.min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
     }
 
-    /// The registrations that a status of this fleet tells of, but those that it says are gone. One
-    /// that names no fleet is that of an earlier release, and anybody's.
-    pub fn told_of(&self, fleet: &str) -> Vec<RegistrationId> {
+    /// The registrations that a status of this fleet tells of, but those that it says are gone, in
+    /// one namespace or in all. One that names no fleet is that of an earlier release, and
+    /// anybody's.
+    pub fn told_of(&self, fleet: &str, limit: Option<&str>) -> Vec<RegistrationId> {
         let is_told = |found: &WorkerCluster| {
             let writer = found.status.as_ref().and_then(|it| it.fleet.as_deref());
             if writer.is_some_and(|writer| writer != fleet) {
@@ -59,11 +68,20 @@ impl WorkerClusters {
                 conditions.filter(|it| it.type_ == ConditionType::Registered.as_str());
             registered.any(|it| it.reason != REGISTRATION_REMOVED)
         };
-        let told = self
-            .stores
+        let watches: Vec<&Watched> = match limit {
+            Some(namespace) => self.watch_of(namespace).into_iter().collect(),
+            None => self.watches.values().collect(),
+        };
+        let told = watches
             .iter()
-            .flat_map(|store| store.state_filter(is_told));
+            .flat_map(|watched| watched.store.state_filter(is_told));
         told.map(|found| registration_of(&found)).collect()
+    }
+
+    /// The watch that sees a namespace.
+    fn watch_of(&self, namespace: &str) -> Option<&Watched> {
+        let everywhere = self.watches.get(&None);
+        everywhere.or_else(|| self.watches.get(&Some(namespace.to_owned())))
     }
 
     /// Waits until all WorkerClusters have been seen once.
@@ -79,6 +97,8 @@ impl WorkerClusters {
 
 /// The registration that a WorkerCluster names.
 fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
+    #[cfg(test)]
+    super::index::visits::count();
     RegistrationId::new(
         &worker_cluster.namespace().unwrap_or_default(),
         &worker_cluster.spec.kubeconfig_secret_ref.name,
@@ -92,14 +112,22 @@ pub fn follow(
     scope: &Scope,
     roster: &Arc<Roster>,
 ) -> (WorkerClusters, impl Future<Output = ()> + Send + use<>) {
-    let (stores, writers): (Vec<_>, Vec<_>) =
-        (0..scope.count()).map(|_| reflector::store()).unzip();
-    let incomplete = watch::Sender::new(stores.len());
-    let clusters = WorkerClusters { stores, incomplete };
-    let apis = scope
-        .apis::<DeserializeGuard<WorkerCluster>>(management)
-        .into_iter();
-    let watches = apis.zip(writers).map(|((_, api), writer)| {
+    let (mut seen, mut watches) = (HashMap::new(), Vec::new());
+    for (limit, api) in scope.apis::<DeserializeGuard<WorkerCluster>>(management) {
+        let (store, writer) = reflector::store();
+        let watched = Watched {
+            store,
+            by_registration: Index::new(|found| vec![registration_of(found)]),
+        };
+        seen.insert(limit.clone(), watched);
+        watches.push((limit, api, writer));
+    }
+    let incomplete = watch::Sender::new(seen.len());
+    let clusters = WorkerClusters {
+        watches: Arc::new(seen),
+        incomplete,
+    };
+    let watches = watches.into_iter().map(|(limit, api, writer)| {
         let (reader, roster) = (clusters.clone(), Arc::clone(roster));
         let known = writer.as_reader();
         let config = watcher::Config::default().page_size(100);
@@ -109,14 +137,17 @@ pub fn follow(
             .reflect(writer);
         let mut is_complete = false;
         interpret("WorkerClusters", events, move |event| {
-            if matches!(event, watcher::Event::InitDone)
-                && !std::mem::replace(&mut is_complete, true)
-            {
+            let is_first_list = matches!(event, watcher::Event::InitDone)
+                && !std::mem::replace(&mut is_complete, true);
+            if let Some(watched) = reader.watches.get(&limit) {
+                watched.by_registration.follow(&event, &watched.store);
+            }
+            if is_first_list {
                 reader
                     .incomplete
                     .send_modify(|watches| *watches = watches.saturating_sub(1));
             }
-            follow_event(&reader, &roster, event);
+            tell_members(&reader, &roster, (event, limit.as_deref()));
             Some(())
         })
         .boxed()
@@ -153,7 +184,12 @@ fn readable(
     }))
 }
 
-fn follow_event(clusters: &WorkerClusters, roster: &Roster, event: watcher::Event<WorkerCluster>) {
+/// Tells the members that an event of a watch concerns.
+fn tell_members(
+    clusters: &WorkerClusters,
+    roster: &Roster,
+    (event, limit): (watcher::Event<WorkerCluster>, Option<&str>),
+) {
     match event {
         watcher::Event::Apply(found) | watcher::Event::Delete(found) => {
             if let Some(member) = roster.member(&registration_of(&found)) {
@@ -161,7 +197,7 @@ fn follow_event(clusters: &WorkerClusters, roster: &Roster, event: watcher::Even
             }
         }
         watcher::Event::InitDone => {
-            for member in roster.members() {
+            for member in roster.members_of(limit) {
                 tell(clusters, &member);
             }
         }
@@ -222,5 +258,72 @@ pub async fn create(
     match api.create(&PostParams::default(), &worker_cluster).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         created => created.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::Cluster;
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fleet::{discovery::Registration, index::visits};
+
+    const REGISTRATIONS: usize = 10_000;
+
+    fn id(index: usize) -> RegistrationId {
+        RegistrationId::new(&format!("tenant-{index}"), "kubeconfig")
+    }
+
+    /// A cluster with a WorkerCluster for each registration.
+    fn a_cluster() -> Cluster {
+        let cluster = Cluster::default();
+        cluster
+            .apply_yaml(include_str!("../../manifests/crds/workerclusters.yaml"))
+            .expect("the definition applies");
+        for index in 0..REGISTRATIONS {
+            let id = id(index);
+            let worker_cluster = json!({
+                "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
+                "kind": "WorkerCluster",
+                "metadata": {"name": "own", "namespace": id.tenant.namespace()},
+                "spec": {"kubeconfigSecretRef": {"name": &*id.name}},
+            });
+            cluster.put_raw(worker_cluster).expect("the kind is served");
+        }
+        cluster
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_worker_clusters_visits_each_a_few_times() {
+        let cluster = a_cluster();
+        let roster = Arc::new(Roster::default());
+        for index in 0..REGISTRATIONS {
+            let registration = Registration {
+                id: id(index),
+                uid: index.to_string(),
+                created: Timestamp::UNIX_EPOCH,
+                kubeconfig: None,
+            };
+            roster.present(registration);
+        }
+        let (clusters, follow) = follow(&cluster.client(), &Scope::All, &roster);
+        visits::take();
+        let begun = std::time::Instant::now();
+        let told = |member: &Member| member.worker_cluster.borrow().is_some();
+        tokio::select! {
+            () = follow => panic!("it follows until it is dropped"),
+            () = clusters.ready() => {}
+        }
+        println!("a list of {REGISTRATIONS} took {:?}", begun.elapsed());
+        assert!(roster.members().iter().all(|member| told(member)));
+        // Once for its key; who asks for one visits no other.
+        assert!(clusters.of(&id(REGISTRATIONS / 2)).is_some());
+        let visits = visits::take();
+        assert!(
+            visits <= 2 * REGISTRATIONS,
+            "{visits} visits of {REGISTRATIONS} WorkerClusters"
+        );
     }
 }

@@ -33,6 +33,8 @@ impl Grant {
 
     /// Whether the replica may serve a tenant.
     pub fn covers(&self, tenant: &TenantId) -> bool {
+        #[cfg(test)]
+        crate::fleet::index::visits::count();
         let Some(against) = &self.against else {
             return false;
         };

@@ -1,0 +1,127 @@
+use fake_cluster::Cluster;
+use jiff::Timestamp;
+use tower::{BoxError, util::BoxCloneSyncService};
+
+use crate::fleet::crew::*;
+use crate::fleet::{
+    clock::Clock,
+    discovery::Registration,
+    index::visits,
+    partition::{Holder, View},
+    permits::Permits,
+    rate_limit::SharedBudget,
+    roster::Roster,
+    watch::Scope,
+};
+use crate::telemetry::metrics::Metrics;
+use crate::tenant::{policies::TenantPolicies, policy::TenantPolicy, settings::TenantSettings};
+
+const REGISTRATIONS: usize = 10_000;
+
+fn shared() -> Arc<Shared> {
+    let roster = Arc::new(Roster::default());
+    let nowhere = Scope::Namespaces(Vec::new());
+    let (worker_clusters, _) =
+        worker_clusters::follow(&Cluster::default().client(), &nowhere, &roster);
+    let policy = TenantPolicy::default();
+    let nobody = tower::service_fn(|_| async { Err(BoxError::from("nobody answers")) });
+    Arc::new(Shared {
+        fleet: "".into(),
+        roster,
+        worker_clusters,
+        management: BoxCloneSyncService::new(nobody),
+        management_uid: String::new(),
+        connector: Arc::new(|_, _| Err("nothing is reached".into())),
+        permits: Permits::new(1),
+        management_budget: Arc::new(SharedBudget::new(policy.management_requests)),
+        policies: Arc::new(TenantPolicies {
+            rules: Vec::new(),
+            default: Arc::new(policy),
+        }),
+        defaults: Arc::new(TenantSettings::default()),
+        request_timeout: Duration::from_secs(10),
+        facts_interval: Duration::from_mins(10),
+        clock: Clock::tokio(Timestamp::UNIX_EPOCH),
+        metrics: Metrics::new(),
+        serve: Arc::new(|_| Box::pin(async {})),
+        report: Arc::new(|_| Box::pin(async {})),
+    })
+}
+
+fn a_grant(instances: &[&str]) -> Grant {
+    let mut grant = Grant::nothing("me");
+    grant.settle(&View(
+        instances.iter().map(|it| Holder::parse(it)).collect(),
+    ));
+    grant
+}
+
+fn a_registration(index: usize) -> Registration {
+    Registration {
+        id: RegistrationId::new(&format!("tenant-{index}"), "kubeconfig"),
+        uid: index.to_string(),
+        created: Timestamp::UNIX_EPOCH,
+        kubeconfig: None,
+    }
+}
+
+/// What follows each event of the fleet's loop.
+fn discovered(crew: &mut Crew, discovered: Discovered) {
+    crew.discovered(discovered);
+    crew.tell();
+}
+
+/// Asserts how often each registration was visited since the last time.
+#[track_caller]
+fn assert_visits_of_each(most: usize) {
+    let visits = visits::take();
+    assert!(
+        visits <= most * REGISTRATIONS,
+        "{visits} visits of {REGISTRATIONS} registrations"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_to_each_registration_visits_no_other() {
+    let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
+    let (grants, granted) = tokio::sync::watch::channel(a_grant(&["me"]));
+    let (let_go, let_go_of) = tokio::sync::watch::channel(Grant::nothing("me"));
+    let placement = Placement {
+        grants: granted,
+        let_go,
+        fence: Fence::closed(clock, Duration::ZERO),
+    };
+    let mut crew = Crew::new(shared(), placement, CancellationToken::new());
+    visits::take();
+    for index in 0..REGISTRATIONS {
+        let registration = Box::new(a_registration(index));
+        discovered(&mut crew, Discovered::Present(registration));
+    }
+    let seen = (0..REGISTRATIONS).map(|index| a_registration(index).id);
+    let (limit, seen) = (None, seen.collect());
+    discovered(&mut crew, Discovered::Complete { limit, seen });
+    assert_eq!(crew.serving.len(), REGISTRATIONS);
+    assert_eq!(*let_go_of.borrow(), a_grant(&["me"]));
+    assert_visits_of_each(2);
+
+    grants.send_replace(a_grant(&["me", "other"]));
+    crew.place();
+    crew.tell();
+    assert_eq!(*let_go_of.borrow(), a_grant(&["me"]), "tasks are under way");
+    assert_visits_of_each(2);
+    let leaving: Vec<Id> = crew.leaving.iter().copied().collect();
+    assert!((REGISTRATIONS / 3..REGISTRATIONS).contains(&leaving.len()));
+    for id in leaving {
+        assert_eq!(*let_go_of.borrow(), a_grant(&["me"]));
+        crew.ended(Ok(id));
+        crew.tell();
+    }
+    assert_eq!(*let_go_of.borrow(), a_grant(&["me", "other"]));
+    assert_visits_of_each(2);
+
+    for index in 0..REGISTRATIONS {
+        discovered(&mut crew, Discovered::Gone(a_registration(index).id));
+    }
+    assert_eq!(crew.shared.roster.members().len(), crew.serving.len());
+    assert_visits_of_each(2);
+}
