@@ -16,6 +16,7 @@ pub mod event_writer;
 pub mod held_back;
 pub mod inventory;
 pub mod machine_deployment;
+pub mod machine_deployment_index;
 pub mod machine_rollout;
 pub mod orphans;
 pub mod profile;

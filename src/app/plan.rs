@@ -27,7 +27,7 @@ use crate::plan::{
     desired::{Stamp, desired, is_current},
     machine_rollout::{Machines, Standing, machines, standing},
     observed::Observed,
-    validate::{Deployment, Found, Policy, ProfileFound, Rival, created, validate},
+    validate::{Deployment, Found, Policy, ProfileFound, Quota, Rival, created, validate},
 };
 use crate::render::{Limits, input::ProviderConfig, overlay, render, template::CompiledProfile};
 use crate::rules::{
@@ -305,6 +305,7 @@ impl Tenant {
             let namespace = other.namespace().unwrap_or_default();
             DerivedNames::new(&namespace, &other.name_any()).overlaps(&names)
         });
+        let older = others.filter(|it| age(it) < age(machine_deployment));
         Found {
             rivals: rivals
                 .map(|other| Rival {
@@ -313,9 +314,11 @@ impl Tenant {
                     name: full_name(other),
                 })
                 .collect(),
-            older: others
-                .filter(|it| age(it) < age(machine_deployment))
-                .count(),
+            quota: if older.count() < self.policy.machine_deployments_max {
+                Quota::Within
+            } else {
+                Quota::Exceeded
+            },
             profile: self.profile(machine_deployment),
             settings: self.settings.clone(),
             facts: Arc::clone(&self.facts),

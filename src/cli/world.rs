@@ -16,7 +16,7 @@ use crate::api::machine_deployment::MachineDeployment;
 use crate::plan::{
     bootstrap::Randomness,
     observed::Observed,
-    validate::{Found, Invalid, Policy, ProfileFound, validate},
+    validate::{Found, Invalid, Policy, ProfileFound, Quota, validate},
 };
 use crate::render::{Limits, RenderError, Rendered, render, template::CompiledProfile};
 use crate::rules::user_data::{TooLarge, fit};
@@ -120,7 +120,7 @@ impl World {
         Found {
             machine_deployment: Arc::new(machine_deployment),
             rivals: Vec::new(),
-            older: 0,
+            quota: Quota::Within,
             profile: self.profile_found(profile),
             settings: self.settings.clone(),
             facts: Arc::new(self.facts.cluster.clone()),

@@ -10,7 +10,8 @@ use kube::runtime::reflector::Store;
 
 use super::{
     backoff::Backoff, due::Due, event_writer::EventWriter, held_back::HeldBack,
-    machine_deployment::credentials::NodeCredentials, machine_rollout::KnownMachines,
+    machine_deployment::credentials::NodeCredentials,
+    machine_deployment_index::MachineDeploymentIndex, machine_rollout::KnownMachines,
     profile::DefaultProfile, profile_store::ProfileStore, registry_credentials, rollout::Turns,
     seen::SeenObjects, sweeps::Sweeps, tokens::Tokens, triggers::Triggers,
 };
@@ -56,6 +57,8 @@ pub struct Context {
     pub profiles: Arc<ProfileStore>,
     /// The machine deployments of the worker cluster.
     pub machine_deployments: Store<MachineDeployment>,
+    /// The same by derived name and by age.
+    pub index: Arc<MachineDeploymentIndex>,
     /// The configs of the tenant's namespace.
     pub configs: Arc<SeenObjects>,
     /// The Secrets of `cloud-init-settings`.

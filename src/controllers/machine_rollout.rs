@@ -6,7 +6,7 @@
 //! objects but since when somebody does not get on.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -167,11 +167,9 @@ impl Rollout<'_> {
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         // What we wrote counts before the watch tells of it.
-        let outdated = |name: &String| {
-            let mut outdated = all.iter().filter(|it| it.standing == Standing::Outdated);
-            outdated.any(|it| it.name == *name)
-        };
-        self.told.retain(|name, _| outdated(name));
+        let outdated = all.iter().filter(|it| it.standing == Standing::Outdated);
+        let outdated: HashSet<&String> = outdated.map(|it| &it.name).collect();
+        self.told.retain(|name, _| outdated.contains(name));
         for seen in &mut all {
             if self.told.get(&seen.name) == Some(&seen.content) {
                 seen.standing = Standing::Replacing;

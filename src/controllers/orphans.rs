@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use kube::{Api, ResourceExt};
+use kube::Api;
 
 use super::{
     context::Context,
@@ -34,11 +34,8 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
         };
         let names = DerivedNames::new(namespace, name);
         // What has the names of one that exists is that one's.
-        let has_heir = context.machine_deployments.find(|found| {
-            let namespace = found.namespace().unwrap_or_default();
-            DerivedNames::new(&namespace, &found.name_any()).overlaps(&names)
-        });
-        if has_heir.is_none() && is_gone(context, namespace, name).await? {
+        let has_heir = !context.index.overlapping(&names).is_empty();
+        if !has_heir && is_gone(context, namespace, name).await? {
             tracing::info!(
                 registration = %context.engagement.registration,
                 namespace,

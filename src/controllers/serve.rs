@@ -24,6 +24,7 @@ use super::{
     held_back::HeldBack,
     inventory,
     machine_deployment::{self, credentials},
+    machine_deployment_index::MachineDeploymentIndex,
     machine_rollout::{self, KnownMachines},
     orphans,
     profile::{self, DefaultProfile},
@@ -94,6 +95,7 @@ impl Controllers {
         let facts = engagement.facts.borrow().clone();
         let key = DigestKey::derive(&facts.fetch_token);
         let slots = engagement.policy.reconciles_max;
+        let machine_deployments_max = engagement.policy.machine_deployments_max;
         let board = Arc::clone(&engagement.board);
         let tokens = tokens::Tokens::of(&engagement);
         Context {
@@ -103,6 +105,10 @@ impl Controllers {
             defaults: Arc::clone(&self.defaults),
             turns: Arc::clone(&self.turns),
             profiles: Arc::clone(&self.profiles),
+            index: Arc::new(MachineDeploymentIndex::new(
+                machine_deployments.clone(),
+                machine_deployments_max,
+            )),
             machine_deployments,
             configs: Arc::default(),
             secrets: SeenObjects::default(),
@@ -199,6 +205,7 @@ impl Controllers {
         let watchers = Watchers {
             board: Arc::clone(&engagement.board),
             triggers: Arc::clone(&context.triggers),
+            index: Arc::clone(&context.index),
             listed: listed_sender,
         };
         let (sweeps, due) = (Arc::clone(&context.sweeps), Arc::clone(&context.due));
@@ -215,6 +222,7 @@ impl Controllers {
         let (sweeps, due) = (&context.sweeps, &context.due);
         let led = Led {
             machine_deployments: context.machine_deployments.clone(),
+            index: Arc::clone(&context.index),
             sweeps: Arc::clone(sweeps),
             due: Arc::clone(due),
             backoff: Arc::clone(&context.backoff),

@@ -2,7 +2,7 @@
 //! events of one kind cost one look, and the queue cannot grow.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -13,7 +13,9 @@ use kube::{
 };
 use tokio::sync::Notify;
 
-use super::{backoff::Backoff, due::Due, sweeps::Sweeps};
+use super::{
+    backoff::Backoff, due::Due, machine_deployment_index::MachineDeploymentIndex, sweeps::Sweeps,
+};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, KUBE_SYSTEM, PROFILE, PROFILE_NAMESPACE},
@@ -52,6 +54,8 @@ pub struct Triggers {
 pub struct Led {
     /// The machine deployments that there are.
     pub machine_deployments: Store<MachineDeployment>,
+    /// The same by derived name.
+    pub index: Arc<MachineDeploymentIndex>,
     /// What is looked at everywhere waits here.
     pub sweeps: Arc<Sweeps>,
     /// What is due stands here.
@@ -107,6 +111,32 @@ impl Look {
         matches!(self, Self::Everywhere | Self::Listed | Self::Profile { .. })
     }
 
+    /// Whether a sweep for it comes by a machine deployment.
+    fn sweeps(&self, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
+        match self {
+            Self::Everywhere | Self::Listed => true,
+            Self::Profile { namespace, name } => {
+                let annotations = machine_deployment.annotations();
+                let from = annotations
+                    .get(PROFILE_NAMESPACE)
+                    .map_or(tenant, String::as_str);
+                // An adopted cluster's own kube-system means the tenant's namespace.
+                let is_there = from == namespace || (from == KUBE_SYSTEM && namespace == tenant);
+                is_there && annotations.get(PROFILE).is_none_or(|named| named == name)
+            }
+            Self::Made(_) | Self::Overlapping(_) => false,
+        }
+    }
+
+    /// The machine deployments that it concerns by a derived name.
+    fn finds(&self, index: &MachineDeploymentIndex) -> Vec<Arc<MachineDeployment>> {
+        match self {
+            Self::Everywhere | Self::Listed | Self::Profile { .. } => Vec::new(),
+            Self::Made(name) => index.made(name),
+            Self::Overlapping(names) => index.overlapping(names),
+        }
+    }
+
     /// Of several looks at one machine deployment the first counts.
     const fn order(&self) -> u8 {
         match self {
@@ -121,22 +151,32 @@ impl Look {
 impl Led {
     /// Which machine deployments the looks concern at once; the others wait for a sweep.
     fn now(&self, looks: &HashSet<Look>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
-        let concerning = |machine_deployment: &MachineDeployment| {
-            let concerning = looks
-                .iter()
-                .filter(|look| concerns(look, machine_deployment, tenant));
-            concerning.min_by_key(|look| look.order())
+        let mut found = BTreeMap::new();
+        let mut concerns = |it: Arc<MachineDeployment>, look| {
+            let name = (it.namespace(), it.name_any());
+            let (_, first) = found.entry(name).or_insert((it, look));
+            if Look::order(look) < first.order() {
+                *first = look;
+            }
         };
-        let store = &self.machine_deployments;
-        let mut found = store.state_filter(|found| concerning(found).is_some());
-        let by_name = |it: &Arc<MachineDeployment>| (it.namespace(), it.name_any());
-        found.sort_by_cached_key(by_name);
+        let sweeps: Vec<&Look> = looks.iter().filter(|look| look.is_sweep()).collect();
+        if !sweeps.is_empty() {
+            for it in self.machine_deployments.state() {
+                let of_it = sweeps.iter().copied();
+                let of_it = of_it.filter(|look| look.sweeps(&it, tenant));
+                if let Some(look) = of_it.min_by_key(|look| look.order()) {
+                    concerns(it, look);
+                }
+            }
+        }
+        for look in looks {
+            for it in look.finds(&self.index) {
+                concerns(it, look);
+            }
+        }
         let (mut at_once, mut later) = (Vec::new(), Vec::new());
-        for found in &found {
-            let Some(look) = concerning(found) else {
-                continue;
-            };
-            let reference = ObjectRef::from_obj(&**found);
+        for (found, look) in found.into_values() {
+            let reference = ObjectRef::from_obj(&*found);
             if *look != Look::Listed {
                 self.backoff.reset(&reference);
             }
@@ -151,29 +191,4 @@ impl Led {
         self.sweeps.add(later);
         at_once
     }
-}
-
-fn concerns(look: &Look, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
-    match look {
-        Look::Everywhere | Look::Listed => true,
-        Look::Profile { namespace, name } => {
-            let annotations = machine_deployment.annotations();
-            let from = annotations
-                .get(PROFILE_NAMESPACE)
-                .map_or(tenant, String::as_str);
-            // An adopted cluster's own kube-system means the tenant's namespace.
-            let is_there = from == namespace || (from == KUBE_SYSTEM && namespace == tenant);
-            is_there && annotations.get(PROFILE).is_none_or(|named| named == name)
-        }
-        Look::Made(name) => {
-            let names = names(machine_deployment);
-            names.config == *name || names.has_secret(name)
-        }
-        Look::Overlapping(with) => names(machine_deployment).overlaps(with),
-    }
-}
-
-fn names(machine_deployment: &MachineDeployment) -> DerivedNames {
-    let namespace = machine_deployment.namespace().unwrap_or_default();
-    DerivedNames::new(&namespace, &machine_deployment.name_any())
 }

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 
 use super::{
     context::Context,
+    machine_deployment_index::MachineDeploymentIndex,
     seen::News,
     subscriptions::Subscriptions,
     triggers::{Look, Triggers},
@@ -56,7 +57,12 @@ pub fn machine_deployments(
         .map(|event| event.map(readable))
         .modify(|found| found.managed_fields_mut().clear())
         .reflect(writer);
-    let mut listed = BTreeSet::new();
+    let (index, mut listed) = (Arc::clone(&watchers.index), BTreeSet::new());
+    let events = events.inspect(move |event| {
+        if let Ok(event) = event {
+            index.follow(event);
+        }
+    });
     interpret(watched, events, move |event| match event {
         Event::Init => {
             listed.clear();
@@ -120,6 +126,8 @@ pub struct Watchers {
     pub board: Arc<Board>,
     /// The tenant's triggers.
     pub triggers: Arc<Triggers>,
+    /// The index of the tenant's machine deployments.
+    pub index: Arc<MachineDeploymentIndex>,
     /// Counts the times that all machine deployments have been listed, and those that one went.
     /// Not the store's own `wait_until_ready`: of several who wait for that one store, it wakes
     /// one.

@@ -12,7 +12,7 @@ use super::{
     desired::{Desired, desired, known_near_limit},
     digest::Digest,
     observed::{Observed, Seen},
-    validate::{Deployment, Found, Invalid, Policy, ProfileFound, Rival},
+    validate::{Deployment, Found, Invalid, Policy, ProfileFound, Quota, Rival},
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -82,7 +82,7 @@ fn a_found() -> Found {
     Found {
         machine_deployment: Arc::new(a_machine_deployment("1")),
         rivals: Vec::new(),
-        older: 0,
+        quota: Quota::Within,
         profile: a_profile("text"),
         settings: Ok(Arc::new(TenantSettings::default())),
         facts: Arc::new(ClusterFacts {

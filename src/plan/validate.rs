@@ -42,8 +42,8 @@ pub struct Found {
     pub machine_deployment: Arc<MachineDeployment>,
     /// Other machine deployments whose derived names overlap.
     pub rivals: Vec<Rival>,
-    /// How many machine deployments of the tenant are older.
-    pub older: usize,
+    /// Whether the tenant may have it beside those that are older.
+    pub quota: Quota,
     /// The profile that it names.
     pub profile: ProfileFound,
     /// The tenant's settings.
@@ -64,6 +64,15 @@ pub struct Found {
     pub observed: Observed,
     /// When this was found.
     pub now: Timestamp,
+}
+
+/// Whether a tenant may have one more machine deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// It may.
+    Within,
+    /// As many as it may have are older.
+    Exceeded,
 }
 
 /// Another machine deployment of the tenant with a derived name of its own that is the same.
@@ -169,7 +178,7 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     let name = machine_deployment.name_any();
     let names = DerivedNames::new(&namespace, &name);
     check_names(found, &names)?;
-    if found.older >= policy.machine_deployments_max {
+    if found.quota == Quota::Exceeded {
         return Err(Invalid::TooMany {
             max: policy.machine_deployments_max,
         });

@@ -52,7 +52,7 @@ pub async fn dereference(
     rand::rng().fill_bytes(&mut random);
     Ok(Found {
         rivals: rivals(context, &machine_deployment, &names),
-        older: older(context, &machine_deployment),
+        quota: context.index.quota(&machine_deployment),
         profile: profile(context, &machine_deployment).await?,
         settings: settings(context),
         facts: context.facts(),
@@ -74,13 +74,10 @@ pub fn rivals(
     names: &DerivedNames,
 ) -> Vec<Rival> {
     let uid = machine_deployment.uid();
-    context
-        .machine_deployments
-        .state_filter(|other| {
-            let namespace = other.namespace().unwrap_or_default();
-            other.uid() != uid && DerivedNames::new(&namespace, &other.name_any()).overlaps(names)
-        })
+    let overlapping = context.index.overlapping(names);
+    overlapping
         .iter()
+        .filter(|other| other.uid() != uid)
         .map(|other| Rival {
             created: created(other),
             uid: other.uid().unwrap_or_default(),
@@ -91,16 +88,6 @@ pub fn rivals(
             ),
         })
         .collect()
-}
-
-/// How many machine deployments of the tenant are older.
-fn older(context: &Context, machine_deployment: &MachineDeployment) -> usize {
-    let age = |it: &MachineDeployment| (created(it), it.uid());
-    let own = age(machine_deployment);
-    context
-        .machine_deployments
-        .state_filter(|other| age(other) < own)
-        .len()
 }
 
 /// The profile that the machine deployment names, if the tenant may look there.

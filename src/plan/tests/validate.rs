@@ -122,9 +122,9 @@ fn an_unreadable_machine_deployment_says_what_is_wrong() {
 #[test]
 fn the_youngest_of_too_many_are_refused() {
     let mut found = a_found();
-    found.older = POLICY.machine_deployments_max - 1;
+    found.quota = Quota::Within;
     assert!(super::super::validate::validate(&found, &POLICY).is_ok());
-    let invalid = refused(|found| found.older = POLICY.machine_deployments_max);
+    let invalid = refused(|found| found.quota = Quota::Exceeded);
     assert!(matches!(invalid, Invalid::TooMany { max: 10 }));
 }
 
