@@ -12,6 +12,8 @@ mod world;
 
 #[path = "sweep/budget.rs"]
 mod budget;
+#[path = "sweep/burst.rs"]
+mod burst;
 #[path = "sweep/crash.rs"]
 mod crash;
 #[path = "sweep/drop_in.rs"]

@@ -61,19 +61,19 @@ pub struct RunFlags {
     pub denied_servers: Vec<AddressRange>,
 
     /// Requests per second and tenant to its worker cluster.
-    #[arg(long, value_name = "COUNT", default_value = "20")]
+    #[arg(long, value_name = "COUNT", default_value = "100")]
     pub worker_requests: NonZeroU32,
 
     /// Requests at once per tenant to its worker cluster.
-    #[arg(long, value_name = "COUNT", default_value = "60")]
+    #[arg(long, value_name = "COUNT", default_value = "500")]
     pub worker_burst: NonZeroU32,
 
     /// Requests per second and tenant to the management cluster.
-    #[arg(long, value_name = "COUNT", default_value = "10")]
+    #[arg(long, value_name = "COUNT", default_value = "50")]
     pub management_requests: NonZeroU32,
 
     /// Requests at once per tenant to the management cluster.
-    #[arg(long, value_name = "COUNT", default_value = "30")]
+    #[arg(long, value_name = "COUNT", default_value = "200")]
     pub management_burst: NonZeroU32,
 
     /// Requests per second to the management cluster for all tenants together; they take turns.
@@ -97,7 +97,7 @@ pub struct RunFlags {
     pub tenant_profile_bytes: usize,
 
     /// Reconciles under way at once per tenant.
-    #[arg(long, value_name = "COUNT", default_value = "4")]
+    #[arg(long, value_name = "COUNT", default_value = "10")]
     pub tenant_reconciles: usize,
 
     /// Renders under way at once for all tenants together.

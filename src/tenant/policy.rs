@@ -54,15 +54,16 @@ pub struct RequestBudget {
     pub burst: NonZeroU32,
 }
 
-/// A new machine deployment costs about eight requests to its worker cluster; a rotation of all
-/// of them ten each. At this rate two are served each second, for as long as it takes.
-const WORKER_REQUESTS: RequestBudget = budget(20, 60);
+/// A new machine deployment costs about six requests to its worker cluster, its deletion eight,
+/// and its rotation ten. This bounds a storm, and not the work of a tenant: 30 machine deployments
+/// are made and deleted before it binds, and then the rate is twice that of drop-in mode.
+const WORKER_REQUESTS: RequestBudget = budget(100, 500);
 /// A new machine deployment costs about three requests here: its config, an Event, the status.
-/// Lower than the worker cluster's, since all tenants share this server: a thousand tenants at
-/// their limit at once take turns at the budget that they share.
-const MANAGEMENT_REQUESTS: RequestBudget = budget(10, 30);
-/// Enough to hide the latency of a far worker cluster. More would only queue at the budget.
-const RECONCILES_MAX: usize = 4;
+/// Lower than the worker cluster's, since all tenants share this server. What is fair among them
+/// is not decided here: they take turns at the budget that they share.
+const MANAGEMENT_REQUESTS: RequestBudget = budget(50, 200);
+/// Enough to hide the latency of a far worker cluster, and as many as in drop-in mode.
+const RECONCILES_MAX: usize = 10;
 /// Each keeps three Secrets and a token in the worker cluster, and about 10 KiB in memory here. A
 /// hundred is a large cluster.
 const MACHINE_DEPLOYMENTS_MAX: usize = 500;

@@ -28,14 +28,17 @@ use crate::{
 /// A Lease lasts this long, one looks this often, and a start takes less than a second.
 const TAKEN_OVER: Duration = Duration::from_secs(15 + 2 + 1);
 
-struct Place {
-    cluster: Cluster,
+/// One cluster, in which another program could be at work.
+pub struct Place {
+    /// The cluster.
+    pub cluster: Cluster,
     /// Where the worker cluster is another one.
     worker: Option<Cluster>,
     begun: Instant,
 }
 
-struct Process {
+/// One process in it.
+pub struct Process {
     cancel: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
     life: Arc<Life>,
@@ -66,7 +69,7 @@ fn a_cluster(name: &str) -> Cluster {
 
 impl Place {
     /// A cluster with a profile and a machine deployment.
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self::of(a_cluster("single"), None)
     }
 
@@ -100,7 +103,8 @@ impl Place {
         put(&self.cluster, profile);
     }
 
-    fn start(&self, more: &[&str]) -> Process {
+    /// Starts a process with these flags.
+    pub fn start(&self, more: &[&str]) -> Process {
         let life = Life::new();
         let manager = account("kube-system");
         let worker = self.worker.as_ref();
@@ -150,7 +154,8 @@ impl Process {
         self.life.writes().iter().map(Sent::line).collect()
     }
 
-    async fn kill(mut self) {
+    /// Ends it at once, as by `kill -9`.
+    pub async fn kill(mut self) {
         self.tasks.shutdown().await;
     }
 
