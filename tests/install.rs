@@ -1,6 +1,8 @@
 //! Installs the process as its manifests say into an empty, real Kubernetes, and serves a worker
 //! cluster with the rights and arguments that they give it.
 
+#[path = "monitoring/chain.rs"]
+mod chain;
 #[path = "install/webhooks.rs"]
 mod webhooks;
 
@@ -337,12 +339,13 @@ async fn where_prometheus_has_its_operator_the_service_is_monitored() {
     let applied = kubectl(&management, &get).await;
     let applied: Value = serde_json::from_str(&applied).expect("kubectl prints JSON");
     let values = "serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,\
+        webhook.enabled=true,\
         prometheusRule.pages=https://git.berlin.example/osm/docs";
     let values = values.replace(' ', "");
     let printed = ["template", MANAGER, "osm", "--set", &values];
     let printed = helm(&management, &printed).await.expect("they are values");
-    assert!(printed.contains("kind: ServiceMonitor"), "{printed}");
     let printed: Vec<Value> = serde_saphyr::from_multiple(&printed).expect("Helm prints YAML");
+    chain::assert_scraped(&printed);
     let content = |objects: &[Value], kind: &str, part: &str| {
         let mut found = objects.iter().filter(|it| it["kind"] == *kind);
         let named = |it: &&Value| kind == "PrometheusRule" || !it[part]["fleet.json"].is_null();

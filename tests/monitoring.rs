@@ -14,6 +14,11 @@ use osm::telemetry::metrics::reference::{self, Declaration, Type, Values};
 use regex::Regex;
 use serde_json::{Value, json};
 
+#[path = "monitoring/chain.rs"]
+mod chain;
+#[path = "monitoring/scraped.rs"]
+mod scraped;
+
 /// Labels that Prometheus adds, and the one of buckets.
 const ADDED: [&str; 6] = ["instance", "job", "le", "namespace", "pod", "container"];
 
