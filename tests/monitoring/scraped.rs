@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{alerts, chain, read};
 use serde_json::Value;
+
+use super::{alerts, chain, read};
 
 /// The certificate is there sooner, unless it never is.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -46,6 +47,10 @@ fn each_process_is_scraped_at_the_port_where_it_shows_its_metrics() {
 
 /// The page of metrics of the webhooks, started as their Deployment says, but with a certificate
 /// from a folder and free ports.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program under test is started"
+)]
 fn page_of_the_webhooks() -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let made = rcgen::generate_simple_self_signed(["webhook".to_owned()]).expect("a certificate");
