@@ -19,6 +19,7 @@ mod convert;
 mod documents;
 mod encodings;
 mod errors;
+mod go_fields;
 mod go_templates;
 mod hostile;
 mod hostile_go;

@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"text/template"
-	"time"
 
 	"github.com/BurntSushi/toml"
 	"github.com/Masterminds/sprig/v3"
@@ -24,80 +23,6 @@ type Case struct {
 	Failed   bool   `json:"failed,omitempty"`
 }
 
-// Network is the type of the one struct that profiles reach by a pointer.
-type Network struct {
-	CIDR     string `json:"cidr"`
-	Gateway  string `json:"gateway"`
-	DNS      DNS    `json:"dns"`
-	IPFamily string `json:"ipFamily"`
-}
-
-// DNS lists servers.
-type DNS struct {
-	Servers []string `json:"servers"`
-}
-
-// IsStaticIPConfig can be called on nil.
-func (n *Network) IsStaticIPConfig() bool {
-	return n != nil && (n.CIDR != "" || n.Gateway != "" || len(n.DNS.Servers) > 0)
-}
-
-// GetIPFamily can be called on nil.
-func (n *Network) GetIPFamily() string {
-	if n == nil {
-		return ""
-	}
-	return n.IPFamily
-}
-
-// Duration prints as a text.
-type Duration struct {
-	time.Duration
-}
-
-// Ubuntu is a struct by value.
-type Ubuntu struct {
-	DistUpgradeOnBoot bool `json:"distUpgradeOnBoot"`
-}
-
-// Data is what templates read; the tests render the same values.
-type Data struct {
-	KubeVersion                 string
-	ClusterDNSIPs               []string
-	CloudProviderName           string
-	HostCACert                  string
-	ExternalCloudProvider       bool
-	HTTPProxy                   *string
-	NoProxy                     *string
-	KubeletFeatureGates         map[string]bool
-	KubeReserved                *map[string]string
-	SystemReserved              *map[string]string
-	EvictionHard                *map[string]string
-	MaxPods                     *int32
-	ImageGCHighThresholdPercent *int32
-	ImageMinimumGCAge           *Duration
-	NetworkConfig               *Network
-	UbuntuConfig                Ubuntu
-	ContainerLogMaxSize         *string
-}
-
-func data() *Data {
-	proxy, size, pods := "http://proxy.example.com:3128", "", int32(110)
-	return &Data{
-		KubeVersion:           "v1.34.1",
-		ClusterDNSIPs:         []string{"10.0.0.10", "fd00::a"},
-		CloudProviderName:     "aws",
-		ExternalCloudProvider: true,
-		HTTPProxy:             &proxy,
-		KubeletFeatureGates:   map[string]bool{"B": false, "A": true, "C": true},
-		KubeReserved:          &map[string]string{"memory": "1Gi", "cpu": "200m"},
-		SystemReserved:        &map[string]string{},
-		MaxPods:               &pods,
-		ImageMinimumGCAge:     &Duration{90 * time.Second},
-		ContainerLogMaxSize:   &size,
-	}
-}
-
 func main() {
 	if len(os.Args) != 3 {
 		fmt.Fprintln(os.Stderr, "usage: oracle <cases> <golden.json>")
@@ -106,6 +31,10 @@ func main() {
 	source, err := os.ReadFile(os.Args[1])
 	check(err)
 	var made any
+	if os.Args[1] == "fields.go" {
+		writeRows(os.Args[2], matrix())
+		return
+	}
 	if strings.HasSuffix(os.Args[1], ".json") {
 		made = profiles(source)
 	} else {
@@ -117,6 +46,22 @@ func main() {
 	encoder.SetIndent("", "  ")
 	check(encoder.Encode(made))
 	check(os.WriteFile(os.Args[2], out.Bytes(), 0o644))
+}
+
+// writeRows writes one row per line.
+func writeRows(path string, made *Matrix) {
+	var out bytes.Buffer
+	line := func(value any) {
+		encoder := json.NewEncoder(&out)
+		encoder.SetEscapeHTML(false)
+		check(encoder.Encode(value))
+	}
+	line(made.Filled)
+	line(made.Bare)
+	for _, row := range made.Rows {
+		line(row)
+	}
+	check(os.WriteFile(path, out.Bytes(), 0o644))
 }
 
 // templates renders each line by itself.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use minijinja::{Value, value::ValueKind};
 
 use super::{
+    super::duration::GoDuration,
     translate::ROOT,
-    value::{Element, Field, List, Map, Methods, Pointer, Struct},
+    value::{Element, Field, INT64, List, Map, Methods, Pointer, Struct, Typed},
 };
 
 /// What a template can read.
@@ -58,22 +59,52 @@ const ROOT_FIELDS: [&str; 45] = [
     "variables",
 ];
 
-/// Fields that are pointers: nil, or true whatever they point to.
-const POINTERS: [&str; 13] = [
-    "HTTPProxy",
-    "NoProxy",
-    "KubeReserved",
-    "SystemReserved",
-    "EvictionHard",
-    "MaxPods",
-    "ImageGCHighThresholdPercent",
-    "ImageGCLowThresholdPercent",
-    "ImageMinimumGCAge",
-    "ImageMaximumGCAge",
-    "ContainerLogMaxSize",
-    "ContainerLogMaxFiles",
-    "NetworkConfig",
+/// Fields that are pointers, nil or true whatever they point to, with the types of what they point
+/// to.
+const POINTERS: [(&str, &str); 13] = [
+    ("HTTPProxy", "string"),
+    ("NoProxy", "string"),
+    ("KubeReserved", "map[string]string"),
+    ("SystemReserved", "map[string]string"),
+    ("EvictionHard", "map[string]string"),
+    ("MaxPods", INT32),
+    ("ImageGCHighThresholdPercent", INT32),
+    ("ImageGCLowThresholdPercent", INT32),
+    ("ImageMinimumGCAge", AGE),
+    ("ImageMaximumGCAge", AGE),
+    ("ContainerLogMaxSize", "string"),
+    ("ContainerLogMaxFiles", "string"),
+    ("NetworkConfig", "providerconfig.NetworkConfig"),
 ];
+
+const INT32: &str = "int32";
+/// A duration of Kubernetes' API.
+pub(super) const AGE: &str = "v1.Duration";
+
+/// The types of structs, by the fields that hold them.
+const STRUCTS: [(&str, &str); 7] = [
+    ("NetworkConfig", "providerconfig.NetworkConfig"),
+    ("DNS", "providerconfig.DNSConfig"),
+    ("AmazonLinuxConfig", "amzn2.Config"),
+    ("FlatcarConfig", "flatcar.Config"),
+    ("RhelConfig", "rhel.Config"),
+    ("UbuntuConfig", "ubuntu.Config"),
+    ("RockyLinuxConfig", "rockylinux.Config"),
+];
+
+/// Fields that JSON leaves out if they are empty.
+const OMITTED: [&str; 5] = [
+    "ipFamily",
+    "provisioningUtility",
+    "rhelSubscriptionManagerUser",
+    "rhelSubscriptionManagerPassword",
+    "rhsmOfflineToken",
+];
+
+/// Whether JSON leaves a field out when it is empty.
+pub(super) fn is_omitted_if_empty(json: &str) -> bool {
+    OMITTED.contains(&json)
+}
 
 /// Names of structs' fields in JSON, where lowering the first letter does not make them.
 const JSON_NAMES: [(&str, &str); 11] = [
@@ -109,7 +140,7 @@ const STRUCT_FIELDS: [(&str, &str); 9] = [
 /// Methods that a nil network answers.
 const NETWORK_METHODS: Methods = &[
     ("IsStaticIPConfig", || Value::from(false)),
-    ("GetIPFamily", || Value::from("")),
+    ("GetIPFamily", || family(&Value::from(""))),
 ];
 
 /// Whether the data has a field.
@@ -125,45 +156,130 @@ pub(in crate::render) fn variables(
         .iter()
         .map(|(name, value)| (*name, variable(name, value)))
         .collect();
-    let fields = variables.iter().map(|(name, value)| Field {
-        name,
-        json: "",
-        value: value.clone(),
-        is_method: true,
-    });
-    let root = Pointer::to(Value::from_object(Struct(fields.collect())));
+    let fields = variables.iter();
+    let fields = fields.map(|(name, value)| Field::method(name, value.clone()));
+    let root = Pointer::to(Value::from_object(Struct {
+        fields: fields.collect(),
+        type_name: "resources.filesData",
+    }));
     variables.insert(ROOT, root);
     variables
 }
 
 /// A variable with the type that its name says.
 pub(super) fn variable(name: &str, value: &Value) -> Value {
-    if name == "NetworkConfig" && value.is_none() {
+    let pointer = POINTERS.iter().find(|(known, _)| *known == name);
+    let target = pointer.map_or("", |(_, target)| target);
+    if pointer.is_some() && value.is_none() {
         return Value::from_object(Pointer {
             target: None,
-            methods: NETWORK_METHODS,
+            type_name: target,
+            methods: if name == "NetworkConfig" {
+                NETWORK_METHODS
+            } else {
+                &[]
+            },
         });
     }
-    let is_pointer = POINTERS.contains(&name);
-    if is_pointer && value.is_none() {
-        return Pointer::nil();
-    }
     let converted = match value.kind() {
+        _ if target == AGE => age(value),
         ValueKind::Map if name == "KubeletFeatureGates" => map(value, Element::Bool),
-        ValueKind::Map if name == "NetworkConfig" || name.ends_with("Config") => struct_of(value),
-        ValueKind::Map => map(value, Element::Text),
-        ValueKind::Seq | ValueKind::Iterable => list(value),
+        ValueKind::Map => match struct_type(name) {
+            Some(type_name) => struct_of(type_name, value),
+            None => map(value, Element::Text),
+        },
+        ValueKind::Seq | ValueKind::Iterable => addresses(value),
+        ValueKind::Number if target == INT32 => {
+            Typed::number(INT32, value.as_i64().unwrap_or_default())
+        }
+        _ if name == "CloudProviderName" => {
+            Typed::text("v1alpha1.CloudProvider", value, Vec::new())
+        }
         _ => value.clone(),
     };
-    if is_pointer {
+    if pointer.is_some() {
         Pointer::to(converted)
     } else {
         converted
     }
 }
 
-fn list(value: &Value) -> Value {
-    List::value(value.try_iter().into_iter().flatten().collect())
+fn struct_type(name: &str) -> Option<&'static str> {
+    let found = STRUCTS.iter().find(|(known, _)| *known == name)?;
+    Some(found.1)
+}
+
+/// A duration, which is read from its text. It prints as a kubelet reads it; Go prints the name of
+/// the type around it.
+fn age(value: &Value) -> Value {
+    let text = value.as_str().unwrap_or_default();
+    let nanoseconds = GoDuration::parse(text).map_or(0, GoDuration::nanoseconds);
+    let duration = duration(nanoseconds);
+    let mut fields = vec![Field {
+        name: "Duration",
+        json: "",
+        value: duration,
+        is_method: false,
+    }];
+    fields.extend(duration_methods(nanoseconds));
+    Value::from_object(Struct {
+        fields,
+        type_name: AGE,
+    })
+}
+
+/// Go's own duration.
+fn duration(nanoseconds: i64) -> Value {
+    Value::from_object(Typed {
+        type_name: "time.Duration",
+        kind_name: INT64,
+        value: Value::from(nanoseconds),
+        shown: Some(GoDuration::new(nanoseconds).to_string()),
+        methods: duration_methods(nanoseconds),
+    })
+}
+
+fn duration_methods(nanoseconds: i64) -> Vec<Field> {
+    // As Go does it: the whole part and the rest apart.
+    #[expect(clippy::cast_precision_loss, reason = "as Go does it")]
+    let parts = |unit: i64| (nanoseconds / unit) as f64 + (nanoseconds % unit) as f64 / unit as f64;
+    let int64 = |unit: i64| Typed::number(INT64, nanoseconds / unit);
+    vec![
+        Field::method("String", GoDuration::new(nanoseconds).to_string()),
+        Field::method("Hours", parts(3_600_000_000_000)),
+        Field::method("Minutes", parts(60_000_000_000)),
+        Field::method("Seconds", parts(1_000_000_000)),
+        Field::method("Milliseconds", int64(1_000_000)),
+        Field::method("Microseconds", int64(1_000)),
+        Field::method("Nanoseconds", int64(1)),
+    ]
+}
+
+/// The families of a network's addresses.
+fn family(value: &Value) -> Value {
+    let name = value.as_str().unwrap_or_default();
+    let is_dual = matches!(name, "IPv4+IPv6" | "IPv6+IPv4");
+    let methods = vec![
+        Field::method("HasIPv4", is_dual || matches!(name, "" | "IPv4")),
+        Field::method("HasIPv6", is_dual || name == "IPv6"),
+        Field::method("IsDualstack", is_dual),
+    ];
+    Typed::text("net.IPFamily", value, methods)
+}
+
+/// Addresses, which print as texts and are lists of bytes to Go.
+fn addresses(value: &Value) -> Value {
+    let items = value.try_iter().into_iter().flatten().map(|address| {
+        let shown = address.as_str().unwrap_or_default().to_owned();
+        Value::from_object(Typed {
+            type_name: "net.IP",
+            kind_name: "slice",
+            methods: vec![Field::method("String", shown.clone())],
+            shown: Some(shown),
+            value: address,
+        })
+    });
+    List::of("net.IP", items.collect())
 }
 
 fn map(value: &Value, element: Element) -> Value {
@@ -174,7 +290,7 @@ fn map(value: &Value, element: Element) -> Value {
     Map::typed(entries.collect(), element)
 }
 
-fn struct_of(value: &Value) -> Value {
+fn struct_of(type_name: &'static str, value: &Value) -> Value {
     let keys = value.try_iter().into_iter().flatten();
     let fields = keys.filter_map(|key| {
         let found = value.get_item(&key).unwrap_or_default();
@@ -185,13 +301,24 @@ fn struct_of(value: &Value) -> Value {
         Some(Field {
             name,
             json,
-            value: match found.kind() {
-                ValueKind::Map => struct_of(&found),
-                ValueKind::Seq | ValueKind::Iterable => list(&found),
-                _ => found,
-            },
+            value: member(name, &found),
             is_method: json.is_empty(),
         })
     });
-    Value::from_object(Struct(fields.collect()))
+    Value::from_object(Struct {
+        fields: fields.collect(),
+        type_name,
+    })
+}
+
+fn member(name: &str, value: &Value) -> Value {
+    match (name, value.kind()) {
+        ("IPFamily" | "GetIPFamily", _) => family(value),
+        ("ProvisioningUtility", _) => Typed::text("flatcar.ProvisioningUtility", value, Vec::new()),
+        (_, ValueKind::Map) => struct_of(struct_type(name).unwrap_or_default(), value),
+        (_, ValueKind::Seq | ValueKind::Iterable) => {
+            List::of("string", value.try_iter().into_iter().flatten().collect())
+        }
+        _ => value.clone(),
+    }
 }

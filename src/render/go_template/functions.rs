@@ -10,7 +10,7 @@ use minijinja::{Environment, Error, Value, value::Rest};
 use super::{
     super::budget::{spend, weigh},
     problem::{quotes_no_value, refuse},
-    value::{Kind, Map, kind, pointee},
+    value::{Kind, kind, pointee, typed},
 };
 
 mod builtin;
@@ -31,9 +31,7 @@ mod texts;
 mod urls;
 
 use reflection::is_empty;
-pub(super) use structure::{field, items, no_field, pairs};
-
-use std::sync::Arc;
+pub(super) use structure::{VERSION_METHODS, field, items, no_field, pairs};
 
 /// A function.
 #[derive(Clone, Copy)]
@@ -223,9 +221,10 @@ fn text(value: &Value) -> Result<String, Error> {
 
 /// An argument that must be an integer.
 fn int(value: &Value) -> Result<i64, Error> {
-    match kind(&pointee(value)) {
-        Kind::Int(number) => Ok(number),
-        _ => Err(wrong_type("int", value)),
+    let value = pointee(value);
+    match kind(&value) {
+        Kind::Int(number) if typed(&value).is_none() => Ok(number),
+        _ => Err(wrong_type("int", &value)),
     }
 }
 
@@ -239,14 +238,6 @@ fn boolean(value: &Value) -> Result<bool, Error> {
     match kind(&pointee(value)) {
         Kind::Bool(value) => Ok(value),
         _ => Err(wrong_type("bool", value)),
-    }
-}
-
-/// An argument that must be a map.
-fn map(value: &Value) -> Result<Arc<Map>, Error> {
-    match kind(&pointee(value)) {
-        Kind::Map(map) => Ok(map),
-        _ => Err(wrong_type("map", value)),
     }
 }
 

@@ -7,8 +7,9 @@ use serde_json::Value as Json;
 
 use super::{
     super::go_json::push_string,
+    data::is_omitted_if_empty,
     print::shortest,
-    value::{Kind, List, Map, kind},
+    value::{Element, Kind, List, Map, kind},
 };
 
 /// How JSON is laid out.
@@ -45,8 +46,13 @@ fn from_json(json: &Json) -> Value {
     }
 }
 
-/// What JSON cannot say.
-pub(super) struct NoJson;
+/// Why there is no JSON.
+pub(super) enum NoJson {
+    /// A number that JSON does not have.
+    NoNumber,
+    /// Only Go knows whether a list or map is empty or not there at all.
+    Unknown,
+}
 
 /// Writes a value.
 pub(super) fn write(out: &mut String, value: &Value, style: Style) -> Result<(), NoJson> {
@@ -55,14 +61,23 @@ pub(super) fn write(out: &mut String, value: &Value, style: Style) -> Result<(),
 
 fn push(out: &mut String, value: &Value, at: (Style, usize)) -> Result<(), NoJson> {
     match kind(value) {
+        Kind::Shown(typed, _) if typed.value.is_number() => push(out, &typed.value, at)?,
+        Kind::Shown(_, shown) => push_text(out, shown, at.0),
         Kind::Invalid => out.push_str("null"),
         Kind::Bool(is) => out.push_str(if is { "true" } else { "false" }),
         Kind::Int(number) => {
             let _ = write!(out, "{number}");
         }
         Kind::Float(number) if number.is_finite() => out.push_str(&float(number)),
-        Kind::Float(_) => return Err(NoJson),
+        Kind::Float(_) => return Err(NoJson::NoNumber),
         Kind::Text(text) => push_text(out, text, at.0),
+        // Go knows empty lists and maps from those that are not there.
+        Kind::List(list) if list.0.is_empty() && list.1 != "interface {}" => {
+            return Err(NoJson::Unknown);
+        }
+        Kind::Map(map) if map.element != Element::Any && map.entries().is_empty() => {
+            return Err(NoJson::Unknown);
+        }
         Kind::List(list) => {
             let mut parts = Parts::new(out, at, ('[', ']'));
             for item in &list.0 {
@@ -78,19 +93,33 @@ fn push(out: &mut String, value: &Value, at: (Style, usize)) -> Result<(), NoJso
             }
             parts.end();
         }
+        Kind::Struct(fields) if fields.field("String").is_some() => {
+            push(out, fields.field("String").unwrap_or(&Value::UNDEFINED), at)?;
+        }
         Kind::Struct(fields) => {
             let mut parts = Parts::new(out, at, ('{', '}'));
             for field in fields.data() {
-                parts.entry(field.json, &field.value)?;
+                if !(is_omitted_if_empty(field.json) && is_empty_text(&field.value)) {
+                    parts.entry(field.json, &field.value)?;
+                }
             }
             parts.end();
         }
         Kind::Pointer(pointer) => match &pointer.target {
+            Some(target) if is_empty_map(target) => out.push_str("{}"),
             Some(target) => push(out, target, at)?,
             None => out.push_str("null"),
         },
     }
     Ok(())
+}
+
+fn is_empty_map(value: &Value) -> bool {
+    matches!(kind(value), Kind::Map(map) if map.entries().is_empty())
+}
+
+fn is_empty_text(value: &Value) -> bool {
+    matches!(kind(value), Kind::Text(""))
 }
 
 /// A list or map that is being written.

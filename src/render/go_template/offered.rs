@@ -16,7 +16,7 @@ use super::{
     data, functions, jinja, print,
     problem::refuse,
     second_pass::body_of,
-    value::{Kind, List, Map, kind},
+    value::{Kind, List, Map, kind, typed},
 };
 
 /// What begins the name of each.
@@ -77,10 +77,10 @@ fn unknown() -> Error {
 
 /// A result as Jinja knows it.
 fn handed_out(value: Value) -> Value {
-    if value.is_undefined() {
-        Value::from(())
-    } else {
-        value
+    match typed(&value) {
+        Some(typed) if typed.shown.is_none() => typed.value.clone(),
+        _ if value.is_undefined() => Value::from(()),
+        _ => value,
     }
 }
 

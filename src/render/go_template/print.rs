@@ -13,6 +13,9 @@ use super::{
 /// What prints where there is no value.
 pub(super) const NO_VALUE: &str = "<no value>";
 const NIL: &str = "<nil>";
+/// Go prints where in memory the value is.
+pub(super) const ADDRESS: &str = "a pointer, of which Go prints the address; use `default` or \
+    `toJson` on it, or print it by itself";
 
 /// A value as an action prints it.
 pub(super) fn printed(value: &Value) -> Result<Cow<'_, str>, Error> {
@@ -31,17 +34,25 @@ pub(super) fn printed(value: &Value) -> Result<Cow<'_, str>, Error> {
 pub(super) fn formatted(value: &Value) -> Result<String, Error> {
     weigh(value)?;
     let mut out = String::new();
-    push(&mut out, value)?;
+    push(&mut out, value, Depth::Top)?;
     Ok(out)
 }
 
-/// A value as sprig makes a text of it.
+/// A value as functions print it that follow a pointer first.
 pub(super) fn text_of(value: &Value) -> Result<String, Error> {
     formatted(&pointee(value))
 }
 
-fn push(out: &mut String, value: &Value) -> Result<(), Error> {
+/// Whether a value is formatted by itself or within another, where Go follows no pointer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Top,
+    Inside,
+}
+
+fn push(out: &mut String, value: &Value, depth: Depth) -> Result<(), Error> {
     match kind(value) {
+        Kind::Shown(_, shown) => out.push_str(shown),
         Kind::Invalid => out.push_str(NIL),
         Kind::Text(text) => out.push_str(text),
         Kind::Bool(value) => out.push_str(if value { "true" } else { "false" }),
@@ -55,7 +66,7 @@ fn push(out: &mut String, value: &Value) -> Result<(), Error> {
                 if index > 0 {
                     out.push(' ');
                 }
-                push(out, item)?;
+                push(out, item, Depth::Inside)?;
             }
             out.push(']');
         }
@@ -67,14 +78,14 @@ fn push(out: &mut String, value: &Value) -> Result<(), Error> {
                 }
                 out.push_str(key);
                 out.push(':');
-                push(out, value)?;
+                push(out, value, Depth::Inside)?;
             }
             out.push(']');
         }
         Kind::Struct(fields) => {
             // What knows how to print itself does so.
             if let Some(text) = fields.field("String") {
-                return push(out, text);
+                return push(out, text, depth);
             }
             if fields.data().next().is_none() {
                 return Err(refuse("the data as a whole cannot be printed"));
@@ -84,17 +95,21 @@ fn push(out: &mut String, value: &Value) -> Result<(), Error> {
                 if index > 0 {
                     out.push(' ');
                 }
-                push(out, &field.value)?;
+                push(out, &field.value, Depth::Inside)?;
             }
             out.push('}');
         }
         Kind::Pointer(pointer) => match &pointer.target {
-            Some(target) => {
-                if matches!(kind(target), Kind::Map(_) | Kind::Struct(_) | Kind::List(_)) {
-                    out.push('&');
+            Some(target) => match kind(target) {
+                Kind::Struct(fields) if fields.field("String").is_some() => {
+                    push(out, target, depth)?;
                 }
-                push(out, target)?;
-            }
+                Kind::Map(_) | Kind::Struct(_) | Kind::List(_) if depth == Depth::Top => {
+                    out.push('&');
+                    push(out, target, Depth::Inside)?;
+                }
+                _ => return Err(refuse(ADDRESS)),
+            },
             None => out.push_str(NIL),
         },
     }

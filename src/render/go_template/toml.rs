@@ -6,8 +6,9 @@ use std::fmt::Write;
 use minijinja::{Error, Value};
 
 use super::{
+    print,
     problem::refuse,
-    value::{Kind, List, Map, kind, pointee},
+    value::{Element, Kind, List, Map, kind, pointee},
 };
 
 /// The value that a text of TOML says.
@@ -38,19 +39,52 @@ fn from_toml(value: &toml::Value) -> Value {
     }
 }
 
-/// A map as a document; what cannot be written gives the error's text, as in Go.
+/// A value as a document; what is no table is written as it would be behind a key.
 pub(super) fn write(value: &Value) -> Result<String, Error> {
     let mut out = String::new();
     match kind(value) {
-        Kind::Map(_) => push_table(&mut out, &[], value)?,
-        Kind::Invalid => out.push_str("toml: cannot encode array with nil element"),
-        _ => return Err(refuse("only a map can be written as TOML")),
+        _ if is_table(value) => push_table(&mut out, &[], value)?,
+        // A pointer to nothing writes nothing.
+        Kind::Pointer(_) => {}
+        _ if holds_tables(value) => {
+            return Err(refuse("a list of tables needs a key to be written as TOML"));
+        }
+        _ => push_element(&mut out, value)?,
     }
     Ok(out)
 }
 
 fn is_table(value: &Value) -> bool {
-    matches!(kind(&pointee(value)), Kind::Map(_))
+    match kind(&pointee(value)) {
+        Kind::Map(_) => true,
+        Kind::Struct(fields) => fields.data().next().is_some(),
+        _ => false,
+    }
+}
+
+/// Go leaves out what is not there, and writes what is empty.
+fn refuse_unknown(value: &Value) -> Result<(), Error> {
+    let is_unknown = match kind(value) {
+        Kind::List(list) => list.0.is_empty() && list.1 != "interface {}",
+        Kind::Map(map) => map.element != Element::Any && map.entries().is_empty(),
+        _ => false,
+    };
+    if is_unknown {
+        return Err(refuse(
+            "an empty list or map, which Go leaves out if it is not there",
+        ));
+    }
+    Ok(())
+}
+
+fn holds_tables(value: &Value) -> bool {
+    match kind(&pointee(value)) {
+        Kind::List(list) => list
+            .0
+            .iter()
+            .any(|item| is_table(item) || holds_tables(item)),
+        _ => false,
+    }
 }
 
 fn is_table_array(value: &Value) -> bool {
@@ -60,17 +94,35 @@ fn is_table_array(value: &Value) -> bool {
     }
 }
 
+/// What a table has: the keys of a map in order, or the fields of a struct as they stand there.
+fn entries_of(table: &Value) -> Vec<(String, Value)> {
+    match kind(table) {
+        Kind::Map(map) => {
+            let entries = map.entries();
+            let entries = entries.iter();
+            entries
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        }
+        Kind::Struct(fields) => {
+            let fields = fields.data();
+            fields
+                .map(|field| (field.name.to_owned(), field.value.clone()))
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 fn push_table(out: &mut String, path: &[String], table: &Value) -> Result<(), Error> {
-    let Kind::Map(map) = kind(table) else {
-        return Ok(());
-    };
-    let entries = map.entries();
+    let entries = entries_of(&pointee(table));
     let is_sub = |value: &Value| is_table(value) || is_table_array(value);
     let direct = entries.iter().filter(|(_, value)| !is_sub(value));
     for (key, value) in direct {
         if matches!(kind(value), Kind::Invalid) {
             continue;
         }
+        refuse_unknown(value)?;
         out.push_str(&"  ".repeat(path.len()));
         out.push_str(&key_text(key));
         out.push_str(" = ");
@@ -82,12 +134,13 @@ fn push_table(out: &mut String, path: &[String], table: &Value) -> Result<(), Er
         inner.push(key_text(key));
         let indent = "  ".repeat(path.len());
         let name = inner.join(".");
+        refuse_unknown(value)?;
         let value = pointee(value);
         if let Kind::List(list) = kind(&value) {
             for item in &list.0 {
                 push_break(out);
                 let _ = writeln!(out, "{indent}[[{name}]]");
-                push_table(out, &inner, &pointee(item))?;
+                push_table(out, &inner, item)?;
             }
         } else {
             if path.is_empty() {
@@ -122,10 +175,9 @@ fn push_element(out: &mut String, value: &Value) -> Result<(), Error> {
             }
             out.push(']');
         }
-        Kind::Map(map) => {
+        Kind::Map(_) => {
             out.push('{');
-            let entries = map.entries();
-            for (index, (key, value)) in entries.iter().enumerate() {
+            for (index, (key, value)) in entries_of(value).iter().enumerate() {
                 if index > 0 {
                     out.push_str(", ");
                 }
@@ -135,7 +187,12 @@ fn push_element(out: &mut String, value: &Value) -> Result<(), Error> {
             }
             out.push('}');
         }
+        Kind::Struct(fields) if fields.data().next().is_none() => match fields.field("String") {
+            Some(text) => push_element(out, text)?,
+            None => return Err(refuse("a value of this kind cannot be written as TOML")),
+        },
         Kind::Invalid => return Err(refuse("cannot encode array with nil element")),
+        Kind::Shown(_, shown) => out.push_str(&quoted(shown)),
         Kind::Struct(_) | Kind::Pointer(_) => {
             return Err(refuse("a value of this kind cannot be written as TOML"));
         }
@@ -150,8 +207,9 @@ fn float(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    let text = number.to_string();
-    if text.contains('.') {
+    // A fraction is added to what has neither one nor an exponent.
+    let text = print::float(number);
+    if text.contains(['.', 'e']) {
         text
     } else {
         format!("{text}.0")

@@ -7,6 +7,7 @@
 //! | no value, a nil interface | undefined |
 //! | a nil pointer | `Pointer` to nothing |
 //! | a slice | a list |
+//! | a number or text of another type than `int`, `float64` and `string` | `Typed` |
 //! | a map with texts as keys | `Map` |
 
 use std::{
@@ -35,6 +36,8 @@ pub(super) type Methods = &'static [(&'static str, fn() -> Value)];
 pub(super) struct Pointer {
     /// What it points to; nothing for a nil pointer.
     pub(super) target: Option<Value>,
+    /// The type of what a nil pointer would point to.
+    pub(super) type_name: &'static str,
     /// What a nil pointer to this type answers all the same, by the name of the method.
     pub(super) methods: Methods,
 }
@@ -43,13 +46,7 @@ impl Pointer {
     pub(super) fn to(target: Value) -> Value {
         Value::from_object(Self {
             target: Some(target),
-            methods: &[],
-        })
-    }
-
-    pub(super) fn nil() -> Value {
-        Value::from_object(Self {
-            target: None,
+            type_name: "",
             methods: &[],
         })
     }
@@ -72,7 +69,10 @@ impl Object for Pointer {
 }
 
 /// A struct: its fields in order, by the names that templates, JSON and YAML know.
-pub(super) struct Struct(pub(super) Vec<Field>);
+pub(super) struct Struct {
+    pub(super) fields: Vec<Field>,
+    pub(super) type_name: &'static str,
+}
 
 /// A field of a struct.
 pub(super) struct Field {
@@ -83,15 +83,93 @@ pub(super) struct Field {
     pub(super) is_method: bool,
 }
 
+impl Field {
+    /// A method that takes no arguments.
+    pub(super) fn method(name: &'static str, value: impl Into<Value>) -> Self {
+        Self {
+            name,
+            json: "",
+            value: value.into(),
+            is_method: true,
+        }
+    }
+}
+
+/// The type of whole numbers that sprig's arithmetic makes.
+pub(super) const INT64: &str = "int64";
+
+/// A value of a type that decides what it equals, who takes it, and how it prints.
+pub(super) struct Typed {
+    pub(super) type_name: &'static str,
+    pub(super) kind_name: &'static str,
+    /// The number or text itself.
+    pub(super) value: Value,
+    /// What its `String` method gives, which is how it prints.
+    pub(super) shown: Option<String>,
+    pub(super) methods: Vec<Field>,
+}
+
+impl Typed {
+    /// A whole number of a type such as `int64`, which is its kind as well.
+    pub(super) fn number(type_name: &'static str, number: i64) -> Value {
+        Value::from_object(Self {
+            type_name,
+            kind_name: type_name,
+            value: Value::from(number),
+            shown: None,
+            methods: Vec::new(),
+        })
+    }
+
+    /// A text of a named type.
+    pub(super) fn text(type_name: &'static str, text: &Value, methods: Vec<Field>) -> Value {
+        Value::from_object(Self {
+            type_name,
+            kind_name: "string",
+            value: text.clone(),
+            shown: None,
+            methods,
+        })
+    }
+}
+
+impl fmt::Debug for Typed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.type_name)
+    }
+}
+
+impl Object for Typed {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Plain
+    }
+
+    fn is_true(self: &Arc<Self>) -> bool {
+        self.value.is_true()
+    }
+
+    fn render(self: &Arc<Self>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.shown {
+            Some(shown) => formatter.write_str(shown),
+            None => fmt::Display::fmt(&self.value, formatter),
+        }
+    }
+}
+
+/// A value's own type, if it is not the one that its kind suggests.
+pub(super) fn typed(value: &Value) -> Option<&Typed> {
+    value.downcast_object_ref::<Typed>()
+}
+
 impl Struct {
     pub(super) fn field(&self, name: &str) -> Option<&Value> {
-        let field = self.0.iter().find(|field| field.name == name)?;
+        let field = self.fields.iter().find(|field| field.name == name)?;
         Some(&field.value)
     }
 
     /// The fields that hold data.
     pub(super) fn data(&self) -> impl Iterator<Item = &Field> {
-        self.0.iter().filter(|field| !field.is_method)
+        self.fields.iter().filter(|field| !field.is_method)
     }
 }
 
@@ -228,21 +306,23 @@ fn is_container(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Map)
 }
 
-/// A list.
-pub(super) struct List(pub(super) Vec<Value>);
+/// A list, and the type of its items.
+pub(super) struct List(pub(super) Vec<Value>, pub(super) &'static str);
 
 impl List {
+    /// A list of anything.
     pub(super) fn value(items: Vec<Value>) -> Value {
-        Value::from_object(Self(items))
+        Self::of("interface {}", items)
+    }
+
+    /// A list of items of a type.
+    pub(super) fn of(type_name: &'static str, items: Vec<Value>) -> Value {
+        Value::from_object(Self(items, type_name))
     }
 
     pub(super) fn texts<T: Into<String>>(items: impl IntoIterator<Item = T>) -> Value {
-        Self::value(
-            items
-                .into_iter()
-                .map(|item| Value::from(item.into()))
-                .collect(),
-        )
+        let items = items.into_iter().map(|item| Value::from(item.into()));
+        Self::of("string", items.collect())
     }
 }
 
@@ -279,6 +359,8 @@ pub(super) enum Kind<'v> {
     Map(Arc<Map>),
     Struct(Arc<Struct>),
     Pointer(Arc<Pointer>),
+    /// What prints by a method of its type.
+    Shown(&'v Typed, &'v str),
 }
 
 impl Kind<'_> {
@@ -294,6 +376,7 @@ impl Kind<'_> {
             Self::Map(_) => "map",
             Self::Struct(_) => "struct",
             Self::Pointer(_) => "ptr",
+            Self::Shown(typed, _) => typed.kind_name,
         }
     }
 }
@@ -316,10 +399,23 @@ pub(super) fn kind(value: &Value) -> Kind<'_> {
                 Kind::Pointer(pointer)
             } else if let Some(fields) = value.downcast_object::<Struct>() {
                 Kind::Struct(fields)
+            } else if let Some(typed) = typed(value) {
+                match &typed.shown {
+                    Some(shown) => Kind::Shown(typed, shown),
+                    None => kind(&typed.value),
+                }
             } else {
                 Kind::Invalid
             }
         }
+    }
+}
+
+/// What a value is to those who look at numbers and texts alone, whatever their types print as.
+pub(super) fn basic(value: &Value) -> Kind<'_> {
+    match kind(value) {
+        Kind::Shown(typed, _) if typed.value.is_number() => kind(&typed.value),
+        other => other,
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
         super::version::{Constraints, Version},
         print::{sprint, sprintln, text_of},
         problem::refuse,
-        value::{Kind, List, kind, pointee},
+        value::{Kind, Typed, basic, kind, pointee, typed},
     },
     ANY, Function, missing,
     structure::zero,
@@ -27,7 +27,7 @@ pub(super) const TABLE: &[Function] = &[
         name: "slice",
         arguments: (1, 4),
         factor: 1,
-        run: slice,
+        run: super::lists::slice,
     },
     Function {
         name: "len",
@@ -87,7 +87,10 @@ fn index(arguments: &[Value]) -> Result<Value, Error> {
     let mut item = item.clone();
     for index in indexes {
         item = pointee(&item);
-        item = match (kind(&item), kind(index)) {
+        if typed(&item).is_some_and(|typed| typed.shown.is_some()) {
+            return Err(refuse("the bytes of this value are not known"));
+        }
+        item = match (kind(&item), basic(index)) {
             (Kind::List(list), Kind::Int(at)) => usize::try_from(at)
                 .ok()
                 .and_then(|at| list.0.get(at).cloned())
@@ -95,9 +98,11 @@ fn index(arguments: &[Value]) -> Result<Value, Error> {
             (Kind::Text(text), Kind::Int(at)) => usize::try_from(at)
                 .ok()
                 .and_then(|at| text.as_bytes().get(at).copied())
-                .map(Value::from)
+                .map(|byte| Typed::number("uint8", i64::from(byte)))
                 .ok_or_else(|| refuse("index out of range"))?,
-            (Kind::Map(map), Kind::Text(key)) => map.get(key).unwrap_or_else(|| zero(map.element)),
+            (Kind::Map(map), Kind::Text(key)) if index.as_str().is_some() => {
+                map.get(key).unwrap_or_else(|| zero(map.element))
+            }
             (Kind::Map(_), _) => return Err(refuse("value has wrong type; should be string")),
             (Kind::List(_) | Kind::Text(_), other) => {
                 let kind = other.name();
@@ -110,44 +115,6 @@ fn index(arguments: &[Value]) -> Result<Value, Error> {
         };
     }
     Ok(item)
-}
-
-fn slice(arguments: &[Value]) -> Result<Value, Error> {
-    let (item, indexes) = arguments.split_first().ok_or_else(missing)?;
-    let item = pointee(item);
-    let length = match kind(&item) {
-        Kind::Text(_) if indexes.len() > 2 => return Err(refuse("cannot 3-index slice a string")),
-        Kind::Text(text) => text.len(),
-        Kind::List(list) => list.0.len(),
-        Kind::Invalid => return Err(refuse("slice of untyped nil")),
-        Kind::Pointer(_) => return Err(refuse("slice of nil pointer")),
-        other => return Err(refuse(format!("can't slice item of type {}", other.name()))),
-    };
-    let mut bounds = [0, length, length];
-    for (bound, index) in bounds.iter_mut().zip(indexes) {
-        let Kind::Int(at) = kind(index) else {
-            let found = kind(index).name();
-            return Err(refuse(format!(
-                "cannot index slice/array with type {found}"
-            )));
-        };
-        *bound = usize::try_from(at)
-            .ok()
-            .filter(|at| *at <= length)
-            .ok_or_else(|| refuse("index out of range"))?;
-    }
-    let [from, to, _] = bounds;
-    if from > to {
-        return Err(refuse("invalid slice index"));
-    }
-    if let Kind::List(list) = kind(&item) {
-        let items = list.0.get(from..to).unwrap_or_default();
-        return Ok(List::value(items.to_vec()));
-    }
-    let text = item.as_str().unwrap_or_default();
-    text.get(from..to)
-        .map(Value::from)
-        .ok_or_else(|| refuse("the slice cuts a character"))
 }
 
 fn len(arguments: &[Value]) -> Result<Value, Error> {

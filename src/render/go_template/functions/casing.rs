@@ -3,8 +3,8 @@
 use minijinja::{Error, Value};
 
 use super::{
-    Function, function, int, missing, text,
-    texts::{lower, one, upper},
+    Function, function, int, missing, refuse, text,
+    texts::{lower, one, texts, upper},
 };
 
 pub(super) const TABLE: &[Function] = &[
@@ -12,9 +12,11 @@ pub(super) const TABLE: &[Function] = &[
     function("untitle", (1, 1), 2, |a| one(a, untitle)),
     function("swapcase", (1, 1), 2, |a| one(a, swap_case)),
     function("snakecase", (1, 1), 4, |a| {
+        refuse_symbols(a)?;
         one(a, |text| lower_words(text, '_'))
     }),
     function("kebabcase", (1, 1), 4, |a| {
+        refuse_symbols(a)?;
         one(a, |text| lower_words(text, '-'))
     }),
     function("camelcase", (1, 1), 4, |a| one(a, pascal_case)),
@@ -45,6 +47,15 @@ fn title(text: &str) -> String {
         is_start = is_separator(character);
     }
     out
+}
+
+/// Go takes symbols for words, by rules that are not known here.
+fn refuse_symbols(arguments: &[Value]) -> Result<(), Error> {
+    let [text] = texts(arguments)?;
+    if text.contains(['$', '+', '<', '=', '>', '^', '`', '|', '~']) {
+        return Err(refuse("a text with symbols"));
+    }
+    Ok(())
 }
 
 /// What ends a word: in ASCII anything but letters, digits and `_`, beyond it white space.

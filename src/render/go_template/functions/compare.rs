@@ -7,7 +7,7 @@ use minijinja::{Error, Value};
 use super::{
     super::{
         problem::refuse,
-        value::{Kind, Pointer, kind},
+        value::{Element, Kind, Pointer, basic},
     },
     ANY, Function, missing,
 };
@@ -66,7 +66,7 @@ fn eq(arguments: &[Value]) -> Result<Value, Error> {
 }
 
 fn are_equal(left: &Value, right: &Value) -> Result<bool, Error> {
-    let (left, right) = (kind(left), kind(right));
+    let (left, right) = (basic(left), basic(right));
     match (&left, &right) {
         (Kind::Bool(left), Kind::Bool(right)) => Ok(left == right),
         (Kind::Int(left), Kind::Int(right)) => Ok(left == right),
@@ -75,6 +75,9 @@ fn are_equal(left: &Value, right: &Value) -> Result<bool, Error> {
         }
         (Kind::Text(left), Kind::Text(right)) => Ok(left == right),
         (Kind::Pointer(left), Kind::Pointer(right)) => Ok(same_target(left, right)),
+        (Kind::Invalid, other) | (other, Kind::Invalid) if may_be_nil(other) => Err(refuse(
+            "an empty list or map, which is nil in Go if it is not there; compare its `len`",
+        )),
         (Kind::Invalid, other) | (other, Kind::Invalid) => Ok(is_nil(other)),
         _ if is_basic(&left) || is_basic(&right) => Err(incompatible(&left, &right)),
         _ if left.name() == right.name() => Err(refuse(format!(
@@ -90,6 +93,14 @@ fn same_target(left: &Pointer, right: &Pointer) -> bool {
     match (&left.target, &right.target) {
         (None, None) => true,
         (Some(_), Some(_)) => std::ptr::eq(left, right),
+        _ => false,
+    }
+}
+
+fn may_be_nil(kind: &Kind<'_>) -> bool {
+    match kind {
+        Kind::List(list) => list.0.is_empty() && list.1 != "interface {}",
+        Kind::Map(map) => map.element != Element::Any && map.entries().is_empty(),
         _ => false,
     }
 }
@@ -121,7 +132,7 @@ fn is(arguments: &[Value], wanted: fn(Ordering) -> bool) -> Result<Value, Error>
     let [left, right] = arguments else {
         return Err(missing());
     };
-    let (left, right) = (kind(left), kind(right));
+    let (left, right) = (basic(left), basic(right));
     let order = match (&left, &right) {
         (Kind::Int(left), Kind::Int(right)) => Some(left.cmp(right)),
         (Kind::Float(left), Kind::Float(right)) => left.partial_cmp(right),

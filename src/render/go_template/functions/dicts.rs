@@ -48,8 +48,8 @@ pub(super) const TABLE: &[Function] = &[
     function("mustMergeOverwrite", (1, ANY), 2, |a| {
         merge(a, Overwrite::Always)
     }),
-    function("deepCopy", (1, 1), 2, |a| Ok(deep_copy(first(a)?))),
-    function("mustDeepCopy", (1, 1), 2, |a| Ok(deep_copy(first(a)?))),
+    function("deepCopy", (1, 1), 2, |a| copied(first(a)?)),
+    function("mustDeepCopy", (1, 1), 2, |a| copied(first(a)?)),
     function("dig", (3, ANY), 0, dig),
 ];
 
@@ -62,7 +62,7 @@ enum Overwrite {
 
 /// An argument that must be a map of anything; those of the data, which hold texts, are refused as
 /// in Go, where they are of another type.
-fn any_map(value: &Value) -> Result<Arc<Map>, Error> {
+pub(super) fn any_map(value: &Value) -> Result<Arc<Map>, Error> {
     match kind(value) {
         Kind::Map(map) if map.element == Element::Any => Ok(map),
         Kind::Map(_) => Err(refuse(
@@ -176,6 +176,16 @@ fn merge_into(target: &Arc<Map>, source: &Arc<Map>, overwrite: Overwrite) -> Res
     Ok(())
 }
 
+fn copied(value: &Value) -> Result<Value, Error> {
+    match kind(value) {
+        Kind::Invalid => Err(refuse("there is nothing to copy")),
+        Kind::Pointer(_) | Kind::Struct(_) | Kind::Shown(..) => {
+            Err(refuse("a value of this kind cannot be copied"))
+        }
+        _ => Ok(deep_copy(value)),
+    }
+}
+
 fn deep_copy(value: &Value) -> Value {
     match kind(value) {
         Kind::Map(map) => Map::typed(
@@ -185,7 +195,7 @@ fn deep_copy(value: &Value) -> Value {
                 .collect(),
             map.element,
         ),
-        Kind::List(list) => List::value(list.0.iter().map(deep_copy).collect()),
+        Kind::List(list) => List::of(list.1, list.0.iter().map(deep_copy).collect()),
         _ => value.clone(),
     }
 }

@@ -6,7 +6,7 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        json::{self, Style},
+        json::{self, NoJson, Style},
         toml,
         value::{Kind, List, Map, kind, pointee},
         yaml,
@@ -61,9 +61,15 @@ pub(super) const TABLE: &[Function] = &[
 
 fn written(arguments: &[Value], style: Style) -> Result<Value, Error> {
     let mut out = String::new();
-    // A number that JSON does not have gives an empty text.
-    if json::write(&mut out, first(arguments)?, style).is_err() {
-        out.clear();
+    match json::write(&mut out, first(arguments)?, style) {
+        Ok(()) => {}
+        // A number that JSON does not have gives an empty text.
+        Err(NoJson::NoNumber) => out.clear(),
+        Err(NoJson::Unknown) => {
+            return Err(refuse(
+                "an empty list or map, which is `null` in Go if it is not there; use `default`",
+            ));
+        }
     }
     Ok(Value::from(out))
 }

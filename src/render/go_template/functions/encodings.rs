@@ -18,7 +18,8 @@ pub(super) const TABLE: &[Function] = &[
         let [text] = texts(a)?;
         match STANDARD.decode(text.replace(['\n', '\r'], "")) {
             Ok(bytes) => utf8(bytes),
-            Err(_) => Ok(Value::from("illegal base64 data at input byte 0")),
+            // Go renders what is wrong with it.
+            Err(_) => Err(refuse("illegal base64 data")),
         }
     }),
     function("b32enc", (1, 1), 2, |a| one(a, base32)),
@@ -26,7 +27,7 @@ pub(super) const TABLE: &[Function] = &[
         let [text] = texts(a)?;
         match from_base32(&text) {
             Some(bytes) => utf8(bytes),
-            None => Ok(Value::from("illegal base32 data at input byte 0")),
+            None => Err(refuse("illegal base32 data")),
         }
     }),
     function("sha1sum", (1, 1), 4, |a| {

@@ -13,7 +13,6 @@ use super::{
     },
     ANY, Function, function, is_empty, missing,
     numbers::to_int,
-    pointee,
     reflection::are_deeply_equal,
     texts::first,
 };
@@ -148,7 +147,7 @@ fn compact(arguments: &[Value]) -> Result<Value, Error> {
 /// The part of a list between two indexes.
 pub(super) fn slice(arguments: &[Value]) -> Result<Value, Error> {
     let (list, bounds) = arguments.split_first().ok_or_else(missing)?;
-    let list = items(&pointee(list))?;
+    let list = items(list)?;
     if list.0.is_empty() {
         return Ok(Value::UNDEFINED);
     }
@@ -181,5 +180,5 @@ fn chunk(arguments: &[Value]) -> Result<Value, Error> {
     }
     let list = items(list)?;
     let chunks = list.0.chunks(size).map(|chunk| List::value(chunk.to_vec()));
-    Ok(List::value(chunks.collect()))
+    Ok(List::of("[]interface {}", chunks.collect()))
 }

@@ -5,9 +5,9 @@ use minijinja::{Error, Value};
 use super::{
     super::{
         super::{budget::spend, duration::GoDuration},
-        print::text_of,
+        print::formatted,
         problem::refuse,
-        value::{Kind, List, kind},
+        value::{INT64, Kind, List, Typed, basic, kind, typed},
     },
     ANY, Function, function, int, missing, pointee, text,
     texts::first,
@@ -23,15 +23,13 @@ pub(super) const TABLE: &[Function] = &[
         ))
     }),
     function("int", (1, 1), 1, |a| Ok(Value::from(to_int(first(a)?)))),
-    function("int64", (1, 1), 1, |a| Ok(Value::from(to_int(first(a)?)))),
+    function("int64", (1, 1), 1, |a| Ok(int64(to_int(first(a)?)))),
     function("float64", (1, 1), 1, |a| {
         Ok(Value::from(to_float(first(a)?)))
     }),
     function("toDecimal", (1, 1), 1, |a| {
-        let text = text_of(first(a)?)?;
-        Ok(Value::from(
-            i64::from_str_radix(&text, 8).unwrap_or_default(),
-        ))
+        let text = formatted(first(a)?)?;
+        Ok(int64(i64::from_str_radix(&text, 8).unwrap_or_default()))
     }),
     function("seq", (0, ANY), 1, seq),
     function("until", (1, 1), 1, |a| {
@@ -43,7 +41,7 @@ pub(super) const TABLE: &[Function] = &[
         _ => Err(missing()),
     }),
     function("add1", (1, 1), 1, |a| {
-        Ok(Value::from(to_int(first(a)?).wrapping_add(1)))
+        Ok(int64(to_int(first(a)?).wrapping_add(1)))
     }),
     function("add", (0, ANY), 1, |a| Ok(fold(0, a, i64::wrapping_add))),
     function("sub", (2, 2), 1, |a| fold_first(a, i64::wrapping_sub)),
@@ -66,9 +64,13 @@ pub(super) const TABLE: &[Function] = &[
     function("durationRound", (1, 1), 1, duration_round),
 ];
 
-/// A value as an integer; what is none is 0.
+fn int64(number: i64) -> Value {
+    Typed::number(INT64, number)
+}
+
+/// A value as an integer, or what a pointer leads to; what is none is 0.
 pub(super) fn to_int(value: &Value) -> i64 {
-    match kind(value) {
+    match basic(&pointee(value)) {
         Kind::Int(number) => number,
         #[expect(clippy::cast_possible_truncation, reason = "as Go does it")]
         Kind::Float(number) => number as i64,
@@ -78,14 +80,9 @@ pub(super) fn to_int(value: &Value) -> i64 {
     }
 }
 
-/// An integer in the base that its prefix names; zeros behind a point are dropped.
+/// An integer in the base that its prefix names; digits behind a point are dropped.
 fn parse_int(text: &str) -> Option<i64> {
-    let text = match text.split_once('.') {
-        Some((whole, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => {
-            whole
-        }
-        _ => text,
-    };
+    let text = without_fraction(text);
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -105,9 +102,26 @@ fn parse_int(text: &str) -> Option<i64> {
         .flatten()
 }
 
-/// A value as a float; what is none is 0.
+/// A decimal number without its fraction; any other text as it is.
+fn without_fraction(text: &str) -> &str {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    match (text.split_once('.'), digits.split_once('.')) {
+        (Some((whole, _)), Some((digits, fraction)))
+            if is_digits(digits) && is_digits(fraction) && !digits.is_empty() =>
+        {
+            whole
+        }
+        _ => text,
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A value as a float, or what a pointer leads to; what is none is 0.
 pub(super) fn to_float(value: &Value) -> f64 {
-    match kind(value) {
+    match basic(&pointee(value)) {
         #[expect(clippy::cast_precision_loss, reason = "as Go does it")]
         Kind::Int(number) => number as f64,
         Kind::Float(number) => number,
@@ -118,7 +132,7 @@ pub(super) fn to_float(value: &Value) -> f64 {
 }
 
 fn fold(start: i64, items: &[Value], step: fn(i64, i64) -> i64) -> Value {
-    Value::from(items.iter().map(to_int).fold(start, step))
+    int64(items.iter().map(to_int).fold(start, step))
 }
 
 fn fold_first(items: &[Value], step: fn(i64, i64) -> i64) -> Result<Value, Error> {
@@ -145,7 +159,13 @@ fn round(arguments: &[Value]) -> Result<Value, Error> {
         [number, places, ..] => (to_float(number), int(places)?),
         _ => return Err(missing()),
     };
-    let half = arguments.get(2).map_or(0.5, to_float);
+    let half = match arguments.get(2) {
+        None => 0.5,
+        Some(half) => match kind(half) {
+            Kind::Float(_) | Kind::Int(_) if typed(half).is_none() => to_float(half),
+            _ => return Err(refuse("wrong type for value; expected float64")),
+        },
+    };
     let power = 10_f64.powi(i32::try_from(places).unwrap_or(i32::MAX));
     let digit = power * number;
     let rounded = if digit.fract() >= half {
@@ -175,7 +195,7 @@ fn numbers(from: i64, until: i64, step: i64) -> Result<Vec<i64>, Error> {
 }
 
 fn listed(numbers: Vec<i64>) -> Value {
-    List::value(numbers.into_iter().map(Value::from).collect())
+    List::of("int", numbers.into_iter().map(Value::from).collect())
 }
 
 fn seq(arguments: &[Value]) -> Result<Value, Error> {
@@ -197,9 +217,10 @@ fn seq(arguments: &[Value]) -> Result<Value, Error> {
 }
 
 fn duration(arguments: &[Value]) -> Result<Value, Error> {
-    let seconds = match kind(first(arguments)?) {
-        Kind::Text(text) => text.parse().unwrap_or_default(),
-        Kind::Int(seconds) => seconds,
+    let value = first(arguments)?;
+    let seconds = match kind(value) {
+        Kind::Text(text) if value.as_str().is_some() => text.parse().unwrap_or_default(),
+        Kind::Int(seconds) if typed(value).is_none_or(|typed| typed.type_name == INT64) => seconds,
         _ => 0_i64,
     };
     let nanoseconds = seconds.wrapping_mul(1_000_000_000);
@@ -207,10 +228,11 @@ fn duration(arguments: &[Value]) -> Result<Value, Error> {
 }
 
 fn duration_round(arguments: &[Value]) -> Result<Value, Error> {
-    let value = pointee(first(arguments)?);
-    let nanoseconds = match kind(&value) {
-        Kind::Text(text) => GoDuration::parse(text).map_or(0, GoDuration::nanoseconds),
-        Kind::Int(nanoseconds) => nanoseconds,
+    let value = first(arguments)?;
+    let of_type = typed(value).map(|typed| typed.type_name);
+    let nanoseconds = match (basic(value), of_type) {
+        (Kind::Text(text), None) => GoDuration::parse(text).map_or(0, GoDuration::nanoseconds),
+        (Kind::Int(nanoseconds), Some(INT64 | "time.Duration")) => nanoseconds,
         _ => 0,
     };
     let size = nanoseconds.unsigned_abs();

@@ -7,9 +7,10 @@ use minijinja::{Error, Value};
 use super::{
     super::{
         super::budget::spend,
+        data::AGE,
         print::{float, formatted},
         problem::refuse,
-        value::{Kind, kind},
+        value::{Kind, basic, kind, pointee, typed},
     },
     ANY, Function, function, missing,
     reflection::type_of,
@@ -41,6 +42,20 @@ struct Flags {
     width: usize,
     precision: Option<usize>,
 }
+
+impl Flags {
+    /// Whether nothing is asked for besides the verb.
+    const fn is_plain(self) -> bool {
+        matches!(self.padding, Padding::Before)
+            && self.sign.is_empty()
+            && !self.is_sharp
+            && self.width == 0
+            && self.precision.is_none()
+    }
+}
+
+/// What is refused, rather than formatted as Go would not do it.
+const UNKNOWN: &str = "this verb is not supported for a value of this type";
 
 /// Where a value that is too short is filled up.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -158,32 +173,58 @@ fn number(characters: &mut std::str::Chars<'_>, first: u32) -> Result<usize, Err
         .ok_or_else(|| refuse("a width or precision of more than a million"))
 }
 
-fn made(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
+fn made(verb: char, value: &Value, mut flags: Flags) -> Result<String, Error> {
+    // With `%v`, a plus asks for the names of fields, and numbers have no sign for it.
+    if verb == 'v' && flags.sign == "+" && is_single(value) {
+        flags.sign = "";
+    }
+    if verb == 'p' || flags.is_sharp && typed(value).is_some() {
+        return Err(refuse(UNKNOWN));
+    }
     if verb == 'T' {
         return Ok(padded(&type_of(value), flags));
     }
-    if let Kind::List(list) = kind(value)
-        && verb != 'v'
-    {
-        let items: Vec<String> = list
-            .0
-            .iter()
-            .map(|item| made(verb, item, flags))
-            .collect::<Result<_, _>>()?;
-        return Ok(format!("[{}]", items.join(" ")));
+    match kind(value) {
+        Kind::List(list) if verb != 'v' && list.0.iter().all(is_single) => {
+            let items = list.0.iter().map(|item| made(verb, item, flags));
+            let items: Vec<String> = items.collect::<Result<_, _>>()?;
+            return Ok(format!("[{}]", items.join(" ")));
+        }
+        Kind::List(_) | Kind::Map(_) | Kind::Struct(_) | Kind::Pointer(_) => {
+            return whole(verb, value, flags);
+        }
+        Kind::Shown(..) if verb == 'd' => {
+            let Kind::Int(number) = basic(value) else {
+                return Err(refuse(UNKNOWN));
+            };
+            return Ok(signed(&number.to_string(), flags));
+        }
+        Kind::Shown(_, shown) if !(flags.is_sharp || flags.sign == "+") => {
+            return match verb {
+                'v' | 's' | 'q' | 'x' | 'X' => made(verb_of_text(verb), &Value::from(shown), flags),
+                _ => Err(refuse(UNKNOWN)),
+            };
+        }
+        Kind::Shown(..) => return Err(refuse(UNKNOWN)),
+        _ => {}
     }
     let text = match (verb, kind(value)) {
         ('v', Kind::Text(text)) if flags.is_sharp => quote(text),
+        ('v' | 's', Kind::Text(text)) => cut(text, flags),
         ('v' | 'd', Kind::Int(number)) => return Ok(signed(&number.to_string(), flags)),
+        ('v', Kind::Float(_)) if flags.is_sharp => return Err(refuse(UNKNOWN)),
         ('v', Kind::Float(number)) => return float_text('g', number, flags),
-        ('v', _) | ('s' | 'd', Kind::Map(_) | Kind::Struct(_) | Kind::Pointer(_)) => {
-            formatted(value)?
+        ('v', _) => formatted(value)?,
+        ('q' | 'x' | 'X', Kind::Text(_)) if flags.is_sharp || !flags.sign.is_empty() => {
+            return Err(refuse(UNKNOWN));
         }
-        ('s', Kind::Text(text)) => cut(text, flags),
         ('q', Kind::Text(text)) => quote(&cut(text, flags)),
-        ('x', Kind::Text(text)) => hex::encode(text),
-        ('X', Kind::Text(text)) => hex::encode(text).to_uppercase(),
+        ('x', Kind::Text(text)) => hex::encode(cut_bytes(text, flags)),
+        ('X', Kind::Text(text)) => hex::encode(cut_bytes(text, flags)).to_uppercase(),
         ('t', Kind::Bool(is)) => is.to_string(),
+        ('b' | 'o' | 'c' | 'q' | 'U', Kind::Int(_)) if flags.is_sharp => {
+            return Err(refuse(UNKNOWN));
+        }
         ('b', Kind::Int(number)) => return Ok(signed(&radix(number, 2), flags)),
         ('o', Kind::Int(number)) => return Ok(signed(&radix(number, 8), flags)),
         ('x', Kind::Int(number)) => return Ok(signed(&prefixed(number, flags), flags)),
@@ -191,13 +232,70 @@ fn made(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
             return Ok(signed(&prefixed(number, flags).to_uppercase(), flags));
         }
         ('c' | 'q' | 'U', Kind::Int(number)) => character(verb, number),
-        ('e' | 'E' | 'f' | 'F' | 'g' | 'G', Kind::Float(number)) => {
+        ('e' | 'E' | 'f' | 'F' | 'g' | 'G', Kind::Float(number)) if !flags.is_sharp => {
             return float_text(verb, number, flags);
         }
+        ('b' | 'x' | 'X' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G', Kind::Float(_)) | ('O', _) => {
+            return Err(refuse(UNKNOWN));
+        }
         (_, Kind::Invalid) => format!("%!{verb}(<nil>)"),
-        _ => format!("%!{verb}({}={})", type_of(value), formatted(value)?),
+        _ if flags.is_plain() => format!("%!{verb}({}={})", type_of(value), formatted(value)?),
+        // The flags hold for the value within such a message as well.
+        _ => return Err(refuse(UNKNOWN)),
     };
     Ok(padded(&text, flags))
+}
+
+/// A list, map, struct or pointer, of which only the plain form is known.
+fn whole(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
+    match kind(value) {
+        _ if !flags.is_plain() => Err(refuse(UNKNOWN)),
+        Kind::Pointer(pointer) if pointer.target.is_none() => Ok(match verb {
+            'v' => "<nil>".to_owned(),
+            's' | 'q' | 't' if pointer.type_name != AGE => {
+                format!("%!{verb}({}=<nil>)", type_of(value))
+            }
+            _ => return Err(refuse(UNKNOWN)),
+        }),
+        _ if verb == 'v' || verb == 's' && holds_texts(&pointee(value)) => formatted(value),
+        _ => Err(refuse(UNKNOWN)),
+    }
+}
+
+/// Whether `%s` prints the same as `%v`.
+fn holds_texts(value: &Value) -> bool {
+    match kind(value) {
+        Kind::Text(_) | Kind::Shown(..) => true,
+        Kind::List(list) => list.0.iter().all(holds_texts),
+        Kind::Map(map) => map.entries().values().all(holds_texts),
+        Kind::Struct(fields) => {
+            fields.field("String").is_some() || fields.data().all(|field| holds_texts(&field.value))
+        }
+        _ => false,
+    }
+}
+
+/// Whether an item of a list is formatted by the verb itself.
+fn is_single(value: &Value) -> bool {
+    matches!(
+        kind(value),
+        Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::Text(_) | Kind::Shown(..)
+    )
+}
+
+const fn verb_of_text(verb: char) -> char {
+    match verb {
+        'v' => 's',
+        other => other,
+    }
+}
+
+fn cut_bytes(text: &str, flags: Flags) -> &[u8] {
+    let bytes = text.as_bytes();
+    let length = flags
+        .precision
+        .map_or(bytes.len(), |count| count.min(bytes.len()));
+    bytes.get(..length).unwrap_or_default()
 }
 
 fn cut(text: &str, flags: Flags) -> String {

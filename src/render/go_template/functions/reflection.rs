@@ -3,7 +3,7 @@
 use minijinja::{Error, Value};
 
 use super::{
-    super::value::{Element, Kind, kind},
+    super::value::{Element, Kind, basic, kind, typed},
     ANY, Function, function, missing, text,
     texts::first,
 };
@@ -37,10 +37,10 @@ pub(super) const TABLE: &[Function] = &[
         })
     }),
     function("kindOf", (1, 1), 0, |a| {
-        Ok(Value::from(kind(first(a)?).name()))
+        Ok(Value::from(kind_name(first(a)?)))
     }),
     function("kindIs", (2, 2), 0, |a| match a {
-        [target, value] => Ok(Value::from(text(target)? == kind(value).name())),
+        [target, value] => Ok(Value::from(text(target)? == kind_name(value))),
         _ => Err(missing()),
     }),
     function("deepEqual", (2, 2), 2, |a| match a {
@@ -51,7 +51,8 @@ pub(super) const TABLE: &[Function] = &[
 
 /// Whether a value is one that `default` replaces.
 pub(super) fn is_empty(value: &Value) -> bool {
-    match kind(value) {
+    match basic(value) {
+        Kind::Shown(..) => false,
         Kind::Invalid => true,
         Kind::Bool(is) => !is,
         Kind::Int(number) => number == 0,
@@ -64,11 +65,20 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// The name of a value's kind.
+fn kind_name(value: &Value) -> &'static str {
+    typed(value).map_or_else(|| kind(value).name(), |typed| typed.kind_name)
+}
+
 /// A value's type, as Go writes it.
 pub(in crate::render::go_template) fn type_of(value: &Value) -> String {
+    if let Some(typed) = typed(value) {
+        return typed.type_name.to_owned();
+    }
     match kind(value) {
         Kind::Invalid => "<nil>".to_owned(),
-        Kind::List(_) => "[]interface {}".to_owned(),
+        Kind::List(list) => format!("[]{}", list.1),
+        Kind::Struct(fields) => fields.type_name.to_owned(),
         Kind::Map(map) => match map.element {
             Element::Any => "map[string]interface {}",
             Element::Text => "map[string]string",
@@ -77,7 +87,7 @@ pub(in crate::render::go_template) fn type_of(value: &Value) -> String {
         .to_owned(),
         Kind::Pointer(pointer) => match &pointer.target {
             Some(target) => format!("*{}", type_of(target)),
-            None => "*string".to_owned(),
+            None => format!("*{}", pointer.type_name),
         },
         other => other.name().to_owned(),
     }
@@ -92,7 +102,11 @@ fn is(arguments: &[Value], ask: fn(&str, &str) -> bool) -> Result<Value, Error> 
 
 /// Whether two values, which were weighed and so are not deep, are equal to the last entry.
 pub(super) fn are_deeply_equal(left: &Value, right: &Value) -> bool {
-    match (kind(left), kind(right)) {
+    if type_of(left) != type_of(right) {
+        return false;
+    }
+    match (basic(left), basic(right)) {
+        (Kind::Shown(_, left), Kind::Shown(_, right)) => left == right,
         (Kind::Invalid, Kind::Invalid) => true,
         (Kind::Bool(left), Kind::Bool(right)) => left == right,
         (Kind::Int(left), Kind::Int(right)) => left == right,
@@ -126,7 +140,7 @@ pub(super) fn are_deeply_equal(left: &Value, right: &Value) -> bool {
         },
         (Kind::Struct(left), Kind::Struct(right)) => {
             let pairs = left.data().zip(right.data());
-            left.0.len() == right.0.len()
+            left.fields.len() == right.fields.len()
                 && pairs
                     .into_iter()
                     .all(|(left, right)| are_deeply_equal(&left.value, &right.value))

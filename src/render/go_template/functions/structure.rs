@@ -2,10 +2,13 @@
 
 use minijinja::{Environment, Error, Value};
 
-use super::super::{
-    super::budget::spend,
-    problem::refuse,
-    value::{Element, Kind, List, kind, pointee},
+use super::{
+    super::{
+        super::budget::spend,
+        problem::refuse,
+        value::{Element, Kind, List, basic, kind, pointee, typed},
+    },
+    urls,
 };
 
 /// What a pass of a loop weighs besides the text that it writes.
@@ -13,6 +16,7 @@ const PASS_BYTES: usize = 32;
 
 pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_function("go_field", field);
+    environment.add_function("go_method", method);
     environment.add_function("go_no_field", no_field);
     environment.add_function("go_no_template", no_template);
     environment.add_function("go_items", items);
@@ -21,6 +25,13 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
 
 /// A field of a struct, or an entry of a map.
 pub(in crate::render::go_template) fn field(base: &Value, name: &str) -> Result<Value, Error> {
+    if let Some(typed) = typed(base) {
+        let mut methods = typed.methods.iter();
+        let method = methods.find(|method| method.name == name);
+        return method
+            .map(|method| method.value.clone())
+            .ok_or_else(|| cannot(name));
+    }
     match kind(base) {
         Kind::Invalid => Ok(Value::UNDEFINED),
         Kind::Map(map) => Ok(map.get(name).unwrap_or_default()),
@@ -37,6 +48,31 @@ pub(in crate::render::go_template) fn field(base: &Value, name: &str) -> Result<
         },
         _ => Err(cannot(name)),
     }
+}
+
+/// The methods that compare a version with another.
+pub(in crate::render::go_template) const VERSION_METHODS: [&str; 6] = [
+    "Compare",
+    "Equal",
+    "GreaterThan",
+    "GreaterThanEqual",
+    "LessThan",
+    "LessThanEqual",
+];
+
+/// A method that takes an argument: one that compares two versions.
+fn method(base: &Value, name: &str, argument: &Value) -> Result<Value, Error> {
+    let order = urls::order(base, argument)
+        .ok_or_else(|| refuse(format!("`{name}` has arguments but cannot be invoked here")))?;
+    Ok(match name {
+        "LessThan" => Value::from(order.is_lt()),
+        "LessThanEqual" => Value::from(order.is_le()),
+        "GreaterThan" => Value::from(order.is_gt()),
+        "GreaterThanEqual" => Value::from(order.is_ge()),
+        "Equal" => Value::from(order.is_eq()),
+        "Compare" => Value::from(order as i64),
+        _ => return Err(cannot(name)),
+    })
 }
 
 fn cannot(name: &str) -> Error {
@@ -62,6 +98,7 @@ pub(in crate::render::go_template) fn items(
     body_bytes: usize,
 ) -> Result<Value, Error> {
     let value = pointee(value);
+    refuse_typed_count(&value)?;
     match kind(&value) {
         Kind::Invalid => Ok(List::value(Vec::new())),
         Kind::List(list) => {
@@ -79,6 +116,17 @@ pub(in crate::render::go_template) fn items(
             Ok(List::value((0..count).map(Value::from).collect()))
         }
         _ => Err(refuse("range can't iterate over this value")),
+    }
+}
+
+/// The numbers that count to one of another type are of that type, too; how they print is known of
+/// whole numbers alone.
+fn refuse_typed_count(value: &Value) -> Result<(), Error> {
+    match (kind(value), basic(value)) {
+        (Kind::Shown(..), Kind::Int(count)) if count > 0 => {
+            Err(refuse("range can't iterate over a duration here"))
+        }
+        _ => Ok(()),
     }
 }
 

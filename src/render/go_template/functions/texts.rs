@@ -7,7 +7,7 @@ use minijinja::{Error, Value};
 use super::{
     super::{
         super::budget::spend,
-        print::{formatted, text_of},
+        print::formatted,
         problem::refuse,
         value::{Element, Kind, List, Map, kind},
     },
@@ -39,6 +39,11 @@ pub(super) const TABLE: &[Function] = &[
         })
     }),
     function("nospace", (1, 1), 1, |a| {
+        let [text] = texts(a)?;
+        // Go takes each byte for a letter.
+        if !text.is_ascii() {
+            return Err(refuse("a letter outside of ASCII"));
+        }
         one(a, |text| {
             text.chars().filter(|c| !c.is_whitespace()).collect()
         })
@@ -53,10 +58,10 @@ pub(super) const TABLE: &[Function] = &[
         ask(a, |part, text| text.ends_with(part))
     }),
     function("quote", (0, ANY), 4, |a| {
-        quoted(a, |item| Ok(quote(&text_of(item)?)))
+        quoted(a, |item| Ok(quote(&formatted(item)?)))
     }),
     function("squote", (0, ANY), 2, |a| {
-        quoted(a, |item| Ok(format!("'{}'", text_of(item)?)))
+        quoted(a, |item| Ok(format!("'{}'", formatted(item)?)))
     }),
     function("cat", (0, ANY), 2, |a| quoted(a, formatted)),
     function("indent", (2, 2), 1, |a| indented(a).map(Value::from)),
@@ -137,7 +142,7 @@ fn ask(arguments: &[Value], ask: fn(&str, &str) -> bool) -> Result<Value, Error>
 
 /// A value as a text.
 pub(super) fn strval(value: &Value) -> Result<String, Error> {
-    text_of(value)
+    formatted(value)
 }
 
 /// The items of a list as texts; a value that is no list is the only one.
@@ -150,6 +155,9 @@ pub(super) fn strings(value: &Value) -> Result<Vec<String>, Error> {
             .map(strval)
             .collect(),
         Kind::Invalid => Ok(Vec::new()),
+        Kind::Shown(typed, _) if typed.kind_name == "slice" => {
+            Err(refuse("the bytes of this value are not known"))
+        }
         _ => Ok(vec![strval(value)?]),
     }
 }
@@ -287,8 +295,8 @@ fn plural(arguments: &[Value]) -> Result<Value, Error> {
     let [one, many, count] = arguments else {
         return Err(missing());
     };
-    let chosen = if int(count)? == 1 { one } else { many };
-    text(chosen).map(Value::from)
+    let (one, many) = (text(one)?, text(many)?);
+    Ok(Value::from(if int(count)? == 1 { one } else { many }))
 }
 
 /// The parts of a text; an empty separator gives its characters.
@@ -340,7 +348,11 @@ fn join(arguments: &[Value]) -> Result<Value, Error> {
 }
 
 fn sort_alpha(arguments: &[Value]) -> Result<Value, Error> {
-    let mut items = strings(&super::pointee(first(arguments)?))?;
+    let list = first(arguments)?;
+    if matches!(kind(list), Kind::Invalid) {
+        return Ok(List::texts(["<nil>"]));
+    }
+    let mut items = strings(list)?;
     items.sort();
     Ok(List::texts(items))
 }

@@ -1,6 +1,6 @@
 //! sprig's functions on URLs, and on versions as values.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{cmp::Ordering, collections::BTreeMap, fmt::Write};
 
 use minijinja::{Error, Value};
 
@@ -8,9 +8,11 @@ use super::{
     super::{
         super::version::Version,
         problem::refuse,
-        value::{Field, Kind, Map, Pointer, Struct, kind},
+        value::{Field, Kind, Map, Pointer, Struct, Typed, kind, pointee},
     },
-    Function, function, map,
+    Function,
+    dicts::any_map,
+    function,
     texts::{first, texts},
 };
 
@@ -46,6 +48,10 @@ fn parse(arguments: &[Value]) -> Result<Value, Error> {
         parts.insert("hostname", hostname(host).to_owned());
         parts.insert("path", unescaped(path).ok_or_else(invalid)?);
     } else {
+        let first = rest.split('/').next().unwrap_or_default();
+        if first.contains(':') {
+            return Err(invalid());
+        }
         parts.insert("path", unescaped(rest).ok_or_else(invalid)?);
     }
     parts.insert("scheme", scheme);
@@ -106,7 +112,7 @@ const PATH: &str = "-_.~$&+,/:;=@";
 const FRAGMENT: &str = "-_.~$&+,/:;=?@!()*";
 
 fn join(arguments: &[Value]) -> Result<Value, Error> {
-    let parts = map(first(arguments)?)?;
+    let parts = any_map(first(arguments)?)?;
     let part = |name: &str| match parts.get(name) {
         None => Ok(String::new()),
         Some(value) => match kind(&value) {
@@ -152,7 +158,7 @@ fn join(arguments: &[Value]) -> Result<Value, Error> {
 fn semver(arguments: &[Value]) -> Result<Value, Error> {
     let [source] = texts(arguments)?;
     let version = Version::parse(&source).ok_or_else(|| refuse("invalid semantic version"))?;
-    let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
+    let number = |number: u64| Typed::number("uint64", i64::try_from(number).unwrap_or(i64::MAX));
     let printed = version.to_string();
     let fields = [
         ("Major", number(version.major)),
@@ -163,11 +169,25 @@ fn semver(arguments: &[Value]) -> Result<Value, Error> {
         ("Original", Value::from(source)),
         ("String", Value::from(printed)),
     ];
-    let fields = fields.map(|(name, value)| Field {
-        name,
-        json: "",
-        value,
-        is_method: true,
-    });
-    Ok(Pointer::to(Value::from_object(Struct(fields.into()))))
+    let fields = fields.map(|(name, value)| Field::method(name, value));
+    Ok(Pointer::to(Value::from_object(Struct {
+        fields: fields.into(),
+        type_name: VERSION,
+    })))
+}
+
+const VERSION: &str = "semver.Version";
+
+/// The order of two versions; none if one is none.
+pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
+    Some(version(left)?.precedence(&version(right)?))
+}
+
+fn version(value: &Value) -> Option<Version> {
+    match kind(&pointee(value)) {
+        Kind::Struct(fields) if fields.type_name == VERSION => {
+            Version::parse(fields.field("Original")?.as_str()?)
+        }
+        _ => None,
+    }
 }

@@ -43,6 +43,12 @@ impl Translator<'_> {
         if let Word::Function(name) = first {
             return self.call((line, name), rest, (last, depth));
         }
+        if let ([argument], None, Some((base, name))) = (rest, &last, method_of(first)) {
+            let depth = depth + CALL;
+            let base = self.operand(line, &base, depth)?;
+            let argument = self.operand(line, argument, depth)?;
+            return Ok(format!("go_method({base}, {}, {argument})", quoted(name)));
+        }
         if !rest.is_empty() || last.is_some() {
             let problem = match first {
                 Word::Field(names) | Word::Variable(_, names) | Word::Chain(_, names)
@@ -168,6 +174,28 @@ impl Translator<'_> {
             Dot::Variable(slot) => slot.clone(),
         }
     }
+}
+
+/// A method that takes an argument, and what it is called on.
+fn method_of(word: &Word) -> Option<(Word, &str)> {
+    match word {
+        Word::Variable(variable, names) => {
+            let (name, names) = split(names)?;
+            Some((Word::Variable(variable.clone(), names), name))
+        }
+        Word::Chain(base, names) => {
+            let (name, names) = split(names)?;
+            Some((Word::Chain(base.clone(), names), name))
+        }
+        _ => None,
+    }
+}
+
+/// The last name, if it is such a method's, and the names before it.
+fn split(names: &[String]) -> Option<(&str, Vec<String>)> {
+    let (name, before) = names.split_last()?;
+    let is_method = functions::VERSION_METHODS.contains(&name.as_str());
+    is_method.then(|| (name.as_str(), before.to_vec()))
 }
 
 fn check_depth(line: usize, depth: usize) -> Outcome {

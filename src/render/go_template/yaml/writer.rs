@@ -72,7 +72,7 @@ fn node(out: &mut String, value: &Value, place: Place) -> Result<(), Error> {
                 node(out, value, Place::Key(block_indent(place)))?;
             }
         }
-        Kind::Struct(fields) => {
+        Kind::Struct(fields) if fields.data().next().is_some() => {
             for (index, field) in fields.data().enumerate() {
                 place.begin(out, index);
                 out.push_str(&field.name.to_lowercase());
@@ -87,9 +87,15 @@ fn node(out: &mut String, value: &Value, place: Place) -> Result<(), Error> {
                 node(out, item, Place::Dash(block_indent(place)))?;
             }
         }
+        Kind::Shown(_, shown) => text_node(out, shown, place),
         Kind::Pointer(pointer) => match &pointer.target {
             Some(target) => node(out, target, place)?,
             None => scalar(out, "null"),
+        },
+        // What writes itself as a text is none of its fields.
+        Kind::Struct(fields) => match fields.field("String") {
+            Some(text) => node(out, text, place)?,
+            None => scalar(out, "{}"),
         },
         Kind::Map(_) => scalar(out, "{}"),
         Kind::List(_) => scalar(out, "[]"),
