@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use tracing::Span;
 
+use crate::api::profile::null_is_absent;
 use crate::rules::admission::{Answer, Asked, Operation};
 
 const API_VERSION: &str = "admission.k8s.io/v1";
@@ -29,9 +30,9 @@ struct Request {
     operation: Verb,
     #[serde(default)]
     kind: Kind,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     namespace: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     name: String,
     #[serde(default)]
     object: Json,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::profile::{
     CloudInitModules, CloudProviderSpec, File, IgnitionVersion, OperatingSystem,
-    ProvisioningUtility, Unit, provisioning_utility_schema,
+    ProvisioningUtility, Unit, null_is_absent, provisioning_utility_schema,
 };
 
 /// What an `OperatingSystemConfig` specifies. It never changes: a rotation makes a new object.
@@ -66,13 +66,26 @@ pub struct OperatingSystemConfigSpec {
 #[serde(rename_all = "camelCase")]
 pub struct ConfigHalf {
     /// systemd units.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub units: Vec<Unit>,
     /// Files, rendered.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub files: Vec<File>,
     /// Public SSH keys of the image's default user.
-    #[serde(default, rename = "userSSHKeys", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        rename = "userSSHKeys",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub user_ssh_keys: Vec<String>,
     /// cloud-init modules.
     #[serde(default, skip_serializing_if = "Option::is_none")]

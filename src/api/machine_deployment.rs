@@ -10,6 +10,8 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::profile::null_is_absent;
+
 /// The part of a machine deployment's spec that we read.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
@@ -26,6 +28,7 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineDeploymentSpec {
     /// The template of the machines.
+    #[serde(deserialize_with = "null_is_absent")]
     pub template: MachineTemplate,
     /// How many machines there should be; absent means one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +53,7 @@ pub struct MachineTemplate {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<MachineMetadata>,
     /// The machine's spec.
+    #[serde(deserialize_with = "null_is_absent")]
     pub spec: MachineSpec,
 }
 
@@ -67,8 +71,10 @@ pub struct MachineMetadata {
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineSpec {
     /// What the cloud provider needs to know.
+    #[serde(deserialize_with = "null_is_absent")]
     pub provider_spec: ProviderSpecSource,
     /// Versions of the software on the machine.
+    #[serde(deserialize_with = "null_is_absent")]
     pub versions: MachineVersions,
 }
 
@@ -112,6 +118,7 @@ impl From<ProviderSpec> for Value {
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineVersions {
     /// The kubelet's version.
+    #[serde(deserialize_with = "null_is_absent")]
     pub kubelet: String,
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The pattern that a profile's version follows: a semantic version behind a `v`.
 ///
@@ -63,13 +63,13 @@ pub struct OperatingSystemProfileSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_language: Option<TemplateLanguage>,
     /// The cloud providers that the profile works on.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub supported_cloud_providers: Vec<CloudProviderSpec>,
     /// What a machine gets as user data: just enough to fetch the provisioning configuration.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub bootstrap_config: ProfileConfig,
     /// What turns the machine into a node.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_absent")]
     pub provisioning_config: ProfileConfig,
     /// The tool that reads the documents. Absent means `cloud-init`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,16 +263,32 @@ impl CloudProvider {
 #[serde(rename_all = "camelCase")]
 pub struct ProfileConfig {
     /// Files and templates that depend on the container runtime.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub supported_container_runtimes: Vec<ContainerRuntimeSpec>,
     /// Named templates that the files may include.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub templates: BTreeMap<String, String>,
     /// systemd units.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub units: Vec<Unit>,
     /// Files; only their data is a template.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub files: Vec<File>,
     /// cloud-init modules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,9 +302,14 @@ pub struct ContainerRuntimeSpec {
     /// The runtime's name.
     pub name: ContainerRuntime,
     /// Files that the runtime needs.
+    #[serde(deserialize_with = "null_is_absent")]
     pub files: Vec<File>,
     /// Named templates that the files may include.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub templates: BTreeMap<String, String>,
 }
 
@@ -318,7 +339,11 @@ pub struct Unit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// Drop-ins of the unit.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub drop_ins: Vec<DropIn>,
 }
 
@@ -337,7 +362,10 @@ pub struct File {
     /// Where the file stands.
     pub path: String,
     /// The file's mode: decimal digits that are read as octal, without a leading zero.
-    #[serde(default = "default_permissions")]
+    #[serde(
+        default = "default_permissions",
+        deserialize_with = "null_is_default_permissions"
+    )]
     pub permissions: i32,
     /// What the file holds.
     pub content: FileContent,
@@ -345,6 +373,26 @@ pub struct File {
 
 /// The mode of a file that names none.
 pub const PERMISSIONS_DEFAULT: i32 = 644;
+
+/// Reads a field for which Go writes `null` when it holds nothing.
+///
+/// # Errors
+///
+/// If the field is there and of another type.
+pub fn null_is_absent<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+fn null_is_default_permissions<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<i32, D::Error> {
+    let given = Option::deserialize(deserializer)?;
+    Ok(given.unwrap_or(PERMISSIONS_DEFAULT))
+}
 
 const fn default_permissions() -> i32 {
     PERMISSIONS_DEFAULT
@@ -375,16 +423,32 @@ pub struct FileContentInline {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct CloudInitModules {
     /// Commands that run early in every boot.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub bootcmd: Vec<String>,
     /// The Red Hat subscription.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub rh_subscription: BTreeMap<String, String>,
     /// Commands that run at the end of the first boot.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub runcmd: Vec<String>,
     /// yum repositories by name, each a map of its settings.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_absent",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub yum_repos: BTreeMap<String, BTreeMap<String, String>>,
     /// The folder of yum's repository files.
     #[serde(default, skip_serializing_if = "Option::is_none")]

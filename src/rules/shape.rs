@@ -95,6 +95,11 @@ fn compare(schema: &Json, value: &Json, path: &str, found: &mut Vec<Mismatch>) {
     }
 }
 
+fn is_required(schema: &Json, name: &str) -> bool {
+    let required = schema.get("required").and_then(Json::as_array);
+    required.is_some_and(|names| names.iter().any(|known| known == name))
+}
+
 fn compare_map(schema: &Json, value: &Json, path: &str, found: &mut Vec<Mismatch>) {
     let properties = schema.get("properties").and_then(Json::as_object);
     let additional = schema.get("additionalProperties");
@@ -103,6 +108,10 @@ fn compare_map(schema: &Json, value: &Json, path: &str, found: &mut Vec<Mismatch
     for (name, value) in value.as_object().into_iter().flatten() {
         let path = field(path, name);
         let known = properties.and_then(|properties| properties.get(name));
+        // Go writes `null` where it holds nothing.
+        if value.is_null() && known.is_some() && !is_required(schema, name) {
+            continue;
+        }
         if let Some(schema) = known.or(additional) {
             compare(schema, value, &path, found);
         } else if !keeps_unknown {

@@ -319,3 +319,32 @@ fn a_provider_spec_that_was_bad_before_holds_up_no_other_change() {
     let made_bad = judge_machine_deployment(&asked(Operation::Update, &bad, &named));
     assert_eq!(message(made_bad).0, 422);
 }
+
+#[test]
+fn what_go_writes_for_an_empty_list_is_a_profile_without_one() {
+    let mut profile = a_profile();
+    for pointer in [
+        "/spec/supportedCloudProviders",
+        "/spec/provisioningUtility",
+        "/spec/bootstrapConfig/units",
+        "/spec/bootstrapConfig/templates",
+        "/spec/bootstrapConfig/modules",
+        "/spec/bootstrapConfig/supportedContainerRuntimes",
+        "/spec/bootstrapConfig/files/0/permissions",
+        "/spec/provisioningConfig",
+    ] {
+        profile = with(profile, pointer, Value::Null);
+    }
+    let answer = profile::judge(&asked(Operation::Create, &profile, &Value::Null));
+    assert_eq!(message(answer).0, 200);
+    let machine_deployment: crate::api::machine_deployment::MachineDeployment =
+        serde_json::from_value(json!({
+            "metadata": {"name": "a"},
+            "spec": {"replicas": null, "template": {
+                "metadata": null,
+                "spec": {"providerSpec": null, "versions": {"kubelet": null}},
+            }},
+        }))
+        .unwrap();
+    assert_eq!(machine_deployment.spec, Default::default());
+}
