@@ -122,9 +122,10 @@ pub(super) fn hosts_files(settings: &TenantSettings) -> BTreeMap<String, String>
     for registry in registries {
         let given = settings.registry_mirrors.get(registry).map(Vec::as_slice);
         let urls: &[String] = match given {
-            Some(urls) if !urls.is_empty() => urls,
-            _ if registry == DOCKER => &docker_mirrors,
-            _ => &[],
+            // An empty list takes even the registry's own address away.
+            Some(urls) => urls,
+            None if registry == DOCKER => &docker_mirrors,
+            None => &[],
         };
         let hosts = Hosts {
             registry,
@@ -160,10 +161,10 @@ impl Hosts<'_> {
     }
 
     fn server(&self) -> Option<&str> {
-        match self.registry {
+        match self.folder() {
             DOCKER => Some(DOCKER_SERVER),
             _ if self.is_default() => None,
-            registry => Some(registry),
+            _ => Some(self.registry),
         }
     }
 

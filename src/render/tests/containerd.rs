@@ -61,3 +61,43 @@ password = "word\"s"
     let config = config(&mut world);
     assert!(config.contains(expected), "{config}");
 }
+
+/// The `hosts.toml` files of a render.
+fn hosts(world: &fixtures::World) -> BTreeMap<String, String> {
+    let files = world.render().unwrap().config.provisioning_config.files;
+    files
+        .iter()
+        .map(|file| (file.path.clone(), data(file)))
+        .collect()
+}
+
+#[test]
+fn the_server_of_a_registry_with_a_path_is_its_hosts() {
+    let mut world = a_world();
+    world.settings.registry_mirrors.insert(
+        "docker.io/library".to_owned(),
+        vec!["https://mirror.example.com".to_owned()],
+    );
+    let hosts = hosts(&world);
+    let text = &hosts["/etc/containerd/certs.d/docker.io/hosts.toml"];
+    assert!(
+        text.starts_with("server = \"https://registry-1.docker.io\"\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("[host.\"https://mirror.example.com\"]"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_registry_with_an_empty_list_of_mirrors_has_none() {
+    let mut world = a_world();
+    let path = "/etc/containerd/certs.d/docker.io/hosts.toml";
+    assert!(hosts(&world).contains_key(path));
+    world
+        .settings
+        .registry_mirrors
+        .insert("docker.io".to_owned(), Vec::new());
+    assert!(!hosts(&world).contains_key(path));
+}
