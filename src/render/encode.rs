@@ -81,6 +81,9 @@ pub fn carried_bytes(file: &File) -> usize {
     }
 }
 
+/// The end of a line that every reader of YAML takes for a plain line break.
+const CRLF: &str = "\r\n";
+
 /// Characters that end a line for a YAML reader, or that it refuses, wherever they stand.
 fn breaks_yaml_text(character: char) -> bool {
     matches!(

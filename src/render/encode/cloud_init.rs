@@ -9,8 +9,8 @@ use std::fmt::Write;
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    MACHINE_NAME, MachineFacts, data_of, distinct_keys, gzip::gzip_base64, half_of, names_machine,
-    permissions::Permissions,
+    CRLF, MACHINE_NAME, MachineFacts, data_of, distinct_keys, gzip::gzip_base64, half_of,
+    names_machine, permissions::Permissions,
 };
 use crate::api::config::OperatingSystemConfigSpec;
 use crate::api::profile::{CloudInitModules, CloudProvider, ENCODING_GZIP, File, Unit};
@@ -162,8 +162,8 @@ impl Document {
             self.check(scalar::block(content), || place("content"))?;
             self.out.push_str("\n    content: |\n");
             push_indented(&mut self.out, 6, content);
-            self.out.push('\n');
         }
+        self.out.push('\n');
         if unit.drop_ins.is_empty() {
             return Ok(());
         }
@@ -269,9 +269,9 @@ impl Document {
     }
 }
 
-/// Every line gets the indent, empty ones included.
+/// Every line gets the indent, empty ones included, and ends as a reader of YAML ends it.
 fn push_indented(out: &mut String, width: usize, text: &str) {
-    for (index, line) in text.split('\n').enumerate() {
+    for (index, line) in text.replace(CRLF, "\n").split('\n').enumerate() {
         if index > 0 {
             out.push('\n');
         }

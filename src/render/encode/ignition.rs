@@ -6,7 +6,7 @@
 //! is refused and what stands in a file is decided here, once for both.
 
 use super::{
-    MACHINE_NAME, MachineFacts, breaks_yaml_text, data_of, distinct_keys, gzip::gzip_base64,
+    CRLF, MACHINE_NAME, MachineFacts, breaks_yaml_text, data_of, distinct_keys, gzip::gzip_base64,
     half_of, names_machine, permissions::Permissions,
 };
 use crate::api::config::OperatingSystemConfigSpec;
@@ -145,6 +145,7 @@ fn refuse_unit(half: Half, (name, what): (&str, &str), reason: &'static str) -> 
 
 /// A text as a YAML literal block gives it back.
 fn block(text: &str) -> Result<String, &'static str> {
+    let text = text.replace(CRLF, "\n");
     if text.chars().any(breaks_yaml_text) {
         return Err("it holds a character that YAML takes for a line break or refuses");
     }

@@ -156,7 +156,7 @@ fn units_and_modules_of_a_cloud_config_have_their_grammar() {
          \n  - name: \"a.service\"\n    enable: true\n    command: start\n    mask: false\n\
          \n    content: |\n      [Install]\n      \n\
          \n    drop_ins:\n      - name: \"10-a.conf\"\n        content: |\n          [Unit]\n          After=b\n          \
-         \n  - name: \"b.service\"\n    enable: false\n    \n    mask: true\n\
+         \n  - name: \"b.service\"\n    enable: false\n    \n    mask: true\n\n\
          \nbootcmd:\n- echo a\n\
          \nruncmd:\n- [ls, -l]\n- \"a: b\"\n\
          \nrh_subscription:\n    password: \n    username: u\n\
@@ -259,4 +259,38 @@ fn what_the_transpiler_reports_is_refused() {
         error.to_string(),
         "bootstrapConfig, file `etc/a`, path: it is not an absolute path"
     );
+}
+
+#[test]
+fn a_unit_without_content_leaves_its_place_empty() {
+    let unit = Unit {
+        name: "a.service".to_owned(),
+        ..Unit::default()
+    };
+    let content = ConfigHalf {
+        units: vec![unit],
+        ..ConfigHalf::default()
+    };
+    let text = cloud_config(CloudProvider::Aws, Half::Bootstrap, content);
+    let unit = "  - name: \"a.service\"\n    enable: false\n    \n    mask: false\n\n";
+    assert!(text.ends_with(unit), "{text:?}");
+}
+
+#[test]
+fn lines_that_end_as_windows_ends_them_end_as_a_reader_of_yaml_reads_them() {
+    let content = || ConfigHalf {
+        files: vec![a_file("/ca.pem", "BEGIN\r\nabc\r\nEND\r\n")],
+        ..ConfigHalf::default()
+    };
+    let text = cloud_config(CloudProvider::Aws, Half::Bootstrap, content());
+    assert!(text.contains("    BEGIN\n    abc\n    END\n"), "{text:?}");
+    assert!(!text.contains('\r'));
+    let text = ignition(CloudProvider::Aws, Half::Bootstrap, content());
+    assert!(text.contains("data:,BEGIN%0Aabc%0AEND%0A"), "{text}");
+    let bare = ConfigHalf {
+        files: vec![a_file("/ca.pem", "a\rb")],
+        ..ConfigHalf::default()
+    };
+    let config = a_config(CloudProvider::Aws, bare);
+    assert!(cloud_init::encode(&config, Half::Bootstrap, MACHINE).is_err());
 }

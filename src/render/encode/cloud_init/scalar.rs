@@ -3,7 +3,7 @@
 
 use serde_json::Value as Json;
 
-use super::super::breaks_yaml_text;
+use super::super::{CRLF, breaks_yaml_text};
 use super::implicit::{Implicit, implicit};
 
 type Verdict = Result<(), &'static str>;
@@ -42,6 +42,7 @@ pub(super) fn double_quoted(text: &str) -> Verdict {
 
 /// A text of several lines in a literal block.
 pub(super) fn block(text: &str) -> Verdict {
+    let text = text.replace(CRLF, "\n");
     let first_line = text.split('\n').find(|line| !line.is_empty());
     first([
         (text.chars().any(breaks_yaml_text), BINARY),

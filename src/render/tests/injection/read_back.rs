@@ -109,7 +109,7 @@ fn written(file: &File) -> Json {
     let encoding = inline.encoding.filter(|encoding| !encoding.is_empty());
     let content = match encoding.as_deref() {
         Some("b64") => STANDARD.encode(&inline.data),
-        _ => stripped(&inline.data).to_owned(),
+        _ => stripped(&inline.data.replace("\r\n", "\n")).to_owned(),
     };
     let mut written = json!({"path": file.path, "permissions": "0644", "content": content});
     if let Some(encoding) = encoding {
@@ -127,11 +127,11 @@ fn unit(unit: &Unit) -> Json {
     let drop_ins = unit.drop_ins.iter();
     let mut said = json!({
         "name": unit.name, "enable": false, "mask": false,
-        "drop_ins": list(drop_ins.map(|it| json!({"name": it.name, "content": text(&it.content)}))),
+        "drop_ins": list(drop_ins.map(|it| json!({"name": it.name, "content": text(&it.content.replace("\r\n", "\n"))}))),
     });
     let content = unit.content.clone().unwrap_or_default();
     if !content.is_empty() {
-        said["content"] = json!(text(&content));
+        said["content"] = json!(text(&content.replace("\r\n", "\n")));
     }
     said
 }
