@@ -99,7 +99,7 @@ fn written(mut object: Value, converted: &OperatingSystemProfileSpec) -> anyhow:
     }
     // Long lines are lines of scripts, which nobody wants to have folded.
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
-    let yaml = serde_saphyr::to_string_with_options(&object, options)?;
+    let yaml = output::yaml(&object, options)?;
     // Spaces on an empty line are indentation, unless a text has more of them.
     let lines = yaml.lines().map(|line| {
         if line.trim_matches(' ').is_empty() {

@@ -5,9 +5,10 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use kube::ResourceExt as _;
+use serde_saphyr::SerializerOptions;
 
 use super::{
     input::{machine_deployments, profile},
@@ -104,7 +105,10 @@ pub(super) fn run(flags: &RenderFlags) -> anyhow::Result<ExitCode> {
 
 fn config_yaml(name: &str, rendered: &Rendered) -> anyhow::Result<String> {
     let config = OperatingSystemConfig::new(name, rendered.stored_config.clone());
-    serde_saphyr::to_string(&config).context("cannot write the config as YAML")
+    output::yaml(
+        &serde_json::to_value(&config)?,
+        SerializerOptions::default(),
+    )
 }
 
 fn write_files(folder: &Path, config: &OperatingSystemConfigSpec) -> anyhow::Result<()> {
