@@ -16,6 +16,7 @@ pub mod annotation_hash;
 pub mod artefacts;
 mod bounded;
 mod budget;
+mod cloud_config;
 mod compose;
 mod containerd;
 pub mod convert;

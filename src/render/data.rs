@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use minijinja::Value;
 
 use super::{
-    containerd,
+    cloud_config, containerd,
     error::RenderError,
     input::{Network, OperatingSystemSpec, RegistryCredential, RenderInput, RhelSpec},
     kubelet::{KubeletSettings, feature_gates, kubelet_version},
@@ -50,6 +50,8 @@ pub(super) struct Facts<'a> {
     kubelet: KubeletSettings,
     feature_gates: BTreeMap<String, bool>,
     kube_version: String,
+    /// The cloud provider's configuration file, if the machine deployment does not give it.
+    legacy_cloud_config: String,
     names: DerivedNames,
 }
 
@@ -75,10 +77,18 @@ impl<'a> Facts<'a> {
                 operating_system: provider.operating_system.clone(),
             });
         }
+        let cloud_provider = provider.known_cloud_provider()?;
+        let is_given = provider.overwrite_cloud_config.is_some();
+        let legacy_cloud_config = if is_given || input.settings.external_cloud_provider {
+            String::new()
+        } else {
+            cloud_config::legacy(provider, cloud_provider, &kube_version)?
+        };
         Ok(Self {
             input,
             operating_system: provider.known_operating_system()?,
-            cloud_provider: provider.known_cloud_provider()?,
+            cloud_provider,
+            legacy_cloud_config,
             kubelet,
             feature_gates,
             kube_version,
@@ -121,7 +131,7 @@ impl<'a> Facts<'a> {
             ("CloudProviderName", text(self.cloud_provider.as_str())),
             (
                 "CloudConfig",
-                text(overwrite.map_or("", SecretText::expose)),
+                text(overwrite.map_or(&self.legacy_cloud_config, SecretText::expose)),
             ),
             (
                 "InTreeCCMAvailable",
@@ -211,7 +221,9 @@ impl<'a> Facts<'a> {
         data.extend([
             (
                 "ClusterDNSIPs",
-                addresses.map(ToString::to_string).collect::<Value>(),
+                addresses
+                    .map(|address| address.to_canonical().to_string())
+                    .collect::<Value>(),
             ),
             ("NetworkIPFamily", text(family)),
             (

@@ -73,6 +73,12 @@ pub enum RenderError {
         /// The file's path.
         path: String,
     },
+    /// An old kubelet needs a cloud provider's configuration that cannot be made.
+    #[error("failed to fetch cloud-config: {reason}")]
+    CloudConfig {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// A template cannot be compiled.
     #[error("{place}: {problem}")]
     TemplateSyntax {
@@ -252,7 +258,7 @@ impl RenderError {
             Self::WorkTooLarge { .. } => "template-work",
             Self::ProviderSpecEmpty | Self::ProviderConfig { .. } => "provider-spec",
             Self::UnknownOperatingSystem { .. } => "operating-system",
-            Self::UnknownCloudProvider { .. } => "cloud-provider",
+            Self::UnknownCloudProvider { .. } | Self::CloudConfig { .. } => "cloud-provider",
             Self::StaticNetwork { .. } => "static-network",
             Self::UnknownUtility { .. } | Self::UtilityMismatch { .. } => "provisioning-utility",
             Self::IgnitionVersionUnused => "ignition-version",

@@ -38,7 +38,7 @@ pub const VARIABLES: &[Variable] = &[
         "CloudConfig",
         Kind::Text,
         "string",
-        "The machine deployment's `overwriteCloudConfig`, or empty.",
+        "The machine deployment's `overwriteCloudConfig`. Without it, what kubelets before 1.29 read on AWS, or empty.",
     ),
     plain(
         "CloudProviderName",

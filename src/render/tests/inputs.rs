@@ -257,3 +257,49 @@ fn constraints_have_the_meaning_that_existing_profiles_rely_on() {
         assert!(Constraints::parse(constraint).is_none(), "{constraint}");
     }
 }
+
+#[test]
+fn an_address_of_ipv4_within_ipv6_is_written_as_the_first() {
+    let mut world = a_world();
+    world.settings.cluster_dns = vec!["::ffff:10.0.0.1".parse().unwrap()];
+    assert_eq!(
+        world.text("{{ ClusterDNSIPs|join }}"),
+        Ok("10.0.0.1".to_owned())
+    );
+}
+
+#[test]
+fn a_kubelet_before_1_29_gets_the_cloud_config_that_it_reads() {
+    let mut world = a_world();
+    let aws = json!({
+        "operatingSystem": "ubuntu",
+        "cloudProvider": "aws",
+        "cloudProviderSpec": {
+            "availabilityZone": "eu-central-1a",
+            "vpcId": {"value": "vpc-\"1\""},
+        },
+    });
+    let wanted = "[global]\nZone=\"eu-central-1a\"\nVPC=\"vpc-\\\"1\\\"\"\nSubnetID=\"\"\n";
+    world.provider_spec = aws;
+    for (kubelet, wanted) in [("1.28.15", wanted), ("1.29.0", ""), ("1.34.0-rc.1", "")] {
+        world.kubelet_version = kubelet.to_owned();
+        assert_eq!(
+            world.text("{{ CloudConfig }}"),
+            Ok(wanted.to_owned()),
+            "{kubelet}"
+        );
+    }
+    world.kubelet_version = "1.28.15".to_owned();
+    world.settings.external_cloud_provider = true;
+    assert_eq!(world.text("{{ CloudConfig }}"), Ok(String::new()));
+    // Other providers' files hold credentials, and are not made.
+    world.settings.external_cloud_provider = false;
+    world.provider_spec = json!({"operatingSystem": "ubuntu", "cloudProvider": "openstack"});
+    let error = world.text("x").unwrap_err().to_string();
+    assert!(
+        error.starts_with("failed to fetch cloud-config: "),
+        "{error}"
+    );
+    world.provider_spec["overwriteCloudConfig"] = json!("mine");
+    assert_eq!(world.text("{{ CloudConfig }}"), Ok("mine".to_owned()));
+}
