@@ -188,26 +188,28 @@ fn made(verb: char, value: &Value, mut flags: Flags) -> Result<String, Error> {
         Kind::List(list) if verb != 'v' && list.0.iter().all(is_single) => {
             let items = list.0.iter().map(|item| made(verb, item, flags));
             let items: Vec<String> = items.collect::<Result<_, _>>()?;
-            return Ok(format!("[{}]", items.join(" ")));
+            Ok(format!("[{}]", items.join(" ")))
         }
         Kind::List(_) | Kind::Map(_) | Kind::Struct(_) | Kind::Pointer(_) => {
-            return whole(verb, value, flags);
+            whole(verb, value, flags)
         }
         Kind::Shown(..) if verb == 'd' => {
             let Kind::Int(number) = basic(value) else {
                 return Err(refuse(UNKNOWN));
             };
-            return Ok(signed(&number.to_string(), flags));
+            Ok(signed(&number.to_string(), flags))
         }
-        Kind::Shown(_, shown) if !(flags.is_sharp || flags.sign == "+") => {
-            return match verb {
-                'v' | 's' | 'q' | 'x' | 'X' => made(verb_of_text(verb), &Value::from(shown), flags),
-                _ => Err(refuse(UNKNOWN)),
-            };
-        }
-        Kind::Shown(..) => return Err(refuse(UNKNOWN)),
-        _ => {}
+        Kind::Shown(_, shown) if !(flags.is_sharp || flags.sign == "+") => match verb {
+            'v' | 's' | 'q' | 'x' | 'X' => made(verb_of_text(verb), &Value::from(shown), flags),
+            _ => Err(refuse(UNKNOWN)),
+        },
+        Kind::Shown(..) => Err(refuse(UNKNOWN)),
+        _ => single(verb, value, flags),
     }
+}
+
+/// A text, a number or a truth value.
+fn single(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
     let text = match (verb, kind(value)) {
         ('v', Kind::Text(text)) if flags.is_sharp => quote(text),
         ('v' | 's', Kind::Text(text)) => cut(text, flags),
