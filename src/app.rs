@@ -70,6 +70,9 @@ use crate::tenant::{mode::Mode, policy::RequestBudget, waves::Pace};
 pub struct Outside {
     /// What carries requests to the management cluster.
     pub management: Transport,
+    /// The same for the replica's own Lease, on a connection of its own: no list or watch delays a
+    /// renewal.
+    pub leases: Transport,
     /// Makes transports to worker clusters.
     pub connector: Connector,
     /// The time of day.
@@ -123,7 +126,8 @@ pub async fn run_on(
         metrics: metrics.clone(),
     };
     let outside = Outside {
-        management: management::transport(&config, agent)?,
+        management: management::transport(&config, agent.clone(), patience)?,
+        leases: management::transport(&config, agent, patience)?,
         connector: Arc::new(move |access, rules| {
             transport::connect(access, rules, &caller, patience)
         }),
@@ -147,7 +151,7 @@ pub async fn run_with(
     };
     let roster = Arc::new(Roster::default());
     let (membership, placement) = membership(&settings, &outside);
-    let client = fleet_client(&outside, settings.request_timeout);
+    let client = fleet_client(&outside.management, &outside, settings.request_timeout);
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches, Gate::Membership]);
     if let Some(listener) = outside.admin {
         let state = AdminState {
@@ -228,9 +232,9 @@ async fn serve(
 }
 
 /// A client for the whole process: no tenant's queue, no fence.
-fn fleet_client(outside: &Outside, timeout: Duration) -> Client {
+fn fleet_client(transport: &Transport, outside: &Outside, timeout: Duration) -> Client {
     connect::client(ClientParts {
-        transport: outside.management.clone(),
+        transport: transport.clone(),
         budget: Arc::new(Budget::new(FLEET_REQUESTS)),
         share: None,
         timeout,
@@ -241,7 +245,7 @@ fn fleet_client(outside: &Outside, timeout: Duration) -> Client {
     })
 }
 
-/// The replica's place in the fleet. Its Lease has a client of its own.
+/// The replica's place in the fleet. Its Lease has a client and a connection of its own.
 fn membership(settings: &Settings, outside: &Outside) -> (Membership, Placement) {
     let replica = &settings.replica;
     let me = Holder {
@@ -252,7 +256,7 @@ fn membership(settings: &Settings, outside: &Outside) -> (Membership, Placement)
         duration: replica.lease_duration,
         margin: settings.request_timeout,
     };
-    let client = fleet_client(outside, terms.call_timeout());
+    let client = fleet_client(&outside.leases, outside, terms.call_timeout());
     let namespace = &replica.lease_namespace;
     Membership::new(membership::Params {
         leases: Leases::new(

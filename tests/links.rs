@@ -1,6 +1,9 @@
 //! What a hostile API server can do to the client of a worker cluster, over sockets and TLS: every
 //! answer is bounded, and the error names the bound.
 
+#[path = "links/streams.rs"]
+mod streams;
+
 use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use std::time::Duration;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use http_body::Frame;
 use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, service::service_fn};
@@ -30,6 +33,7 @@ use osm::tenant::policy::RequestBudget;
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower::util::BoxCloneSyncService;
@@ -48,8 +52,36 @@ struct Hostile {
     address: String,
     kubeconfig: String,
     accepted: Arc<AtomicUsize>,
+    writes: Writes,
     metrics: Metrics,
     _task: JoinSet<()>,
+}
+
+/// The POSTs that reached a server.
+#[derive(Clone, Debug, Default)]
+struct Writes {
+    /// How many began.
+    begun: Arc<AtomicUsize>,
+    /// How many came to their end, so that a server would execute them.
+    whole: Arc<AtomicUsize>,
+}
+
+/// What a server grants.
+#[derive(Clone)]
+struct Terms {
+    /// Streams at once on a connection.
+    streams_max: u32,
+    /// TLS handshakes.
+    handshakes: Arc<Semaphore>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            streams_max: 100,
+            handshakes: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+        }
+    }
 }
 
 /// What the two sides may speak.
@@ -57,6 +89,14 @@ const PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
 
 impl Hostile {
     async fn start(protocol: &str, answer: impl Fn() -> Answer + Send + Sync + 'static) -> Self {
+        Self::start_on(Terms::default(), protocol, answer).await
+    }
+
+    async fn start_on(
+        terms: Terms,
+        protocol: &str,
+        answer: impl Fn() -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
@@ -73,13 +113,14 @@ impl Hostile {
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let accepted = Arc::<AtomicUsize>::default();
         let mut task = JoinSet::new();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        task.spawn(serve(
-            listener,
-            acceptor,
-            Arc::clone(&accepted),
-            Arc::new(answer),
-        ));
+        let writes = Writes::default();
+        let place = Place {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            terms,
+            writes: writes.clone(),
+            answer: Arc::new(answer),
+        };
+        task.spawn(serve(listener, Arc::clone(&accepted), place));
         let kubeconfig = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: a\nclusters:\n- name: a\n  \
              cluster:\n    server: https://{address}\n    \
@@ -90,6 +131,7 @@ impl Hostile {
             address: address.to_string(),
             kubeconfig,
             accepted,
+            writes,
             metrics: Metrics::new(),
             _task: task,
         }
@@ -102,6 +144,10 @@ impl Hostile {
 
     /// The same, whose calls may take so long.
     fn client_for(&self, timeout: Duration) -> Client {
+        client(self.transport(timeout), timeout)
+    }
+
+    fn transport(&self, timeout: Duration) -> Transport {
         let rules = AccessRules {
             addresses: AddressRules {
                 loopback: Loopback::Allowed,
@@ -116,7 +162,7 @@ impl Hostile {
             metrics: self.metrics.clone(),
         };
         let transport = transport::connect(&access, &rules, &caller, Patience::of(timeout));
-        client(transport.expect("it can be connected with"), timeout)
+        transport.expect("it can be connected with")
     }
 
     /// What is said of an answer that is not taken.
@@ -129,8 +175,12 @@ impl Hostile {
 
 /// A client of this transport, with a budget that never ends.
 fn client(transport: Transport, timeout: Duration) -> Client {
+    connect::client(parts(transport, timeout))
+}
+
+fn parts(transport: Transport, timeout: Duration) -> ClientParts {
     let plenty = NonZeroU32::MIN.saturating_add(999);
-    connect::client(ClientParts {
+    ClientParts {
         transport,
         budget: Arc::new(Budget::new(RequestBudget {
             per_second: plenty,
@@ -142,40 +192,57 @@ fn client(transport: Transport, timeout: Duration) -> Client {
         fence: None,
         kind: ClusterKind::Worker,
         metrics: Metrics::new(),
-    })
+    }
 }
 
 fn get(path: &str) -> Request<Vec<u8>> {
     Request::get(path).body(Vec::new()).expect("a request")
 }
 
-async fn serve(
-    listener: TcpListener,
+/// Where connections are served.
+#[derive(Clone)]
+struct Place {
     acceptor: TlsAcceptor,
-    accepted: Arc<AtomicUsize>,
+    terms: Terms,
+    writes: Writes,
     answer: Arc<dyn Fn() -> Answer + Send + Sync>,
-) {
+}
+
+async fn serve(listener: TcpListener, accepted: Arc<AtomicUsize>, place: Place) {
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         accepted.fetch_add(1, Ordering::SeqCst);
-        let (acceptor, answer) = (acceptor.clone(), Arc::clone(&answer));
+        let place = place.clone();
         connections.spawn(async move {
-            let Ok(stream) = acceptor.accept(stream).await else {
+            let granted = place.terms.handshakes.acquire().await;
+            granted.expect("it stays open").forget();
+            let Ok(stream) = place.acceptor.accept(stream).await else {
                 return;
             };
-            let service = service_fn(move |request: Request<Incoming>| {
-                let answer = match request.uri().path() {
-                    "/version" => Response::new(whole("{}")),
-                    _ => answer(),
-                };
-                async move { Ok::<_, Infallible>(answer) }
-            });
+            let mut builder = Builder::new(TokioExecutor::new());
+            let streams_max = place.terms.streams_max;
+            builder.http2().max_concurrent_streams(streams_max);
+            let service = service_fn(move |request| reply(place.clone(), request));
             // The client ends it, in its own way.
-            let _ = Builder::new(TokioExecutor::new())
+            let _ = builder
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
         });
     }
+}
+
+async fn reply(place: Place, request: Request<Incoming>) -> Result<Answer, Infallible> {
+    if request.method() == Method::POST {
+        place.writes.begun.fetch_add(1, Ordering::SeqCst);
+        if request.into_body().collect().await.is_ok() {
+            place.writes.whole.fetch_add(1, Ordering::SeqCst);
+        }
+        return Ok(Response::new(whole("{}")));
+    }
+    Ok(match request.uri().path() {
+        "/version" => Response::new(whole("{}")),
+        _ => (place.answer)(),
+    })
 }
 
 fn whole(text: &'static str) -> UnsyncBoxBody<Bytes, Infallible> {

@@ -57,8 +57,9 @@ impl Caller {
     pub(super) async fn new(way: &Way, kind: ClusterKind) -> anyhow::Result<Self> {
         let found = management::way_in(way.kubeconfig.as_deref(), way.context.as_deref()).await?;
         let agent = transport::user_agent("command");
+        let bounds = transport::Patience::of(CALL_TIMEOUT);
         let client = connect::client(ClientParts {
-            transport: patient(management::transport(&found.config, agent)?),
+            transport: patient(management::transport(&found.config, agent, bounds)?),
             budget: Arc::new(Budget::new(FLEET_REQUESTS)),
             share: None,
             fence: None,

@@ -5,8 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::HeaderValue;
-use http_body_util::BodyExt;
-use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
     client::legacy::{Client as HyperClient, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
@@ -15,37 +14,42 @@ use kube::{
     client::{Body, ConfigExt},
     config::{Cluster, KubeConfigOptions, Kubeconfig},
 };
-use tower::{BoxError, ServiceBuilder, util::BoxCloneSyncService};
+use tower::{ServiceBuilder, util::BoxCloneSyncService};
 
-use crate::fleet::connect::Transport;
+use crate::fleet::{
+    connect::Transport,
+    transport::{
+        Patience,
+        streams::{ConnectionPool, LimitedClient},
+    },
+};
 
 #[cfg(test)]
 mod tests;
 
 /// What carries requests to the management cluster: the operator's own kubeconfig is trusted, and
-/// read by kube. Requests impersonate whom it names, and the server must have the certificate of the
-/// name that it asks for.
-pub(super) fn transport(config: &kube::Config, agent: HeaderValue) -> anyhow::Result<Transport> {
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    http.set_connect_timeout(config.connect_timeout);
-    http.set_nodelay(true);
-    let mut https = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http();
-    if let Some(name) = config.tls_server_name.clone() {
-        let name = name.try_into();
-        let name = name.context("tls-server-name of the kubeconfig is not a host name")?;
-        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
-    }
-    let https = https.enable_all_versions().wrap_connector(http);
-    let client = HyperClient::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .timer(TokioTimer::new())
-        .http2_keep_alive_interval(std::time::Duration::from_secs(30))
-        .http2_keep_alive_timeout(std::time::Duration::from_secs(15))
-        .http2_keep_alive_while_idle(true)
-        .build::<_, Body>(https);
+/// read by kube. Requests impersonate whom it names, and the server's certificate is checked for
+/// the name that it gives. There are as many connections as watches and calls need.
+pub(super) fn transport(
+    config: &kube::Config,
+    agent: HeaderValue,
+    patience: Patience,
+) -> anyhow::Result<Transport> {
+    let https = connector(config, patience)?;
+    let connect = move || {
+        let client = HyperClient::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .timer(TokioTimer::new())
+            // hyper takes a connection that only watches use for idle, and would dial for the next
+            // call.
+            .pool_idle_timeout(None)
+            .pool_max_idle_per_host(1)
+            .http2_keep_alive_interval(patience.ping_interval)
+            .http2_keep_alive_timeout(patience.ping_answer)
+            .http2_keep_alive_while_idle(true)
+            .build(https.clone());
+        LimitedClient::new(client)
+    };
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
@@ -56,12 +60,35 @@ pub(super) fn transport(config: &kube::Config, agent: HeaderValue) -> anyhow::Re
                 .insert(http::header::USER_AGENT, agent.clone());
             request
         })
-        .map_err(BoxError::from)
-        .map_response(|response: http::Response<hyper::body::Incoming>| {
-            response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
-        })
-        .service(client);
+        .service(ConnectionPool::new(connect));
     Ok(BoxCloneSyncService::new(service))
+}
+
+/// Dials the server of a configuration.
+fn connector(
+    config: &kube::Config,
+    patience: Patience,
+) -> anyhow::Result<HttpsConnector<HttpConnector>> {
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    if let Some(name) = config.tls_server_name.clone() {
+        let name = name.try_into();
+        let name = name.context("tls-server-name of the kubeconfig is not a host name")?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(https
+        .enable_all_versions()
+        .wrap_connector(http(config, patience)))
+}
+
+fn http(config: &kube::Config, patience: Patience) -> HttpConnector {
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_connect_timeout(config.connect_timeout);
+    http.set_nodelay(true);
+    http.set_tcp_user_timeout(Some(patience.acknowledgement));
+    http
 }
 
 /// The way into the management cluster: a file, or what kube finds.

@@ -28,7 +28,7 @@ use crate::fleet::{
     partition::fence::Fence,
     rate_limit::Budget,
     solo::{self, Reached},
-    transport,
+    transport::{self, Patience},
     watch::Scope,
 };
 use crate::render::Limits;
@@ -89,12 +89,13 @@ pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow:
     }
     let agent = transport::user_agent(LEASE);
     let way = management::way(settings.kubeconfig.as_deref()).await?;
-    let management = management::transport(&way.config, agent.clone())?;
+    let patience = Patience::of(REQUEST_TIMEOUT);
+    let management = management::transport(&way.config, agent.clone(), patience)?;
     let (worker, found) = match &settings.worker_kubeconfig {
         None => (None, way.certificate_authority),
         Some(path) => {
             let way = management::way(Some(path)).await?;
-            let worker = management::transport(&way.config, agent)?;
+            let worker = management::transport(&way.config, agent, patience)?;
             (Some(worker), way.certificate_authority)
         }
     };

@@ -21,7 +21,7 @@ use crate::fleet::{
     clock::Clock,
     connect::{self, ClientParts},
     rate_limit::Budget,
-    transport,
+    transport::{self, Patience},
 };
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 
@@ -143,8 +143,9 @@ async fn keeper(
 ) -> anyhow::Result<Keeper> {
     let config = management::config(own.kubeconfig.as_deref()).await?;
     let clock = Clock::system();
+    let agent = transport::user_agent("webhook");
     let client: Client = connect::client(ClientParts {
-        transport: management::transport(&config, transport::user_agent("webhook"))?,
+        transport: management::transport(&config, agent, Patience::of(CALL_TIMEOUT))?,
         budget: Arc::new(Budget::new(FLEET_REQUESTS)),
         share: None,
         timeout: CALL_TIMEOUT,

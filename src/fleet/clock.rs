@@ -38,8 +38,9 @@ impl Clock {
         (self.wall)()
     }
 
-    /// The time since boot. It never goes back, nobody sets it, and it goes on while the machine is
-    /// suspended or the process stopped.
+    /// The time since boot. It never goes back, nobody sets it, and it goes on while the kernel
+    /// suspends the machine or the process is stopped. While a hypervisor pauses a virtual machine
+    /// it may stand still.
     pub fn since_boot(&self) -> Duration {
         (self.boot)()
     }

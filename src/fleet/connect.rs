@@ -31,7 +31,7 @@ use tracing::Instrument;
 use super::{
     bounded_lines::BoundedLines,
     health::{Health, HeldBack},
-    partition::fence::Fence,
+    partition::fence::{Fence, Fenced},
     permits::{Permit, Urgency},
     rate_limit::{Budget, Prepaid, SharedBudget},
 };
@@ -184,7 +184,7 @@ impl Service<Request<Body>> for TenantService {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let (parts, urgency) = (self.parts.clone(), self.urgency);
         let is_paid =
             mem::take(&mut self.is_paid) || request.extensions().get::<Prepaid>().is_some();
@@ -197,10 +197,12 @@ impl Service<Request<Body>> for TenantService {
                 pay(&parts, urgency).await;
             }
             let _under_way = enter(&parts, urgency).await;
-            // Behind every queue of ours: nothing waits between this and the wire.
+            // Behind every queue of ours. The transport checks again when the body leaves, since it
+            // may wait for a stream or a connection before.
             if let Some(fence) = &parts.fence {
                 let passed = fence.check(request.method());
                 passed.inspect_err(|fenced| parts.metrics.fenced(fenced.reason()))?;
+                request.extensions_mut().insert(fence.clone());
             }
             let Some(health) = &parts.health else {
                 return send(&parts, request).await;
@@ -215,6 +217,8 @@ impl Service<Request<Body>> for TenantService {
                         health.took(sent.elapsed());
                     }
                 }
+                // It says nothing about the cluster.
+                Err(error) if error.is::<Fenced>() => {}
                 Err(error) => observed.unreachable(error.as_ref()),
             }
             outcome
@@ -262,10 +266,15 @@ async fn send(
 ) -> Result<Response<ResponseBody>, BoxError> {
     let service =
         ApiCallLayer::new(parts.metrics.clone(), parts.kind).layer(parts.transport.clone());
-    match tokio::time::timeout(parts.timeout, exchange(service, request)).await {
+    let outcome = match tokio::time::timeout(parts.timeout, exchange(service, request)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Timeout(parts.timeout).into()),
-    }
+    };
+    outcome.inspect_err(|error| {
+        if let Some(fenced) = error.downcast_ref::<Fenced>() {
+            parts.metrics.fenced(fenced.reason());
+        }
+    })
 }
 
 async fn exchange(

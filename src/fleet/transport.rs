@@ -1,10 +1,11 @@
 //! The transport to a worker cluster: TLS to the server of a checked kubeconfig, and nothing else.
-//! It keeps one connection where the server speaks HTTP/2.
+//! It keeps one connection where the server speaks HTTP/2, and stays below its limit of streams.
 //!
 //! Every address is checked at each connection, after its name was resolved, and the checked one
 //! is dialled. No proxy is taken from the environment and no redirect is followed.
 
 mod dial;
+pub mod streams;
 
 use std::{
     error::Error,
@@ -14,8 +15,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
-use http_body_util::BodyExt;
+use http::{HeaderValue, Request, header::AUTHORIZATION};
 use hyper_util::{
     client::legacy::{
         Client, Error as LegacyError,
@@ -31,8 +31,8 @@ use rustls::{
 };
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
-use self::dial::Dial;
 pub use self::dial::Patience;
+use self::{dial::Dial, streams::LimitedClient};
 use super::connect::Transport;
 use crate::telemetry::{build, metrics::Metrics};
 use crate::tenant::{
@@ -89,7 +89,11 @@ enum Refused {
 }
 
 /// Says which bound a failed call met, where it was one of ours.
-fn name_bound(error: LegacyError) -> BoxError {
+fn name_bound(error: BoxError) -> BoxError {
+    let error = match error.downcast::<LegacyError>() {
+        Ok(error) => *error,
+        Err(other) => return other,
+    };
     let causes = || std::iter::successors(error.source(), |&cause| cause.source());
     let is_http2 = |cause: &h2::Error| cause.is_library();
     if causes().any(|cause| cause.downcast_ref().is_some_and(is_http2)) {
@@ -131,14 +135,12 @@ fn build(
         user_agent,
         metrics,
     } = caller;
-    let mut http = HttpConnector::new_with_resolver(CheckedResolver {
+    let resolver = CheckedResolver {
         rules: Arc::new(rules.addresses.clone()),
         port: access.server.port,
-    });
-    http.enforce_http(false);
-    http.set_nodelay(true);
+    };
     let tls = (tls(access)?, server_name(access)?);
-    let dial = Dial::new(http, tls, patience, metrics);
+    let dial = Dial::new(http(resolver, patience), tls, patience, metrics);
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
@@ -153,7 +155,7 @@ fn build(
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_max_header_list_size(HEADER_BYTES_MAX)
-        .build::<_, Body>(dial);
+        .build(dial);
     let authorization = authorization(access)?;
     let service = ServiceBuilder::new()
         .map_request(move |mut request: Request<Body>| {
@@ -165,12 +167,17 @@ fn build(
             request
         })
         .map_err(name_bound)
-        .map_response(|response: Response<hyper::body::Incoming>| {
-            response.map(|body| body.map_err(std::io::Error::other).boxed_unsync())
-        })
-        .service(client);
+        .service(LimitedClient::new(client));
     let service = BaseUriLayer::new(access.server.url().parse()?).layer(service);
     Ok(BoxCloneSyncService::new(service))
+}
+
+fn http(resolver: CheckedResolver, patience: Patience) -> HttpConnector<CheckedResolver> {
+    let mut http = HttpConnector::new_with_resolver(resolver);
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_tcp_user_timeout(Some(patience.acknowledgement));
+    http
 }
 
 fn authorization(access: &ClusterAccess) -> Result<Option<HeaderValue>, TransportError> {
@@ -250,6 +257,8 @@ impl Service<Name> for CheckedResolver {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::tenant::address::Loopback;
 
@@ -267,6 +276,22 @@ mod tests {
         found
             .map(Iterator::collect)
             .map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn the_kernel_gives_up_what_is_not_acknowledged_in_the_time_of_a_call() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let resolver = CheckedResolver {
+            rules: Arc::default(),
+            port: address.port(),
+        };
+        let mut http = http(resolver, Patience::of(Duration::from_secs(7)));
+        let url = format!("https://{address}").parse().unwrap();
+        let stream = http.call(url).await.unwrap();
+        let socket = socket2::SockRef::from(stream.inner());
+        let bound = socket.tcp_user_timeout().unwrap();
+        assert_eq!(bound, Some(Duration::from_secs(7)));
     }
 
     #[tokio::test]

@@ -128,8 +128,11 @@ impl World {
     /// Starts a manager with this life, that counts here.
     pub fn start_measured(&self, life: &Arc<Life>, metrics: &Metrics) -> Process {
         let manager = account(ACCOUNT);
+        let front = self.management.front_as(&manager);
+        let management = transport("management", front, None, life);
         let outside = Outside {
-            management: transport("management", self.management.front_as(&manager), None, life),
+            leases: management.clone(),
+            management,
             connector: self.connector(life),
             clock: self.clock(),
             default_profiles: fixtures::default_profiles(),

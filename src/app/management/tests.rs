@@ -1,3 +1,5 @@
+use std::{sync::Arc, time::Duration};
+
 use http::{Request, Response};
 use rustls::{
     ServerConfig,
@@ -8,7 +10,7 @@ use tokio::{
     net::TcpListener,
 };
 use tokio_rustls::TlsAcceptor;
-use tower::ServiceExt as _;
+use tower::{BoxError, ServiceExt as _};
 
 use super::*;
 
@@ -25,7 +27,8 @@ fn a_kubeconfig(cluster: &str, user: &str) -> Kubeconfig {
 /// Asks the server of a kubeconfig for its version.
 async fn ask(kubeconfig: Kubeconfig) -> Result<Response<()>, BoxError> {
     let config = load(kubeconfig).await.expect("it can be used");
-    let transport = transport(&config, HeaderValue::from_static("osm"));
+    let agent = HeaderValue::from_static("osm");
+    let transport = transport(&config, agent, Patience::of(Duration::from_mins(1)));
     let transport = transport.expect("it can be connected with");
     let request = Request::get("/version").body(Body::empty());
     let answer = transport.oneshot(request.expect("a request")).await?;
@@ -93,14 +96,14 @@ async fn tls_server_name_of_a_kubeconfig_is_the_name_that_the_certificate_is_che
     let made = rcgen::generate_simple_self_signed(["api.example".to_owned()]);
     let made = made.expect("a certificate is made");
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let server = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the versions are known")
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], PrivateKeyDer::Pkcs8(key))
         .expect("the key fits");
-    let acceptor = TlsAcceptor::from(std::sync::Arc::new(server));
+    let acceptor = TlsAcceptor::from(Arc::new(server));
     let authority = STANDARD.encode(made.cert.pem());
     for (name, is_answered) in [("", false), (", tls-server-name: api.example", true)] {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -118,6 +121,19 @@ async fn tls_server_name_of_a_kubeconfig_is_the_name_that_the_certificate_is_che
         let ((), asked) = tokio::join!(answered, asked);
         assert_eq!(asked.is_ok(), is_answered, "{name}: {asked:?}");
     }
+}
+
+#[tokio::test]
+async fn the_kernel_gives_up_what_is_not_acknowledged_in_the_time_of_a_call() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = format!("http://{address}");
+    let config = kube::Config::new(server.parse().expect("a URL"));
+    let http = http(&config, Patience::of(Duration::from_secs(7)));
+    let stream = http.oneshot(config.cluster_url).await.expect("it listens");
+    let socket = socket2::SockRef::from(stream.inner());
+    let bound = socket.tcp_user_timeout().expect("Linux has it");
+    assert_eq!(bound, Some(Duration::from_secs(7)));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
-//! The fence: every write is checked as it is sent, innermost, whatever queue it has waited in. A
-//! process that slept wakes behind a closed fence.
+//! The fence: every write is checked as it is sent, innermost, whatever queue it has waited in, and
+//! again when its body leaves. A process that was stopped finds the fence closed when it goes on.
+//! One whose virtual machine was paused may find it open until its next renewal is refused.
 
 use std::{
     sync::{

@@ -1,5 +1,5 @@
 //! What a replica has seen of the Leases, and since when by its own clock. Time here is boot time:
-//! it goes on while the machine is suspended, and no other machine's clock counts.
+//! it goes on while the kernel suspends the machine, and no other machine's clock counts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -53,6 +53,9 @@ pub struct Patience {
     pub ping_interval: Duration,
     /// For the answer to that.
     pub ping_answer: Duration,
+    /// For the acknowledgement of what was sent. Then the kernel gives the connection up: without
+    /// this bound it would still try to deliver a write long after its caller has given up.
+    pub acknowledgement: Duration,
 }
 
 impl Patience {
@@ -64,6 +67,7 @@ impl Patience {
             handshake: request_timeout.saturating_mul(3) / 10,
             ping_interval: request_timeout.saturating_mul(3).min(PING_INTERVAL_MAX),
             ping_answer: request_timeout.min(PING_INTERVAL_MAX),
+            acknowledgement: request_timeout,
         }
     }
 }

@@ -34,6 +34,9 @@ use crate::{
     serve::{self, AnswerBody},
 };
 
+/// What a kube-apiserver allows on one connection unless a flag says otherwise.
+const STREAMS_MAX: u32 = 100;
+
 /// A cluster on a TLS port of loopback. Dropping it closes the port and all connections.
 #[derive(Debug)]
 pub struct TlsFront {
@@ -173,7 +176,10 @@ async fn connection(stream: TcpStream, inner: Arc<Inner>, acceptor: Acceptor, li
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new());
-    builder.http2().timer(TokioTimer::new());
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX);
     let _ = builder
         .serve_connection(TokioIo::new(stream), service)
         .await;
