@@ -1,12 +1,12 @@
 //! Keeps every connection below the number of streams that servers allow on it, and checks a write
 //! once more when it leaves.
 //!
-//! Beyond a server's limit hyper holds a request back. When a stream becomes free it sends one such
-//! request even if its caller has given up meanwhile. So a call reserves a stream before hyper
-//! sees it, and keeps the stream until its answer is dropped. The limit of a server may still be lower,
-//! and hyper dials before it sends. So the body of a write checks, when its first byte is asked
-//! for, that somebody still waits for the answer and that the fence is still open. A body that
-//! fails resets the stream, and the server drops the request that it has not read.
+//! Beyond a server's limit hyper holds a request back. When a stream becomes free it sends one
+//! such request even if its caller has given up meanwhile. So a call reserves a stream before hyper
+//! sees it, and keeps the stream until its answer is dropped. The limit of a server may still be
+//! lower, and hyper dials before it sends. So the body of a write checks, when its first byte is
+//! asked for, that somebody still waits for the answer and that the fence is still open. A body
+//! that fails resets the stream, and the server drops the request that it has not read.
 
 use std::{
     pin::Pin,
