@@ -205,6 +205,28 @@ mod tests {
     }
 
     #[test]
+    fn ids_use_the_whole_alphabet() {
+        let ids: String = (0..=255).map(|attempt| token_id("key", attempt)).collect();
+        let used: std::collections::BTreeSet<u8> = ids.bytes().collect();
+        let alphabet: std::collections::BTreeSet<u8> = ALPHABET.iter().copied().collect();
+        assert_eq!(used, alphabet);
+    }
+
+    #[test]
+    fn secrets_skip_the_bytes_that_would_favour_some_characters() {
+        // 9 × 27 = 243: the bytes from there on would give the first characters a tenth chance.
+        let mut random = [0; 64];
+        random[..7].copy_from_slice(&[255, 243, 242, 26, 27, 53, 244]);
+        assert_eq!(token_secret(&random), "99b9bbbbbbbbbbbb");
+        assert_eq!(token_secret(&[250; 64]), "b".repeat(SECRET_LENGTH));
+    }
+
+    #[test]
+    fn randomness_does_not_show_its_bytes() {
+        assert_eq!(format!("{:?}", Randomness([7; 64])), "[redacted]");
+    }
+
+    #[test]
     fn the_kubeconfig_reads_as_clientcmd_writes_it() {
         let facts = ClusterFacts {
             api_server: "https://10.0.0.1:6443".to_owned(),

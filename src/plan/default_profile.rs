@@ -73,6 +73,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_version_is_older_if_it_is_lower_or_cannot_be_read() {
+        for (version, than, expected) in [
+            ("v1.9.0", "v1.10.0", true),
+            ("v1.10.0", "v1.9.0", false),
+            ("v1.9.0", "v1.9.0", false),
+            ("nonsense", "v1.9.0", true),
+            ("nonsense", "nonsense", false),
+        ] {
+            assert_eq!(is_older(version, than), expected, "{version} {than}");
+        }
+    }
+
+    #[test]
     fn a_newer_release_is_never_taken_back_and_an_edit_is_never_overlooked() {
         use DefaultProfiles::{Keep, Replace};
         use Verdict::{Current, KeepEdited, KeepNewer, KeepOlder, Overwrite, Restore, Upgrade};

@@ -293,6 +293,48 @@ fn what_another_program_made_for_another_revision_is_written_anew() {
 }
 
 #[test]
+fn what_another_program_made_for_other_annotations_is_rewritten() {
+    let mut changed = with_foreign_bytes(taken_over());
+    set_annotation(&mut changed, "mine", "x");
+    assert!(
+        !lines(&changed)
+            .iter()
+            .any(|line| line.starts_with("keep "))
+    );
+}
+
+#[test]
+fn only_the_documents_that_stay_are_reported_as_kept() {
+    let found = with_foreign_bytes(taken_over());
+    let found = written(changes(wanted(&found), &found.observed), found);
+    let seen = |seen: &Option<Seen>| seen.clone().unwrap();
+    let name = |seen: &Option<Seen>| seen.as_ref().unwrap().metadata.name.clone().unwrap();
+    let (provisioning, bootstrap) = (
+        name(&found.observed.provisioning),
+        name(&found.observed.bootstrap),
+    );
+    let sentence = |changes: &[Change]| kept_as_found(changes, &found.observed).unwrap();
+    assert!(sentence(&[]).contains(&provisioning) && sentence(&[]).contains(&bootstrap));
+    let deleted = [Change::DeleteSecret(
+        bootstrap.clone(),
+        seen(&found.observed.bootstrap),
+    )];
+    assert!(sentence(&deleted).contains(&provisioning));
+    assert!(!sentence(&deleted).contains(&bootstrap));
+    let of_another = [Change::DeleteSecret(
+        "another".to_owned(),
+        seen(&found.observed.bootstrap),
+    )];
+    assert_eq!(sentence(&of_another), sentence(&[]));
+}
+
+#[test]
+fn bytes_for_a_secret_do_not_show_themselves() {
+    let data = crate::plan::changes::SecretData(b"t0ken".to_vec());
+    assert_eq!(format!("{data:?}"), "[redacted, 5 bytes]");
+}
+
+#[test]
 fn every_input_changes_the_stamp() {
     type Happen = fn(&mut Found);
     let happenings: [(&str, Happen); 6] = [
