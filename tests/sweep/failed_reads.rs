@@ -182,7 +182,7 @@ async fn a_failed_read_of_registry_credentials_keeps_those_that_were_read_last()
 #[tokio::test(start_paused = true)]
 async fn a_refused_read_of_a_machine_deployments_credentials_rotates_nothing() {
     let names = DerivedNames::new("kube-system", "workers");
-    for resource in ["serviceaccounts", "roles", "rolebindings"] {
+    for resource in ["serviceaccounts", "rolebindings"] {
         let world = Scenario::OwnCreate.world();
         let berlin = world.worker("berlin");
         let forbidden = Fault::Status {
