@@ -21,7 +21,7 @@ use crate::tenant::{
     access::AccessRules,
     address::{AddressRules, Loopback},
     policies::TenantPolicies,
-    policy::{ProfileQuota, ProfileReach, RequestBudget, TenantPolicy},
+    policy::{ProfileQuota, ProfileReach, RequestBudget, SWEEPS_MAX, TenantPolicy},
     settings::TenantSettings,
     waves::Pace,
 };
@@ -239,6 +239,7 @@ impl RunFlags {
                 burst: self.management_burst,
             },
             reconciles_max: self.tenant_reconciles,
+            sweeps_max: SWEEPS_MAX,
             machine_deployments_max: self.tenant_machine_deployments,
             profiles: ProfileQuota {
                 count_max: self.tenant_profiles,

@@ -40,10 +40,10 @@ mod panics;
 mod persistent_failures;
 #[path = "sweep/policies.rs"]
 mod policies;
-#[path = "sweep/registry.rs"]
-mod registry;
 #[path = "sweep/races.rs"]
 mod races;
+#[path = "sweep/registry.rs"]
+mod registry;
 #[path = "sweep/replicas.rs"]
 mod replicas;
 #[path = "sweep/rest.rs"]

@@ -90,9 +90,7 @@ pub async fn reconcile(
             },
         };
         update_status(&context, &machine_deployment, &outcome, tried).await;
-        if outcome.as_ref().is_err_and(Error::is_of_another_writer) {
-            context.engagement.foreign_write.notify_one();
-        }
+        report_foreign_write(&context, &outcome);
         let machines = outcome.as_ref().ok().and_then(|it| it.machines.clone());
         context.machines.looked_at(&reference, machines);
         match outcome {
@@ -122,6 +120,13 @@ pub async fn reconcile(
         }
     };
     Ok(action.instrument(span).await)
+}
+
+/// A write that met somebody else's is a reason to look for another manager.
+fn report_foreign_write(context: &Context, outcome: &Result<Served, Error>) {
+    if outcome.as_ref().is_err_and(Error::is_of_another_writer) {
+        context.engagement.foreign_write.notify_one();
+    }
 }
 
 /// What a reconcile came to.

@@ -245,7 +245,7 @@ mod tests {
         }
         let within = || {
             let within = all.iter().filter(|it| index.quota(it) == Quota::Within);
-            let mut names: Vec<String> = within.map(|it| it.name_any()).collect();
+            let mut names: Vec<String> = within.map(ResourceExt::name_any).collect();
             names.sort();
             names
         };

@@ -94,8 +94,7 @@ impl Controllers {
     ) -> Context {
         let facts = engagement.facts.borrow().clone();
         let key = DigestKey::derive(&facts.fetch_token);
-        let slots = engagement.policy.reconciles_max;
-        let machine_deployments_max = engagement.policy.machine_deployments_max;
+        let policy = Arc::clone(&engagement.policy);
         let board = Arc::clone(&engagement.board);
         let tokens = tokens::Tokens::of(&engagement);
         Context {
@@ -107,7 +106,7 @@ impl Controllers {
             profiles: Arc::clone(&self.profiles),
             index: Arc::new(MachineDeploymentIndex::new(
                 machine_deployments.clone(),
-                machine_deployments_max,
+                policy.machine_deployments_max,
             )),
             machine_deployments,
             configs: Arc::default(),
@@ -117,7 +116,7 @@ impl Controllers {
             registry_credentials: registry_credentials::Known::default(),
             backoff: Arc::default(),
             held_back: HeldBack::default(),
-            sweeps: Arc::new(Sweeps::new(slots, board)),
+            sweeps: Arc::new(Sweeps::new(&policy, board)),
             due: Arc::default(),
             machines: KnownMachines::default(),
             triggers: Arc::clone(triggers),

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::api::machine_deployment::MachineDeployment;
 use crate::fleet::{board::Board, permits::Urgency};
+use crate::tenant::policy::TenantPolicy;
 
 type Reference = ObjectRef<MachineDeployment>;
 
@@ -42,12 +43,14 @@ struct State {
 }
 
 impl Sweeps {
-    /// For a tenant that has so many slots: all but one, where there are more.
-    pub fn new(slots: usize, board: Arc<Board>) -> Self {
+    /// For a tenant of this policy: as many at once as it allows, and where there are more slots
+    /// than one, all but one at most.
+    pub fn new(policy: &TenantPolicy, board: Arc<Board>) -> Self {
+        let slots_left = policy.reconciles_max.saturating_sub(1);
         Self {
             state: Mutex::default(),
             bell: Notify::new(),
-            at_once: slots.saturating_sub(1).max(1),
+            at_once: slots_left.min(policy.sweeps_max).max(1),
             board,
         }
     }
@@ -190,6 +193,13 @@ mod tests {
 
     use super::*;
 
+    fn a_policy(reconciles_max: usize) -> TenantPolicy {
+        TenantPolicy {
+            reconciles_max,
+            ..TenantPolicy::default()
+        }
+    }
+
     fn reference(name: &str) -> Reference {
         ObjectRef::new(name).within("kube-system")
     }
@@ -202,7 +212,7 @@ mod tests {
 
     #[test]
     fn sweeps_leave_a_slot_of_the_tenant_free_and_follow_one_another() {
-        let sweeps = Arc::new(Sweeps::new(4, Arc::default()));
+        let sweeps = Arc::new(Sweeps::new(&a_policy(4), Arc::default()));
         sweeps.add(["a", "b", "c", "d", "e"].map(reference));
         assert_eq!(names(&sweeps), ["a", "b", "c"]);
         let at_work = sweeps.begin(&reference("b"));
@@ -210,14 +220,14 @@ mod tests {
         assert_eq!(names(&sweeps), [""; 0]);
         drop(at_work);
         assert_eq!(names(&sweeps), ["d"]);
-        let one_slot = Sweeps::new(1, Arc::default());
+        let one_slot = Sweeps::new(&a_policy(1), Arc::default());
         one_slot.add([reference("a")]);
         assert_eq!(names(&one_slot), ["a"]);
     }
 
     #[test]
     fn sweeps_of_one_machine_deployment_are_merged_with_each_other_and_with_its_changes() {
-        let sweeps = Arc::new(Sweeps::new(2, Arc::default()));
+        let sweeps = Arc::new(Sweeps::new(&a_policy(2), Arc::default()));
         for _ in 0..1_000 {
             sweeps.add(["a", "b", "c"].map(reference));
         }
@@ -248,7 +258,7 @@ mod tests {
             let queue = board.vitals.read().queue;
             (queue.waiting, queue.under_way)
         };
-        let sweeps = Arc::new(Sweeps::new(2, Arc::clone(&board)));
+        let sweeps = Arc::new(Sweeps::new(&a_policy(2), Arc::clone(&board)));
         sweeps.add(["a", "b", "c"].map(reference));
         assert_eq!(names(&sweeps), ["a"]);
         assert_eq!(told(), (3, 0));
@@ -264,7 +274,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_stream_goes_on_when_there_is_room() {
-        let sweeps = Arc::new(Sweeps::new(1, Arc::default()));
+        let sweeps = Arc::new(Sweeps::new(&a_policy(1), Arc::default()));
         let mut stream = Box::pin(Arc::clone(&sweeps).stream());
         sweeps.add(["a", "b"].map(reference));
         assert_eq!(stream.next().await.map(|next| next.name), Some("a".into()));

@@ -112,19 +112,19 @@ pub fn follow(
     scope: &Scope,
     roster: &Arc<Roster>,
 ) -> (WorkerClusters, impl Future<Output = ()> + Send + use<>) {
-    let (mut seen, mut watches) = (HashMap::new(), Vec::new());
+    let (mut by_limit, mut watches) = (HashMap::new(), Vec::new());
     for (limit, api) in scope.apis::<DeserializeGuard<WorkerCluster>>(management) {
         let (store, writer) = reflector::store();
-        let watched = Watched {
+        let known = Watched {
             store,
             by_registration: Index::new(|found| vec![registration_of(found)]),
         };
-        seen.insert(limit.clone(), watched);
+        by_limit.insert(limit.clone(), known);
         watches.push((limit, api, writer));
     }
-    let incomplete = watch::Sender::new(seen.len());
+    let incomplete = watch::Sender::new(by_limit.len());
     let clusters = WorkerClusters {
-        watches: Arc::new(seen),
+        watches: Arc::new(by_limit),
         incomplete,
     };
     let watches = watches.into_iter().map(|(limit, api, writer)| {

@@ -20,6 +20,9 @@ pub struct TenantPolicy {
     pub management_requests: RequestBudget,
     /// Reconciles of the tenant that run at once. They take a permit of the process, too.
     pub reconciles_max: usize,
+    /// Of these, sweeps that run at once, where they leave one slot free: what they ask for waits
+    /// at the tenant's own budgets before the next change.
+    pub sweeps_max: usize,
     /// Machine deployments that are served; the oldest ones, where there are more.
     pub machine_deployments_max: usize,
     /// Profiles of the tenant's own that are kept in memory, the default ones not counted.
@@ -64,6 +67,8 @@ const WORKER_REQUESTS: RequestBudget = budget(100, 500);
 const MANAGEMENT_REQUESTS: RequestBudget = budget(50, 200);
 /// Enough to hide the latency of a far worker cluster, and as many as in drop-in mode.
 const RECONCILES_MAX: usize = 10;
+/// Few, so that a change does not wait behind many of them at a budget that is short.
+pub const SWEEPS_MAX: usize = 3;
 /// Each keeps three Secrets and a token in the worker cluster, and about 10 KiB in memory here. A
 /// hundred is a large cluster.
 const MACHINE_DEPLOYMENTS_MAX: usize = 500;
@@ -83,6 +88,7 @@ impl Default for TenantPolicy {
             worker_requests: WORKER_REQUESTS,
             management_requests: MANAGEMENT_REQUESTS,
             reconciles_max: RECONCILES_MAX,
+            sweeps_max: SWEEPS_MAX,
             machine_deployments_max: MACHINE_DEPLOYMENTS_MAX,
             profiles: PROFILES,
         }

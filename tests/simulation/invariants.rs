@@ -18,10 +18,16 @@ use crate::{
 /// Fails by saying what was seen.
 pub type Held = Result<(), String>;
 
+/// Whether somebody else than the manager made a state of an object.
+type Foreign<'a> = dyn Fn(&Moment) -> bool + 'a;
+
 /// What the requests since the last look tell; they are forgotten.
 pub fn requests(model: &mut Model) -> Held {
     let replica = &model.world.settings.replica;
-    let lasts = replica.lease_duration - model.world.settings.request_timeout;
+    let settings = &model.world.settings;
+    let lasts = replica
+        .lease_duration
+        .saturating_sub(settings.request_timeout);
     for life in model.before.drain(..).chain([model.life.clone()]) {
         for sent in life.sent() {
             precondition(&sent)?;
@@ -118,10 +124,7 @@ pub fn histories(model: &Model) -> Held {
 
 /// A document has other bytes than the last one that we wrote only where somebody has changed what
 /// stands in it: each such change is the reason of one other document at most.
-fn unchanged(
-    document: &[Moment],
-    (inputs, is_foreign): (&[Instant], &dyn Fn(&Moment) -> bool),
-) -> Held {
+fn unchanged(document: &[Moment], (inputs, is_foreign): (&[Instant], &Foreign<'_>)) -> Held {
     let mut before: Option<&Value> = None;
     let mut changes = 0;
     for moment in document.iter().filter(|moment| !is_foreign(moment)) {

@@ -118,11 +118,11 @@ impl Place {
         };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let mut line = more.to_vec();
+        let mut flags = more.to_vec();
         if self.worker.is_some() {
-            line.push("-worker-cluster-kubeconfig=in-memory");
+            flags.push("-worker-cluster-kubeconfig=in-memory");
         }
-        tasks.spawn(single::run_with(settings(&line), outside, cancel.clone()));
+        tasks.spawn(single::run_with(settings(&flags), outside, cancel.clone()));
         Process {
             cancel,
             tasks,

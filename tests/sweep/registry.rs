@@ -23,8 +23,9 @@ fn own(world: &World, tenant: &str) -> Value {
 
 /// The status and the reason of a condition.
 fn condition(world: &World, tenant: &str, kind: &str) -> (String, String) {
-    let conditions = own(world, tenant)["status"]["conditions"].clone();
-    let conditions = conditions.as_array().cloned().unwrap_or_default();
+    let own = own(world, tenant);
+    let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
+    let conditions = conditions.cloned().unwrap_or_default();
     let found = conditions.iter().find(|it| it["type"] == kind);
     let text = |field: &str| {
         let text = found.and_then(|it| it[field].as_str());

@@ -221,15 +221,15 @@ fn lease_of(fleet: &Fleet, name: &str) -> Option<Value> {
 /// waited for, and the next that comes is seen.
 async fn replicas_agree_again(revisions: Revisions) {
     let mut fleet = Fleet::new();
-    let [a, b, c] = fleet.start_all(["a", "b", "c"]).await;
+    let [a, b, leaving] = fleet.start_all(["a", "b", "c"]).await;
     let backup = fleet.world.management.backup();
-    c.process.stop().await;
-    let d = fleet.start("d");
+    leaving.process.stop().await;
+    let coming = fleet.start("d");
     fleet.agreed().await;
     assert!(lease_of(&fleet, "c").is_none());
     fleet.world.management.skip_revisions(OTHERS);
     fleet.world.management.restore(&backup, revisions);
-    let ended = d.process.ended().await.expect_err("its Lease is lost");
+    let ended = coming.process.ended().await.expect_err("its Lease is lost");
     assert!(ended.to_string().contains("Lease osm-d is lost"));
     let name = fleet.change();
     tokio::time::sleep(LEASE * 3).await;

@@ -296,11 +296,7 @@ fn what_another_program_made_for_another_revision_is_written_anew() {
 fn what_another_program_made_for_other_annotations_is_rewritten() {
     let mut changed = with_foreign_bytes(taken_over());
     set_annotation(&mut changed, "mine", "x");
-    assert!(
-        !lines(&changed)
-            .iter()
-            .any(|line| line.starts_with("keep "))
-    );
+    assert!(!lines(&changed).iter().any(|line| line.starts_with("keep ")));
 }
 
 #[test]

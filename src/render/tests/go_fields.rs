@@ -149,9 +149,10 @@ fn every_function_gives_what_go_gives_of_every_field_or_refuses() {
     let mut list = || -> Vec<String> { serde_json::from_str(lines.next().unwrap()).unwrap() };
     let (filled_fields, bare_fields) = (list(), list());
     let (filled, bare) = (filled(), variables(&a_bare_world(), &[("KubeVersion", "")]));
-    let place = |index: usize| match filled_fields.get(index) {
-        Some(field) => (&filled, field.clone(), field.clone()),
-        None => {
+    let place = |index: usize| {
+        if let Some(field) = filled_fields.get(index) {
+            (&filled, field.clone(), field.clone())
+        } else {
             let field = &bare_fields[index - filled_fields.len()];
             (&bare, field.clone(), format!("unset {field}"))
         }

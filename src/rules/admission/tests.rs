@@ -346,5 +346,6 @@ fn what_go_writes_for_an_empty_list_is_a_profile_without_one() {
             }},
         }))
         .unwrap();
-    assert_eq!(machine_deployment.spec, Default::default());
+    let unset = crate::api::machine_deployment::MachineDeploymentSpec::default();
+    assert_eq!(machine_deployment.spec, unset);
 }

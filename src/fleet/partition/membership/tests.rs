@@ -355,11 +355,11 @@ impl World {
                     fence.let_go();
                     replica.served.remove(&tenant);
                 }
-                Some(fence) if is_granted && fence.check(&Method::POST).is_ok() => {
-                    if self.one_in(4) {
-                        let lands = now + self.up_to(TERMS.margin);
-                        replica.on_the_wire.push((tenant, lands));
-                    }
+                Some(fence)
+                    if is_granted && fence.check(&Method::POST).is_ok() && self.one_in(4) =>
+                {
+                    let lands = now + self.up_to(TERMS.margin);
+                    replica.on_the_wire.push((tenant, lands));
                 }
                 _ => {}
             }
@@ -446,7 +446,7 @@ async fn check_end_of_lease(slow: Verb) {
         ..Matcher::any()
     };
     cluster.inject(any, Fault::Hang);
-    sleep(TERMS.duration - TERMS.margin - SLOW).await;
+    sleep(TERMS.duration.saturating_sub(TERMS.margin + SLOW)).await;
     assert_eq!(fence.check(&Method::POST), Ok(()), "{slow:?}");
     advance(Duration::from_millis(5)).await;
     assert_eq!(fence.check(&Method::POST), Err(Fenced::Lease), "{slow:?}");

@@ -52,7 +52,7 @@ pub(super) const TABLE: &[Function] = &[
 /// Whether a value is one that `default` replaces.
 pub(super) fn is_empty(value: &Value) -> bool {
     match basic(value) {
-        Kind::Shown(..) => false,
+        Kind::Shown(..) | Kind::Struct(_) => false,
         Kind::Invalid => true,
         Kind::Bool(is) => !is,
         Kind::Int(number) => number == 0,
@@ -60,7 +60,6 @@ pub(super) fn is_empty(value: &Value) -> bool {
         Kind::Text(text) => text.is_empty(),
         Kind::List(list) => list.0.is_empty(),
         Kind::Map(map) => map.entries().is_empty(),
-        Kind::Struct(_) => false,
         Kind::Pointer(pointer) => pointer.target.is_none(),
     }
 }
@@ -106,14 +105,15 @@ pub(super) fn are_deeply_equal(left: &Value, right: &Value) -> bool {
         return false;
     }
     match (basic(left), basic(right)) {
-        (Kind::Shown(_, left), Kind::Shown(_, right)) => left == right,
         (Kind::Invalid, Kind::Invalid) => true,
         (Kind::Bool(left), Kind::Bool(right)) => left == right,
         (Kind::Int(left), Kind::Int(right)) => left == right,
         (Kind::Float(left), Kind::Float(right)) => {
             left.partial_cmp(&right) == Some(std::cmp::Ordering::Equal)
         }
-        (Kind::Text(left), Kind::Text(right)) => left == right,
+        (Kind::Shown(_, left), Kind::Shown(_, right)) | (Kind::Text(left), Kind::Text(right)) => {
+            left == right
+        }
         (Kind::List(left), Kind::List(right)) => {
             let pairs = left.0.iter().zip(&right.0);
             left.0.len() == right.0.len()
