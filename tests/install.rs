@@ -1,6 +1,7 @@
 //! Installs the process as its manifests say into an empty, real Kubernetes, and serves a worker
 //! cluster with the rights and arguments that they give it.
 
+#[cfg(test)]
 #[path = "monitoring/chain.rs"]
 mod chain;
 #[path = "install/webhooks.rs"]

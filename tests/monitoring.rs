@@ -14,8 +14,10 @@ use osm::telemetry::metrics::reference::{self, Declaration, Type, Values};
 use regex::Regex;
 use serde_json::{Value, json};
 
+#[cfg(test)]
 #[path = "monitoring/chain.rs"]
 mod chain;
+#[cfg(test)]
 #[path = "monitoring/scraped.rs"]
 mod scraped;
 

@@ -117,7 +117,7 @@ where
 
 impl<K: Lookup, Key> fmt::Debug for Index<K, Key> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Index")
+        formatter.write_str("an index")
     }
 }
 

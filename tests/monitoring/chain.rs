@@ -1,4 +1,4 @@
-//! From a ServiceMonitor through a Service to the port of a pod, as Prometheus' operator goes.
+//! From a `ServiceMonitor` through a Service to the port of a pod, as Prometheus' operator goes.
 
 use std::collections::BTreeMap;
 

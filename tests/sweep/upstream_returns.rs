@@ -108,8 +108,8 @@ async fn a_manager_that_comes_back_to_an_adopted_cluster_stops_our_writes_until_
     let world = a_world(Before::Adopted);
     let process = world.start();
     world.settle().await;
-    let adopted = adopted(&world);
-    assert_eq!(adopted.pointer("/0"), Some(&json!("True")), "{adopted}");
+    let before = adopted(&world);
+    assert_eq!(before.pointer("/0"), Some(&json!("True")), "{before}");
     renew(&world, SignedDuration::from_hours(1));
     tokio::time::sleep(LOOKED_AT).await;
     assert_eq!(adopted(&world), json!(["False", "UpstreamRunning"]));
