@@ -24,7 +24,7 @@ pub async fn take(context: &Context) -> Result<(), kube::Error> {
         Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
     let mut page = ListParams::default().limit(PAGE);
     context.engagement.board.vitals.forget_user_data();
-    // Every page tells of the moment of the first.
+    // Every page shows the state at the time of the first.
     let asked = context.secrets.now();
     loop {
         let list = secrets.list(&page).await?;

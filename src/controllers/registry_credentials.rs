@@ -18,8 +18,8 @@ use crate::tenant::{mode::NamespacedName, secret_text::SecretText};
 const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
 /// The data key of such a Secret.
 const DOCKER_CONFIG_KEY: &str = ".dockerconfigjson";
-/// An API server that has just started forbids what it allows a moment later: only so many
-/// refusals in a row say that the right lacks.
+/// An API server that has just started forbids what it allows a moment later: only this many
+/// refusals in a row mean that the right is missing.
 const REFUSALS: u32 = 3;
 
 /// Credentials of registries, by registry.

@@ -55,10 +55,10 @@ pub struct SeenObjects {
 #[derive(Debug, Default)]
 struct Inner {
     objects: BTreeMap<Box<str>, Packed>,
-    /// Uids of objects that we deleted, and when, until the watch tells of it.
+    /// Uids of objects that we deleted, and when, until the watch reports the deletion.
     buried: HashMap<String, Moment>,
-    /// Uids of objects that the watch told of last as gone, and when: the answer to a write of
-    /// ours may be read after that.
+    /// Uids of objects that the watch reported last as deleted, and when: the answer to our own
+    /// write may be read after that.
     gone: VecDeque<(String, Moment)>,
     /// When the list began that is being read.
     list: Option<Moment>,
@@ -121,7 +121,7 @@ impl SeenObjects {
         self.lock().now()
     }
 
-    /// The watch told of an object: by an event, or while it lists every object.
+    /// Records an object that the watch reported: by an event, or while it lists every object.
     pub fn watched(&self, metadata: ObjectMeta) -> News {
         let mut inner = self.lock();
         let (Some(name), Some(uid)) = (metadata.name.clone(), metadata.uid.clone()) else {
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(version_of(&seen), Some(("8".to_owned(), None)));
     }
 
-    /// Versions have gone back, and every call and list from then on tells of lower ones.
+    /// Versions have gone back, and every call and list from then on shows lower ones.
     #[test]
     fn after_a_restore_a_list_and_a_call_replace_what_has_a_higher_version() {
         let seen = SeenObjects::default();

@@ -197,8 +197,8 @@ impl Service<Request<Body>> for TenantService {
                 pay(&parts, urgency).await;
             }
             let _under_way = enter(&parts, urgency).await;
-            // Behind every queue of ours. The transport checks again when the body leaves, since it
-            // may wait for a stream or a connection before.
+            // This stands behind the last of our queues. The transport checks again when the body
+            // leaves, since it may have waited for a stream or a connection.
             if let Some(fence) = &parts.fence {
                 let passed = fence.check(request.method());
                 passed.inspect_err(|fenced| parts.metrics.fenced(fenced.reason()))?;

@@ -103,7 +103,7 @@ impl Removal {
         Self::ALL.into_iter().find(|it| it.reason() == reason)
     }
 
-    /// Whether nothing of ours holds the worker cluster any more.
+    /// Whether the worker cluster holds nothing that we made any more.
     pub const fn is_released(self) -> bool {
         matches!(self, Self::Released | Self::Purged | Self::NeverEngaged)
     }

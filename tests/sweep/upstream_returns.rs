@@ -136,7 +136,7 @@ async fn a_write_of_somebody_else_is_a_reason_to_look_for_another_manager_at_onc
     }
 }
 
-/// Nobody sees what the other program writes, until a write of ours is refused for it.
+/// The watch shows nothing of what the other program writes; only a refused write reveals it.
 #[tokio::test(start_paused = true)]
 async fn a_write_of_ours_that_meets_another_is_a_reason_to_look_for_another_manager_at_once() {
     let world = a_world(Before::Adopted);

@@ -92,7 +92,7 @@ fn node(out: &mut String, value: &Value, place: Place) -> Result<(), Error> {
             Some(target) => node(out, target, place)?,
             None => scalar(out, "null"),
         },
-        // What writes itself as a text is none of its fields.
+        // A struct that prints as a text is written as that text, without its fields.
         Kind::Struct(fields) => match fields.field("String") {
             Some(text) => node(out, text, place)?,
             None => scalar(out, "{}"),
