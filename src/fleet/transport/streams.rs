@@ -30,8 +30,8 @@ use crate::fleet::{
     partition::fence::{Fence, Fenced},
 };
 
-/// `kube-apiserver`, `HAProxy` and Envoy allow 100 streams on a connection by default, nginx 128. The
-/// rest is for streams that were given up here and are not yet closed there.
+/// `kube-apiserver`, `HAProxy` and Envoy allow 100 streams on a connection by default, nginx 128.
+/// The rest is for streams that were given up here and are not yet closed there.
 const STREAMS_MAX: usize = 80;
 
 /// A write whose caller has given up before it was sent.
