@@ -111,7 +111,7 @@ pub(super) fn compose(
     let profile = facts.input.profile.spec();
     let mut provisioning = compose_half(facts, (Half::Provisioning, files.provisioning), form)?;
     provisioning.files.extend(
-        containerd::hosts_files(facts.input.settings)
+        containerd::hosts_files(facts.input.settings)?
             .into_iter()
             .map(|(path, data)| File {
                 path,

@@ -8,10 +8,11 @@ use std::{
     fmt::Write,
 };
 
-use super::input::RegistryCredential;
+use super::{error::RenderError, input::RegistryCredential};
 use crate::tenant::settings::{MirrorOrder, TenantSettings};
 
 mod mirror;
+mod url;
 
 use mirror::Mirror;
 
@@ -104,7 +105,13 @@ fn push_runc(out: &mut String, plugin: &str) {
 }
 
 /// The `hosts.toml` files by path.
-pub(super) fn hosts_files(settings: &TenantSettings) -> BTreeMap<String, String> {
+///
+/// # Errors
+///
+/// If a mirror is no URL, or an insecure registry names no host.
+pub(super) fn hosts_files(
+    settings: &TenantSettings,
+) -> Result<BTreeMap<String, String>, RenderError> {
     let docker_mirrors = [DOCKER_SERVER.to_owned()];
     let insecure: BTreeSet<&str> = settings
         .insecure_registries
@@ -132,12 +139,12 @@ pub(super) fn hosts_files(settings: &TenantSettings) -> BTreeMap<String, String>
             is_insecure: insecure.contains(registry),
             order: settings.mirror_order,
         };
-        if let Some(text) = hosts.write(urls) {
+        if let Some(text) = hosts.write(urls)? {
             let path = format!("/etc/containerd/certs.d/{}/hosts.toml", hosts.folder());
             files.insert(path, text);
         }
     }
-    files
+    Ok(files)
 }
 
 /// One registry on its way to a `hosts.toml`.
@@ -168,17 +175,28 @@ impl Hosts<'_> {
         }
     }
 
-    fn write(&self, urls: &[String]) -> Option<String> {
+    fn write(&self, urls: &[String]) -> Result<Option<String>, RenderError> {
         let mut mirrors: Vec<Mirror> = Vec::with_capacity(urls.len().max(1));
-        for url in urls {
-            let mirror = Mirror::parse(url);
+        for (index, url) in urls.iter().enumerate() {
+            let mirror = Mirror::parse(url).map_err(|reason| RenderError::Mirror {
+                registry: self.registry.to_owned(),
+                index,
+                reason,
+            })?;
             match mirrors.iter_mut().find(|known| known.url == mirror.url) {
                 Some(known) => *known = mirror,
                 None => mirrors.push(mirror),
             }
         }
         if mirrors.is_empty() {
-            let server = self.server().filter(|_| self.is_insecure)?;
+            if !self.is_insecure {
+                return Ok(None);
+            }
+            let server = self
+                .server()
+                .ok_or_else(|| RenderError::InsecureWithoutHost {
+                    registry: self.registry.to_owned(),
+                })?;
             mirrors.push(Mirror::plain(server));
         }
         if self.order == MirrorOrder::ByUrl {
@@ -200,7 +218,7 @@ impl Hosts<'_> {
                 out.push_str("override_path = true\n");
             }
         }
-        Some(out)
+        Ok(Some(out))
     }
 }
 

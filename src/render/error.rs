@@ -79,6 +79,25 @@ pub enum RenderError {
         /// Why, and what to do.
         reason: String,
     },
+    /// The mirror of a registry is no URL. The text itself is left out: it may hold a password.
+    #[error("settings, registryMirrors of `{registry}`, mirror {}: {reason}", index + 1)]
+    Mirror {
+        /// The registry.
+        registry: String,
+        /// Which of its mirrors, from 0.
+        index: usize,
+        /// Why it is no URL.
+        reason: &'static str,
+    },
+    /// An insecure registry stands for any, and none of its mirrors says which host is meant.
+    #[error(
+        "settings, insecureRegistries: `{registry}` names no host; give it mirrors in \
+         registryMirrors, or name each registry"
+    )]
+    InsecureWithoutHost {
+        /// The registry.
+        registry: String,
+    },
     /// A template cannot be compiled.
     #[error("{place}: {problem}")]
     TemplateSyntax {
@@ -265,6 +284,7 @@ impl RenderError {
             Self::KubeletAnnotation { .. } => "kubelet-annotation",
             Self::FeatureGate { .. } => "feature-gate",
             Self::KubeletVersion { .. } => "kubelet-version",
+            Self::Mirror { .. } | Self::InsecureWithoutHost { .. } => "registry",
             Self::Unsafe { .. } => "unsafe-value",
         }
     }

@@ -31,8 +31,12 @@ func main() {
 	source, err := os.ReadFile(os.Args[1])
 	check(err)
 	var made any
-	if os.Args[1] == "fields.go" {
+	switch os.Args[1] {
+	case "fields.go":
 		writeRows(os.Args[2], matrix())
+		return
+	case "urls.go":
+		check(os.WriteFile(os.Args[2], lines(urls()), 0o644))
 		return
 	}
 	if strings.HasSuffix(os.Args[1], ".json") {
@@ -46,6 +50,17 @@ func main() {
 	encoder.SetIndent("", "  ")
 	check(encoder.Encode(made))
 	check(os.WriteFile(os.Args[2], out.Bytes(), 0o644))
+}
+
+// lines has a row of JSON on each line.
+func lines(rows [][2]any) []byte {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	for _, row := range rows {
+		check(encoder.Encode(row))
+	}
+	return out.Bytes()
 }
 
 // writeRows writes one row per line.

@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use super::url::GoUrl;
+
 /// The query parameter that carries settings, as a query of its own.
 const PARAMETER: &str = "kubermatic";
 
@@ -24,14 +26,15 @@ impl Mirror {
         }
     }
 
-    /// Takes the settings out of the URL. A URL without any stays as it is, to the byte.
-    pub(super) fn parse(url: &str) -> Self {
-        let (before_fragment, fragment) = match url.split_once('#') {
-            Some((before, fragment)) => (before, Some(fragment)),
-            None => (url, None),
-        };
-        let Some((base, query)) = before_fragment.split_once('?') else {
-            return Self::plain(url);
+    /// Takes the settings out of the URL, which is written as Go writes it.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it is no URL, without the text itself: it may hold a password.
+    pub(super) fn parse(url: &str) -> Result<Self, &'static str> {
+        let url = GoUrl::parse(url)?.to_string();
+        let Some((base, query)) = url.split_once('?') else {
+            return Ok(Self::plain(&url));
         };
         let mut pairs = parse_query(query);
         let Some(settings) = pairs
@@ -39,7 +42,7 @@ impl Mirror {
             .find(|(key, _)| key == PARAMETER)
             .map(|(_, value)| value.clone())
         else {
-            return Self::plain(url);
+            return Ok(Self::plain(&url));
         };
         pairs.retain(|(key, _)| key != PARAMETER);
         // Stable, so that values of one key keep their order.
@@ -51,27 +54,19 @@ impl Mirror {
             rest.push('=');
             push_escaped(&mut rest, value);
         }
-        if let Some(fragment) = fragment {
-            rest.push('#');
-            rest.push_str(fragment);
-        }
-        Self {
+        Ok(Self {
             url: rest,
             overrides_path: overrides_path(&settings),
-        }
+        })
     }
 }
 
 /// The host of a registry that is written as a URL; anything else as it is.
 pub(super) fn host_of(registry: &str) -> &str {
-    let Some((_, rest)) = registry.split_once("://") else {
-        return registry;
-    };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let host = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, host)| host);
-    if host.is_empty() { registry } else { host }
+    match GoUrl::parse(registry) {
+        Ok(url) if !url.host().is_empty() => url.host(),
+        _ => registry,
+    }
 }
 
 /// The settings were escaped once more than a query's values are; what cannot be read is false.
@@ -137,7 +132,7 @@ mod tests {
     #[test]
     fn settings_are_taken_out_of_the_url() {
         let check = |url: &str, expected: &str, overrides_path: bool| {
-            let mirror = Mirror::parse(url);
+            let mirror = Mirror::parse(url).unwrap();
             assert_eq!(mirror.url, expected, "{url}");
             assert_eq!(mirror.overrides_path, overrides_path, "{url}");
         };
@@ -178,5 +173,7 @@ mod tests {
         check("https://index.docker.io/v1/", "index.docker.io");
         check("http://user@localhost:5000/x", "localhost:5000");
         check("https://", "https://");
+        check("https://user:p@ss@gcr.io:5000/", "gcr.io:5000");
+        check("https://gcr.io:port/", "https://gcr.io:port/");
     }
 }

@@ -101,3 +101,16 @@ fn a_registry_with_an_empty_list_of_mirrors_has_none() {
         .insert("docker.io".to_owned(), Vec::new());
     assert!(!hosts(&world).contains_key(path));
 }
+
+#[test]
+fn a_mirror_is_written_as_go_writes_its_url() {
+    let mut world = a_world();
+    world.settings.registry_mirrors.insert(
+        "ghcr.io".to_owned(),
+        vec!["HTTPS://u:p@s@Mirror.example.com/a b".to_owned()],
+    );
+    let hosts = hosts(&world);
+    let text = &hosts["/etc/containerd/certs.d/ghcr.io/hosts.toml"];
+    let written = "[host.\"https://u:p%40s@Mirror.example.com/a%20b\"]";
+    assert!(text.contains(written), "{text}");
+}

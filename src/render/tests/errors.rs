@@ -190,6 +190,35 @@ fn what_is_wrong_with_a_machine_deployment_is_said() {
 }
 
 #[test]
+fn a_registry_that_machines_could_not_use_is_refused_without_its_text() {
+    let mirror = |url: &'static str, reason: &str| {
+        let change = |world: &mut World| {
+            let urls = vec!["https://a.example".to_owned(), url.to_owned()];
+            let mirrors = &mut world.settings.registry_mirrors;
+            mirrors.insert("ghcr.io".to_owned(), urls);
+        };
+        let message = format!("settings, registryMirrors of `ghcr.io`, mirror 2: {reason}");
+        check(change, "registry", &message);
+    };
+    mirror("", "it names no host");
+    mirror(
+        "10.0.0.1:5000",
+        "it has a port and no scheme: write `https://` before it",
+    );
+    mirror(
+        "https://user:pass word@a.example",
+        "what stands before `@` must be percent-encoded",
+    );
+    mirror("https://a.example:port", "its port is no number");
+    check(
+        |world| world.settings.insecure_registries = vec!["*".to_owned()],
+        "registry",
+        "settings, insecureRegistries: `*` names no host; give it mirrors in registryMirrors, \
+         or name each registry",
+    );
+}
+
+#[test]
 fn a_value_that_would_break_out_of_the_document_is_refused() {
     let unsafe_value = |change: &dyn Fn(&mut World), place: &str| {
         let mut world = a_world();
