@@ -161,7 +161,26 @@ where
 
 #[cfg(test)]
 mod tests {
+    use fake_cluster::{Cluster, object};
+    use kube::api::PostParams;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_took_the_name_of_an_object_since_it_was_seen_is_not_deleted() {
+        let cluster = Cluster::default();
+        let secrets: Api<Secret> = Api::namespaced(cluster.client(), "default");
+        let mut secret = Secret::default();
+        secret.metadata.name = Some("a".to_owned());
+        let params = PostParams::default();
+        let create = || secrets.create(&params, &secret);
+        let seen = create().await.unwrap();
+        delete(&secrets, &seen.metadata).await.unwrap();
+        create().await.unwrap();
+        delete(&secrets, &seen.metadata).await.unwrap();
+        let another = cluster.get(object("secrets", "default", "a"));
+        assert!(another.is_some(), "another with its name is left alone");
+    }
 
     #[test]
     fn a_foreign_finalizer_is_tested_for_and_kept() {
