@@ -35,7 +35,7 @@ pub(super) const WORKER_MANIFESTS: [&str; 2] = [
 /// The kinds of our own.
 const GROUP_VERSION: &str = "operatingsystemmanager.k8c.io/v1alpha1";
 /// Annotation of a machine deployment: its profile.
-const PROFILE: &str = "k8c.io/operating-system-profile";
+pub(super) const PROFILE: &str = "k8c.io/operating-system-profile";
 /// Requests that are kept between two counts: a cold start makes some dozens per tenant.
 const MANAGEMENT_REQUESTS_MAX: usize = 2_000_000;
 /// Watches resume from these; a namespace that is removed takes some dozens.

@@ -23,7 +23,7 @@ const KUBECONFIG: &str = "{kubeconfig}";
 const OURS: &str = "-kubeconfig {kubeconfig} -namespace kube-system \
     -health-probe-address 127.0.0.1:0 -metrics-address 127.0.0.1:0";
 /// What such a program finds in its cluster: its rights, and nothing of a fleet's.
-const RIGHTS: &str = include_str!("../../../tests/drop_in/rights.yaml");
+pub(super) const RIGHTS: &str = include_str!("../../../tests/drop_in/rights.yaml");
 /// As long as the fleet's manager gets for all of them.
 const SERVED_TIMEOUT: Duration = Duration::from_mins(20);
 const PID_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,7 +57,8 @@ impl CommandLine {
         Ok(Self(std::iter::once(program).chain(arguments).collect()))
     }
 
-    fn with(&self, kubeconfig: &Path) -> Vec<OsString> {
+    /// For the cluster of a kubeconfig.
+    pub fn with(&self, kubeconfig: &Path) -> Vec<OsString> {
         let path = kubeconfig.to_string_lossy();
         let words = self.0.iter();
         words

@@ -1,5 +1,6 @@
 //! The scenarios: what is done to the fleet in which order, and which figures come of it.
 
+mod burst;
 mod busy;
 mod churn;
 mod defaults;
@@ -61,6 +62,8 @@ pub enum Scenario {
     Churn,
     /// The worker clusters are real ones, five at most.
     RealWorkers,
+    /// A burst for one tenant alone, and for one cluster in drop-in mode; both clusters are real.
+    Burst,
     /// One process for each worker cluster, and then one for all.
     SideBySide,
 }
@@ -88,6 +91,7 @@ impl Scenario {
             Self::RotateAll => "every kubeconfig is replaced at once, three times: what is left",
             Self::Churn => "machine deployments and tenants come and go all the time: what is left",
             Self::RealWorkers => "worker clusters are real ones, five at most",
+            Self::Burst => "a burst for one tenant alone, and the same in drop-in mode",
             Self::SideBySide => "one process for each worker cluster, and then one for all",
         }
     }
@@ -106,6 +110,7 @@ impl Scenario {
                 | Self::Slow
                 | Self::Busy
                 | Self::RealWorkers
+                | Self::Burst
         )
     }
 
@@ -124,7 +129,7 @@ impl Scenario {
         );
         let mut outcome = Outcome::new(&self.name(), &params);
         let in_memory = match self {
-            Self::RealWorkers => 0,
+            Self::RealWorkers | Self::Burst => 0,
             _ => params.tenants,
         };
         let stage = Stage::new(Params {
@@ -162,6 +167,7 @@ impl Scenario {
             Self::RotateAll => Box::pin(leaks::rotate_all(stage, outcome)),
             Self::Churn => Box::pin(churn::churn(stage, outcome)),
             Self::RealWorkers => Box::pin(real_workers::real_workers(stage, outcome)),
+            Self::Burst => Box::pin(burst::burst(stage, outcome)),
             Self::SideBySide => Box::pin(side_by_side::side_by_side(stage, outcome)),
         }
     }
