@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 
 use osm::cli::{Cli, drop_in};
-#[cfg(target_env = "gnu")]
+#[cfg(all(target_env = "gnu", feature = "jemalloc"))]
 use tikv_jemallocator::Jemalloc;
 
 /// Thousands of tenants join at once, and then rest: what that used is given back, which glibc
 /// keeps in pieces (decision 0027).
-#[cfg(target_env = "gnu")]
+#[cfg(all(target_env = "gnu", feature = "jemalloc"))]
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

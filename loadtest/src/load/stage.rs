@@ -73,7 +73,7 @@ impl Stage {
     pub async fn new(params: Params) -> anyhow::Result<Self> {
         anyhow::ensure!(
             params.osm.is_file(),
-            "there is no program {}: build it with `cargo build --release`",
+            "there is no program {}: build it with `cargo build --release --features jemalloc`",
             params.osm.display()
         );
         descriptors::raise_for(params.tenants)?;
