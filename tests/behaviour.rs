@@ -1,6 +1,13 @@
-//! The behaviour of the manager against API servers in memory.
+//! The behaviour of the manager, against API servers in memory (`fake`) and against kube-apiserver
+//! and etcd (`real`). Where the two differ, the one in memory is wrong.
 
 #[path = "behaviour/suite.rs"]
 mod suite;
 
-suite::scenarios!(suite::Kind::Fake);
+mod fake {
+    crate::suite::scenarios!(Fake);
+}
+
+mod real {
+    crate::suite::scenarios!(Real);
+}

@@ -1,5 +1,4 @@
-//! The behaviour of the whole manager, against the API servers of either world: the scenarios are
-//! the same, and `tests/behaviour.rs` and `tests/real_behaviour.rs` run them.
+//! The scenarios of `tests/behaviour.rs`, which are the same for the API servers of either kind.
 
 pub mod adoption;
 mod audit;
@@ -77,17 +76,18 @@ static LOG: LazyLock<LogBuffer> = LazyLock::new(|| {
     tracing::dispatcher::set_global_default(dispatch).expect("nobody else logs here");
     log
 });
-static WORLD: OnceCell<World> = OnceCell::const_new();
+static FAKE: OnceCell<World> = OnceCell::const_new();
+static REAL: OnceCell<World> = OnceCell::const_new();
 
-/// Runs a scenario in the world of this binary.
+/// Runs a scenario in the world of this kind, which all scenarios share.
 pub fn run<F: Future<Output = ()>>(kind: Kind, scenario: impl FnOnce(&'static World) -> F) {
-    assert!(
-        [Kind::Fake, Kind::Real].contains(&kind),
-        "each binary has one of the two"
-    );
     LazyLock::force(&LOG);
+    let world = match kind {
+        Kind::Fake => &FAKE,
+        Kind::Real => &REAL,
+    };
     RUNTIME.block_on(async {
-        let world = WORLD.get_or_init(|| World::start(kind)).await;
+        let world = world.get_or_init(|| World::start(kind)).await;
         scenario(world).await;
     });
 }
@@ -103,8 +103,8 @@ fn logged(namespace: &str) -> String {
 
 /// A test for each scenario: the one list of them.
 macro_rules! scenarios {
-    ($kind:expr) => {
-        suite::tests! { $kind =>
+    ($kind:ident) => {
+        $crate::suite::tests! { $kind =>
             serving::tenants_that_register_at_run_time_are_served_each_in_its_own_clusters,
             rotation::a_new_revision_with_equal_bytes_deletes_nothing,
             rotation::a_changed_annotation_is_stamped_on_everything,
@@ -201,11 +201,11 @@ macro_rules! scenarios {
 }
 
 macro_rules! tests {
-    ($kind:expr => $($theme:ident::$name:ident,)+) => {
+    ($kind:ident => $($theme:ident::$name:ident,)+) => {
         $(
             #[test]
             fn $name() {
-                $crate::suite::run($kind, $crate::suite::$theme::$name);
+                $crate::suite::run($crate::suite::Kind::$kind, $crate::suite::$theme::$name);
             }
         )+
     };
