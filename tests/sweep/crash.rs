@@ -144,11 +144,6 @@ macro_rules! sweeps {
             }
 
             #[tokio::test(start_paused = true)]
-            async fn dying_before_any_write_heals() {
-                all(Counted::Writes, Blow::DieBefore).await;
-            }
-
-            #[tokio::test(start_paused = true)]
             async fn dying_after_any_write_heals() {
                 all(Counted::Writes, Blow::DieAfter).await;
             }
