@@ -3,7 +3,7 @@
 //! cluster must do, and deliberately runs no node, no scheduler and no workload controller.
 //!
 //! ```text
-//!  Assets ── the binaries: $KUBEBUILDER_ASSETS, or target/kube, built by Go from control-plane/
+//!  Assets ── the binaries: $KUBEBUILDER_ASSETS, or what Go built from control-plane/
 //!  Slot ──── a folder and three ports, held by a file lock
 //!  ControlPlane ─┬─ Process etcd
 //!                ├─ Process kube-apiserver           stopped and started by tests of an outage

@@ -16,7 +16,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build kube-apiserver, kube-controller-manager, etcd and kubectl into target/kube, where
+    /// Build kube-apiserver, kube-controller-manager, etcd and kubectl into the cache folder, where
     /// they are not there yet, and print the folder.
     Build,
     /// Run one cluster until this process ends.

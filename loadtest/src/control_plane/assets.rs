@@ -1,19 +1,20 @@
 //! Finds the binaries of the control plane, in the layout that the ecosystem calls envtest assets:
-//! one folder with everything side by side. It looks at `$KUBEBUILDER_ASSETS`, then at
-//! `target/kube`, and has Go build the latter from `loadtest/control-plane` where it is missing or
-//! of other pins.
+//! one folder with everything side by side. It looks at `$KUBEBUILDER_ASSETS`, then into the user's
+//! cache folder, and has Go build what is missing there from `loadtest/control-plane`. The folder's
+//! name has a digest of the pins, so that all clones with the same pins share one.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use super::go::{self, GoError};
 
 /// The ecosystem's name for the folder with the binaries.
 const VARIABLE: &str = "KUBEBUILDER_ASSETS";
-/// Beside the binaries: what they were built from. A copy in place of a digest, as it is small and
-/// a difference can be read.
-const STAMP: &str = "built-from";
+/// Enough of a digest to tell pins apart, and short enough for a path.
+const DIGEST_BYTES: usize = 6;
 
 /// A folder with `etcd`, `kube-apiserver`, `kube-controller-manager` and `kubectl`.
 #[derive(Clone, Debug)]
@@ -71,6 +72,13 @@ impl Assets {
             .map_err(AssetsError::Interrupted)?
     }
 
+    /// What was found or built before, without building anything.
+    pub fn built() -> Option<Self> {
+        let search = Search::here();
+        let assets = search.assets(&search.pins().ok()?);
+        assets.missing().is_none().then_some(assets)
+    }
+
     /// The folder that holds them all.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -93,25 +101,31 @@ impl Assets {
 struct Search {
     named: Option<PathBuf>,
     module: PathBuf,
-    target: PathBuf,
+    cache: PathBuf,
     go: PathBuf,
 }
 
 impl Search {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the variable is the ecosystem's convention for tests, not a setting of ours"
+        reason = "the variables are conventions for tests and caches, not settings of ours"
     )]
     fn here() -> Self {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let workspace = package.parent().unwrap_or(package);
+        let folder = |name: &str| {
+            let value = std::env::var(name).ok().filter(|it| !it.is_empty());
+            value.map(PathBuf::from)
+        };
+        let of_user =
+            folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")));
         Self {
-            named: std::env::var(VARIABLE)
-                .ok()
-                .filter(|it| !it.is_empty())
-                .map(PathBuf::from),
+            named: folder(VARIABLE),
             module: package.join("control-plane"),
-            target: workspace.join("target"),
+            cache: match of_user {
+                Some(caches) => caches.join("operating-system-manager"),
+                None => workspace.join("target"),
+            },
             go: PathBuf::from("go"),
         }
     }
@@ -129,14 +143,11 @@ impl Search {
                 None => Ok(assets),
             };
         }
-        let assets = Assets {
-            folder: self.target.join("kube"),
-        };
-        let pins = self.pins()?;
+        let assets = self.assets(&self.pins()?);
         // Under the lock from the first look on: test processes start together, and the second
         // one must find what the first one builds.
         let _lock = self.lock()?;
-        if assets.missing().is_none() && is_current(&assets, &pins) {
+        if assets.missing().is_none() {
             return Ok(assets);
         }
         if !go::is_installed(&self.go) {
@@ -144,17 +155,24 @@ impl Search {
                 folder: assets.folder,
             });
         }
-        self.build(&assets, &pins)?;
+        self.build(&assets)?;
         Ok(assets)
     }
 
+    /// Where the binaries of these pins are, once they are built.
+    fn assets(&self, pins: &str) -> Assets {
+        let digest = Sha256::digest(pins.as_bytes());
+        let short = digest.get(..DIGEST_BYTES).unwrap_or(&digest);
+        Assets {
+            folder: self.cache.join(format!("kube-{}", hex::encode(short))),
+        }
+    }
+
     /// Builds beside the final folder and moves the whole, so that the folder is never half full.
-    fn build(&self, assets: &Assets, pins: &str) -> Result<(), AssetsError> {
+    fn build(&self, assets: &Assets) -> Result<(), AssetsError> {
         let unfinished = self.unfinished();
         create_folder(&unfinished)?;
         go::build(&self.go, &self.module, &unfinished).map_err(AssetsError::Go)?;
-        let stamp = unfinished.join(STAMP);
-        std::fs::write(&stamp, pins).map_err(file(&stamp))?;
         match std::fs::remove_dir_all(&assets.folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(file(&assets.folder)(error));
@@ -176,12 +194,12 @@ impl Search {
     }
 
     fn unfinished(&self) -> PathBuf {
-        self.target.join("kube.unfinished")
+        self.cache.join("kube.unfinished")
     }
 
     fn lock(&self) -> Result<File, AssetsError> {
-        create_folder(&self.target)?;
-        let path = self.target.join("kube.lock");
+        create_folder(&self.cache)?;
+        let path = self.cache.join("kube.lock");
         let lock = File::create(&path).map_err(file(&path))?;
         if lock.try_lock().is_err() {
             if self.unfinished().exists() {
@@ -190,14 +208,6 @@ impl Search {
             lock.lock().map_err(file(&path))?;
         }
         Ok(lock)
-    }
-}
-
-/// A folder without a stamp was filled by hand, and is taken as it is.
-fn is_current(assets: &Assets, pins: &str) -> bool {
-    match std::fs::read_to_string(assets.folder.join(STAMP)) {
-        Ok(stamp) => stamp == pins,
-        Err(error) => error.kind() == io::ErrorKind::NotFound,
     }
 }
 
@@ -224,11 +234,10 @@ mod tests {
         for name in ["go.mod", "go.sum"] {
             std::fs::write(module.join(name), "pins").expect("a temporary folder takes a file");
         }
-        let target = scratch.join("target");
         Search {
             named: None,
             module,
-            target,
+            cache: scratch.join("cache"),
             go: scratch.join("no-go"),
         }
     }
@@ -248,7 +257,7 @@ mod tests {
             "install Go",
             "https://go.dev/dl",
             "set KUBEBUILDER_ASSETS",
-            "target/kube",
+            "cache/kube-",
         ] {
             assert!(error.contains(word), "{word} is not in: {error}");
         }
@@ -276,10 +285,11 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let named = scratch.path().join("envtest");
         fill(&named);
-        fill(&scratch.path().join("target/kube"));
+        let bare = bare(scratch.path());
+        fill(bare.assets(&bare.pins().unwrap()).folder());
         let search = Search {
             named: Some(named.clone()),
-            ..bare(scratch.path())
+            ..bare
         };
         assert_eq!(search.find().unwrap().folder(), named);
     }
@@ -288,9 +298,8 @@ mod tests {
     fn built_binaries_are_used_until_the_pins_change() {
         let scratch = tempfile::tempdir().unwrap();
         let search = bare(scratch.path());
-        let built = scratch.path().join("target/kube");
+        let built = search.assets(&search.pins().unwrap()).folder;
         fill(&built);
-        std::fs::write(built.join(STAMP), search.pins().unwrap()).unwrap();
         assert_eq!(search.find().unwrap().folder(), built);
 
         std::fs::write(search.module.join("go.sum"), "other pins").unwrap();
@@ -321,6 +330,7 @@ mod tests {
             panic!("the build did not fail")
         };
         assert!(error.to_string().contains("no such module"), "{error}");
-        assert!(!scratch.path().join("target/kube").exists());
+        let built = search.assets(&search.pins().unwrap());
+        assert!(!built.folder().exists());
     }
 }

@@ -16,6 +16,7 @@ use super::folder::Folder;
 use super::screen::{Look, Screen};
 use super::tenants::Served;
 use crate::collector::{Collector, Span};
+use crate::control_plane::Assets;
 
 /// Where nodes fetch what they boot from.
 const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
@@ -232,10 +233,10 @@ pub fn how_to_look_around(
 )]
 fn kubectl() -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_default();
-    let built = super::repository().join("target/kube");
     let is_installed = std::env::split_paths(&path).any(|it| it.join("kubectl").is_file());
-    if !is_installed && built.join("kubectl").is_file() {
-        return built.join("kubectl");
-    }
-    PathBuf::from("kubectl")
+    let built = Assets::built().filter(|_| !is_installed);
+    built.map_or_else(
+        || PathBuf::from("kubectl"),
+        |built| built.binary("kubectl"),
+    )
 }
