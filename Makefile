@@ -1,6 +1,6 @@
-# The two doors: a demo to look at, and every check that there is. Behind them everything is cargo.
+# The doors: a demo to look at, and the checks in three sizes. Behind them everything is cargo.
 .DEFAULT_GOAL := help
-.PHONY: help demo test
+.PHONY: help demo check test test-all
 
 # What the clusters of the demo are: fake (in memory) or real (kube-apiserver and etcd).
 KUBE ?= fake
@@ -9,14 +9,21 @@ ARGS ?=
 CARGO_TARGET_DIR ?= target
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo 'make demo KUBE=real      on a real Kubernetes, which is built once by Go, for minutes'
 	@echo 'make demo ARGS=--exit    ends by itself, with status 0 if all went well'
 
 demo: ## Serve two tenants on this machine, and show what happened
+	@.ci/needs demo
 	@cargo build --locked --workspace --bin osm --bin demo
 	@$(CARGO_TARGET_DIR)/debug/demo --kube $(KUBE) $(ARGS)
 
-test: ## Run every check and every test, also on a real Kubernetes
+check: ## Check formatting, lints and the documentation of the code
+	@.ci/check
+
+test: ## Run the most telling tests of each class, also on a real Kubernetes
 	@.ci/test
+
+test-all: ## Run all other tests: every sweep, 2,000 histories, machines that boot, load
+	@.ci/test-all
