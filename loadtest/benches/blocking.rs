@@ -277,7 +277,7 @@ async fn run(kind: &str) -> anyhow::Result<()> {
 fn main() -> anyhow::Result<()> {
     let chosen = rustls::crypto::ring::default_provider().install_default();
     debug_assert!(chosen.is_ok(), "nothing has chosen a provider before");
-    let kind = std::env::args().nth(1).filter(|it| it == "refused");
+    let kind = std::env::args().find(|it| it == "refused");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

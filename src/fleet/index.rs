@@ -65,6 +65,9 @@ where
             Event::Apply(object) | Event::Delete(object) => {
                 let name = ObjectRef::from_obj(object);
                 let before = entries.objects.get(&name).cloned();
+                if let Some(before) = &before {
+                    entries.remove(before, (self.keys)(before));
+                }
                 (Vec::from_iter(before), Vec::from_iter(store.get(&name)))
             }
             Event::InitDone => {
@@ -73,9 +76,6 @@ where
                 (before.into_values().collect(), store.state())
             }
         };
-        for object in &removed {
-            entries.remove(object, (self.keys)(object));
-        }
         for object in &added {
             entries.add(object, (self.keys)(object));
         }

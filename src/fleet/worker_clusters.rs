@@ -29,6 +29,10 @@ use crate::tenant::{id::RegistrationId, report::ConditionType};
 /// Why a tenant without its registration is not `Registered`.
 pub const REGISTRATION_REMOVED: &str = "RegistrationRemoved";
 
+/// How many members are told of a list before other tasks may run: ten thousand at once would block
+/// the thread.
+const TOLD_AT_ONCE: usize = 100;
+
 /// The WorkerClusters of the fleet, as they were seen last.
 #[derive(Clone, Debug)]
 pub struct WorkerClusters {
@@ -128,7 +132,7 @@ pub fn follow(
         incomplete,
     };
     let watches = watches.into_iter().map(|(limit, api, writer)| {
-        let (reader, roster) = (clusters.clone(), Arc::clone(roster));
+        let reader = clusters.clone();
         let known = writer.as_reader();
         let config = watcher::Config::default().page_size(100);
         let events = relisted(RELIST, move || watcher(api.clone(), config.clone()))
@@ -137,22 +141,28 @@ pub fn follow(
             .reflect(writer);
         let mut is_complete = false;
         interpret("WorkerClusters", events, move |event| {
-            let is_first_list = matches!(event, watcher::Event::InitDone)
-                && !std::mem::replace(&mut is_complete, true);
             if let Some(watched) = reader.watches.get(&limit) {
                 watched.by_registration.follow(&event, &watched.store);
             }
+            let is_list = matches!(event, watcher::Event::InitDone);
+            let is_first_list = is_list && !std::mem::replace(&mut is_complete, true);
+            Some((event, limit.clone(), is_first_list))
+        })
+        .boxed()
+    });
+    let (reader, roster) = (clusters.clone(), Arc::clone(roster));
+    let watches = stream::select_all(watches).for_each(move |(event, limit, is_first_list)| {
+        let (reader, roster) = (reader.clone(), Arc::clone(&roster));
+        async move {
+            tell_members(&reader, &roster, (event, limit.as_deref())).await;
+            // Who waits for it finds its own WorkerCluster.
             if is_first_list {
                 reader
                     .incomplete
                     .send_modify(|watches| *watches = watches.saturating_sub(1));
             }
-            tell_members(&reader, &roster, (event, limit.as_deref()));
-            Some(())
-        })
-        .boxed()
+        }
     });
-    let watches = stream::select_all(watches).collect();
     (clusters, watches)
 }
 
@@ -184,8 +194,8 @@ fn readable(
     }))
 }
 
-/// Tells the members that an event of a watch concerns.
-fn tell_members(
+/// Tells the members that an event of a watch concerns; lets other tasks run in between.
+async fn tell_members(
     clusters: &WorkerClusters,
     roster: &Roster,
     (event, limit): (watcher::Event<WorkerCluster>, Option<&str>),
@@ -197,8 +207,11 @@ fn tell_members(
             }
         }
         watcher::Event::InitDone => {
-            for member in roster.members_of(limit) {
-                tell(clusters, &member);
+            for members in roster.members_of(limit).chunks(TOLD_AT_ONCE) {
+                for member in members {
+                    tell(clusters, member);
+                }
+                tokio::task::yield_now().await;
             }
         }
         watcher::Event::Init | watcher::Event::InitApply(_) => {}
@@ -295,9 +308,7 @@ mod tests {
         cluster
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_list_of_worker_clusters_visits_each_a_few_times() {
-        let cluster = a_cluster();
+    fn a_roster() -> Arc<Roster> {
         let roster = Arc::new(Roster::default());
         for index in 0..REGISTRATIONS {
             let registration = Registration {
@@ -308,16 +319,53 @@ mod tests {
             };
             roster.present(registration);
         }
+        roster
+    }
+
+    /// How many members know their WorkerCluster.
+    fn told(roster: &Roster) -> usize {
+        let members = roster.members();
+        let told = |member: &&Arc<Member>| member.worker_cluster.borrow().is_some();
+        members.iter().filter(told).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_worker_clusters_lets_other_tasks_run_between_members() {
+        let (cluster, roster) = (a_cluster(), a_roster());
+        let (clusters, follow) = follow(&cluster.client(), &Scope::All, &roster);
+        let mut follow = std::pin::pin!(follow);
+        let (mut before, mut most) = (0, 0);
+        let counted = std::future::poll_fn(|context| {
+            let polled = follow.as_mut().poll(context);
+            let now = told(&roster);
+            most = most.max(now - before);
+            before = now;
+            polled
+        });
+        tokio::select! {
+            () = counted => panic!("it follows until it is dropped"),
+            () = clusters.ready() => {}
+        }
+        assert_eq!(
+            told(&roster),
+            REGISTRATIONS,
+            "the first list is told before it counts"
+        );
+        assert!(most <= TOLD_AT_ONCE, "{most} members were told in one poll");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_worker_clusters_visits_each_a_few_times() {
+        let (cluster, roster) = (a_cluster(), a_roster());
         let (clusters, follow) = follow(&cluster.client(), &Scope::All, &roster);
         visits::take();
         let begun = std::time::Instant::now();
-        let told = |member: &Member| member.worker_cluster.borrow().is_some();
         tokio::select! {
             () = follow => panic!("it follows until it is dropped"),
             () = clusters.ready() => {}
         }
         println!("a list of {REGISTRATIONS} took {:?}", begun.elapsed());
-        assert!(roster.members().iter().all(|member| told(member)));
+        assert_eq!(told(&roster), REGISTRATIONS);
         // Once for its key; who asks for one visits no other.
         assert!(clusters.of(&id(REGISTRATIONS / 2)).is_some());
         let visits = visits::take();
