@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::{TryStreamExt as _, future::try_join_all};
+use kube::ResourceExt as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::core::{GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::{Config, Event, watcher};
@@ -53,6 +54,9 @@ struct Side {
     bursts: Vec<Burst>,
 }
 
+/// The times of one part of a burst.
+type Part = fn(&Burst) -> &[Duration];
+
 /// How long one burst took, from its first request.
 struct Burst {
     /// Until each machine deployment had both Secrets.
@@ -66,7 +70,7 @@ pub async fn burst(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
     ensure!(outcome.tenants == 1, "a burst is one tenant's: --tenants 1");
     outcome.machine_deployments = COUNT;
     let screen = stage.params.screen;
-    let started = futures::future::try_join(fleet_side(), drop_in_side());
+    let started = Box::pin(futures::future::try_join(fleet_side(), drop_in_side()));
     let sides = screen.step("two real worker clusters", started).await?;
     let mut sides = [sides.0, sides.1];
     let folder = tempfile::tempdir().context("making a folder")?;
@@ -97,10 +101,10 @@ pub async fn burst(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         requests.count("worker", &side.cluster.take_audit());
         outcome.requests.insert(side.name.to_owned(), requests);
     }
-    let managed = Requests::take(&stage.fleet);
+    let requests = Requests::take(&stage.fleet);
     outcome
         .requests
-        .insert("fleet, management".to_owned(), managed);
+        .insert("fleet, management".to_owned(), requests);
     report(outcome, &sides)?;
     let status = manager.stop().await?;
     ensure!(status.success(), "the drop-in ended badly: {status}");
@@ -165,11 +169,11 @@ impl Side {
     async fn create(&self, names: &[String]) -> anyhow::Result<Vec<Duration>> {
         let mut objects: Vec<DynamicObject> = Vec::new();
         for name in names {
-            let mut object = machine_deployment(name);
-            if let Some(profile) = self.profile {
-                object["metadata"]["annotations"][PROFILE] = profile.into();
-            }
-            objects.push(serde_json::from_value(object).context("reading an object")?);
+            let object = serde_json::from_value(machine_deployment(name));
+            let mut object: DynamicObject = object.context("reading an object")?;
+            let profile = self.profile.map(|it| (PROFILE.to_owned(), it.to_owned()));
+            object.annotations_mut().extend(profile);
+            objects.push(object);
         }
         let params = PostParams::default();
         let created = objects
@@ -202,12 +206,12 @@ impl Side {
     }
 
     /// The percentiles of all machine deployments of all bursts.
-    fn latencies(&self, of: fn(&Burst) -> &[Duration]) -> anyhow::Result<Latencies> {
+    fn latencies(&self, of: Part) -> anyhow::Result<Latencies> {
         Latencies::of(self.bursts.iter().flat_map(of).copied())
     }
 
     /// How long a whole burst took: the median over the bursts.
-    fn all(&self, of: fn(&Burst) -> &[Duration]) -> anyhow::Result<f64> {
+    fn all(&self, of: Part) -> anyhow::Result<f64> {
         let longest = |burst| of(burst).iter().max().copied();
         Ok(Latencies::of(self.bursts.iter().filter_map(longest))?.p50)
     }
@@ -261,8 +265,7 @@ async fn watch<T>(
 }
 
 fn report(outcome: &mut Outcome, [drop_in, fleet]: &[Side; 2]) -> anyhow::Result<()> {
-    let parts: [(&str, fn(&Burst) -> &[Duration]); 2] =
-        [("served", |it| &it.served), ("deleted", |it| &it.deleted)];
+    let parts: [(&str, Part); 2] = [("served", |it| &it.served), ("deleted", |it| &it.deleted)];
     for (what, of) in parts {
         let [one, other] = [fleet.latencies(of)?, drop_in.latencies(of)?];
         for (part, (ours, theirs)) in [
