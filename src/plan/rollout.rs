@@ -169,6 +169,22 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_asks_while_it_lacks_newer_profiles_and_can_be_served() {
+        let asking = [Underway, Asking, AskingWithoutUsers];
+        let others = [Settled, Settling, Away];
+        assert!(asking.into_iter().all(Standing::asks));
+        assert!(!others.into_iter().any(Standing::asks));
+    }
+
+    #[test]
+    fn only_failures_that_a_profile_can_cause_count_against_it() {
+        assert!(PROFILES_FAULTS.into_iter().all(is_profiles_fault));
+        for reason in ["CallFailed", "NameTaken", "SettingsRefused", ""] {
+            assert!(!is_profiles_fault(reason), "{reason}");
+        }
+    }
+
+    #[test]
     fn nobody_has_a_turn_while_more_fail_than_may() {
         for (failed, tried, is_paused) in [
             (0, 0, false),

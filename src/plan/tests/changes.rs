@@ -161,6 +161,22 @@ fn tampered_bytes_are_written_anew_and_nothing_else() {
 }
 
 #[test]
+fn tampered_bytes_are_never_current_whatever_the_annotations_say() {
+    assert!(is_current_as_it_is(&a_served_found()));
+    let objects: [fn(&mut Observed) -> &mut Option<Seen>; 3] = [
+        |observed| &mut observed.config,
+        |observed| &mut observed.provisioning,
+        |observed| &mut observed.bootstrap,
+    ];
+    for object in objects {
+        let mut found = a_served_found();
+        let seen = object(&mut found.observed).as_mut().unwrap();
+        seen.content = Digest::from_annotation("foreign");
+        assert!(!is_current_as_it_is(&found));
+    }
+}
+
+#[test]
 fn a_stale_secret_beside_a_fresh_config_is_repaired() {
     check(
         |found| {
@@ -322,6 +338,25 @@ fn only_the_documents_that_stay_are_reported_as_kept() {
         seen(&found.observed.bootstrap),
     )];
     assert_eq!(sentence(&of_another), sentence(&[]));
+
+    let mut rotated = found.clone();
+    set_annotation(&mut rotated, REVISION, "2");
+    let all = changes(wanted(&rotated), &rotated.observed);
+    let of = |wanted: &str| {
+        all.iter()
+            .filter(|it| line(it) == wanted)
+            .cloned()
+            .collect()
+    };
+    for (change, kept, written) in [
+        ("recreate provisioning", &bootstrap, &provisioning),
+        ("create bootstrap", &provisioning, &bootstrap),
+    ] {
+        let of_one: Vec<Change> = of(change);
+        assert_eq!(of_one.len(), 1, "{change}");
+        assert!(sentence(&of_one).contains(kept.as_str()), "{change}");
+        assert!(!sentence(&of_one).contains(written.as_str()), "{change}");
+    }
 }
 
 #[test]

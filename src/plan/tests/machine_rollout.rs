@@ -59,6 +59,18 @@ fn what_stood_there_first_for_a_revision_is_what_its_machines_were_made_from() {
         "its machines are made from the new document"
     );
     assert_eq!(current.content, outdated.content);
+    let kubeconfig = raised.observed.kubelet_kubeconfig.as_ref().unwrap();
+    let said = kubeconfig.annotation(MACHINES_MADE_FROM).unwrap();
+    assert_eq!(MadeFrom::parse(said), Some(current.made_from), "written");
+}
+
+#[test]
+fn tampered_bytes_are_not_what_machines_were_made_from() {
+    let mut found = served(a_found_that_replaces());
+    let before = judged(&found);
+    let provisioning = found.observed.provisioning.as_mut().unwrap();
+    provisioning.content = Digest::from_annotation("foreign");
+    assert_eq!(judged(&found), before);
 }
 
 #[test]

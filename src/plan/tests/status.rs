@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
 use crate::plan::status::{Params, status};
-use crate::tenant::report::{ConditionType, Finding, Outcome, Report};
+use crate::tenant::report::{ConditionType, Finding, Outcome, ProfileTried, Report};
 
 const ALL: [ConditionType; 5] = [
     ConditionType::Registered,
@@ -131,6 +131,63 @@ fn the_time_of_a_condition_changes_with_its_status_only() {
     assert_eq!(time(&later, "Connected"), 10);
     assert_eq!(time(&later, "Claimed"), 0);
     assert_eq!(time(&later, "Ready"), 10);
+    let well = status_at(&a_report(), &later, 30);
+    assert_eq!(time(&well, "Connected"), 30);
+}
+
+#[test]
+fn conditions_stand_in_the_order_in_which_a_tenant_comes_to_life() {
+    let mut report = a_report();
+    let adopted = (ConditionType::Adopted, Finding::well("Well"));
+    report.findings.insert(adopted.0, adopted.1);
+    let status = fresh(&report);
+    let kinds: Vec<&str> = status.conditions.iter().map(|it| &*it.type_).collect();
+    let expected = [
+        "Ready",
+        "Registered",
+        "Connected",
+        "Adopted",
+        "Claimed",
+        "Prepared",
+        "ProfilesInstalled",
+        "MachineDeploymentsServed",
+    ];
+    assert_eq!(kinds, expected);
+}
+
+#[test]
+fn an_entry_names_its_profile_and_those_with_a_newer_one_to_come_are_counted() {
+    let tried = |next: Option<&str>| {
+        Some(Box::new(ProfileTried {
+            name: "own".to_owned(),
+            version: "v1.0.0".to_owned(),
+            default: Some(("osp-ubuntu".to_owned(), "v2.0.0".to_owned())),
+            next: next.map(str::to_owned),
+        }))
+    };
+    let mut report = a_report();
+    let mut before = fresh(&report);
+    assert_eq!(before.outdated, Some(0));
+    for (name, next) in [("a", Some("v2.1.0")), ("b", Some("v2.1.0")), ("c", None)] {
+        let mut outcome = an_outcome(MachineDeploymentState::Served, "Current", "trace");
+        outcome.profile = tried(next);
+        report.existing.as_mut().unwrap().insert(name.to_owned());
+        report.outcomes.insert(name.to_owned(), outcome);
+    }
+    // Also where an entry says the same as before.
+    for _ in 0..2 {
+        let status = status_at(&report, &before, 0);
+        assert_eq!(status.outdated, Some(2));
+        let profiles = status.machine_deployments.iter().map(|it| &it.profile);
+        let profiles: Vec<_> = profiles.flatten().collect();
+        assert_eq!(profiles.len(), 3);
+        assert_eq!(profiles[0].default.as_deref(), Some("osp-ubuntu v2.0.0"));
+        assert_eq!(profiles[0].next.as_deref(), Some("v2.1.0"));
+        before = status;
+        for entry in &mut before.machine_deployments {
+            entry.profile = None;
+        }
+    }
 }
 
 #[test]
@@ -190,10 +247,8 @@ fn a_message_is_cut_to_what_fits() {
     let long = Finding::wrong("Unreachable", "é".repeat(5_000));
     report.findings.insert(ConditionType::Connected, long);
     let status = fresh(&report);
-    assert!(
-        status
-            .conditions
-            .iter()
-            .all(|found| found.message.chars().count() <= 1_024)
-    );
+    for kind in ["Ready", "Connected"] {
+        let found = status.conditions.iter().find(|found| found.type_ == kind);
+        assert_eq!(found.unwrap().message, "é".repeat(1_024));
+    }
 }
