@@ -402,6 +402,7 @@ mod tests {
         );
         assert_eq!(seen.watched_all(&BTreeSet::new()), ["a"]);
     }
+
     #[test]
     fn the_late_answer_to_a_call_replaces_nothing_newer() {
         let seen = SeenObjects::default();
@@ -409,6 +410,46 @@ mod tests {
         seen.watched(metadata("u", "8"));
         seen.verified(metadata("u", "7"), digest(), asked);
         assert_eq!(version_of(&seen), Some(("8".to_owned(), None)));
+    }
+
+    #[test]
+    fn the_answer_to_a_call_verifies_what_the_watch_showed_first() {
+        let seen = SeenObjects::default();
+        let asked = seen.now();
+        seen.watched(metadata("u", "7"));
+        seen.verified(metadata("u", "7"), digest(), asked);
+        assert_eq!(version_of(&seen), Some(("7".to_owned(), Some(digest()))));
+        // Versions of two objects are not compared.
+        let asked = seen.now();
+        seen.watched(metadata("u", "8"));
+        seen.verified(metadata("v", "7"), digest(), asked);
+        assert_eq!(version_of(&seen), Some(("7".to_owned(), Some(digest()))));
+    }
+
+    #[test]
+    fn digests_by_another_key_are_dropped_and_objects_are_counted() {
+        let seen = SeenObjects::default();
+        assert!(seen.is_empty() && seen.entries().is_empty());
+        assert_eq!(seen.len(), 0);
+        for name in ["a", "b"] {
+            let named = ObjectMeta {
+                name: Some(name.to_owned()),
+                ..metadata(name, "7")
+            };
+            seen.verified(named, digest(), seen.now());
+        }
+        assert_eq!((seen.len(), seen.is_empty()), (2, false));
+        seen.forget_contents();
+        let contents = seen.entries().into_iter().map(|entry| entry.content);
+        assert_eq!(contents.collect::<Vec<_>>(), [None, None]);
+    }
+
+    #[test]
+    fn versions_that_are_no_numbers_are_news_where_they_differ() {
+        let seen = SeenObjects::default();
+        assert_eq!(seen.watched(metadata("u", "x")), News::Yes);
+        assert_eq!(seen.watched(metadata("u", "x")), News::No);
+        assert_eq!(seen.watched(metadata("u", "w")), News::Yes);
     }
 
     /// Versions have gone back, and every call and list from then on shows lower ones.

@@ -53,3 +53,30 @@ fn as_token(context: &Context, text: &str) -> Token {
         expires: expires.unwrap_or(now),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_from_a_token_secret_that_has_one() {
+        let secret = |type_: &str, key: &str, text: &str| Secret {
+            type_: Some(type_.to_owned()),
+            data: Some(BTreeMap::from([(
+                key.to_owned(),
+                ByteString(text.as_bytes().to_vec()),
+            )])),
+            ..Secret::default()
+        };
+        let token = token_in(secret(TOKEN_TYPE, "token", "t"));
+        assert_eq!(token.as_deref(), Some("t"));
+        assert_eq!(token_in(secret("Opaque", "token", "t")), None);
+        assert_eq!(token_in(secret(TOKEN_TYPE, "token", "")), None);
+        assert_eq!(token_in(secret(TOKEN_TYPE, "other", "t")), None);
+        assert_eq!(token_in(Secret::default()), None);
+    }
+}

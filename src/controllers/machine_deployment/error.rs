@@ -136,3 +136,76 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn failed(source: kube::Error) -> Error {
+        Error::call("write")(source)
+    }
+
+    fn answered(code: u16, reason: &str) -> Error {
+        let status = Status::failure("no", reason).with_code(code);
+        failed(kube::Error::Api(Box::new(status)))
+    }
+
+    #[test]
+    fn what_a_failed_call_means_depends_on_its_answer() {
+        for (error, reason, category, is_forbidden, is_of_another_writer) in [
+            (
+                answered(409, "Conflict"),
+                "Conflict",
+                "conflict",
+                false,
+                true,
+            ),
+            (
+                answered(409, "AlreadyExists"),
+                "CallFailed",
+                "call_failed",
+                false,
+                true,
+            ),
+            (
+                answered(403, "Forbidden"),
+                "CallFailed",
+                "call_failed",
+                true,
+                false,
+            ),
+            (
+                answered(500, "InternalError"),
+                "CallFailed",
+                "call_failed",
+                false,
+                false,
+            ),
+            (
+                failed(kube::Error::Service(Box::new(HeldBack))),
+                "AwaitingCluster",
+                "waiting",
+                false,
+                false,
+            ),
+            (
+                failed(kube::Error::Service("refused".into())),
+                "CallFailed",
+                "call_failed",
+                false,
+                false,
+            ),
+        ] {
+            assert_eq!(error.reason(), reason, "{error:?}");
+            assert_eq!(error.category(), category, "{error:?}");
+            assert_eq!(error.is_forbidden(), is_forbidden, "{error:?}");
+            assert_eq!(
+                error.is_of_another_writer(),
+                is_of_another_writer,
+                "{error:?}"
+            );
+        }
+    }
+}
