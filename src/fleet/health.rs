@@ -398,4 +398,49 @@ mod tests {
         tokio::join!(health.well(), heal);
         assert_eq!(health.state(), State::Healthy);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn errors_of_writes_leave_the_cluster_healthy_and_those_of_reads_do_not() {
+        let failed = an_answer(StatusCode::INTERNAL_SERVER_ERROR);
+        for (method, is_wrong) in [
+            (Method::POST, false),
+            (Method::PATCH, false),
+            (Method::GET, true),
+        ] {
+            let (health, _) = a_health();
+            for _ in 0..3 {
+                health.admit(&method).unwrap().answered(&failed);
+            }
+            assert_eq!(health.is_wrong(), is_wrong, "{method}");
+            assert_eq!(health.holds_back(), is_wrong, "{method}");
+        }
+        let (health, _) = a_health();
+        for _ in 0..3 {
+            let unavailable = an_answer(StatusCode::SERVICE_UNAVAILABLE);
+            health.admit(&Method::POST).unwrap().answered(&unavailable);
+        }
+        assert!(health.is_wrong(), "another error of a write counts");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_state_that_was_forgotten_is_news_again() {
+        let (health, board) = a_health();
+        answered(&health, StatusCode::OK, 1).await;
+        assert!(!health.is_wrong());
+        board.found(ConditionType::Connected, Finding::wrong("Other", "why"));
+        answered(&health, StatusCode::OK, 1).await;
+        assert_eq!(said(&board).1, "Other", "it was not news");
+        health.forget();
+        assert_eq!(health.state(), State::Unknown);
+        answered(&health, StatusCode::OK, 1).await;
+        assert_eq!(said(&board).1, "Healthy");
+    }
+
+    #[test]
+    fn a_call_that_was_held_back_is_found_among_the_causes() {
+        let held_back = kube::Error::Service(Box::new(HeldBack));
+        assert!(HeldBack::is_cause_of(&HeldBack));
+        assert!(HeldBack::is_cause_of(&held_back));
+        assert!(!HeldBack::is_cause_of(&std::io::Error::other("refused")));
+    }
 }
