@@ -139,4 +139,16 @@ mod tests {
             "what went to b does not come back before all agree that b is gone"
         );
     }
+
+    /// Replicas of two releases serve one fleet during an upgrade: what draws highest stays.
+    #[test]
+    fn every_release_gives_a_tenant_to_the_same_member() {
+        let members = ["a", "b", "c"];
+        let owners: String = tenants()
+            .iter()
+            .take(16)
+            .map(|tenant| owner(&members, tenant))
+            .collect();
+        assert_eq!(owners, "bbabbcbbaaaabcbb");
+    }
 }

@@ -244,4 +244,26 @@ mod tests {
         seen.update(listed(1, &[]), SECOND * 2);
         assert!(!seen.has_vanished());
     }
+
+    #[test]
+    fn a_list_of_the_same_version_counts_and_so_does_one_after_the_longest_gap() {
+        let mut seen = Sightings::new(SECOND * 60);
+        for (revision, at) in [(1, 1), (1, 50), (2, 110)] {
+            seen.update(listed(revision, &["a_1"]), SECOND * at);
+        }
+        assert_eq!(seen.leases()["a_1"].since, SECOND, "no gap was too long");
+        seen.update(listed(3, &["a_1"]), SECOND * 171);
+        assert_eq!(seen.leases()["a_1"].since, SECOND * 171, "this one was");
+    }
+
+    #[test]
+    fn a_write_that_the_last_list_showed_already_is_no_restore() {
+        let mut seen = Sightings::new(SECOND * 60);
+        seen.update(listed(5, &["a_1"]), SECOND);
+        seen.wrote(5);
+        seen.update(listed(4, &[]), SECOND * 2);
+        assert!(!seen.has_vanished(), "an older list tells nothing");
+        seen.update(listed(6, &["a_1"]), SECOND * 3);
+        assert_eq!(seen.leases()["a_1"].since, SECOND);
+    }
 }

@@ -75,3 +75,97 @@ impl Stance {
         self.published = view;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::partition::{evaluate::Pace, sightings::Sighting};
+    use crate::tenant::id::TenantId;
+
+    fn a_view(members: &[&str]) -> View {
+        View(members.iter().map(|it| Holder::parse(it)).collect())
+    }
+
+    fn joining(others: &[&str], unseen_until: Duration) -> Stance {
+        let lease = |holder: &&str| {
+            let lease = Sighting {
+                holder: Some(Holder::parse(holder)),
+                view: String::new(),
+                uid: String::new(),
+                resource_version: String::new(),
+                duration: Duration::ZERO,
+            };
+            ((*holder).to_owned(), lease)
+        };
+        let listed = Listed {
+            revision: 1,
+            leases: others.iter().map(lease).collect(),
+        };
+        Stance::joining(Holder::parse("a_1"), &listed, unseen_until)
+    }
+
+    fn a_verdict(members: &[&str], agreement: Agreement) -> Verdict {
+        Verdict {
+            members: Some(a_view(members)),
+            agreement,
+            over: Vec::new(),
+            pace: Pace::Calm,
+        }
+    }
+
+    #[test]
+    fn a_replica_publishes_its_first_set_as_it_joins_unless_somebody_may_be_unseen() {
+        let sure = joining(&["b_1"], Duration::ZERO);
+        assert_eq!(sure.published, a_view(&["a_1", "b_1"]));
+        assert_eq!(sure.to_publish(Duration::ZERO), None);
+        let until = Duration::from_secs(17);
+        let mut unsure = joining(&["b_1"], until);
+        assert_eq!(unsure.published, View::default());
+        assert_eq!(unsure.to_publish(until - Duration::from_millis(1)), None);
+        let aim = unsure.to_publish(until).cloned().unwrap();
+        assert_eq!(aim, a_view(&["a_1", "b_1"]));
+        unsure.has_published(aim);
+        assert_eq!(unsure.to_publish(until), None);
+    }
+
+    #[test]
+    fn only_a_replica_that_published_itself_alone_is_the_last() {
+        assert!(joining(&[], Duration::ZERO).is_last());
+        assert!(!joining(&["b_1"], Duration::ZERO).is_last());
+        assert!(!joining(&[], Duration::from_secs(17)).is_last());
+    }
+
+    /// What is granted is what all have agreed on, of a set that this replica published.
+    #[test]
+    fn nothing_is_granted_before_the_set_is_published_and_agreed_on() {
+        use Agreement::{Pending, Reached};
+        let tenant = TenantId::new("berlin");
+        let covers = |stance: &Stance| stance.grant.covers(&tenant);
+        let mut stance = joining(&["b_1"], Duration::ZERO);
+        stance.follow(&a_verdict(&["a_1", "b_1"], Pending));
+        assert!(!stance.grant.has_begun(), "not agreed on");
+        // b goes: its tenants are not taken until this replica has published the smaller set.
+        stance.follow(&a_verdict(&["a_1"], Reached));
+        assert!(!stance.grant.has_begun(), "another set than before");
+        assert_eq!(stance.aim, a_view(&["a_1"]));
+        stance.follow(&a_verdict(&["a_1"], Reached));
+        assert!(
+            !stance.grant.has_begun() && !covers(&stance),
+            "not published"
+        );
+        let aim = stance.to_publish(Duration::ZERO).cloned().unwrap();
+        stance.has_published(aim);
+        stance.follow(&a_verdict(&["a_1"], Pending));
+        assert!(!stance.grant.has_begun(), "not agreed on");
+        stance.follow(&a_verdict(&["a_1"], Reached));
+        assert!(stance.grant.has_begun() && covers(&stance));
+        // Who does not see itself follows nothing.
+        let before = stance.aim.clone();
+        let blind = Verdict {
+            members: None,
+            ..a_verdict(&[], Reached)
+        };
+        stance.follow(&blind);
+        assert_eq!(stance.aim, before);
+    }
+}

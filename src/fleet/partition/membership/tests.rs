@@ -488,3 +488,9 @@ async fn a_lease_that_was_written_since_it_was_listed_is_neither_taken_nor_remov
     assert_eq!(of_a.evict("osm-b", &seen).await.unwrap(), Swapped::Here);
     assert_eq!(holder().await, None, "one that was not written since");
 }
+
+#[test]
+fn renewals_and_their_calls_fit_in_before_the_fence_closes() {
+    assert_eq!(TERMS.renewal_interval(), Duration::from_secs(3));
+    assert_eq!(TERMS.call_timeout(), Duration::from_secs(6));
+}
