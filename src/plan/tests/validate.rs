@@ -100,6 +100,7 @@ fn a_name_belongs_to_the_older_machine_deployment() {
         (-1, "z", true),
         (0, "a", true),
         (0, "z", false),
+        (0, "b", false),
         (1, "a", false),
     ] {
         let mut found = a_found();
@@ -136,6 +137,10 @@ fn a_name_that_does_not_fit_into_a_label_is_refused() {
     });
     assert!(matches!(invalid, Invalid::NameTooLong { bytes: 64 }));
     assert!(invalid.to_string().starts_with("metadata.name"));
+    let mut found = a_found();
+    let machine_deployment = Arc::make_mut(&mut found.machine_deployment);
+    machine_deployment.metadata.name = Some("x".repeat(63));
+    assert!(super::super::validate::validate(&found, &POLICY).is_ok());
 }
 
 #[test]
