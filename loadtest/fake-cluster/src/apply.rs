@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fields::{self, Fields, ListKind, Path, Step, Topology},
-    meta::{items, remove, set, text},
+    meta::{items, remove, same_but, set, text},
     status::Refusal,
 };
 
@@ -379,4 +379,24 @@ fn merge(live: &mut Value, applied: &Value, topology: Topology<'_>, path: &mut P
         }
         (live, applied) => *live = applied.clone(),
     }
+}
+
+/// Whether nothing has changed but times in the managed fields.
+pub(crate) fn same_but_times(old: &Value, new: &Value) -> bool {
+    let (of_old, of_new) = (old.get("metadata"), new.get("metadata"));
+    let (of_old, of_new) = (
+        of_old.unwrap_or(&Value::Null),
+        of_new.unwrap_or(&Value::Null),
+    );
+    let managed = |metadata: &Value| metadata.get("managedFields").cloned();
+    same_but(&["metadata"], old, new)
+        && same_but(&["managedFields"], of_old, of_new)
+        && managed(of_old).map(without_times) == managed(of_new).map(without_times)
+}
+
+fn without_times(mut managed: Value) -> Value {
+    for entry in managed.as_array_mut().into_iter().flatten() {
+        remove(entry, &["time"]);
+    }
+    managed
 }

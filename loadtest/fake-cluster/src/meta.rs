@@ -3,10 +3,23 @@
 
 use serde_json::{Map, Value, json};
 
+/// What is at a JSON pointer. `Value::pointer` copies each step of it, and all that the cluster
+/// does asks for some.
+fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
+    let mut steps = pointer.split('/').skip(1);
+    steps.try_fold(object, |at, step| match at {
+        Value::Object(map) => map.get(step),
+        Value::Array(list) => list.get(step.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
 /// The text at a JSON pointer, or "" when there is none.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object
-        .pointer(pointer)
+    at(object, pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
 }
@@ -23,8 +36,7 @@ pub(crate) fn namespace(object: &Value) -> &str {
 
 /// The texts of a list at a JSON pointer.
 pub(crate) fn texts(object: &Value, pointer: &str) -> Vec<String> {
-    object
-        .pointer(pointer)
+    at(object, pointer)
         .and_then(Value::as_array)
         .map(|list| {
             list.iter()
@@ -37,8 +49,7 @@ pub(crate) fn texts(object: &Value, pointer: &str) -> Vec<String> {
 
 /// The list at a JSON pointer, empty when there is none.
 pub(crate) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object
-        .pointer(pointer)
+    at(object, pointer)
         .and_then(Value::as_array)
         .map(Vec::as_slice)
         .unwrap_or_default()
@@ -95,4 +106,15 @@ pub(crate) fn copy(from: &Value, to: &mut Value, path: &[&str]) {
             remove(to, path);
         }
     }
+}
+
+/// Whether two objects have the same fields, those left aside that are named.
+pub(crate) fn same_but(aside: &[&str], old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+        return old == new;
+    };
+    let counted = |key: &&String| !aside.contains(&key.as_str());
+    old.keys().filter(counted).count() == new.keys().filter(counted).count()
+        && (old.iter().filter(|(key, _)| counted(key)))
+            .all(|(key, value)| new.get(key) == Some(value))
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     auth::User,
-    meta::{items, text, texts},
+    meta::{items, text},
     request::{Call, Target},
     status::{Refusal, details},
     store::Store,
@@ -76,6 +76,30 @@ impl Attributes {
             verb: call.verb.as_str().to_owned(),
             target,
             path: call.path.clone(),
+        }
+    }
+
+    /// Whether a value in a rule is for this request.
+    fn fits(&self, part: Part, value: &str) -> bool {
+        let target = &self.target;
+        let is = |wanted: &str| value == "*" || value == wanted;
+        match part {
+            Part::Verb => is(&self.verb),
+            Part::Path if target.is_resource() => false,
+            Part::Path => match value.strip_suffix('*') {
+                Some(prefix) => self.path.starts_with(prefix),
+                None => !value.is_empty() && value == self.path,
+            },
+            _ if !target.is_resource() => false,
+            Part::Group => is(&target.group),
+            Part::Resource if target.subresource.is_empty() => is(&target.resource),
+            Part::Resource => match value.split_once('/') {
+                Some((resource, sub)) => {
+                    sub == target.subresource && (resource == "*" || resource == target.resource)
+                }
+                None => value == "*",
+            },
+            Part::Name => value.is_empty() || value == target.name,
         }
     }
 
@@ -147,82 +171,71 @@ fn collect(
         return;
     };
     for rule in items(role, "/rules") {
-        if may_fit(rule, wanted) {
-            let mut matching = grants_of(rule);
-            matching.retain(|grant| allows(grant, wanted));
-            found.extend(matching.into_iter().map(|grant| (name.clone(), grant)));
-        }
+        let matching = grants_where(rule, |part, value| wanted.fits(part, value));
+        found.extend(matching.into_iter().map(|grant| (name.clone(), grant)));
     }
-}
-
-/// Whether a rule is for this verb and resource at all: most are not, and to multiply them out for
-/// each request would take longer than the request.
-fn may_fit(rule: &Value, wanted: &Attributes) -> bool {
-    let has = |field: &str, value: &str| {
-        let entries = items(rule, field).iter().filter_map(Value::as_str);
-        entries
-            .map(|entry| entry.strip_prefix("*/").unwrap_or(entry))
-            .any(|entry| entry == "*" || entry == value)
-    };
-    let target = &wanted.target;
-    let is_for_resource = || {
-        has("/resources", &wanted.resource())
-            || (!target.subresource.is_empty() && has("/resources", &target.subresource))
-    };
-    has("/verbs", &wanted.verb) && (!target.is_resource() || is_for_resource())
 }
 
 /// Every grant of a role, its rules multiplied out.
 fn grants(role: &Value) -> Vec<Grant> {
-    items(role, "/rules").iter().flat_map(grants_of).collect()
+    let rules = items(role, "/rules").iter();
+    rules
+        .flat_map(|rule| grants_where(rule, |_, _| true))
+        .collect()
 }
 
-fn grants_of(rule: &Value) -> Vec<Grant> {
+/// A field of a rule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Verb,
+    Path,
+    Group,
+    Resource,
+    Name,
+}
+
+/// The grants of a rule that consist of values that fit. To multiply out the others for each
+/// request would take longer than the request.
+fn grants_where(rule: &Value, fits: impl Fn(Part, &str) -> bool) -> Vec<Grant> {
+    let fitting = |field: &str, part: Part| {
+        let values = items(rule, field).iter().filter_map(Value::as_str);
+        let values: Vec<&str> = values.filter(|value| fits(part, value)).collect();
+        values
+    };
     let mut all = Vec::new();
-    let mut names = texts(rule, "/resourceNames");
-    if names.is_empty() {
-        names.push(String::new());
+    let verbs = fitting("/verbs", Part::Verb);
+    if verbs.is_empty() {
+        return all;
     }
-    for verb in texts(rule, "/verbs") {
-        for path in texts(rule, "/nonResourceURLs") {
-            all.push(Grant {
-                path,
-                verb: verb.clone(),
-                ..Grant::default()
-            });
-        }
-        for group in texts(rule, "/apiGroups") {
-            for resource in texts(rule, "/resources") {
-                all.extend(names.iter().map(|name| Grant {
-                    group: group.clone(),
-                    resource: resource.clone(),
-                    name: name.clone(),
-                    path: String::new(),
-                    verb: verb.clone(),
-                }));
-            }
+    let paths = fitting("/nonResourceURLs", Part::Path);
+    let resources = fitting("/resources", Part::Resource);
+    let groups = fitting("/apiGroups", Part::Group);
+    let names = match items(rule, "/resourceNames") {
+        [] => vec![""],
+        _ => fitting("/resourceNames", Part::Name),
+    };
+    for verb in verbs {
+        all.extend(paths.iter().map(|path| Grant {
+            path: (*path).to_owned(),
+            verb: verb.to_owned(),
+            ..Grant::default()
+        }));
+        for (group, resource) in product(&groups, &resources) {
+            all.extend(names.iter().map(|name| Grant {
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                name: (*name).to_owned(),
+                path: String::new(),
+                verb: verb.to_owned(),
+            }));
         }
     }
     all
 }
 
-fn allows(grant: &Grant, wanted: &Attributes) -> bool {
-    let is = |pattern: &str, value: &str| pattern == "*" || pattern == value;
-    if !is(&grant.verb, &wanted.verb) {
-        return false;
-    }
-    if !wanted.target.is_resource() {
-        return match grant.path.strip_suffix('*') {
-            Some(prefix) => wanted.path.starts_with(prefix),
-            None => !grant.path.is_empty() && grant.path == wanted.path,
-        };
-    }
-    let any_of_sub = !wanted.target.subresource.is_empty()
-        && grant.resource == format!("*/{}", wanted.target.subresource);
-    grant.path.is_empty()
-        && is(&grant.group, &wanted.target.group)
-        && (is(&grant.resource, &wanted.resource()) || any_of_sub)
-        && (grant.name.is_empty() || grant.name == wanted.target.name)
+fn product<'a>(left: &[&'a str], right: &[&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let pairs = left.iter().flat_map(|l| right.iter().map(|r| (*l, *r)));
+    pairs
 }
 
 /// What every authenticated user may do on the real server by its built-in roles.

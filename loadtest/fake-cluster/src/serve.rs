@@ -1,7 +1,7 @@
 //! The way of a request through the cluster: who asks, what goes wrong on purpose, may they, do it,
 //! note it. Both fronts end here. Everything that waits is in this file; the doing is synchronous.
 
-use std::{convert::Infallible, io, ops::ControlFlow, sync::Arc};
+use std::{borrow::Cow, convert::Infallible, io, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -208,12 +208,12 @@ fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refu
 }
 
 /// The path of a creation does not name the object; its answer does, and so does a real audit.
-fn named(call: &Call, outcome: &Result<Outcome, Refusal>) -> Call {
-    let mut call = call.clone();
+fn named<'a>(call: &'a Call, outcome: &Result<Outcome, Refusal>) -> Cow<'a, Call> {
+    let mut call = Cow::Borrowed(call);
     if let (Verb::Create, "", Ok(Outcome::Object(_, object))) =
         (call.verb, call.target.name.as_str(), outcome)
     {
-        meta::name(object).clone_into(&mut call.target.name);
+        meta::name(object).clone_into(&mut call.to_mut().target.name);
     }
     call
 }

@@ -10,7 +10,7 @@ use crate::{
     body,
     fields::Topology,
     kinds::Kind,
-    meta::{copy, name, namespace, remove, set, text, texts},
+    meta::{copy, name, namespace, remove, same_but, set, text, texts},
     patch::{self, PatchKind},
     request::{Call, Verb},
     rules, schema,
@@ -323,7 +323,7 @@ impl State {
             };
             apply::track(Some(&old), &mut new, &manager(kind, call), &context);
         }
-        let unchanged = without_times(&old) == without_times(&new);
+        let unchanged = apply::same_but_times(&old, &new);
         if unchanged {
             return Ok(Done {
                 code: 200,
@@ -439,26 +439,12 @@ fn keep_system_metadata(old: &Value, new: &mut Value) {
 
 /// Whether what `generation` counts has changed: everything but metadata and status.
 fn wish_changed(kind: &Kind, old: &Value, new: &Value) -> bool {
-    let strip = |object: &Value| {
-        let mut bare = object.clone();
-        remove(&mut bare, &["metadata"]);
-        if kind.status {
-            remove(&mut bare, &["status"]);
-        }
-        bare
+    let aside: &[&str] = if kind.status {
+        &["metadata", "status"]
+    } else {
+        &["metadata"]
     };
-    strip(old) != strip(new)
-}
-
-fn without_times(object: &Value) -> Value {
-    let mut bare = object.clone();
-    let managed = bare
-        .pointer_mut("/metadata/managedFields")
-        .and_then(Value::as_array_mut);
-    for entry in managed.into_iter().flatten() {
-        remove(entry, &["time"]);
-    }
-    bare
+    !same_but(aside, old, new)
 }
 
 /// Errors by the schema; what was wrong before in the same way is let through, as the real server
