@@ -2,6 +2,7 @@
 
 use std::{fmt, time::Duration};
 
+use fake_cluster::Revisions;
 use rand::{
     RngExt, SeedableRng,
     rngs::StdRng,
@@ -48,6 +49,22 @@ pub type Which = (usize, usize);
 pub enum Finalizer {
     Foreign,
     None,
+}
+
+/// What is restored from the last backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restored {
+    Management,
+    Worker(usize),
+    /// All clusters at once.
+    All,
+}
+
+/// What becomes of requests that do not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    Hangs,
+    Refuses,
 }
 
 /// One thing that happens.
@@ -110,6 +127,20 @@ pub enum Step {
     Spoil(Where, &'static str),
     /// A machine deployment appears that cannot be read, and stays until troubles are mended.
     Unreadable(usize),
+    /// All clusters are backed up.
+    BackUp,
+    /// Clusters are restored from the last backup; without one, from the beginning.
+    Restore(Restored, Revisions),
+    /// The tenant's WorkerCluster is deleted.
+    DropSettings(usize),
+    /// The tenant's WorkerCluster is deleted and made again.
+    RecreateSettings(usize),
+    /// The tenant's namespace is deleted; when troubles end it is made again.
+    DeleteNamespace(usize),
+    /// No call to a cluster arrives, until it is mended.
+    CutOff(Where, Outage),
+    /// The process gets no time to run for so many seconds.
+    Suspend(u64),
     /// All troubles end.
     Mend,
 }
@@ -146,6 +177,7 @@ impl History {
         for _ in 0..count {
             steps.push((pause(&mut row), step(&mut row, tenants)));
         }
+        insert_disasters(&mut steps, seed, tenants);
         Self {
             seed,
             tenants,
@@ -153,15 +185,70 @@ impl History {
         }
     }
 
-    /// Whether watches of profiles lose events: those heal the latest.
+    /// Whether watches of profiles lose events or are silent: those heal the latest.
     pub fn loses_profiles(&self) -> bool {
-        self.steps.iter().any(|(_, step)| {
-            let (Step::Deafen(_, resource) | Step::Spoil(_, resource)) = step else {
-                return false;
-            };
-            *resource == "operatingsystemprofiles"
+        self.steps.iter().any(|(_, step)| match step {
+            Step::Deafen(_, resource) | Step::Spoil(_, resource) => {
+                *resource == "operatingsystemprofiles"
+            }
+            Step::Restore(restored, Revisions::GoBack) => !matches!(restored, Restored::Worker(_)),
+            _ => false,
         })
     }
+}
+
+/// What befalls whole clusters and processes, in every other history. Drawn apart: the rest of a
+/// history is what it would be without.
+fn insert_disasters(steps: &mut Vec<(Duration, Step)>, seed: u64, tenants: usize) {
+    let row = &mut StdRng::seed_from_u64(!seed);
+    if row.random_bool(0.5) {
+        return;
+    }
+    for _ in 0..row.random_range(1..6) {
+        let at = row.random_range(tenants + 1..=steps.len());
+        steps.insert(at, (pause(row), disaster(row, tenants)));
+    }
+}
+
+fn disaster(row: &mut StdRng, tenants: usize) -> Step {
+    let tenant = row.random_range(0..tenants);
+    match row.random_range(0..20) {
+        0..4 => Step::BackUp,
+        4..9 => restore(row, tenant),
+        9 | 10 => Step::DropSettings(tenant),
+        11 | 12 => Step::RecreateSettings(tenant),
+        13 => Step::DeleteNamespace(tenant),
+        14..17 => cut_off(row, tenant),
+        _ => Step::Suspend(row.random_range(1..900)),
+    }
+}
+
+fn restore(row: &mut StdRng, tenant: usize) -> Step {
+    let restored = match row.random_range(0..3) {
+        0 => Restored::Management,
+        1 => Restored::Worker(tenant),
+        _ => Restored::All,
+    };
+    let revisions = if row.random_bool(0.5) {
+        Revisions::GoBack
+    } else {
+        Revisions::AreBumped
+    };
+    Step::Restore(restored, revisions)
+}
+
+fn cut_off(row: &mut StdRng, tenant: usize) -> Step {
+    let place = if row.random_bool(0.7) {
+        Where::Management
+    } else {
+        Where::Worker(tenant)
+    };
+    let outage = if row.random_bool(0.5) {
+        Outage::Hangs
+    } else {
+        Outage::Refuses
+    };
+    Step::CutOff(place, outage)
 }
 
 fn pause(row: &mut StdRng) -> Duration {

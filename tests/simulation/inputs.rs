@@ -6,7 +6,7 @@ use osm::api::names::CLOUD_INIT_SETTINGS;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::{history::Where, model::Model};
+use crate::{fixtures, history::Where, model::Model, world::put};
 
 /// When somebody changed what stands in a tenant's documents.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,47 @@ impl Model {
             self.inputs[tenant].changes_bootstrap();
         }
         self.put_settings(tenant);
+    }
+
+    /// The tenant's profile is written as it was last asked for, in another version.
+    pub fn put_profile(&mut self, tenant: usize) {
+        self.tenants[tenant].version = self.next();
+        if !self.tenants[tenant].has_namespace {
+            return;
+        }
+        let profile = self.tenants[tenant].profile();
+        self.by_somebody(Where::Management, |management| put(management, profile));
+    }
+
+    /// The tenant's settings are written as they were last asked for.
+    pub fn put_settings(&mut self, tenant: usize) {
+        if !self.tenants[tenant].has_namespace {
+            return;
+        }
+        let name = self.tenants[tenant].name;
+        let spec = self.tenants[tenant].spec().unwrap_or_default();
+        let mut wanted = fixtures::a_worker_cluster(name, &spec);
+        self.by_somebody(Where::Management, |management| {
+            let there = object("workerclusters", name, name);
+            let Some(mut found) = management.get(there) else {
+                return put(management, wanted);
+            };
+            found["spec"] = wanted["spec"].take();
+            // As a server counts it.
+            let generation = found["metadata"]["generation"].as_u64().unwrap_or(1);
+            found["metadata"]["generation"] = json!(generation + 1);
+            put(management, found)
+        });
+    }
+
+    /// Nobody is paused any more.
+    pub fn unpause(&mut self) {
+        for tenant in 0..self.tenants.len() {
+            if self.tenants[tenant].is_paused {
+                self.tenants[tenant].is_paused = false;
+                self.put_settings(tenant);
+            }
+        }
     }
 
     /// The getter has another token.

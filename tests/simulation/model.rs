@@ -14,6 +14,7 @@ use crate::{
     fixtures,
     history::{Finalizer, History, MACHINES, Step, Trouble, Where, Which},
     inputs::{Inputs, cluster_info},
+    restores::{Backups, suspend},
     wire::{Blow, Counted, Life, Strike},
     world::{Process, World, account, put},
 };
@@ -43,11 +44,14 @@ pub struct Tenant {
     pub name: &'static str,
     /// Its machine deployments, by their numbers.
     pub machines: [Option<Machine>; MACHINES],
-    text: u32,
-    version: u32,
+    pub(crate) text: u32,
+    pub(crate) version: u32,
+    /// Which kubeconfig it has; those of before are worthless.
+    pub(crate) kubeconfig: u32,
     pub(crate) settings: Option<u32>,
     pub(crate) is_paused: bool,
     pub(crate) is_registered: bool,
+    pub(crate) has_namespace: bool,
 }
 
 /// A world with what was last asked of it.
@@ -64,7 +68,11 @@ pub struct Model {
     pub before: Vec<Arc<Life>>,
     /// When what stands in the documents of a tenant was changed, by the tenant's number.
     pub inputs: Vec<Inputs>,
-    process: Option<Process>,
+    /// The last backup.
+    pub backups: Backups,
+    /// Whether the Lease of the process that runs may be gone: a backup may lack it.
+    pub may_lose_lease: bool,
+    pub(crate) process: Option<Process>,
     count: u32,
 }
 
@@ -92,12 +100,14 @@ impl Machine {
 }
 
 impl Tenant {
-    fn profile(&self) -> Value {
+    /// Its profile.
+    pub fn profile(&self) -> Value {
         let text = format!("text {} of {}\n", self.text, self.name);
         fixtures::a_profile(self.name, &format!("v1.0.{}", self.version), &text)
     }
 
-    fn spec(&self) -> Option<Value> {
+    /// What its WorkerCluster says; nothing where it has none of its own.
+    pub fn spec(&self) -> Option<Value> {
         let settings = self.settings?;
         let server = format!("https://other-{settings}.example:6443");
         let mut spec = json!({"apiServerOverride": server});
@@ -119,9 +129,11 @@ impl Model {
             machines: [None; MACHINES],
             text: 0,
             version: 0,
+            kubeconfig: 0,
             settings: None,
             is_paused: false,
             is_registered: true,
+            has_namespace: true,
         });
         Self::of(tenants.collect())
     }
@@ -158,6 +170,8 @@ impl Model {
         }
         Self {
             inputs: vec![Inputs::default(); tenants.len()],
+            backups: Backups::take(&world, &tenants),
+            may_lose_lease: false,
             world,
             tenants,
             foreign: BTreeSet::new(),
@@ -166,35 +180,6 @@ impl Model {
             process: None,
             count: 0,
         }
-    }
-
-    /// Starts a manager.
-    pub fn start(&mut self) {
-        let before = std::mem::replace(&mut self.life, Life::new());
-        self.before.push(before);
-        self.process = Some(self.world.start_as(&self.life));
-    }
-
-    /// Ends the manager in order, if there is one.
-    pub async fn stop(&mut self) {
-        if let Some(process) = self.process.take() {
-            process.stop().await;
-        }
-    }
-
-    async fn kill(&mut self) {
-        if let Some(process) = self.process.take() {
-            process.kill().await;
-        }
-    }
-
-    /// Starts another manager in place of one that died.
-    pub async fn revive(&mut self) {
-        if self.life.is_struck() {
-            self.kill().await;
-            self.start();
-        }
-        self.life.disarm();
     }
 
     /// The cluster there.
@@ -240,7 +225,8 @@ impl Model {
     pub async fn happen(&mut self, step: Step) {
         match step {
             Step::Wait(minutes) => {
-                tokio::time::sleep(Duration::from_secs(u64::from(minutes) * 60)).await;
+                self.pass(Duration::from_secs(u64::from(minutes) * 60))
+                    .await
             }
             Step::Restart => {
                 self.stop().await;
@@ -277,6 +263,7 @@ impl Model {
             }
             Step::Spoil(place, resource) => self.spoil(place, resource),
             Step::Unreadable(tenant) => self.make_unreadable(tenant),
+            Step::Suspend(seconds) => suspend(seconds).await,
             Step::Mend => self.mend(),
             step => self.user(step),
         }
@@ -305,6 +292,7 @@ impl Model {
         }
         self.remove_unreadable();
         for tenant in 0..self.tenants.len() {
+            self.restore_namespace(tenant);
             self.register(tenant);
         }
     }
@@ -361,6 +349,12 @@ impl Model {
             Step::RotateFetchToken(tenant) => self.rotate_fetch_token(tenant),
             Step::Tamper(which, made) => self.tamper(which, made),
             Step::Lose(which, made) => self.lose(which, made),
+            Step::BackUp => self.back_up(),
+            Step::Restore(restored, revisions) => self.restore(restored, revisions),
+            Step::DropSettings(tenant) => self.drop_settings(tenant),
+            Step::RecreateSettings(tenant) => self.recreate_settings(tenant),
+            Step::DeleteNamespace(tenant) => self.delete_namespace(tenant),
+            Step::CutOff(place, outage) => self.cut_off(place, outage),
             _ => {}
         }
     }
@@ -431,40 +425,6 @@ impl Model {
             cluster.delete_raw(object("machinedeployments", "kube-system", &name))
         });
         self.tenants[which.0].machines[which.1] = None;
-    }
-
-    fn put_profile(&mut self, tenant: usize) {
-        self.tenants[tenant].version = self.next();
-        let profile = self.tenants[tenant].profile();
-        self.by_somebody(Where::Management, |management| put(management, profile));
-    }
-
-    /// The tenant's settings are written as they were last asked for.
-    pub fn put_settings(&mut self, tenant: usize) {
-        let name = self.tenants[tenant].name;
-        let spec = self.tenants[tenant].spec().unwrap_or_default();
-        let mut wanted = fixtures::a_worker_cluster(name, &spec);
-        self.by_somebody(Where::Management, |management| {
-            let there = object("workerclusters", name, name);
-            let Some(mut found) = management.get(there) else {
-                return put(management, wanted);
-            };
-            found["spec"] = wanted["spec"].take();
-            // As a server counts it.
-            let generation = found["metadata"]["generation"].as_u64().unwrap_or(1);
-            found["metadata"]["generation"] = json!(generation + 1);
-            put(management, found)
-        });
-    }
-
-    /// Nobody is paused any more.
-    pub fn unpause(&mut self) {
-        for tenant in 0..self.tenants.len() {
-            if self.tenants[tenant].is_paused {
-                self.tenants[tenant].is_paused = false;
-                self.put_settings(tenant);
-            }
-        }
     }
 
     /// Those who keep what is deleted let it go; tells what else is there that is being deleted.

@@ -20,6 +20,7 @@ impl Model {
     pub fn rotate_kubeconfig(&mut self, tenant: usize) {
         let worker = self.cluster(Where::Worker(tenant));
         worker.revoke_token(&worker.token(&account("kube-system")));
+        self.tenants[tenant].kubeconfig += 1;
         if self.tenants[tenant].is_registered {
             self.world.register(self.tenants[tenant].name);
         }
@@ -36,7 +37,8 @@ impl Model {
 
     /// The registration is made again, if it was removed.
     pub fn register(&mut self, tenant: usize) {
-        if !self.tenants[tenant].is_registered {
+        let own = &self.tenants[tenant];
+        if !own.is_registered && own.has_namespace {
             self.tenants[tenant].is_registered = true;
             self.world.register(self.tenants[tenant].name);
         }

@@ -9,7 +9,7 @@ use osm::fleet::{
 };
 
 use crate::{
-    history::History,
+    history::{History, Step},
     invariants::{Held, histories, requests},
     model::Model,
     snapshot,
@@ -50,6 +50,10 @@ async fn live(history: &History) -> Held {
     for (index, (after, step)) in history.steps.iter().enumerate() {
         tokio::time::sleep(*after).await;
         model.revive().await;
+        if matches!(step, Step::Restore(..)) {
+            // What is undone must have been right, too.
+            histories(&model).map_err(|problem| format!("before step {index}: {problem}"))?;
+        }
         model.happen(*step).await;
         requests(&mut model).map_err(|problem| format!("step {index}: {problem}"))?;
     }
@@ -63,12 +67,12 @@ async fn live(history: &History) -> Held {
     } else {
         RELIST
     };
-    tokio::time::sleep(slowest * 4 / 3 + Duration::from_mins(2)).await;
+    model.pass(slowest * 4 / 3 + Duration::from_mins(2)).await;
     let left = model.let_go();
     if !left.is_empty() {
         return Err(format!("still being deleted: {left:?}"));
     }
-    tokio::time::sleep(SETTLED).await;
+    model.pass(SETTLED).await;
     requests(&mut model)?;
     histories(&model)?;
     rest(&mut model).await?;

@@ -242,8 +242,19 @@ impl Process {
 
     /// Ends in order, as by SIGTERM.
     pub async fn stop(self) {
+        self.end().await.expect("the manager ends in order");
+    }
+
+    /// As [`Process::stop`], and says how it ended.
+    pub async fn end(self) -> anyhow::Result<()> {
         self.cancel.cancel();
-        self.ended().await.expect("the manager ends in order");
+        self.ended().await
+    }
+
+    /// How it ended, if it has.
+    pub fn try_ended(&mut self) -> Option<anyhow::Result<()>> {
+        let ended = self.tasks.try_join_next()?;
+        Some(ended.expect("the manager does not panic"))
     }
 
     /// Waits for its end.
