@@ -48,6 +48,8 @@ pub struct SecretWanted {
     pub data: SecretData,
     /// The digest of the value.
     pub content: Digest,
+    /// The machine deployment, as `namespace/name`.
+    pub made_for: String,
     /// The annotations; none for what changes in place.
     pub stamp: Option<Stamp>,
     /// What machines were made from, on the Secret that no rotation deletes; where there is nothing
@@ -129,6 +131,7 @@ fn kubelet_kubeconfig(desired: &Desired, observed: &Observed) -> Option<Change> 
         key: KUBECONFIG_KEY,
         data: SecretData(kubeconfig.expose().as_bytes().to_vec()),
         content: content.clone(),
+        made_for: desired.stamp.made_for.clone(),
         stamp: None,
         made_from: machines(desired, observed).map(|machines| machines.made_from),
     };
@@ -146,6 +149,7 @@ fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
         key: EDGE_SCRIPT_KEY,
         data: SecretData(script.expose().as_bytes().to_vec()),
         content: content.clone(),
+        made_for: desired.stamp.made_for.clone(),
         stamp: None,
         made_from: None,
     };
@@ -224,6 +228,7 @@ impl Made<'_> {
             key: CLOUD_CONFIG_KEY,
             data: SecretData(data),
             content,
+            made_for: self.stamp.made_for.clone(),
             stamp: Some(self.stamp.clone()),
             made_from: None,
         }

@@ -20,7 +20,7 @@ use serde_json::json;
 use super::error::Error;
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{CLOUD_INIT_SETTINGS, KEPT, KUBE_SYSTEM, MACHINES_MADE_FROM, TOKEN_LABEL},
+    names::{CLOUD_INIT_SETTINGS, KEPT, KUBE_SYSTEM, MACHINES_MADE_FROM, MADE_FOR, TOKEN_LABEL},
 };
 use crate::controllers::{context::Context, inventory, tokens};
 use crate::fleet::rate_limit::Prepaid;
@@ -427,13 +427,13 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
         name: Some(wanted.name.clone()),
         ..metadata
     };
+    let annotations = metadata.annotations.get_or_insert_default();
+    annotations.insert(MADE_FOR.to_owned(), wanted.made_for.clone());
     if let Some(stamp) = &wanted.stamp {
-        let annotations = metadata.annotations.get_or_insert_default();
         annotations.remove(KEPT);
         annotations.extend(stamp.annotations(&wanted.content));
     }
     if let Some(made_from) = &wanted.made_from {
-        let annotations = metadata.annotations.get_or_insert_default();
         annotations.insert(MACHINES_MADE_FROM.to_owned(), made_from.to_string());
     }
     Secret {
