@@ -2,7 +2,8 @@
 //! number draws: what users, operators, machine-controller, strangers, networks and crashes do.
 //!
 //! Each number is a world of its own. `OSM_SIMULATION_SEED=n` runs one of them and prints what
-//! happened in it; `OSM_SIMULATION_SEEDS=n` runs so many.
+//! happened in it; `OSM_SIMULATION_SEEDS=n` runs the first n, and `OSM_SIMULATION_NEW=n` as many that
+//! probably nobody has run before.
 
 #[path = "sweep/fixtures.rs"]
 mod fixtures;
@@ -44,19 +45,21 @@ mod run;
 #[path = "simulation/strangers.rs"]
 mod strangers;
 
-use std::process::ExitCode;
+use std::{ops::Range, process::ExitCode};
 
 use libtest_mimic::{Arguments, Trial};
-#[cfg(target_env = "gnu")]
+#[cfg(all(target_env = "gnu", feature = "jemalloc"))]
 use tikv_jemallocator::Jemalloc;
 
 /// The allocator of the program.
-#[cfg(target_env = "gnu")]
+#[cfg(all(target_env = "gnu", feature = "jemalloc"))]
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// Thirteen minutes of processor time, with the first level of optimization.
-const SEEDS: u64 = 2000;
+/// The histories that are the same each time.
+const SEEDS: u64 = 1000;
+/// New histories have numbers from here on.
+const NEW: u64 = 1_000_000;
 /// The seeds of one test.
 const BLOCK: u64 = 25;
 
@@ -67,7 +70,13 @@ fn main() -> ExitCode {
             println!("{}", history::History::draw(seed));
             Ok(run::run(seed)?)
         })],
-        None => blocks(number("OSM_SIMULATION_SEEDS").unwrap_or(SEEDS)),
+        None => {
+            let known = number("OSM_SIMULATION_SEEDS").unwrap_or(SEEDS);
+            let new = number("OSM_SIMULATION_NEW").unwrap_or(0);
+            let first = NEW + u64::from(rand::random::<u32>());
+            let all = blocks(0..known).chain(blocks(first..first + new));
+            all.collect()
+        }
     };
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -81,17 +90,15 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().expect("a seed is a number"))
 }
 
-fn blocks(seeds: u64) -> Vec<Trial> {
-    let firsts = (0..seeds).step_by(usize::try_from(BLOCK).unwrap_or(1));
-    firsts
-        .map(|first| {
-            let last = (first + BLOCK).min(seeds) - 1;
-            Trial::test(format!("seeds_{first:05}_to_{last:05}"), move || {
-                for seed in first..=last {
-                    run::run(seed)?;
-                }
-                Ok(())
-            })
+fn blocks(seeds: Range<u64>) -> impl Iterator<Item = Trial> {
+    let firsts = seeds.clone().step_by(usize::try_from(BLOCK).unwrap_or(1));
+    firsts.map(move |first| {
+        let last = (first + BLOCK).min(seeds.end) - 1;
+        Trial::test(format!("seeds_{first:05}_to_{last:05}"), move || {
+            for seed in first..=last {
+                run::run(seed)?;
+            }
+            Ok(())
         })
-        .collect()
+    })
 }

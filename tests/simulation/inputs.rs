@@ -15,6 +15,9 @@ pub struct Inputs {
     pub provisioning: Vec<Instant>,
     /// What stands in bootstrap documents: the API server and the getter's token.
     pub bootstrap: Vec<Instant>,
+    /// The revision that the worker cluster was restored to without a bump, and when. Until the
+    /// next list, within an hour, watches are silent about what it has from before.
+    pub went_back: Option<(u64, Instant)>,
 }
 
 impl Inputs {

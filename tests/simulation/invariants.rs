@@ -15,6 +15,9 @@ use crate::{
     wire::Sent,
 };
 
+/// A list follows the one before it within this time, whatever watches say.
+const LIST_INTERVAL: Duration = Duration::from_hours(1);
+
 /// Fails by saying what was seen.
 pub type Held = Result<(), String>;
 
@@ -106,6 +109,7 @@ pub fn histories(model: &Model) -> Held {
             let documents = Documents {
                 bootstrap: secret(&names.bootstrap),
                 provisioning: secret(&names.provisioning),
+                went_back: inputs.went_back,
             };
             told(documents.check(&is_foreign))?;
             told(unchanged(
@@ -204,6 +208,7 @@ fn kubelet_kubeconfig(
 struct Documents {
     bootstrap: Vec<Moment>,
     provisioning: Vec<Moment>,
+    went_back: Option<(u64, Instant)>,
 }
 
 impl Documents {
@@ -242,7 +247,7 @@ impl Documents {
     }
 
     /// Other bytes of the provisioning document are written while there is no bootstrap document,
-    /// or one of the same revision.
+    /// or one of the same revision, or one that a restoration brought back and no watch has shown.
     fn replaced(&self, is_foreign: &dyn Fn(&Moment) -> bool) -> Held {
         let mut before: Option<&Value> = None;
         for moment in &self.provisioning {
@@ -256,10 +261,20 @@ impl Documents {
                 continue;
             };
             let of = |object: &Value| object["metadata"]["annotations"][MADE_FOR_REVISION].clone();
-            if is_other && !is_foreign(moment) && of(bootstrap) != of(found) {
+            let is_excused = is_foreign(moment) || self.is_unseen(bootstrap, moment.at);
+            if is_other && !is_excused && of(bootstrap) != of(found) {
                 return Err("provisioning changed under an old bootstrap document".to_owned());
             }
         }
         Ok(())
+    }
+
+    /// Whether an object was there before the cluster went back, and no list has shown it since.
+    fn is_unseen(&self, object: &Value, now: Instant) -> bool {
+        let version = object["metadata"]["resourceVersion"].as_str();
+        let version: Option<u64> = version.and_then(|version| version.parse().ok());
+        self.went_back.is_some_and(|(revision, at)| {
+            version.is_some_and(|version| version <= revision) && now <= at + LIST_INTERVAL
+        })
     }
 }

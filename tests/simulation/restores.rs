@@ -6,6 +6,7 @@ use std::time::Duration;
 use fake_cluster::{Backup, Cluster, Fault, Matcher, Revisions, object};
 use osm::api::names::CLOUD_INIT_SETTINGS;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::{
     fixtures,
@@ -83,6 +84,10 @@ impl Model {
             Where::Worker(tenant) => (self.tenants[tenant].name, &self.backups.workers[tenant]),
         };
         cluster.restore(backup, revisions);
+        if let Where::Worker(tenant) = place {
+            let went_back = (cluster.revision(), Instant::now());
+            self.inputs[tenant].went_back = (revisions == Revisions::GoBack).then_some(went_back);
+        }
         // As if others had written: versions of after the last restore are not given out again.
         cluster.skip_revisions(self.backups.uses.min(3) * OTHERS / 4);
         let now = cluster.revision();
