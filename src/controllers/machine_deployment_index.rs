@@ -253,5 +253,11 @@ mod tests {
         follow(Event::Delete(all[1].clone()));
         assert_eq!(index.quota(&all[0]), Quota::Within, "w3 has room now");
         assert_eq!(index.quota(&all[2]), Quota::Exceeded, "w4 has none");
+        for gone in [&all[0], &all[3]] {
+            follow(Event::Delete(gone.clone()));
+        }
+        let youngest = a_machine_deployment("n", "w5", 5);
+        follow(Event::Apply(youngest.clone()));
+        assert_eq!(index.quota(&youngest), Quota::Within, "beside w4 alone");
     }
 }

@@ -235,8 +235,5 @@ fn kubectl() -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_default();
     let is_installed = std::env::split_paths(&path).any(|it| it.join("kubectl").is_file());
     let built = Assets::built().filter(|_| !is_installed);
-    built.map_or_else(
-        || PathBuf::from("kubectl"),
-        |built| built.binary("kubectl"),
-    )
+    built.map_or_else(|| PathBuf::from("kubectl"), |built| built.binary("kubectl"))
 }

@@ -248,6 +248,24 @@ mod tests {
         assert!(circuit.is_closed());
     }
 
+    /// A reconcile that is cut off drops its calls.
+    #[test]
+    fn a_call_that_is_given_up_says_nothing_unless_it_was_to_decide() {
+        let now = Instant::now();
+        let mut circuit = Circuit::new(now);
+        let [one, two] = [circuit.admit(now), circuit.admit(now)].map(|pass| pass.expect("closed"));
+        circuit.abandoned(one, now);
+        assert!(circuit.is_closed());
+        let stale = circuit.admit(now).expect("closed");
+        circuit.failed(two, Failure::Silence, now);
+        let until = circuit.opens_at(now).expect("nothing is under way");
+        circuit.abandoned(stale, now);
+        assert_eq!(circuit.opens_at(now), Some(until), "the delay holds");
+        circuit.admit(until).expect("it is due");
+        circuit.abandoned(stale, until);
+        assert!(circuit.admit(until).is_none(), "another one decides");
+    }
+
     #[test]
     fn three_bad_answers_in_a_row_open_it_and_fewer_do_not() {
         let now = Instant::now();

@@ -121,6 +121,24 @@ fn an_unreadable_machine_deployment_says_what_is_wrong() {
 }
 
 #[test]
+fn the_metrics_name_the_reason() {
+    let name = || "own".to_owned();
+    for (invalid, category) in [
+        (Invalid::Unreadable, "machine_deployment_unreadable"),
+        (Invalid::TooMany { max: 1 }, "too_many_machine_deployments"),
+        (Invalid::NameTooLong { bytes: 64 }, "name_too_long"),
+        (Invalid::NameTaken { owner: name() }, "name_taken"),
+        (Invalid::NamesCollide { secret: name() }, "names_collide"),
+        (
+            Invalid::ProfileForbidden { namespace: name() },
+            "profile_forbidden",
+        ),
+    ] {
+        assert_eq!(invalid.category(), category);
+    }
+}
+
+#[test]
 fn the_youngest_of_too_many_are_refused() {
     let mut found = a_found();
     found.quota = Quota::Within;
