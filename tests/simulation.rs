@@ -2,8 +2,8 @@
 //! number draws: what users, operators, machine-controller, strangers, networks and crashes do.
 //!
 //! Each number is a world of its own. `OSM_SIMULATION_SEED=n` runs one of them and prints what
-//! happened in it; `OSM_SIMULATION_SEEDS=n` runs the first n, and `OSM_SIMULATION_NEW=n` as many that
-//! probably nobody has run before.
+//! happened in it; `OSM_SIMULATION_SEEDS=n` runs the first n, and `OSM_SIMULATION_NEW=n` as many
+//! that probably nobody has run before.
 
 #[path = "sweep/fixtures.rs"]
 mod fixtures;
@@ -65,18 +65,17 @@ const BLOCK: u64 = 25;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let trials = match number("OSM_SIMULATION_SEED") {
-        Some(seed) => vec![Trial::test(format!("seed_{seed}"), move || {
+    let trials = if let Some(seed) = number("OSM_SIMULATION_SEED") {
+        vec![Trial::test(format!("seed_{seed}"), move || {
             println!("{}", history::History::draw(seed));
             Ok(run::run(seed)?)
-        })],
-        None => {
-            let known = number("OSM_SIMULATION_SEEDS").unwrap_or(SEEDS);
-            let new = number("OSM_SIMULATION_NEW").unwrap_or(0);
-            let first = NEW + u64::from(rand::random::<u32>());
-            let all = blocks(0..known).chain(blocks(first..first + new));
-            all.collect()
-        }
+        })]
+    } else {
+        let known = number("OSM_SIMULATION_SEEDS").unwrap_or(SEEDS);
+        let new = number("OSM_SIMULATION_NEW").unwrap_or(0);
+        let first = NEW + u64::from(rand::random::<u32>());
+        let all = blocks(0..known).chain(blocks(first..first + new));
+        all.collect()
     };
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -24,10 +24,12 @@ use osm::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
+#[cfg(feature = "jemalloc")]
 use tikv_jemallocator::Jemalloc;
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
@@ -138,7 +140,7 @@ fn ping(
             return;
         };
         let late = answered.saturating_duration_since(asked);
-        let busy = before.map_or(Duration::ZERO, |before| processor - before);
+        let busy = before.map_or(Duration::ZERO, |before| processor.saturating_sub(before));
         before = Some(processor);
         if let Ok(mut found) = found.lock() {
             found.late = found.late.max(late);

@@ -225,8 +225,7 @@ impl Model {
     pub async fn happen(&mut self, step: Step) {
         match step {
             Step::Wait(minutes) => {
-                self.pass(Duration::from_secs(u64::from(minutes) * 60))
-                    .await
+                self.pass(Duration::from_mins(u64::from(minutes))).await;
             }
             Step::Restart => {
                 self.stop().await;

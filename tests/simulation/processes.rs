@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{model::Model, wire::Life, world::Process};
+use crate::{model::Model, wire::Life};
 
 impl Model {
     /// Starts a manager.
@@ -50,7 +50,9 @@ impl Model {
     }
 
     fn revive_ended(&mut self) {
-        if let Some(ended) = self.process.as_mut().and_then(Process::try_ended) {
+        let process = self.process.as_mut();
+        if let Some(ended) = process.and_then(|process| process.tasks.try_join_next()) {
+            let ended = ended.expect("the manager does not panic");
             assert!(ended.is_err(), "nobody asked the manager to end");
             self.judge(ended);
             self.start();

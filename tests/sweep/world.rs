@@ -58,7 +58,8 @@ pub struct World {
 /// One manager.
 pub struct Process {
     cancel: CancellationToken,
-    tasks: JoinSet<anyhow::Result<()>>,
+    /// Its one task.
+    pub tasks: JoinSet<anyhow::Result<()>>,
 }
 
 impl World {
@@ -249,12 +250,6 @@ impl Process {
     pub async fn end(self) -> anyhow::Result<()> {
         self.cancel.cancel();
         self.ended().await
-    }
-
-    /// How it ended, if it has.
-    pub fn try_ended(&mut self) -> Option<anyhow::Result<()>> {
-        let ended = self.tasks.try_join_next()?;
-        Some(ended.expect("the manager does not panic"))
     }
 
     /// Waits for its end.

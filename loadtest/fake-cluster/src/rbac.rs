@@ -234,8 +234,7 @@ fn grants_where(rule: &Value, fits: impl Fn(Part, &str) -> bool) -> Vec<Grant> {
 }
 
 fn product<'a>(left: &[&'a str], right: &[&'a str]) -> impl Iterator<Item = (&'a str, &'a str)> {
-    let pairs = left.iter().flat_map(|l| right.iter().map(|r| (*l, *r)));
-    pairs
+    left.iter().flat_map(|l| right.iter().map(|r| (*l, *r)))
 }
 
 /// What every authenticated user may do on the real server by its built-in roles.

@@ -118,10 +118,10 @@ mod tests {
         let sure = joining(&["b_1"], Duration::ZERO);
         assert_eq!(sure.published, a_view(&["a_1", "b_1"]));
         assert_eq!(sure.to_publish(Duration::ZERO), None);
-        let until = Duration::from_secs(17);
+        let (before, until) = (Duration::from_secs(16), Duration::from_secs(17));
         let mut unsure = joining(&["b_1"], until);
         assert_eq!(unsure.published, View::default());
-        assert_eq!(unsure.to_publish(until - Duration::from_millis(1)), None);
+        assert_eq!(unsure.to_publish(before), None);
         let aim = unsure.to_publish(until).cloned().unwrap();
         assert_eq!(aim, a_view(&["a_1", "b_1"]));
         unsure.has_published(aim);
