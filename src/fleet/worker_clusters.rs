@@ -29,7 +29,7 @@ use crate::tenant::{id::RegistrationId, report::ConditionType};
 /// Why a tenant without its registration is not `Registered`.
 pub const REGISTRATION_REMOVED: &str = "RegistrationRemoved";
 
-/// How many members are told of a list before other tasks may run: ten thousand at once would block
+/// How many members hear about a list before other tasks may run: ten thousand at once would block
 /// the thread.
 const TOLD_AT_ONCE: usize = 100;
 

@@ -89,7 +89,7 @@ pub enum RenderError {
         /// Why it is no URL.
         reason: &'static str,
     },
-    /// An insecure registry stands for any, and none of its mirrors says which host is meant.
+    /// An insecure registry stands for any, and it has no mirror that says which host is meant.
     #[error(
         "settings, insecureRegistries: `{registry}` names no host; give it mirrors in \
          registryMirrors, or name each registry"

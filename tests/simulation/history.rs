@@ -139,7 +139,7 @@ pub enum Step {
     DeleteNamespace(usize),
     /// No call to a cluster arrives, until it is mended.
     CutOff(Where, Outage),
-    /// The process gets no time to run for so many seconds.
+    /// The process gets no time to run for this many seconds.
     Suspend(u64),
     /// All troubles end.
     Mend,

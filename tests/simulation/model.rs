@@ -106,7 +106,7 @@ impl Tenant {
         fixtures::a_profile(self.name, &format!("v1.0.{}", self.version), &text)
     }
 
-    /// What its WorkerCluster says; nothing where it has none of its own.
+    /// What its WorkerCluster says; nothing if there is none.
     pub fn spec(&self) -> Option<Value> {
         let settings = self.settings?;
         let server = format!("https://other-{settings}.example:6443");

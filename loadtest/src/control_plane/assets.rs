@@ -108,7 +108,7 @@ struct Search {
 impl Search {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the variables are conventions for tests and caches, not settings of ours"
+        reason = "the variables are conventions of tests and caches, not settings of this program"
     )]
     fn here() -> Self {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
