@@ -203,7 +203,7 @@ fn check(seed: u64, profiles: &[CompiledProfile]) -> &'static str {
 fn refused(error: &RenderError) -> &'static str {
     let said = error.to_string();
     assert!(!said.contains("hidden-"), "an error tells a secret: {said}");
-    let places = ["profile", "machine deployment", "Config"];
+    let places = ["profile", "machine deployment", "settings", "Config"];
     assert!(places.iter().any(|place| said.contains(place)), "{said}");
     error.category()
 }
@@ -263,7 +263,11 @@ fn set_settings(random: &mut StdRng, subject: &mut Subject) {
             .insecure_registries
             .push(mostly(random, &["docker.io", "a:5000"], &TEXTS));
         let mirrors = vec![
-            pick(random, &TEXTS),
+            mostly(
+                random,
+                &["HTTPS://u:p@s@a.example/a b", "b.example:5000"],
+                &TEXTS,
+            ),
             "https://mirror.example.com".to_owned(),
         ];
         settings

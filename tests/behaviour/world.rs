@@ -34,14 +34,9 @@ pub const IN_WORKER: Account = Account {
 /// The Role, and its binding, of `manifests/rbac/worker-node-credentials.yaml`.
 const NODE_CREDENTIALS: &str = "operating-system-manager-worker-node-credentials";
 
-/// Worker clusters at once. A real one takes 345 MiB and, to start, five seconds of a core; no
-/// scenario needs more than three.
-const fn workers_max(kind: Kind) -> usize {
-    match kind {
-        Kind::Fake => 12,
-        Kind::Real => 3,
-    }
-}
+/// Worker clusters at once. A real one takes 345 MiB and, to start, five seconds of a core. No
+/// scenario needs more.
+const WORKERS_MAX: usize = 3;
 
 /// The clusters of one test binary.
 pub struct World {
@@ -79,7 +74,7 @@ impl World {
             management_kubeconfig: management.kubeconfig(MANAGER).await,
             management,
             idle: Mutex::default(),
-            permits: Arc::new(Semaphore::new(workers_max(kind))),
+            permits: Arc::new(Semaphore::new(WORKERS_MAX)),
         }
     }
 
