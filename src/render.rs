@@ -30,6 +30,7 @@ pub mod error;
 mod functions;
 mod go_json;
 mod go_template;
+mod go_url;
 pub mod input;
 mod kubelet;
 pub mod limits;

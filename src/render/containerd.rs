@@ -12,7 +12,6 @@ use super::{error::RenderError, input::RegistryCredential};
 use crate::tenant::settings::{MirrorOrder, TenantSettings};
 
 mod mirror;
-mod url;
 
 use mirror::Mirror;
 

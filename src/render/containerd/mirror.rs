@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::url::GoUrl;
+use super::super::go_url::{self, GoUrl};
 
 /// The query parameter that carries settings, as a query of its own.
 const PARAMETER: &str = "kubermatic";
@@ -94,20 +94,9 @@ fn parse_query(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// A part of a query, where a plus is a space.
 fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'+' => bytes.push(b' '),
-            b'%' => {
-                let high = char::from(rest.next()?).to_digit(16)?;
-                let low = char::from(rest.next()?).to_digit(16)?;
-                bytes.push(u8::try_from(high * 16 + low).ok()?);
-            }
-            other => bytes.push(other),
-        }
-    }
+    let bytes = go_url::unescape(&text.replace('+', " ")).ok()?;
     String::from_utf8(bytes).ok()
 }
 

@@ -6,7 +6,10 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::version::Version,
+        super::{
+            go_url::{is_scheme, unescape},
+            version::Version,
+        },
         problem::refuse,
         value::{Field, Kind, Map, Pointer, Struct, Typed, kind, pointee},
     },
@@ -65,13 +68,6 @@ fn parse(arguments: &[Value]) -> Result<Value, Error> {
     ))
 }
 
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|first: char| first.is_ascii_alphabetic())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
-}
-
 fn hostname(host: &str) -> &str {
     if let Some(inside) = host.strip_prefix('[') {
         return inside.split(']').next().unwrap_or_default();
@@ -80,18 +76,7 @@ fn hostname(host: &str) -> &str {
 }
 
 fn unescaped(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = [rest.next()?, rest.next()?];
-        let digits = std::str::from_utf8(&digits).ok()?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-    }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(unescape(text).ok()?).ok()
 }
 
 fn escaped(text: &str, kept: &str) -> String {

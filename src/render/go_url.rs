@@ -1,5 +1,6 @@
 //! URLs as Go's `net/url` reads and writes them: the addresses of mirrors have always stood in
 //! `hosts.toml` in that spelling. What Go reads and no registry can be reached by is refused.
+//! Profiles in Go's language take URLs apart with the same rules for schemes and escapes.
 
 use std::fmt::{self, Write};
 
@@ -116,7 +117,8 @@ impl fmt::Display for GoUrl<'_> {
     }
 }
 
-fn is_scheme(text: &str) -> bool {
+/// Whether Go takes it for a scheme.
+pub(super) fn is_scheme(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes
         .next()
@@ -166,7 +168,12 @@ fn check_host(host: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
+/// The bytes that a text with percent-encoded ones stands for.
+///
+/// # Errors
+///
+/// If two hexadecimal digits do not follow a `%`.
+pub(super) fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -201,7 +208,7 @@ mod tests {
     use super::*;
 
     /// What Go's own `net/url` makes of each, or null where it reads no URL.
-    const GOLDEN: &str = include_str!("../../../tests/golden/go-urls.jsonl");
+    const GOLDEN: &str = include_str!("../../tests/golden/go-urls.jsonl");
 
     #[test]
     fn a_url_is_written_as_go_writes_it_or_refused() {
