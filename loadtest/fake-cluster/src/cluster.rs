@@ -95,7 +95,7 @@ pub struct ObjectRef<'a> {
 }
 
 /// Names an object.
-pub fn object<'a>(resource: &'a str, namespace: &'a str, name: &'a str) -> ObjectRef<'a> {
+pub const fn object<'a>(resource: &'a str, namespace: &'a str, name: &'a str) -> ObjectRef<'a> {
     ObjectRef {
         resource,
         namespace,
@@ -165,8 +165,9 @@ impl Cluster {
             .collect()
     }
 
-    /// Stores an object as it is, without rules, and returns it with its new resourceVersion. A
-    /// missing UID and creation time are filled in. `None` when its kind is not served.
+    /// Stores an object without asking any rule, and returns it with its new resourceVersion. A
+    /// missing UID and creation time are filled in, and what a custom kind has by default. `None`
+    /// when its kind is not served.
     pub fn put_raw(&self, mut value: Value) -> Option<Value> {
         self.inner.change(|state| {
             let (api_version, kind) = (
@@ -189,6 +190,9 @@ impl Cluster {
                 if meta::text(&value, &format!("/metadata/{field}")).is_empty() {
                     meta::set(&mut value, &["metadata", field], Value::String(fresh));
                 }
+            }
+            if let Some(custom) = &kind.custom {
+                crate::schema::default(&mut value, &custom.schema);
             }
             crate::body::to_storage(&kind, &mut value);
             let stored = state.store.put(&kind.storage, key, value);
