@@ -64,3 +64,5 @@ mod unreachable;
 mod upstream;
 #[path = "sweep/upstream_returns.rs"]
 mod upstream_returns;
+#[path = "sweep/vanished.rs"]
+mod vanished;

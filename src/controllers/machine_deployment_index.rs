@@ -78,6 +78,11 @@ impl MachineDeploymentIndex {
         ])
     }
 
+    /// Returns whether a token with this key is made for any machine deployment.
+    pub fn has_token(&self, key: &str) -> bool {
+        !self.by_name.of(&Derived::Token(key.to_owned())).is_empty()
+    }
+
     /// Returns whether as many others as may be served are older.
     pub fn quota(&self, machine_deployment: &MachineDeployment) -> Quota {
         let ages = self.ages.read().unwrap_or_else(PoisonError::into_inner);

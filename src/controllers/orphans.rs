@@ -5,44 +5,48 @@
 
 use std::collections::BTreeSet;
 
-use kube::Api;
-
 use super::{
     context::Context,
-    machine_deployment::{error::Error, finalize::remove_made},
+    machine_deployment::{
+        error::Error,
+        finalize::{Holder, Made, holder},
+    },
     seen::SeenObjects,
+    tokens,
     triggers::Look,
 };
-use crate::api::{
-    machine_deployment::MachineDeployment,
-    names::{DerivedNames, MADE_FOR},
-};
+use crate::api::names::{DerivedNames, MADE_FOR};
+use crate::tenant::mode::Right;
 
 /// Removes what was made for machine deployments that are gone.
 pub async fn remove(context: &Context) -> Result<(), Error> {
     let configs = context.rules.mode.has_configs_to_itself();
     let configs = configs.then_some(&*context.configs);
-    let made_for: BTreeSet<String> = configs
+    let mut made_for: BTreeSet<String> = configs
         .into_iter()
         .chain([&context.secrets])
         .flat_map(SeenObjects::entries)
         .filter_map(|entry| entry.metadata.annotations?.remove(MADE_FOR))
         .collect();
+    made_for.extend(owners_of_tokens(context).await?);
     for owner in made_for {
         let Some((namespace, name)) = owner.split_once('/') else {
             continue;
         };
         let names = DerivedNames::new(namespace, name);
         // What has the names of one that exists is that one's.
-        let has_heir = !context.index.overlapping(&names).is_empty();
-        if !has_heir && is_gone(context, namespace, name).await? {
+        if !context.index.overlapping(&names).is_empty() {
+            continue;
+        }
+        let made = Made::look(context, names.clone()).await?;
+        if let Holder::Nobody = holder(context, namespace, name).await? {
             tracing::info!(
                 registration = %context.engagement.registration,
                 namespace,
                 name,
                 "the machine deployment vanished; what was made for it is removed"
             );
-            let removed = remove_made(context, &names).await;
+            let removed = made.remove(context).await;
             // One of these names may have come since it was asked for.
             context.triggers.pull(Look::Overlapping(names));
             removed?;
@@ -51,16 +55,25 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
     Ok(())
 }
 
-async fn is_gone(context: &Context, namespace: &str, name: &str) -> Result<bool, Error> {
-    let api: Api<MachineDeployment> =
-        Api::namespaced(context.engagement.worker.client(), namespace);
-    match api.get_metadata(name).await {
-        Ok(_) => Ok(false),
-        // A kind that is not served answers NotFound, too, but names no object.
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(status
-            .details
-            .as_ref()
-            .is_some_and(|details| details.name == name)),
-        Err(error) => Err(Error::call("ask for a machine deployment")(error)),
+/// For whom the tokens were made that belong to no machine deployment: a token is made before all
+/// else, and may be all that there is. One that does not say so is left to expire.
+async fn owners_of_tokens(context: &Context) -> Result<Vec<String>, Error> {
+    if !context.rules.mode.has(Right::DeleteTokens) {
+        return Ok(Vec::new());
     }
+    let api = tokens::api(&context.engagement.worker.client());
+    let mut owners = Vec::new();
+    let unused = context.tokens.unused(|key| context.index.has_token(key));
+    for (key, name) in unused {
+        let found = api
+            .get_metadata_opt(&name)
+            .await
+            .map_err(Error::call(format!("read {name}")))?;
+        let annotations = found.and_then(|found| found.metadata.annotations);
+        match annotations.and_then(|mut annotations| annotations.remove(MADE_FOR)) {
+            Some(owner) => owners.push(owner),
+            None => context.tokens.remove(&key),
+        }
+    }
+    Ok(owners)
 }

@@ -73,6 +73,15 @@ impl Tokens {
             .cloned()
     }
 
+    /// The keys, and the names of the Secrets, of the tokens whose key is not in use.
+    pub fn unused(&self, is_in_use: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = known.iter().filter(|(key, _)| !is_in_use(key));
+        unused
+            .map(|(key, token)| (key.clone(), secret_name(&token.token)))
+            .collect()
+    }
+
     /// Takes note of a token.
     pub fn set(&self, key: &str, token: KnownToken) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,6 +13,7 @@ use kube::{
     api::{
         DeleteParams, ListParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, Preconditions,
     },
+    core::NamespaceResourceScope,
 };
 
 use serde::de::DeserializeOwned;
@@ -54,7 +55,7 @@ pub async fn release(
 ) -> Result<(), kube::Error> {
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let api: Api<MachineDeployment> = Api::namespaced(worker.clone(), &namespace);
-    let patch = without_finalizer(machine_deployment.finalizers());
+    let patch = without_finalizer(machine_deployment.meta());
     let name = machine_deployment.name_any();
     match api
         .patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch))
@@ -65,14 +66,16 @@ pub async fn release(
     }
 }
 
-/// Removes our finalizer by a patch that fails where the list is not the one that was read, so
-/// that a foreign finalizer is never lost.
-pub fn without_finalizer(finalizers: &[String]) -> json_patch::Patch {
+/// Removes our finalizer by a patch that fails where the object is another or the list is not the
+/// one that was read, so that a foreign finalizer is never lost.
+pub fn without_finalizer(seen: &ObjectMeta) -> json_patch::Patch {
+    let finalizers = seen.finalizers.as_deref().unwrap_or_default();
     let rest: Vec<&String> = finalizers
         .iter()
         .filter(|name| *name != FINALIZER)
         .collect();
     serde_json::from_value(serde_json::json!([
+        {"op": "test", "path": "/metadata/uid", "value": seen.uid},
         {"op": "test", "path": "/metadata/finalizers", "value": finalizers},
         {"op": "replace", "path": "/metadata/finalizers", "value": rest},
     ]))
@@ -94,13 +97,13 @@ pub async fn purge(
     for name in names.secrets() {
         delete_named(&secrets, name).await?;
     }
-    let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
-    let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
-    for token in tokens.list_metadata(&ours).await?.items {
-        delete(&tokens, &token.metadata).await?;
+    let all_tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
+    for token in tokens(worker, &names).await? {
+        delete(&all_tokens, &token).await?;
     }
     if has_credentials(worker, &names).await? {
-        remove_credentials(worker, &names).await?;
+        let credentials = Credentials::look(worker, &names).await?;
+        credentials.remove(worker).await?;
     }
     let configs: Api<OperatingSystemConfig> = Api::namespaced(management.clone(), tenant);
     delete_named(&configs, &names.config).await
@@ -116,17 +119,71 @@ pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bo
     }
 }
 
-/// Deletes what a machine deployment's own credentials are made of. The ServiceAccount goes last:
-/// a crash before that leaves what tells of the rest.
-pub async fn remove_credentials(worker: &Client, names: &DerivedNames) -> Result<(), kube::Error> {
-    let bindings: Api<RoleBinding> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
-    let roles: Api<Role> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
-    let tokens: Api<Secret> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
-    let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
-    delete_named(&bindings, &names.getter).await?;
-    delete_named(&roles, &names.getter).await?;
-    delete_named(&tokens, &names.getter_token).await?;
-    delete_named(&accounts, &names.getter).await
+/// The bootstrap tokens of a machine deployment.
+pub async fn tokens(worker: &Client, names: &DerivedNames) -> Result<Vec<ObjectMeta>, kube::Error> {
+    let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
+    let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
+    let found = tokens.list_metadata(&ours).await?;
+    Ok(found
+        .items
+        .into_iter()
+        .map(|token| token.metadata)
+        .collect())
+}
+
+/// What a machine deployment's own credentials are made of, as it was seen.
+pub struct Credentials {
+    binding: Option<ObjectMeta>,
+    role: Option<ObjectMeta>,
+    token: Option<ObjectMeta>,
+    account: Option<ObjectMeta>,
+}
+
+impl Credentials {
+    /// Reads what is there of them.
+    pub async fn look(worker: &Client, names: &DerivedNames) -> Result<Self, kube::Error> {
+        Ok(Self {
+            binding: look::<RoleBinding>(worker, &names.getter).await?,
+            role: look::<Role>(worker, &names.getter).await?,
+            token: look::<Secret>(worker, &names.getter_token).await?,
+            account: look::<ServiceAccount>(worker, &names.getter).await?,
+        })
+    }
+
+    /// Deletes what was seen. The ServiceAccount goes last: a crash before that leaves what tells
+    /// of the rest.
+    pub async fn remove(&self, worker: &Client) -> Result<(), kube::Error> {
+        remove::<RoleBinding>(worker, self.binding.as_ref()).await?;
+        remove::<Role>(worker, self.role.as_ref()).await?;
+        remove::<Secret>(worker, self.token.as_ref()).await?;
+        remove::<ServiceAccount>(worker, self.account.as_ref()).await
+    }
+}
+
+async fn look<K>(worker: &Client, name: &str) -> Result<Option<ObjectMeta>, kube::Error>
+where
+    K: Clone
+        + DeserializeOwned
+        + Debug
+        + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    let api: Api<K> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    let found = api.get_metadata_opt(name).await?;
+    Ok(found.map(|found| found.metadata))
+}
+
+async fn remove<K>(worker: &Client, seen: Option<&ObjectMeta>) -> Result<(), kube::Error>
+where
+    K: Clone
+        + DeserializeOwned
+        + Debug
+        + Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    let Some(seen) = seen else {
+        return Ok(());
+    };
+    let api: Api<K> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+    delete(&api, seen).await
 }
 
 async fn delete_named<K>(api: &Api<K>, name: &str) -> Result<(), kube::Error>
@@ -145,17 +202,21 @@ pub async fn delete<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let params = DeleteParams {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    match api.delete(name, &only(metadata)).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        deleted => deleted.map(drop),
+    }
+}
+
+/// A deletion of the object that was seen, and of no other that has its name by now.
+pub fn only(seen: &ObjectMeta) -> DeleteParams {
+    DeleteParams {
         preconditions: Some(Preconditions {
-            uid: metadata.uid.clone(),
+            uid: seen.uid.clone(),
             resource_version: None,
         }),
         ..DeleteParams::default()
-    };
-    let name = metadata.name.as_deref().unwrap_or_default();
-    match api.delete(name, &params).await {
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        deleted => deleted.map(drop),
     }
 }
 
@@ -184,10 +245,15 @@ mod tests {
 
     #[test]
     fn a_foreign_finalizer_is_tested_for_and_kept() {
-        let before = ["a.example/b".to_owned(), FINALIZER.to_owned()];
+        let metadata = |uid: &str, finalizers: &[&str]| ObjectMeta {
+            uid: Some(uid.to_owned()),
+            finalizers: Some(finalizers.iter().map(|&name| name.to_owned()).collect()),
+            ..ObjectMeta::default()
+        };
+        let before = metadata("1", &["a.example/b", FINALIZER]);
         let patch = without_finalizer(&before);
-        let apply = |finalizers: &[String]| {
-            let mut object = serde_json::json!({"metadata": {"finalizers": finalizers}});
+        let apply = |found: &ObjectMeta| {
+            let mut object = serde_json::json!({ "metadata": found });
             json_patch::patch(&mut object, &patch).map(|()| object)
         };
         let after = apply(&before).unwrap();
@@ -195,11 +261,12 @@ mod tests {
             after["metadata"]["finalizers"],
             serde_json::json!(["a.example/b"])
         );
-        let mut others = before.to_vec();
-        others.push("c.example/d".to_owned());
+        let others = metadata("1", &["a.example/b", FINALIZER, "c.example/d"]);
         assert!(
             apply(&others).is_err(),
             "a list that changed meanwhile is not touched"
         );
+        let another = metadata("2", &["a.example/b", FINALIZER]);
+        assert!(apply(&another).is_err(), "another has taken the name");
     }
 }

@@ -154,35 +154,6 @@ async fn a_profile_whose_event_was_lost_is_read_within_eight_hours() {
     assert!(snapshot::decoded(&secret, "cloud-config").contains("another text"));
 }
 
-/// Somebody takes our finalizer, and the watch tells that the machine deployment is gone.
-#[tokio::test(start_paused = true)]
-async fn what_a_vanished_machine_deployment_left_is_removed_as_soon_as_it_is_told() {
-    let (world, process, _) = a_settled_world().await;
-    let berlin = world.worker("berlin");
-    assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "workers")));
-    world.settle().await;
-    for name in [BOOTSTRAP, PROVISIONING, KUBELET_KUBECONFIG] {
-        assert!(boot_secret(berlin, name).is_none(), "{name}");
-    }
-    process.stop().await;
-}
-
-/// A machine deployment that vanished while the watch was deaf, its finalizer taken by force.
-#[tokio::test(start_paused = true)]
-async fn what_a_vanished_machine_deployment_left_is_removed_by_the_next_process() {
-    let (world, process, _) = a_settled_world().await;
-    process.stop().await;
-    let berlin = world.worker("berlin");
-    assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "workers")));
-    let process = world.start();
-    world.settle().await;
-    for name in [BOOTSTRAP, PROVISIONING, KUBELET_KUBECONFIG] {
-        assert!(boot_secret(berlin, name).is_none(), "{name}");
-    }
-    assert_eq!(world.management.objects("operatingsystemconfigs").len(), 0);
-    process.stop().await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_expired_or_broken_watch_writes_nothing() {
     let (world, process, life) = a_settled_world().await;

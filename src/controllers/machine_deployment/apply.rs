@@ -81,7 +81,7 @@ impl Apply<'_> {
     async fn create_token(&self, token: Token) -> Result<(), Error> {
         let key = &self.deployment.names.key;
         let api = tokens::api(&self.context.engagement.worker.client());
-        let secret = token_secret(key, &token);
+        let secret = token_secret(key, &self.deployment.stamp.made_for, &token);
         match api.create(&PostParams::default(), &secret).await {
             Ok(created) => {
                 self.keep_token(&created);
@@ -129,6 +129,10 @@ impl Apply<'_> {
         }
         let data = secret.data.get_or_insert_default();
         data.insert("expiration".to_owned(), expiration(&token));
+        let made_for = self.deployment.stamp.made_for.clone();
+        secret
+            .annotations_mut()
+            .insert(MADE_FOR.to_owned(), made_for);
         let replaced = api
             .replace(&name, &PostParams::default(), &secret)
             .await
@@ -455,7 +459,7 @@ fn config(wanted: &ConfigWanted) -> OperatingSystemConfig {
     config
 }
 
-fn token_secret(key: &str, token: &Token) -> Secret {
+fn token_secret(key: &str, made_for: &str, token: &Token) -> Secret {
     let text = |text: &str| ByteString(text.as_bytes().to_vec());
     let data = BTreeMap::from([
         (
@@ -474,6 +478,7 @@ fn token_secret(key: &str, token: &Token) -> Secret {
             name: Some(tokens::secret_name(token)),
             namespace: Some(KUBE_SYSTEM.to_owned()),
             labels: Some(BTreeMap::from([(TOKEN_LABEL.to_owned(), key.to_owned())])),
+            annotations: Some(BTreeMap::from([(MADE_FOR.to_owned(), made_for.to_owned())])),
             ..ObjectMeta::default()
         },
         data: Some(data),
@@ -487,3 +492,6 @@ fn expiration(token: &Token) -> ByteString {
     let whole = jiff::Timestamp::from_second(token.expires.as_second()).unwrap_or(token.expires);
     ByteString(whole.to_string().into_bytes())
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,10 @@ use crate::api::{
     worker_cluster,
 };
 use crate::controllers::{context::Context, triggers::Look};
-use crate::fleet::{prerequisites::token_of, removal};
+use crate::fleet::{
+    prerequisites::token_of,
+    removal::{self, Credentials},
+};
 use crate::plan::{desired::secret_digest, validate::Deployment};
 use crate::telemetry::{logs::chain, metrics::SecretKind};
 use crate::tenant::{
@@ -77,9 +80,9 @@ impl NodeCredentials {
         self.lock().refused_until
     }
 
-    /// Forgets those of a machine deployment; tells whether there were any.
-    pub fn forget(&self, key: &str) -> bool {
-        self.lock().known.remove(key).is_some()
+    /// Forgets those of a machine deployment.
+    pub fn forget(&self, key: &str) {
+        self.lock().known.remove(key);
     }
 
     fn get(&self, key: &str) -> Option<Known> {
@@ -188,22 +191,21 @@ fn with(deployment: Deployment, token: Option<SecretText>) -> Deployment {
     }
 }
 
-/// Removes the credentials of a machine deployment, if there are any. The ServiceAccount is made
-/// first and goes last: while it is there the rest may be, too.
-pub async fn remove(context: &Context, names: &DerivedNames) -> Result<(), Error> {
+/// Looks for the credentials of a machine deployment. The ServiceAccount is made first and goes
+/// last: while it is there the rest may be, too.
+pub async fn look(context: &Context, names: &DerivedNames) -> Result<Option<Credentials>, Error> {
     let worker = &context.engagement.worker.client();
-    let may_be_there = context.node_credentials.forget(&names.key)
+    let failed = || Error::call(format!("read {}", names.getter));
+    let may_be_there = context.node_credentials.get(&names.key).is_some()
         || context.secrets.get(&names.getter_token).is_some()
         || removal::has_credentials(worker, names)
             .await
-            .map_err(Error::call(format!("read {}", names.getter)))?;
-    if may_be_there {
-        removal::remove_credentials(worker, names)
-            .await
-            .map_err(Error::call(format!("delete {}", names.getter)))?;
-        context.secrets.deleted(&names.getter_token);
+            .map_err(failed())?;
+    if !may_be_there {
+        return Ok(None);
     }
-    Ok(())
+    let found = Credentials::look(worker, names).await;
+    found.map(Some).map_err(failed())
 }
 
 /// The Secrets that machines read with their token: the provisioning document, the kubelet's

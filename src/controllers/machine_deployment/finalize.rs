@@ -5,19 +5,17 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, ListParams, Preconditions},
-    runtime::reflector::ObjectRef,
+    Api, ResourceExt, api::ObjectMeta, core::response::StatusDetails, runtime::reflector::ObjectRef,
 };
 
 use super::{credentials, dereference::rivals, error::Error};
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
-    names::{CLOUD_INIT_SETTINGS, DerivedNames, TOKEN_LABEL},
+    names::{CLOUD_INIT_SETTINGS, DerivedNames},
 };
 use crate::controllers::{context::Context, inventory, tokens};
-use crate::fleet::removal;
+use crate::fleet::removal::{self, Credentials};
 use crate::plan::validate::created;
 use crate::tenant::mode::Right;
 
@@ -27,18 +25,32 @@ pub async fn finalize(
     machine_deployment: &MachineDeployment,
 ) -> Result<(), Error> {
     let namespace = machine_deployment.namespace().unwrap_or_default();
-    let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
-    if owns(context, machine_deployment, &names) {
-        remove_made(context, &names).await?;
+    let name = machine_deployment.name_any();
+    let names = DerivedNames::new(&namespace, &name);
+    let made = Made::look(context, names).await?;
+    let reference = ObjectRef::from_obj(machine_deployment);
+    match holder(context, &namespace, &name).await? {
+        Holder::Nobody => {}
+        Holder::Somebody {
+            uid,
+            is_deleted: true,
+        } if uid == machine_deployment.uid() => {}
+        // A list that lags behind showed one that is gone, and the name is another's; or the
+        // cluster was restored from a backup of before the deletion; or nobody can say.
+        Holder::Somebody { .. } | Holder::Unknown => {
+            context.backoff.reset(&reference);
+            return Ok(());
+        }
+    }
+    if owns(context, machine_deployment, &made.names) {
+        made.remove(context).await?;
     }
     removal::release(&context.engagement.worker.client(), machine_deployment)
         .await
         .map_err(Error::call(
             "remove the finalizer of the machine deployment",
         ))?;
-    context
-        .backoff
-        .reset(&ObjectRef::from_obj(machine_deployment));
+    context.backoff.reset(&reference);
     Ok(())
 }
 
@@ -53,93 +65,159 @@ fn owns(context: &Context, machine_deployment: &MachineDeployment, names: &Deriv
         .all(|rival| (rival.created, rival.uid) > own)
 }
 
-/// Removes all that was made under the names.
-pub async fn remove_made(context: &Context, names: &DerivedNames) -> Result<(), Error> {
-    let secrets: Api<Secret> =
-        Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
-    for name in names.secrets() {
-        // Most clouds have no script. One whose creation was not answered may be there, too.
-        if context.secrets.get(name).is_none() {
-            inventory::verify_secret(context, name)
-                .await
-                .map_err(Error::call(format!("read Secret {name}")))?;
+/// Who has the name of a machine deployment.
+pub enum Holder {
+    /// Nobody: what was made under the name may go.
+    Nobody,
+    /// A machine deployment.
+    Somebody {
+        /// Its uid.
+        uid: Option<String>,
+        /// Whether it is being deleted.
+        is_deleted: bool,
+    },
+    /// Machine deployments are not served, which says nothing about this one.
+    Unknown,
+}
+
+/// Asks by a live read who has the name of a machine deployment now.
+pub async fn holder(context: &Context, namespace: &str, name: &str) -> Result<Holder, Error> {
+    let api: Api<MachineDeployment> =
+        Api::namespaced(context.engagement.worker.client(), namespace);
+    match api.get_metadata(name).await {
+        Ok(found) => Ok(Holder::Somebody {
+            uid: found.uid(),
+            is_deleted: found.metadata.deletion_timestamp.is_some(),
+        }),
+        // A kind that is not served answers NotFound, too, but names no object.
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            let names_it = |details: &StatusDetails| details.name == name;
+            let is_gone = status.details.as_ref().is_some_and(names_it);
+            Ok(if is_gone {
+                Holder::Nobody
+            } else {
+                Holder::Unknown
+            })
         }
-        let Some(seen) = context.secrets.get(name) else {
-            continue;
+        Err(error) => Err(Error::call("ask for a machine deployment")(error)),
+    }
+}
+
+/// What was made under the names of a machine deployment, as it was seen. Who looks first, then
+/// asks for the machine deployment, and removes what was seen, never removes what was made for
+/// another that has taken the name since: those are other objects.
+pub struct Made {
+    names: DerivedNames,
+    secrets: Vec<ObjectMeta>,
+    tokens: Vec<ObjectMeta>,
+    credentials: Option<Credentials>,
+    config: Option<ObjectMeta>,
+}
+
+impl Made {
+    /// Looks for all that was made under the names.
+    pub async fn look(context: &Context, names: DerivedNames) -> Result<Self, Error> {
+        let mut secrets = Vec::new();
+        for name in names.secrets() {
+            // Most clouds have no script. One whose creation was not answered may be there, too.
+            if context.secrets.get(name).is_none() {
+                verify_secret(context, name).await?;
+            }
+            secrets.extend(context.secrets.get(name).map(|seen| seen.metadata));
+        }
+        if context.configs.get(&names.config).is_none() {
+            verify_config(context, &names.config).await?;
+        }
+        let config = context.configs.get(&names.config);
+        let mode = context.rules.mode;
+        let tokens = if mode.has(Right::DeleteTokens) {
+            removal::tokens(&context.engagement.worker.client(), &names)
+                .await
+                .map_err(Error::call("list bootstrap tokens"))?
+        } else {
+            Vec::new()
         };
-        let deleted = delete(&secrets, name, seen.metadata.uid).await;
-        if matches!(deleted, Err(Error::Conflict { .. })) {
-            // Somebody put another in its place: that one is deleted the next time.
-            inventory::verify_secret(context, name)
-                .await
-                .map_err(Error::call(format!("read Secret {name}")))?;
+        let credentials = if mode.has(Right::MakeNodeCredentials) {
+            credentials::look(context, &names).await?
+        } else {
+            None
+        };
+        Ok(Self {
+            secrets,
+            tokens,
+            credentials,
+            config: config.map(|seen| seen.metadata),
+            names,
+        })
+    }
+
+    /// Removes what was seen.
+    pub async fn remove(self, context: &Context) -> Result<(), Error> {
+        let worker = context.engagement.worker.client();
+        let secrets: Api<Secret> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
+        for seen in &self.secrets {
+            let name = seen.name.as_deref().unwrap_or_default();
+            let deleted = delete(&secrets, seen).await;
+            if matches!(deleted, Err(Error::Conflict { .. })) {
+                // Somebody put another in its place: that one is deleted the next time.
+                verify_secret(context, name).await?;
+            }
+            deleted?;
+            context.secrets.deleted(name);
         }
-        deleted?;
-        context.secrets.deleted(name);
+        let tokens = tokens::api(&worker);
+        for token in &self.tokens {
+            delete(&tokens, token).await?;
+        }
+        context.tokens.remove(&self.names.key);
+        context.node_credentials.forget(&self.names.key);
+        if let Some(credentials) = self.credentials {
+            credentials
+                .remove(&worker)
+                .await
+                .map_err(Error::call(format!("delete {}", self.names.getter)))?;
+            context.secrets.deleted(&self.names.getter_token);
+        }
+        match self.config {
+            Some(config) => remove_config(context, &config).await,
+            None => Ok(()),
+        }
     }
-    let mode = context.rules.mode;
-    if mode.has(Right::DeleteTokens) {
-        remove_tokens(context, names).await?;
-    }
-    context.tokens.remove(&names.key);
-    if mode.has(Right::MakeNodeCredentials) {
-        credentials::remove(context, names).await?;
-    }
-    remove_config(context, &names.config).await
 }
 
-async fn remove_tokens(context: &Context, names: &DerivedNames) -> Result<(), Error> {
-    let tokens = tokens::api(&context.engagement.worker.client());
-    let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
-    let listed = tokens
-        .list_metadata(&ours)
+async fn verify_secret(context: &Context, name: &str) -> Result<(), Error> {
+    inventory::verify_secret(context, name)
         .await
-        .map_err(Error::call("list bootstrap tokens"))?;
-    for token in listed.items {
-        delete(&tokens, &token.name_any(), token.uid()).await?;
-    }
-    Ok(())
+        .map_err(Error::call(format!("read Secret {name}")))
 }
 
-async fn remove_config(context: &Context, name: &str) -> Result<(), Error> {
-    let verify = async || {
-        inventory::verify_config(context, name)
-            .await
-            .map_err(Error::call("read the OperatingSystemConfig"))
-    };
-    if context.configs.get(name).is_none() {
-        verify().await?;
-    }
-    let Some(seen) = context.configs.get(name) else {
-        return Ok(());
-    };
+async fn verify_config(context: &Context, name: &str) -> Result<(), Error> {
+    inventory::verify_config(context, name)
+        .await
+        .map_err(Error::call("read the OperatingSystemConfig"))
+}
+
+async fn remove_config(context: &Context, seen: &ObjectMeta) -> Result<(), Error> {
+    let name = seen.name.as_deref().unwrap_or_default();
     let tenant = context.engagement.tenant();
     let configs: Api<OperatingSystemConfig> =
         Api::namespaced(context.engagement.management.client(), tenant.namespace());
-    let deleted = delete(&configs, name, seen.metadata.uid).await;
+    let deleted = delete(&configs, seen).await;
     if matches!(deleted, Err(Error::Conflict { .. })) {
-        verify().await?;
+        verify_config(context, name).await?;
     }
     deleted?;
     context.configs.deleted(name);
     Ok(())
 }
 
-/// What is gone already needs no deletion. Of what was seen that very object is deleted, so that a
-/// call that comes late does not hit another of its name.
-async fn delete<K>(api: &Api<K>, name: &str, uid: Option<String>) -> Result<(), Error>
+/// What is gone already needs no deletion.
+async fn delete<K>(api: &Api<K>, seen: &ObjectMeta) -> Result<(), Error>
 where
     K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
 {
-    let preconditions = uid.map(|uid| Preconditions {
-        uid: Some(uid),
-        resource_version: None,
-    });
-    let params = DeleteParams {
-        preconditions,
-        ..DeleteParams::default()
-    };
-    match api.delete(name, &params).await {
+    let name = seen.name.as_deref().unwrap_or_default();
+    match api.delete(name, &removal::only(seen)).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         deleted => deleted
             .map(drop)

@@ -1,0 +1,72 @@
+//! The Secrets that are written, as objects.
+
+use super::*;
+use crate::api::names::{CONTENT, MADE_FOR_REVISION};
+use crate::plan::{changes::SecretData, desired::Stamp, digest::Digest};
+use crate::tenant::secret_text::SecretText;
+
+fn wanted(stamp: Option<Stamp>) -> SecretWanted {
+    SecretWanted {
+        name: "s".to_owned(),
+        key: "k",
+        data: SecretData(b"text".to_vec()),
+        content: Digest::from_annotation("digest"),
+        made_for: "kube-system/md".to_owned(),
+        stamp,
+        made_from: None,
+    }
+}
+
+fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
+    let annotations = secret.metadata.annotations.as_ref()?;
+    annotations.get(key).map(String::as_str)
+}
+
+#[test]
+fn every_secret_says_for_whom_it_was_made_and_only_documents_are_immutable() {
+    let stamp = Stamp {
+        revision: "2".to_owned(),
+        made_for: "kube-system/md".to_owned(),
+        ..Stamp::default()
+    };
+    let kept = ObjectMeta {
+        annotations: Some(BTreeMap::from([(KEPT.to_owned(), "true".to_owned())])),
+        ..ObjectMeta::default()
+    };
+    let document = secret(&wanted(Some(stamp)), kept.clone());
+    let in_place = secret(&wanted(None), kept);
+    for secret in [&document, &in_place] {
+        assert_eq!(annotation(secret, MADE_FOR), Some("kube-system/md"));
+        assert_eq!(secret.metadata.name.as_deref(), Some("s"));
+        assert_eq!(secret.type_.as_deref(), Some("Opaque"));
+        let data = secret.data.as_ref().unwrap();
+        assert_eq!(data["k"].0, b"text");
+    }
+    assert_eq!(document.immutable, Some(true));
+    assert_eq!(annotation(&document, MADE_FOR_REVISION), Some("2"));
+    assert_eq!(annotation(&document, CONTENT), Some("digest"));
+    assert_eq!(annotation(&document, KEPT), None, "it has other bytes now");
+    assert_eq!(in_place.immutable, None);
+    assert_eq!(annotation(&in_place, MADE_FOR_REVISION), None);
+}
+
+#[test]
+fn a_bootstrap_token_is_one_that_token_controllers_read() {
+    let token = Token {
+        id: "abcdef".to_owned(),
+        secret: SecretText::new("0123456789abcdef"),
+        expires: jiff::Timestamp::from_millisecond(1_500).unwrap(),
+    };
+    let secret = token_secret("kube-system-md", "kube-system/md", &token);
+    assert_eq!(annotation(&secret, MADE_FOR), Some("kube-system/md"));
+    assert_eq!(
+        secret.type_.as_deref(),
+        Some("bootstrap.kubernetes.io/token")
+    );
+    assert_eq!(secret.metadata.namespace.as_deref(), Some("kube-system"));
+    let labels = secret.metadata.labels.unwrap();
+    assert_eq!(labels[TOKEN_LABEL], "kube-system-md");
+    let data = secret.data.unwrap();
+    assert_eq!(data["token-id"].0, b"abcdef");
+    assert_eq!(data["expiration"].0, b"1970-01-01T00:00:01Z");
+}
