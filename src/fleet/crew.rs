@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    task::{Id, JoinError, JoinSet},
+    task::{Id, JoinError, JoinSet, coop::consume_budget},
     time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -104,8 +104,13 @@ impl Crew {
         }
     }
 
-    /// Waits for everything that was told to end.
+    /// Tells all tasks to end, and waits for them. Others get their turn in between: ten thousand
+    /// tasks woken at once would hold up the thread.
     pub(super) async fn finish(&mut self) {
+        for serving in self.serving.values() {
+            serving.cancel.cancel();
+            consume_budget().await;
+        }
         while self.tasks.join_next().await.is_some() {}
     }
 
@@ -186,7 +191,7 @@ impl Crew {
 
     fn serve(&mut self, member: Arc<Member>, after: Duration) {
         member.take();
-        let cancel = self.cancel.child_token();
+        let cancel = CancellationToken::new();
         let fence = self.placement.fence.of_tenant();
         let task = cluster_task::run(
             Arc::clone(&self.shared),

@@ -81,8 +81,12 @@ fn assert_visits_of_each(most: usize) {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_happens_to_each_registration_visits_no_other() {
+/// A crew that serves nobody yet, of a replica that is alone.
+fn a_crew() -> (
+    Crew,
+    tokio::sync::watch::Sender<Grant>,
+    tokio::sync::watch::Receiver<Grant>,
+) {
     let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
     let (grants, granted) = tokio::sync::watch::channel(a_grant(&["me"]));
     let (let_go, let_go_of) = tokio::sync::watch::channel(Grant::nothing("me"));
@@ -91,7 +95,39 @@ async fn what_happens_to_each_registration_visits_no_other() {
         let_go,
         fence: Fence::closed(clock, Duration::ZERO),
     };
-    let mut crew = Crew::new(shared(), placement, CancellationToken::new());
+    let crew = Crew::new(shared(), placement, CancellationToken::new());
+    (crew, grants, let_go_of)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_lets_other_tasks_run_between_members() {
+    let (mut crew, _grants, _let_go_of) = a_crew();
+    for index in 0..REGISTRATIONS {
+        let registration = Box::new(a_registration(index));
+        discovered(&mut crew, Discovered::Present(registration));
+    }
+    let tokens = crew.serving.values().map(|it| it.cancel.clone());
+    let tokens: Vec<CancellationToken> = tokens.collect();
+    let (mut before, mut most) = (0, 0);
+    let mut finish = std::pin::pin!(crew.finish());
+    std::future::poll_fn(|context| {
+        let polled = finish.as_mut().poll(context);
+        if before < REGISTRATIONS {
+            let now = tokens.iter().filter(|it| it.is_cancelled()).count();
+            most = most.max(now - before);
+            before = now;
+        }
+        polled
+    })
+    .await;
+    assert_eq!(before, REGISTRATIONS);
+    // What tokio lets a task do before it makes it wait, and the one that it waits after.
+    assert!(most <= 128 + 1, "{most} members were told in one poll");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_to_each_registration_visits_no_other() {
+    let (mut crew, grants, let_go_of) = a_crew();
     visits::take();
     for index in 0..REGISTRATIONS {
         let registration = Box::new(a_registration(index));
