@@ -32,6 +32,8 @@ mod leaks;
 mod machines;
 #[path = "sweep/measures.rs"]
 mod measures;
+#[path = "sweep/node_credentials.rs"]
+mod node_credentials;
 #[path = "sweep/order.rs"]
 mod order;
 #[path = "sweep/panics.rs"]
