@@ -213,7 +213,8 @@ struct Documents {
 
 impl Documents {
     /// Whoever finds a bootstrap document finds, at that moment or later, a provisioning document
-    /// that is not older.
+    /// that is not older, unless a restoration took it away or brought back another, and no list
+    /// has shown that.
     fn check(&self, is_foreign: &dyn Fn(&Moment) -> bool) -> Held {
         for moment in &self.bootstrap {
             let Some(bootstrap) = moment.object.as_deref() else {
@@ -229,7 +230,11 @@ impl Documents {
                 .rev()
                 .find(|found| found.revision <= moment.revision)
                 .is_some_and(is_foreign);
-            if was_foreign {
+            let is_unseen = match provisioning {
+                Some(provisioning) => self.is_unseen(provisioning, moment.at),
+                None => self.went_back_before(moment.at),
+            };
+            if was_foreign || is_unseen {
                 continue;
             }
             for key in [INPUTS, MADE_FOR_REVISION] {
@@ -273,8 +278,13 @@ impl Documents {
     fn is_unseen(&self, object: &Value, now: Instant) -> bool {
         let version = object["metadata"]["resourceVersion"].as_str();
         let version: Option<u64> = version.and_then(|version| version.parse().ok());
-        self.went_back.is_some_and(|(revision, at)| {
-            version.is_some_and(|version| version <= revision) && now <= at + LIST_INTERVAL
-        })
+        let is_of_before = |(revision, _)| version.is_some_and(|version| version <= revision);
+        self.went_back.is_some_and(is_of_before) && self.went_back_before(now)
+    }
+
+    /// Whether the cluster went back so short a time ago that no list may have shown it.
+    fn went_back_before(&self, now: Instant) -> bool {
+        self.went_back
+            .is_some_and(|(_, at)| (at..=at + LIST_INTERVAL).contains(&now))
     }
 }
