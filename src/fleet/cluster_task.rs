@@ -28,7 +28,7 @@ use super::{
     roster::Member,
     worker_clusters,
 };
-use crate::api::worker_cluster::{OnRemoval, WorkerCluster, WorkerClusterStatus};
+use crate::api::worker_cluster::{OnRemoval, WorkerClusterStatus};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::{
     id::{RegistrationId, TenantId},
@@ -190,7 +190,7 @@ impl Task {
         while !stop.is_cancelled() {
             let mut worker_clusters = self.member.worker_cluster.subscribe();
             let mut standings = self.member.standing.subscribe();
-            let spec = spec_version(worker_clusters.borrow_and_update().as_deref());
+            worker_clusters.borrow_and_update();
             standings.borrow_and_update();
             let attempt = tokio::select! {
                 biased;
@@ -215,8 +215,8 @@ impl Task {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                // What we write into its status ourselves is no reason to try again.
-                _ = worker_clusters.wait_for(|own| spec_version(own.as_deref()) != spec) => {}
+                // Another uid or spec: what we write into its status ourselves is not told.
+                _ = worker_clusters.changed() => {}
                 _ = standings.changed() => {}
                 () = sleep_or_pend(wait) => {}
             }
@@ -481,11 +481,6 @@ async fn finish<F: FusedFuture<Output = ()>>(serving: Pin<&mut F>, id: &Registra
 /// Whether somebody has reached the cluster.
 fn is_engaged(status: &WorkerClusterStatus) -> bool {
     status.cluster_uid.is_some()
-}
-
-/// Which WorkerCluster it is, and which state of its spec.
-fn spec_version(own: Option<&WorkerCluster>) -> Option<(Option<String>, Option<i64>)> {
-    own.map(|own| (own.uid(), own.metadata.generation))
 }
 
 async fn sleep_or_pend(wait: Option<Duration>) {

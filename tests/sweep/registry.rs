@@ -86,6 +86,24 @@ async fn a_worker_cluster_deleted_and_recreated_gets_its_status_back() {
     }
 }
 
+/// After a restoration a generation counts again what it has counted: the edit of today has the
+/// number of one that was undone.
+#[tokio::test(start_paused = true)]
+async fn an_end_of_a_pause_is_seen_whatever_the_generation_says() {
+    let world = a_served_tenant(&json!({"paused": true}));
+    let process = world.start();
+    tokio::time::sleep(MOMENT).await;
+    assert_eq!(condition(&world, "berlin", "Registered").1, "Paused");
+    change(&world.management, OWN, |found| {
+        set(found, "/spec/paused", json!(false));
+    });
+    let generation = &own(&world, "berlin")["metadata"]["generation"];
+    assert!(generation.is_null(), "a raw write counts none");
+    tokio::time::sleep(MOMENT).await;
+    assert!(is_ready(&world, "berlin"));
+    process.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_status_that_somebody_wiped_comes_back() {
     let world = a_served_tenant(&json!({}));
