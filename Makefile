@@ -16,8 +16,8 @@ help: ## List what can be made
 
 demo: ## Serve two tenants on this machine, and show what happened
 	@.ci/needs demo
-	@cargo build --locked --workspace --bin osm --bin demo
-	@$(CARGO_TARGET_DIR)/debug/demo --kube $(KUBE) $(ARGS)
+	@cargo build --locked --workspace --profile demo --bin osm --bin demo
+	@$(CARGO_TARGET_DIR)/demo/demo --kube $(KUBE) $(ARGS)
 
 check: ## Check formatting, lints and the documentation of the code
 	@.ci/check
