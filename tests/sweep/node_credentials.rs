@@ -45,9 +45,9 @@ fn requests(worker: &Cluster) -> Vec<String> {
 }
 
 /// The verbs of the role's first rule.
-fn verbs(worker: &Cluster) -> Value {
+fn verbs(worker: &Cluster) -> Option<Value> {
     let role = worker.get(object("roles", CLOUD_INIT_SETTINGS, &names().getter));
-    role.expect("there is a role")["rules"][0]["verbs"].clone()
+    role?.pointer("/rules/0/verbs").cloned()
 }
 
 #[tokio::test(start_paused = true)]
@@ -66,7 +66,7 @@ async fn what_is_in_place_is_looked_at_after_half_a_lifetime_and_not_before() {
     tokio::time::sleep(LOOKED_AT).await;
     raise_revision(berlin);
     world.settle().await;
-    assert_eq!(verbs(berlin), json!(["get"]));
+    assert_eq!(verbs(berlin), Some(json!(["get"])));
     world.clear_audits();
     raise_revision(berlin);
     world.settle().await;
