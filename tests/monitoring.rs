@@ -1,7 +1,7 @@
 //! Holds dashboards and alerts to what is measured: each expression is one that Prometheus reads
 //! and asks for metrics, labels and values that exist, and each alert fires when its thing happens.
 //!
-//! Prometheus' own promtool reads them; `.ci/monitoring` has it built.
+//! Prometheus' own promtool reads them; `.ci/go-programs monitoring` has it built.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -261,7 +261,7 @@ fn promtool(arguments: &[&str], files: &[(&str, String)]) -> Result<String, Stri
         .args(arguments)
         .current_dir(folder.path())
         .output()
-        .expect(".ci/monitoring has built promtool");
+        .expect(".ci/go-programs monitoring has built promtool");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8(said).expect("it writes text");
     if output.status.success() {

@@ -1,5 +1,5 @@
 // Pins the real control plane that the tests run: Kubernetes and etcd, by version and (go.sum) by
-// content. `cargo run -p loadtest --bin control-plane -- build` builds it into the user's cache folder.
+// content. `.ci/go-programs kubernetes` builds it into the user's cache folder.
 //
 // To move to another Kubernetes: change v1.36.3 and every v0.36.3, take etcd at the version of
 // the etcd client in that Kubernetes' go.mod, and run `go mod tidy`.

@@ -16,7 +16,7 @@ mod audit;
 mod components;
 mod credentials;
 mod error;
-mod go;
+
 mod process;
 mod ready;
 mod slot;
@@ -35,7 +35,6 @@ pub use self::apply::ApplyError;
 pub use self::assets::{Assets, AssetsError};
 pub use self::audit::{AuditEvent, AuditStage, Timestamp};
 pub use self::error::Error;
-pub use self::go::GoError;
 
 use self::credentials::{Authority, Identity};
 use self::process::Process;

@@ -308,7 +308,7 @@ async fn a_killed_parent_leaves_no_process() {
     let scratch = tempfile::tempdir().unwrap();
     let log = std::fs::File::create(scratch.path().join("output")).unwrap();
     let mut parent = Command::new(env!("CARGO_BIN_EXE_control-plane"))
-        .args(["run", "--kubeconfig-dir"])
+        .arg("--kubeconfig-dir")
         .arg(scratch.path())
         .stdout(log)
         .stdin(Stdio::null())

@@ -1,5 +1,5 @@
 //! The traces of the real binary, in an OpenTelemetry Collector of the project of that name:
-//! `.ci/monitoring` has it built.
+//! `.ci/go-programs monitoring` has it built.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -68,7 +68,7 @@ impl RealCollector {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .expect(".ci/monitoring has built the collector");
+            .expect(".ci/go-programs monitoring has built the collector");
         wait::until("the collector listens", async || {
             TcpStream::connect(&address).await.ok().map(drop)
         })

@@ -1,20 +1,22 @@
 //! Finds the binaries of the control plane, in the layout that the ecosystem calls envtest assets:
-//! one folder with everything side by side. It looks at `$KUBEBUILDER_ASSETS`, then into the user's
-//! cache folder, and has Go build what is missing there from `loadtest/control-plane`. The folder's
-//! name has a digest of the pins, so that all clones with the same pins share one.
+//! one folder with everything side by side. It is `$KUBEBUILDER_ASSETS`, or what Go builds from the
+//! pins in `loadtest/control-plane`, once for all clones of a machine.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-
-use sha2::{Digest, Sha256};
-
-use super::go::{self, GoError};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// The ecosystem's name for the folder with the binaries.
 const VARIABLE: &str = "KUBEBUILDER_ASSETS";
-/// Enough of a digest to tell pins apart, and short enough for a path.
-const DIGEST_BYTES: usize = 6;
+const PROGRAMS: [&str; 4] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kubectl",
+];
+/// Builds where that is needed, and prints the folder; its progress goes to stderr, past the test
+/// harness, which holds back what a running test prints.
+const SCRIPT: &str = ".ci/go-programs";
 
 /// A folder with `etcd`, `kube-apiserver`, `kube-controller-manager` and `kubectl`.
 #[derive(Clone, Debug)]
@@ -37,28 +39,16 @@ pub enum AssetsError {
         /// The first binary that is not there.
         missing: &'static str,
     },
-    /// Neither binaries nor the means to build them.
+    /// The script did not start.
+    #[error("running {SCRIPT}")]
+    Run(#[source] io::Error),
+    /// Neither binaries nor the means to build them; stderr has why.
     #[error(
-        "there is no Kubernetes to test against: KUBEBUILDER_ASSETS is not set, {folder} does not \
-         hold the pinned version, and Go is not installed; install Go 1.26 or later \
-         (https://go.dev/dl) to have it built once, or set KUBEBUILDER_ASSETS to a folder with \
-         etcd, kube-apiserver, kube-controller-manager and kubectl"
+        "there is no Kubernetes to test against: `{SCRIPT} kubernetes` failed ({0}), as said \
+         above; make it succeed, or set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, \
+         kube-controller-manager and kubectl"
     )]
-    NoToolchain {
-        /// Where they would have been built.
-        folder: PathBuf,
-    },
-    /// A file or folder.
-    #[error("using {path}")]
-    File {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// Go could not build them.
-    #[error("building the control plane")]
-    Go(#[source] GoError),
+    NotBuilt(ExitStatus),
     /// The runtime ended while they were being built.
     #[error("waiting for the build")]
     Interrupted(#[source] tokio::task::JoinError),
@@ -66,17 +56,22 @@ pub enum AssetsError {
 
 impl Assets {
     /// Finds the binaries; builds them first where that is needed, with its progress on stderr.
+    ///
+    /// # Errors
+    ///
+    /// When `$KUBEBUILDER_ASSETS` names a folder that is not complete, or the build fails.
     pub async fn find() -> Result<Self, AssetsError> {
-        tokio::task::spawn_blocking(|| Search::here().find())
-            .await
-            .map_err(AssetsError::Interrupted)?
+        tokio::task::spawn_blocking(|| match named() {
+            Some(folder) => Self::complete(folder),
+            None => Self::from_script(&["kubernetes"]),
+        })
+        .await
+        .map_err(AssetsError::Interrupted)?
     }
 
-    /// What was found or built before, without building anything.
+    /// What Go built before, without building anything.
     pub fn built() -> Option<Self> {
-        let search = Search::here();
-        let assets = search.assets(&search.pins().ok()?);
-        assets.missing().is_none().then_some(assets)
+        Self::from_script(&["kubernetes", "--if-built"]).ok()
     }
 
     /// The folder that holds them all.
@@ -89,248 +84,181 @@ impl Assets {
         self.folder.join(name)
     }
 
-    fn missing(&self) -> Option<&'static str> {
-        go::PROGRAMS
-            .iter()
-            .map(|it| it.name)
-            .find(|name| !self.binary(name).is_file())
+    fn complete(folder: PathBuf) -> Result<Self, AssetsError> {
+        match PROGRAMS.iter().find(|it| !folder.join(it).is_file()) {
+            Some(missing) => Err(AssetsError::Incomplete { folder, missing }),
+            None => Ok(Self { folder }),
+        }
     }
-}
 
-/// Where to look; a value, so that a test can look elsewhere.
-struct Search {
-    named: Option<PathBuf>,
-    module: PathBuf,
-    cache: PathBuf,
-    go: PathBuf,
-}
-
-impl Search {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the variables are conventions of tests and caches, not settings of this program"
+        reason = "runs the developer's own toolchain"
     )]
-    fn here() -> Self {
+    fn from_script(arguments: &[&str]) -> Result<Self, AssetsError> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let workspace = package.parent().unwrap_or(package);
-        let folder = |name: &str| {
-            let value = std::env::var(name).ok().filter(|it| !it.is_empty());
-            value.map(PathBuf::from)
-        };
-        let of_user =
-            folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")));
-        Self {
-            named: folder(VARIABLE),
-            module: package.join("control-plane"),
-            cache: match of_user {
-                Some(caches) => caches.join("operating-system-manager"),
-                None => workspace.join("target"),
-            },
-            go: PathBuf::from("go"),
+        let output = Command::new(package.parent().unwrap_or(package).join(SCRIPT))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(AssetsError::Run)?;
+        if !output.status.success() {
+            return Err(AssetsError::NotBuilt(output.status));
         }
-    }
-
-    fn find(&self) -> Result<Assets, AssetsError> {
-        if let Some(folder) = &self.named {
-            let assets = Assets {
-                folder: folder.clone(),
-            };
-            return match assets.missing() {
-                Some(missing) => Err(AssetsError::Incomplete {
-                    folder: folder.clone(),
-                    missing,
-                }),
-                None => Ok(assets),
-            };
-        }
-        let assets = self.assets(&self.pins()?);
-        // Under the lock from the first look on: test processes start together, and the second
-        // one must find what the first one builds.
-        let _lock = self.lock()?;
-        if assets.missing().is_none() {
-            return Ok(assets);
-        }
-        if !go::is_installed(&self.go) {
-            return Err(AssetsError::NoToolchain {
-                folder: assets.folder,
-            });
-        }
-        self.build(&assets)?;
-        Ok(assets)
-    }
-
-    /// Where the binaries of these pins are, once they are built.
-    fn assets(&self, pins: &str) -> Assets {
-        let digest = Sha256::digest(pins.as_bytes());
-        let short = digest.get(..DIGEST_BYTES).unwrap_or(&digest);
-        Assets {
-            folder: self.cache.join(format!("kube-{}", hex::encode(short))),
-        }
-    }
-
-    /// Builds beside the final folder and moves the whole, so that the folder is never half full.
-    fn build(&self, assets: &Assets) -> Result<(), AssetsError> {
-        let unfinished = self.unfinished();
-        create_folder(&unfinished)?;
-        go::build(&self.go, &self.module, &unfinished).map_err(AssetsError::Go)?;
-        match std::fs::remove_dir_all(&assets.folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(file(&assets.folder)(error));
-            }
-            _ => {}
-        }
-        std::fs::rename(&unfinished, &assets.folder).map_err(file(&assets.folder))
-    }
-
-    /// Everything that decides what the binaries are.
-    fn pins(&self) -> Result<String, AssetsError> {
-        let mut pins = go::FLAGS.join(" ");
-        for name in ["go.mod", "go.sum"] {
-            let path = self.module.join(name);
-            pins.push('\n');
-            pins.push_str(&std::fs::read_to_string(&path).map_err(file(&path))?);
-        }
-        Ok(pins)
-    }
-
-    fn unfinished(&self) -> PathBuf {
-        self.cache.join("kube.unfinished")
-    }
-
-    fn lock(&self) -> Result<File, AssetsError> {
-        create_folder(&self.cache)?;
-        let path = self.cache.join("kube.lock");
-        let lock = File::create(&path).map_err(file(&path))?;
-        if lock.try_lock().is_err() {
-            if self.unfinished().exists() {
-                go::report("waiting for another process that builds the control plane");
-            }
-            lock.lock().map_err(file(&path))?;
-        }
-        Ok(lock)
+        let folder = String::from_utf8_lossy(&output.stdout);
+        Self::complete(PathBuf::from(folder.trim_end()))
     }
 }
 
-fn create_folder(path: &Path) -> Result<(), AssetsError> {
-    std::fs::create_dir_all(path).map_err(file(path))
-}
-
-fn file(path: &Path) -> impl Fn(io::Error) -> AssetsError {
-    let path = path.to_owned();
-    move |source| AssetsError::File {
-        path: path.clone(),
-        source,
-    }
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the variable is a convention of tests, not a setting of this program"
+)]
+fn named() -> Option<PathBuf> {
+    let value = std::env::var(VARIABLE).ok().filter(|it| !it.is_empty());
+    value.map(PathBuf::from)
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "runs the script as a developer does"
+)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Output;
+
+    use tempfile::TempDir;
+
     use super::*;
 
-    /// A machine with neither binaries nor Go.
-    fn bare(scratch: &Path) -> Search {
-        let module = scratch.join("control-plane");
-        std::fs::create_dir_all(&module).expect("a temporary folder takes a folder");
-        for name in ["go.mod", "go.sum"] {
-            std::fs::write(module.join(name), "pins").expect("a temporary folder takes a file");
+    /// A clone with the pins of Kubernetes alone, on a machine with this `go`.
+    struct Workplace {
+        folder: TempDir,
+    }
+
+    /// It "builds" what the pins name, and writes down that it was asked.
+    const GO: &str = r#"
+        [ "$1" != version ] || exit 0
+        echo built >> "$HOME/builds"
+        while [ "$1" != -o ]; do shift; done
+        for it in server kube-apiserver kube-controller-manager kubectl; do : > "$2$it"; done"#;
+
+    impl Workplace {
+        fn new(go: &str) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+            let here = folder.path();
+            for it in ["bin", ".ci", "loadtest/control-plane"] {
+                fs::create_dir_all(here.join(it)).unwrap();
+            }
+            for it in [SCRIPT, ".ci/cache"] {
+                fs::copy(repository.join(it), here.join(it)).unwrap();
+            }
+            let program = here.join("bin/go");
+            fs::write(&program, format!("#!/bin/sh\n{go}\n")).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+            let workplace = Self { folder };
+            workplace.pin("v1.2.3");
+            workplace
         }
-        Search {
-            named: None,
-            module,
-            cache: scratch.join("cache"),
-            go: scratch.join("no-go"),
+
+        fn pin(&self, version: &str) {
+            let path = self.folder.path().join("loadtest/control-plane/go.mod");
+            fs::write(path, format!("\tk8s.io/kubernetes {version}\n")).unwrap();
+        }
+
+        fn command(&self, arguments: &[&str]) -> Command {
+            let here = self.folder.path();
+            let mut command = Command::new(here.join(SCRIPT));
+            command
+                .arg("kubernetes")
+                .args(arguments)
+                .env("PATH", format!("{}/bin:/usr/bin:/bin", here.display()))
+                .env("HOME", here)
+                .env_remove("XDG_CACHE_HOME")
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            command
+        }
+
+        fn run(&self, arguments: &[&str]) -> Output {
+            self.command(arguments).output().unwrap()
+        }
+
+        fn builds(&self) -> usize {
+            let builds = fs::read_to_string(self.folder.path().join("builds"));
+            builds.unwrap_or_default().lines().count()
         }
     }
 
-    fn fill(folder: &Path) {
-        create_folder(folder).expect("a temporary folder takes a folder");
-        for program in go::PROGRAMS {
-            std::fs::write(folder.join(program.name), "").expect("a folder takes a file");
-        }
+    fn text(bytes: &[u8]) -> String {
+        String::from_utf8_lossy(bytes).trim_end().to_owned()
     }
 
     #[test]
-    fn without_assets_and_without_go_the_error_says_what_to_install_and_what_to_set() {
-        let scratch = tempfile::tempdir().unwrap();
-        let error = bare(scratch.path()).find().unwrap_err().to_string();
-        for word in [
-            "install Go",
-            "https://go.dev/dl",
-            "set KUBEBUILDER_ASSETS",
-            "cache/kube-",
-        ] {
-            assert!(error.contains(word), "{word} is not in: {error}");
-        }
-    }
-
-    #[test]
-    fn a_named_folder_that_is_not_complete_is_refused_with_the_name_of_what_is_missing() {
-        let scratch = tempfile::tempdir().unwrap();
-        let named = scratch.path().join("envtest");
-        fill(&named);
-        std::fs::remove_file(named.join("kube-controller-manager")).unwrap();
-        let search = Search {
-            named: Some(named),
-            ..bare(scratch.path())
-        };
-        let error = search.find().unwrap_err().to_string();
+    fn without_go_the_script_says_what_to_install() {
+        let output = Workplace::new("exit 1").run(&[]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
         assert!(
-            error.contains("where kube-controller-manager is missing"),
-            "{error}"
+            said.contains("install Go 1.26 or later (https://go.dev/dl)"),
+            "{said}"
         );
     }
 
     #[test]
-    fn a_named_folder_comes_before_the_built_one() {
-        let scratch = tempfile::tempdir().unwrap();
-        let named = scratch.path().join("envtest");
-        fill(&named);
-        let bare = bare(scratch.path());
-        fill(bare.assets(&bare.pins().unwrap()).folder());
-        let search = Search {
-            named: Some(named.clone()),
-            ..bare
-        };
-        assert_eq!(search.find().unwrap().folder(), named);
+    fn a_failed_build_leaves_no_programs_and_shows_what_go_said() {
+        let go = "[ \"$1\" = version ] || { echo no such module >&2; exit 1; }";
+        let workplace = Workplace::new(go);
+        let output = workplace.run(&[]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.contains("no such module"), "{said}");
+        assert_eq!(workplace.run(&["--if-built"]).status.code(), Some(1));
     }
 
     #[test]
-    fn built_binaries_are_used_until_the_pins_change() {
-        let scratch = tempfile::tempdir().unwrap();
-        let search = bare(scratch.path());
-        let built = search.assets(&search.pins().unwrap()).folder;
-        fill(&built);
-        assert_eq!(search.find().unwrap().folder(), built);
+    fn what_is_built_is_used_until_the_pins_change() {
+        let workplace = Workplace::new(GO);
+        assert_eq!(workplace.run(&["--if-built"]).status.code(), Some(1));
+        let first = Assets::complete(text(&workplace.run(&[]).stdout).into()).unwrap();
+        let second = Assets::complete(text(&workplace.run(&["--if-built"]).stdout).into());
+        assert_eq!(second.unwrap().folder(), first.folder());
+        assert_eq!(workplace.builds(), 1);
 
-        std::fs::write(search.module.join("go.sum"), "other pins").unwrap();
-        assert!(matches!(
-            search.find(),
-            Err(AssetsError::NoToolchain { .. })
-        ));
+        workplace.pin("v1.2.4");
+        assert_eq!(workplace.run(&["--if-built"]).status.code(), Some(1));
+        assert_ne!(
+            text(&workplace.run(&[]).stdout),
+            text(first.folder().as_os_str().as_encoded_bytes())
+        );
+        assert_eq!(workplace.builds(), 2);
     }
 
     #[test]
-    fn a_failed_build_leaves_no_half_full_folder_and_shows_what_go_said() {
-        let scratch = tempfile::tempdir().unwrap();
-        let go = scratch.path().join("go");
-        std::fs::write(
-            &go,
-            "#!/bin/sh\n[ \"$1\" = version ] || { echo no such module >&2; exit 1; }\n",
-        )
-        .unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(&go, mode).unwrap();
-        let search = Search {
-            go,
-            ..bare(scratch.path())
-        };
-        std::fs::write(search.module.join("go.mod"), "\tk8s.io/kubernetes v1.2.3\n").unwrap();
+    fn of_two_that_start_together_one_builds() {
+        let workplace = Workplace::new(GO);
+        let started = [(); 2].map(|()| workplace.command(&[]).spawn().unwrap());
+        let folders = started.map(|it| text(&it.wait_with_output().unwrap().stdout));
+        assert_eq!(folders[0], folders[1]);
+        assert!(Assets::complete((&folders[0]).into()).is_ok());
+        assert_eq!(workplace.builds(), 1);
+    }
 
-        let Err(AssetsError::Go(error)) = search.find() else {
-            panic!("the build did not fail")
-        };
-        assert!(error.to_string().contains("no such module"), "{error}");
-        let built = search.assets(&search.pins().unwrap());
-        assert!(!built.folder().exists());
+    #[test]
+    fn a_folder_that_is_not_complete_is_refused_with_the_name_of_what_is_missing() {
+        let scratch = tempfile::tempdir().unwrap();
+        for program in ["etcd", "kube-apiserver", "kubectl"] {
+            fs::write(scratch.path().join(program), "").unwrap();
+        }
+        let error = Assets::complete(scratch.path().to_owned()).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("where kube-controller-manager is missing"),
+            "{said}"
+        );
     }
 }

@@ -1,5 +1,5 @@
 // Pins the OpenTelemetry Collector that receives the traces of tests: one receiver, one exporter.
-// `.ci/monitoring` builds it.
+// `.ci/go-programs monitoring` builds it.
 module collector
 
 go 1.26.0

@@ -1,5 +1,5 @@
 // Pins promtool, which reads and tries our alerts and the expressions of our dashboards.
-// `.ci/monitoring` builds it, without the discovery of clouds.
+// `.ci/go-programs monitoring` builds it, without the discovery of clouds.
 module promtool
 
 go 1.26.0
