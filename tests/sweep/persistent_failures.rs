@@ -8,6 +8,7 @@ use osm::api::machine_deployment::MachineDeployment;
 
 use crate::{
     fixtures,
+    snapshot::{self, Snapshot},
     wire::Life,
     world::{World, put},
 };
@@ -246,4 +247,45 @@ async fn engagements_that_end_at_once_follow_one_another_ever_more_slowly() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(token().is_some(), "it is made in the end");
     process.stop().await;
+}
+
+/// What is there in the end, and what was told on the way, with one write of the kind refused by
+/// this code.
+async fn refused_once(kind: &Kind, code: Option<u16>) -> (Cost, usize, Snapshot) {
+    let world = World::with_berlin();
+    if kind.change != Change::Created {
+        change(&world, Change::Created).await;
+    }
+    let process = world.start();
+    world.settle().await;
+    world.clear_audits();
+    let failing = cluster(&world, kind);
+    if let Some(code) = code {
+        let retry_after = None;
+        let refusal = Fault::Status { code, retry_after };
+        failing.inject_times(kind.matcher(), refusal, 1);
+    }
+    change(&world, kind.change).await;
+    tokio::time::sleep(HOUR).await;
+    let refused = |it: &AuditEntry| Some(it.code) == code && kind.verbs.contains(&it.verb);
+    let (cost, refused) = (Cost::of(&world, failing), failing.count_requests(refused));
+    process.stop().await;
+    (cost, refused, snapshot::take(&world))
+}
+
+/// Whoever was faster has no interest in it, and nobody is to look into it.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_somebody_else_was_faster_than_is_made_again_and_no_failure() {
+    for kind in KINDS {
+        let (calm, _, undisturbed) = refused_once(&kind, None).await;
+        // A document that is to be created, and a machine deployment, are there for us to find.
+        let is_lost = kind.verbs != [Verb::Create] && kind.resource != "machinedeployments";
+        for code in [Some(409), is_lost.then_some(404)].into_iter().flatten() {
+            let (cost, refused, found) = refused_once(&kind, Some(code)).await;
+            assert_eq!(refused, 1, "{kind:?} {code}");
+            assert_eq!(cost.events, calm.events, "{kind:?} {code}");
+            let difference = snapshot::difference(&undisturbed, &found);
+            assert_eq!(difference, None, "{kind:?} {code}");
+        }
+    }
 }

@@ -4,6 +4,8 @@
 //! somebody else was faster the write is refused, and the next reconcile looks again. Every write
 //! may be the last before a crash.
 
+mod bootstrap_token;
+
 use std::{collections::BTreeMap, num::NonZeroU32};
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
@@ -20,12 +22,11 @@ use serde_json::json;
 use super::error::Error;
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{CLOUD_INIT_SETTINGS, KEPT, KUBE_SYSTEM, MACHINES_MADE_FROM, MADE_FOR, TOKEN_LABEL},
+    names::{CLOUD_INIT_SETTINGS, KEPT, MACHINES_MADE_FROM, MADE_FOR},
 };
-use crate::controllers::{context::Context, inventory, tokens};
+use crate::controllers::{context::Context, inventory};
 use crate::fleet::rate_limit::Prepaid;
 use crate::plan::{
-    bootstrap::{AUTH_GROUPS, Token},
     changes::{Change, ConfigWanted, KeptSecret, SecretWanted},
     observed::Seen,
     validate::Deployment,
@@ -53,6 +54,42 @@ pub async fn apply(
     Ok(())
 }
 
+/// What is written.
+#[derive(Clone, Copy)]
+enum Kind {
+    Secret,
+    Config,
+}
+
+/// How it is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Create,
+    Replace,
+    Annotate,
+    Delete,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Secret => "Secret",
+            Self::Config => "OperatingSystemConfig",
+        }
+    }
+}
+
+impl Verb {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Replace => "replace",
+            Self::Annotate => "annotate",
+            Self::Delete => "delete",
+        }
+    }
+}
+
 struct Apply<'a> {
     context: &'a Context,
     deployment: &'a Deployment,
@@ -76,78 +113,6 @@ impl Apply<'_> {
         }
     }
 
-    /// The token's id is drawn from the key: a create that is repeated after a crash is a
-    /// conflict, and the token that is there is taken.
-    async fn create_token(&self, token: Token) -> Result<(), Error> {
-        let key = &self.deployment.names.key;
-        let api = tokens::api(&self.context.engagement.worker.client());
-        let secret = token_secret(key, &self.deployment.stamp.made_for, &token);
-        match api.create(&PostParams::default(), &secret).await {
-            Ok(created) => {
-                self.keep_token(&created);
-                self.wrote(SecretKind::BootstrapToken);
-                Ok(())
-            }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                let name = tokens::secret_name(&token);
-                let found = api
-                    .get(&name)
-                    .await
-                    .map_err(Error::call(format!("read {name}")))?;
-                if found.labels().get(TOKEN_LABEL) == Some(key) {
-                    self.keep_token(&found);
-                } else {
-                    self.context.tokens.take(key);
-                }
-                Err(Error::Conflict {
-                    what: format!("the bootstrap token {name}"),
-                })
-            }
-            Err(error) => Err(Error::call("create the bootstrap token")(error)),
-        }
-    }
-
-    async fn extend_token(&self, token: Token) -> Result<(), Error> {
-        let key = &self.deployment.names.key;
-        let name = tokens::secret_name(&token);
-        let Some(known) = self.context.tokens.get(key) else {
-            return Err(Error::Conflict {
-                what: format!("the bootstrap token {name}"),
-            });
-        };
-        let api = tokens::api(&self.context.engagement.worker.client());
-        // The Secret may carry data of others (machine-controller's, kubeadm's): only ours changes.
-        let mut secret = api
-            .get(&name)
-            .await
-            .map_err(Error::call(format!("read {name}")))?;
-        if secret.uid().as_ref() != Some(&known.uid) {
-            self.context.tokens.remove(key);
-            return Err(Error::Conflict {
-                what: format!("the bootstrap token {name}"),
-            });
-        }
-        let data = secret.data.get_or_insert_default();
-        data.insert("expiration".to_owned(), expiration(&token));
-        let made_for = self.deployment.stamp.made_for.clone();
-        secret
-            .annotations_mut()
-            .insert(MADE_FOR.to_owned(), made_for);
-        let replaced = api
-            .replace(&name, &PostParams::default(), &secret)
-            .await
-            .map_err(Error::call("extend the bootstrap token"))?;
-        self.keep_token(&replaced);
-        self.context.engagement.shared.metrics.token_renewed();
-        Ok(())
-    }
-
-    fn keep_token(&self, secret: &Secret) {
-        if let Some(known) = tokens::read(secret) {
-            self.context.tokens.set(&self.deployment.names.key, known);
-        }
-    }
-
     async fn create_secret(&self, wanted: SecretWanted) -> Result<(), Error> {
         let kind = self.kind(&wanted);
         let secret = secret(&wanted, ObjectMeta::default());
@@ -160,16 +125,10 @@ impl Apply<'_> {
                 self.wrote(kind);
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                // The watch has not told yet; the next look verifies what is there.
-                inventory::verify_secret(self.context, &wanted.name)
+            Err(error) => {
+                self.failed(Verb::Create, Kind::Secret, &wanted.name, error)
                     .await
-                    .map_err(Error::call(format!("read Secret {}", wanted.name)))?;
-                Err(Error::Conflict {
-                    what: format!("Secret {}", wanted.name),
-                })
             }
-            Err(error) => Err(Error::call(format!("create Secret {}", wanted.name))(error)),
         }
     }
 
@@ -190,7 +149,7 @@ impl Apply<'_> {
                 self.wrote(kind);
                 Ok(())
             }
-            Err(error) => self.secret_moved(&name, "replace", error).await,
+            Err(error) => self.failed(Verb::Replace, Kind::Secret, &name, error).await,
         }
     }
 
@@ -219,7 +178,7 @@ impl Apply<'_> {
                 seen.verified(replaced.metadata, content, asked);
                 Ok(())
             }
-            Err(error) => self.secret_moved(&name, "replace", error).await,
+            Err(error) => self.failed(Verb::Replace, Kind::Secret, &name, error).await,
         }
     }
 
@@ -240,18 +199,25 @@ impl Apply<'_> {
         if let Err(error) =
             send::<serde_json::Value>(&engagement.worker.client(), pair.delete).await
         {
-            return self.secret_moved(&wanted.name, "delete", error).await;
+            return self
+                .failed(Verb::Delete, Kind::Secret, &wanted.name, error)
+                .await;
         }
         self.context.secrets.deleted(&wanted.name);
         let asked = self.context.secrets.now();
-        let created: PartialObjectMeta<Secret> = send(&engagement.worker.client(), pair.create)
-            .await
-            .map_err(Error::call(format!("create Secret {}", wanted.name)))?;
-        self.context
-            .secrets
-            .verified(created.metadata, wanted.content, asked);
-        self.wrote(kind);
-        Ok(())
+        match send::<PartialObjectMeta<Secret>>(&engagement.worker.client(), pair.create).await {
+            Ok(created) => {
+                self.context
+                    .secrets
+                    .verified(created.metadata, wanted.content, asked);
+                self.wrote(kind);
+                Ok(())
+            }
+            Err(error) => {
+                self.failed(Verb::Create, Kind::Secret, &wanted.name, error)
+                    .await
+            }
+        }
     }
 
     async fn delete_secret(&self, name: &str, seen: &Seen) -> Result<(), Error> {
@@ -260,26 +226,8 @@ impl Apply<'_> {
                 self.context.secrets.deleted(name);
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
-                self.context.secrets.deleted(name);
-                Ok(())
-            }
-            Err(error) => self.secret_moved(name, "delete", error).await,
+            Err(error) => self.failed(Verb::Delete, Kind::Secret, name, error).await,
         }
-    }
-
-    /// A write was refused: what is known of the object is read again before the next look.
-    async fn secret_moved(&self, name: &str, verb: &str, error: kube::Error) -> Result<(), Error> {
-        let has_moved = |status: &kube::core::Status| status.is_conflict() || status.is_not_found();
-        if matches!(&error, kube::Error::Api(status) if has_moved(status)) {
-            inventory::verify_secret(self.context, name)
-                .await
-                .map_err(Error::call(format!("read Secret {name}")))?;
-            return Err(Error::Conflict {
-                what: format!("Secret {name}"),
-            });
-        }
-        Err(Error::call(format!("{verb} Secret {name}"))(error))
     }
 
     async fn create_config(&self, wanted: ConfigWanted) -> Result<(), Error> {
@@ -296,12 +244,7 @@ impl Apply<'_> {
                     .verified(created.metadata, wanted.content, asked);
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                self.config_moved(&name).await
-            }
-            Err(error) => Err(Error::call(format!("create OperatingSystemConfig {name}"))(
-                error,
-            )),
+            Err(error) => self.failed(Verb::Create, Kind::Config, &name, error).await,
         }
     }
 
@@ -327,38 +270,41 @@ impl Apply<'_> {
                     .verified(patched.metadata, wanted.content.clone(), asked);
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
-                self.config_moved(name).await
-            }
-            Err(error) => Err(Error::call(format!(
-                "annotate OperatingSystemConfig {name}"
-            ))(error)),
+            Err(error) => self.failed(Verb::Annotate, Kind::Config, name, error).await,
         }
     }
 
     /// Nobody but us reads a config: it may be absent for as long as two calls take.
     async fn recreate_config(&self, wanted: ConfigWanted, seen: &Seen) -> Result<(), Error> {
         let name = &wanted.name;
-        match self.configs.delete(name, &only(seen)).await {
-            Err(kube::Error::Api(status)) if status.is_conflict() => {
-                return self.config_moved(name).await;
-            }
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            deleted => {
-                deleted.map_err(Error::call(format!("delete OperatingSystemConfig {name}")))?;
-            }
+        if let Err(error) = self.configs.delete(name, &only(seen)).await {
+            return self.failed(Verb::Delete, Kind::Config, name, error).await;
         }
         self.context.configs.deleted(name);
         self.create_config(wanted).await
     }
 
-    async fn config_moved(&self, name: &str) -> Result<(), Error> {
-        inventory::verify_config(self.context, name)
-            .await
-            .map_err(Error::call(format!("read OperatingSystemConfig {name}")))?;
-        Err(Error::Conflict {
-            what: format!("OperatingSystemConfig {name}"),
-        })
+    /// A write failed. Where somebody else was faster, what is known of the object is read again
+    /// before the next look: the watch has not told of it yet.
+    async fn failed(
+        &self,
+        verb: Verb,
+        kind: Kind,
+        name: &str,
+        error: kube::Error,
+    ) -> Result<(), Error> {
+        let what = format!("{} {name}", kind.name());
+        // Where nothing is found that was to be created, its namespace is missing.
+        let is_overtaken = |code| code == 409 || code == 404 && verb != Verb::Create;
+        if !matches!(&error, kube::Error::Api(status) if is_overtaken(status.code)) {
+            return Err(Error::call(format!("{} {what}", verb.name()))(error));
+        }
+        match kind {
+            Kind::Secret => inventory::verify_secret(self.context, name).await,
+            Kind::Config => inventory::verify_config(self.context, name).await,
+        }
+        .map_err(Error::call(format!("read {what}")))?;
+        Err(Error::Conflict { what })
     }
 
     fn kind(&self, wanted: &SecretWanted) -> SecretKind {
@@ -457,40 +403,6 @@ fn config(wanted: &ConfigWanted) -> OperatingSystemConfig {
     let mut config = OperatingSystemConfig::new(&wanted.name, wanted.spec.clone());
     config.metadata.annotations = Some(wanted.stamp.annotations(&wanted.content));
     config
-}
-
-fn token_secret(key: &str, made_for: &str, token: &Token) -> Secret {
-    let text = |text: &str| ByteString(text.as_bytes().to_vec());
-    let data = BTreeMap::from([
-        (
-            "description".to_owned(),
-            text(&format!("bootstrap token for {key}")),
-        ),
-        ("token-id".to_owned(), text(&token.id)),
-        ("token-secret".to_owned(), text(token.secret.expose())),
-        ("expiration".to_owned(), expiration(token)),
-        ("usage-bootstrap-authentication".to_owned(), text("true")),
-        ("usage-bootstrap-signing".to_owned(), text("true")),
-        ("auth-extra-groups".to_owned(), text(AUTH_GROUPS)),
-    ]);
-    Secret {
-        metadata: ObjectMeta {
-            name: Some(tokens::secret_name(token)),
-            namespace: Some(KUBE_SYSTEM.to_owned()),
-            labels: Some(BTreeMap::from([(TOKEN_LABEL.to_owned(), key.to_owned())])),
-            annotations: Some(BTreeMap::from([(MADE_FOR.to_owned(), made_for.to_owned())])),
-            ..ObjectMeta::default()
-        },
-        data: Some(data),
-        type_: Some("bootstrap.kubernetes.io/token".to_owned()),
-        ..Secret::default()
-    }
-}
-
-/// RFC 3339 with whole seconds, as the token controllers read it.
-fn expiration(token: &Token) -> ByteString {
-    let whole = jiff::Timestamp::from_second(token.expires.as_second()).unwrap_or(token.expires);
-    ByteString(whole.to_string().into_bytes())
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use super::*;
 use crate::api::names::{CONTENT, MADE_FOR_REVISION};
 use crate::plan::{changes::SecretData, desired::Stamp, digest::Digest};
-use crate::tenant::secret_text::SecretText;
 
 fn wanted(stamp: Option<Stamp>) -> SecretWanted {
     SecretWanted {
@@ -48,25 +47,4 @@ fn every_secret_says_for_whom_it_was_made_and_only_documents_are_immutable() {
     assert_eq!(annotation(&document, KEPT), None, "it has other bytes now");
     assert_eq!(in_place.immutable, None);
     assert_eq!(annotation(&in_place, MADE_FOR_REVISION), None);
-}
-
-#[test]
-fn a_bootstrap_token_is_one_that_token_controllers_read() {
-    let token = Token {
-        id: "abcdef".to_owned(),
-        secret: SecretText::new("0123456789abcdef"),
-        expires: jiff::Timestamp::from_millisecond(1_500).unwrap(),
-    };
-    let secret = token_secret("kube-system-md", "kube-system/md", &token);
-    assert_eq!(annotation(&secret, MADE_FOR), Some("kube-system/md"));
-    assert_eq!(
-        secret.type_.as_deref(),
-        Some("bootstrap.kubernetes.io/token")
-    );
-    assert_eq!(secret.metadata.namespace.as_deref(), Some("kube-system"));
-    let labels = secret.metadata.labels.unwrap();
-    assert_eq!(labels[TOKEN_LABEL], "kube-system-md");
-    let data = secret.data.unwrap();
-    assert_eq!(data["token-id"].0, b"abcdef");
-    assert_eq!(data["expiration"].0, b"1970-01-01T00:00:01Z");
 }
