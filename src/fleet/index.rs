@@ -6,7 +6,6 @@ use std::{
     collections::HashMap,
     fmt,
     hash::Hash,
-    mem,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -72,8 +71,8 @@ where
             }
             Event::InitDone => {
                 entries.by_key.clear();
-                let before = mem::take(&mut entries.objects);
-                (before.into_values().collect(), store.state())
+                let before = entries.objects.drain().map(|(_, object)| object);
+                (before.collect(), store.state())
             }
         };
         for object in &added {
