@@ -20,8 +20,8 @@ use crate::{
 
 /// What a delete request asks beyond the name.
 struct Wish {
-    uid: String,
-    resource_version: String,
+    uid: Option<String>,
+    resource_version: Option<String>,
     dry_run: bool,
 }
 
@@ -32,9 +32,14 @@ impl Wish {
         } else {
             body::value(call)?
         };
+        // An empty text is a condition, too, which no object meets.
+        let condition = |field: &str| {
+            let found = options.pointer("/preconditions")?.get(field)?.as_str();
+            found.map(str::to_owned)
+        };
         Ok(Self {
-            uid: text(&options, "/preconditions/uid").to_owned(),
-            resource_version: text(&options, "/preconditions/resourceVersion").to_owned(),
+            uid: condition("uid"),
+            resource_version: condition("resourceVersion"),
             dry_run: call.is_dry_run()
                 || crate::meta::texts(&options, "/dryRun")
                     .iter()
@@ -47,20 +52,16 @@ impl Wish {
             text(object, "/metadata/uid"),
             text(object, "/metadata/resourceVersion"),
         );
-        let why = if !self.uid.is_empty() && self.uid != uid {
-            format!(
-                "the UID in the precondition ({}) does not match the UID in record ({uid}). The \
-                 object might have been deleted and then recreated",
-                self.uid
-            )
-        } else if !self.resource_version.is_empty() && self.resource_version != version {
-            format!(
-                "the ResourceVersion in the precondition ({}) does not match the ResourceVersion \
-                 in record ({version}). The object might have been modified",
-                self.resource_version
-            )
-        } else {
-            return Ok(());
+        let why = match (&self.uid, &self.resource_version) {
+            (Some(wanted), _) if wanted != uid => format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The \
+                 object might have been deleted and then recreated"
+            ),
+            (_, Some(wanted)) if wanted != version => format!(
+                "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion \
+                 in record ({version}). The object might have been modified"
+            ),
+            _ => return Ok(()),
         };
         Err(Refusal::precondition(kind, name(object), &why))
     }

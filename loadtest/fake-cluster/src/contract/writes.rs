@@ -133,7 +133,12 @@ pub async fn a_precondition_guards_a_deletion(client: &Client, namespace: &str) 
             resource_version: version.map(str::to_owned),
         })
     };
-    for params in [with(Some("other"), None), with(None, Some("1"))] {
+    for params in [
+        with(Some("other"), None),
+        with(None, Some("1")),
+        with(Some(""), None),
+        with(None, Some("")),
+    ] {
         let refused = refusal(secrets.delete("a", &params).await);
         assert_eq!((refused.code, refused.reason.as_str()), (409, "Conflict"));
     }
