@@ -12,6 +12,7 @@ pub mod update_status;
 
 use std::{sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use kube::{
     ResourceExt,
     runtime::{controller::Action, reflector::ObjectRef},
@@ -310,19 +311,25 @@ fn wait_for_revision(
     context: &Context,
     machine_deployment: &MachineDeployment,
 ) -> Result<(), Error> {
-    if machine_deployment.annotations().contains_key(REVISION) {
-        return Ok(());
-    }
-    let now = context.engagement.shared.clock.now();
-    let age = Duration::try_from(now.duration_since(created(machine_deployment)));
-    match age.ok().and_then(|age| REVISION_WAIT.checked_sub(age)) {
-        // Times in objects have whole seconds: the wait may be a second longer than it should.
-        Some(left) if !left.is_zero() => Err(Error::Waiting {
+    match revision_wait(machine_deployment, context.engagement.shared.clock.now()) {
+        Some(until) => Err(Error::Waiting {
             reason: "AwaitingRevision",
-            until: left,
+            until,
         }),
-        _ => Ok(()),
+        None => Ok(()),
     }
+}
+
+/// How long a machine deployment without a revision is left to machine-controller, which gives it
+/// one. Times in objects have whole seconds: it may be a second longer than it should.
+fn revision_wait(machine_deployment: &MachineDeployment, now: Timestamp) -> Option<Duration> {
+    if machine_deployment.annotations().contains_key(REVISION) {
+        return None;
+    }
+    let age = Duration::try_from(now.duration_since(created(machine_deployment))).ok()?;
+    REVISION_WAIT
+        .checked_sub(age)
+        .filter(|left| !left.is_zero())
 }
 
 impl Served {
@@ -335,5 +342,33 @@ impl Served {
             kept: None,
             machines: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    #[test]
+    fn without_a_revision_a_machine_deployment_is_left_alone_for_its_first_second() {
+        let at = |milliseconds| Timestamp::from_millisecond(milliseconds).unwrap();
+        let mut found = MachineDeployment::default();
+        found.metadata.creation_timestamp = Some(Time(at(10_000)));
+        let left =
+            |found: &MachineDeployment, now| revision_wait(found, at(now)).map(|it| it.as_millis());
+        assert_eq!(left(&found, 10_000), Some(1_000));
+        assert_eq!(left(&found, 10_999), Some(1));
+        assert_eq!(left(&found, 11_000), None);
+        assert_eq!(left(&found, 60_000), None);
+        assert_eq!(
+            left(&found, 9_000),
+            None,
+            "a clock that is behind holds up nobody"
+        );
+        found
+            .annotations_mut()
+            .insert(REVISION.to_owned(), "1".to_owned());
+        assert_eq!(left(&found, 10_000), None);
     }
 }

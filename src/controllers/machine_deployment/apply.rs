@@ -6,7 +6,7 @@
 
 mod bootstrap_token;
 
-use std::{collections::BTreeMap, num::NonZeroU32};
+use std::{collections::BTreeMap, fmt, num::NonZeroU32};
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
@@ -56,9 +56,9 @@ pub async fn apply(
 
 /// What is written.
 #[derive(Clone, Copy)]
-enum Kind {
-    Secret,
-    Config,
+enum Target<'a> {
+    Secret(&'a str),
+    Config(&'a str),
 }
 
 /// How it is written.
@@ -70,11 +70,11 @@ enum Verb {
     Delete,
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
+impl fmt::Display for Target<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Secret => "Secret",
-            Self::Config => "OperatingSystemConfig",
+            Self::Secret(name) => write!(formatter, "Secret {name}"),
+            Self::Config(name) => write!(formatter, "OperatingSystemConfig {name}"),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Apply<'_> {
                 Ok(())
             }
             Err(error) => {
-                self.failed(Verb::Create, Kind::Secret, &wanted.name, error)
+                self.failed(Verb::Create, Target::Secret(&wanted.name), error)
                     .await
             }
         }
@@ -149,7 +149,10 @@ impl Apply<'_> {
                 self.wrote(kind);
                 Ok(())
             }
-            Err(error) => self.failed(Verb::Replace, Kind::Secret, &name, error).await,
+            Err(error) => {
+                self.failed(Verb::Replace, Target::Secret(&name), error)
+                    .await
+            }
         }
     }
 
@@ -178,7 +181,10 @@ impl Apply<'_> {
                 seen.verified(replaced.metadata, content, asked);
                 Ok(())
             }
-            Err(error) => self.failed(Verb::Replace, Kind::Secret, &name, error).await,
+            Err(error) => {
+                self.failed(Verb::Replace, Target::Secret(&name), error)
+                    .await
+            }
         }
     }
 
@@ -200,7 +206,7 @@ impl Apply<'_> {
             send::<serde_json::Value>(&engagement.worker.client(), pair.delete).await
         {
             return self
-                .failed(Verb::Delete, Kind::Secret, &wanted.name, error)
+                .failed(Verb::Delete, Target::Secret(&wanted.name), error)
                 .await;
         }
         self.context.secrets.deleted(&wanted.name);
@@ -214,7 +220,7 @@ impl Apply<'_> {
                 Ok(())
             }
             Err(error) => {
-                self.failed(Verb::Create, Kind::Secret, &wanted.name, error)
+                self.failed(Verb::Create, Target::Secret(&wanted.name), error)
                     .await
             }
         }
@@ -226,7 +232,7 @@ impl Apply<'_> {
                 self.context.secrets.deleted(name);
                 Ok(())
             }
-            Err(error) => self.failed(Verb::Delete, Kind::Secret, name, error).await,
+            Err(error) => self.failed(Verb::Delete, Target::Secret(name), error).await,
         }
     }
 
@@ -244,7 +250,10 @@ impl Apply<'_> {
                     .verified(created.metadata, wanted.content, asked);
                 Ok(())
             }
-            Err(error) => self.failed(Verb::Create, Kind::Config, &name, error).await,
+            Err(error) => {
+                self.failed(Verb::Create, Target::Config(&name), error)
+                    .await
+            }
         }
     }
 
@@ -270,7 +279,10 @@ impl Apply<'_> {
                     .verified(patched.metadata, wanted.content.clone(), asked);
                 Ok(())
             }
-            Err(error) => self.failed(Verb::Annotate, Kind::Config, name, error).await,
+            Err(error) => {
+                self.failed(Verb::Annotate, Target::Config(name), error)
+                    .await
+            }
         }
     }
 
@@ -278,7 +290,7 @@ impl Apply<'_> {
     async fn recreate_config(&self, wanted: ConfigWanted, seen: &Seen) -> Result<(), Error> {
         let name = &wanted.name;
         if let Err(error) = self.configs.delete(name, &only(seen)).await {
-            return self.failed(Verb::Delete, Kind::Config, name, error).await;
+            return self.failed(Verb::Delete, Target::Config(name), error).await;
         }
         self.context.configs.deleted(name);
         self.create_config(wanted).await
@@ -289,19 +301,18 @@ impl Apply<'_> {
     async fn failed(
         &self,
         verb: Verb,
-        kind: Kind,
-        name: &str,
+        target: Target<'_>,
         error: kube::Error,
     ) -> Result<(), Error> {
-        let what = format!("{} {name}", kind.name());
+        let what = target.to_string();
         // Where nothing is found that was to be created, its namespace is missing.
         let is_overtaken = |code| code == 409 || code == 404 && verb != Verb::Create;
         if !matches!(&error, kube::Error::Api(status) if is_overtaken(status.code)) {
             return Err(Error::call(format!("{} {what}", verb.name()))(error));
         }
-        match kind {
-            Kind::Secret => inventory::verify_secret(self.context, name).await,
-            Kind::Config => inventory::verify_config(self.context, name).await,
+        match target {
+            Target::Secret(name) => inventory::verify_secret(self.context, name).await,
+            Target::Config(name) => inventory::verify_config(self.context, name).await,
         }
         .map_err(Error::call(format!("read {what}")))?;
         Err(Error::Conflict { what })
