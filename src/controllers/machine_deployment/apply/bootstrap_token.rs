@@ -9,12 +9,10 @@ use kube::{
 };
 
 use super::{super::error::Error, Apply};
-use crate::{
-    api::names::{KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL},
-    controllers::tokens,
-    plan::bootstrap::{AUTH_GROUPS, Token},
-    telemetry::metrics::SecretKind,
-};
+use crate::api::names::{KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL};
+use crate::controllers::tokens;
+use crate::plan::bootstrap::{AUTH_GROUPS, Token};
+use crate::telemetry::metrics::SecretKind;
 
 impl Apply<'_> {
     /// The token's id is drawn from the key: a create that is repeated after a crash is a
