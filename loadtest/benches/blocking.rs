@@ -132,16 +132,22 @@ fn ping(
     answered: &mpsc::Receiver<(Instant, Duration)>,
     found: &std::sync::Mutex<Found>,
 ) {
-    let mut before = None;
+    let mut before: Option<(Instant, Duration)> = None;
     loop {
-        let asked = Instant::now();
         wake.notify_one();
+        // Not before: this thread may have waited for a core in between.
+        let asked = Instant::now();
         let Ok((answered, processor)) = answered.recv() else {
             return;
         };
         let late = answered.saturating_duration_since(asked);
-        let busy = before.map_or(Duration::ZERO, |before| processor.saturating_sub(before));
-        before = Some(processor);
+        // Between two answers that are far apart the manager did more than one thing.
+        let busy = before
+            .filter(|(at, _)| asked.duration_since(*at) < 2 * PING_INTERVAL)
+            .map_or(Duration::ZERO, |(_, before)| {
+                processor.saturating_sub(before)
+            });
+        before = Some((Instant::now(), processor));
         if let Ok(mut found) = found.lock() {
             found.late = found.late.max(late);
             found.busy = found.busy.max(busy.saturating_sub(PING_INTERVAL));
