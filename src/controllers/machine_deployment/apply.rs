@@ -297,7 +297,7 @@ impl Apply<'_> {
     }
 
     /// A write failed. Where somebody else was faster, what is known of the object is read again
-    /// before the next look: the watch has not told of it yet.
+    /// before the next look: the watch may not have shown it yet.
     async fn failed(
         &self,
         verb: Verb,
