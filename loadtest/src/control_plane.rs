@@ -16,7 +16,6 @@ mod audit;
 mod components;
 mod credentials;
 mod error;
-
 mod process;
 mod ready;
 mod slot;

@@ -24,10 +24,15 @@ use crate::api::{
     config::OperatingSystemConfig,
     names::{CLOUD_INIT_SETTINGS, KEPT, MACHINES_MADE_FROM, MADE_FOR},
 };
-use crate::controllers::{context::Context, inventory};
+use crate::controllers::{
+    context::Context,
+    inventory,
+    seen::{Moment, SeenObjects},
+};
 use crate::fleet::rate_limit::Prepaid;
 use crate::plan::{
     changes::{Change, ConfigWanted, KeptSecret, SecretWanted},
+    digest::Digest,
     observed::Seen,
     validate::Deployment,
 };
@@ -90,6 +95,14 @@ impl Verb {
     }
 }
 
+/// A write on its way, and the digest of the bytes that the object has after it.
+struct Write<'a> {
+    verb: Verb,
+    target: Target<'a>,
+    content: Digest,
+    asked: Moment,
+}
+
 struct Apply<'a> {
     context: &'a Context,
     deployment: &'a Deployment,
@@ -116,44 +129,20 @@ impl Apply<'_> {
     async fn create_secret(&self, wanted: SecretWanted) -> Result<(), Error> {
         let kind = self.kind(&wanted);
         let secret = secret(&wanted, ObjectMeta::default());
-        let asked = self.context.secrets.now();
-        match self.secrets.create(&PostParams::default(), &secret).await {
-            Ok(created) => {
-                self.context
-                    .secrets
-                    .verified(created.metadata, wanted.content, asked);
-                self.wrote(kind);
-                Ok(())
-            }
-            Err(error) => {
-                self.failed(Verb::Create, Target::Secret(&wanted.name), error)
-                    .await
-            }
-        }
+        let target = Target::Secret(&wanted.name);
+        let write = self.write(Verb::Create, target, wanted.content);
+        let created = self.secrets.create(&PostParams::default(), &secret).await;
+        self.wrote(write, created.map(|it| it.metadata)).await?;
+        self.count(kind);
+        Ok(())
     }
 
     async fn replace_secret(&self, wanted: SecretWanted, seen: Seen) -> Result<(), Error> {
         let kind = self.kind(&wanted);
-        let name = wanted.name.clone();
         let secret = secret(&wanted, seen.metadata);
-        let asked = self.context.secrets.now();
-        let replaced = self
-            .secrets
-            .replace(&name, &PostParams::default(), &secret)
-            .await;
-        match replaced {
-            Ok(replaced) => {
-                self.context
-                    .secrets
-                    .verified(replaced.metadata, wanted.content, asked);
-                self.wrote(kind);
-                Ok(())
-            }
-            Err(error) => {
-                self.failed(Verb::Replace, Target::Secret(&name), error)
-                    .await
-            }
-        }
+        self.replace(&wanted.name, &secret, wanted.content).await?;
+        self.count(kind);
+        Ok(())
     }
 
     /// Once for each Secret that another program made: its bytes are read and written back.
@@ -172,20 +161,14 @@ impl Apply<'_> {
             .clone_from(&seen.metadata.resource_version);
         secret.metadata.managed_fields = None;
         secret.annotations_mut().extend(kept.annotations);
+        self.replace(&name, &secret, seen.content.clone()).await
+    }
+
+    async fn replace(&self, name: &str, secret: &Secret, content: Digest) -> Result<(), Error> {
+        let write = self.write(Verb::Replace, Target::Secret(name), content);
         let params = PostParams::default();
-        let asked = self.context.secrets.now();
-        match self.secrets.replace(&name, &params, &secret).await {
-            Ok(replaced) => {
-                let content = seen.content.clone();
-                let seen = &self.context.secrets;
-                seen.verified(replaced.metadata, content, asked);
-                Ok(())
-            }
-            Err(error) => {
-                self.failed(Verb::Replace, Target::Secret(&name), error)
-                    .await
-            }
-        }
+        let replaced = self.secrets.replace(name, &params, secret).await;
+        self.wrote(write, replaced.map(|it| it.metadata)).await
     }
 
     /// Budget for both calls is taken beforehand, so that nodes find the Secret absent for one
@@ -210,20 +193,13 @@ impl Apply<'_> {
                 .await;
         }
         self.context.secrets.deleted(&wanted.name);
-        let asked = self.context.secrets.now();
-        match send::<PartialObjectMeta<Secret>>(&engagement.worker.client(), pair.create).await {
-            Ok(created) => {
-                self.context
-                    .secrets
-                    .verified(created.metadata, wanted.content, asked);
-                self.wrote(kind);
-                Ok(())
-            }
-            Err(error) => {
-                self.failed(Verb::Create, Target::Secret(&wanted.name), error)
-                    .await
-            }
-        }
+        let target = Target::Secret(&wanted.name);
+        let write = self.write(Verb::Create, target, wanted.content);
+        let created: Result<PartialObjectMeta<Secret>, _> =
+            send(&engagement.worker.client(), pair.create).await;
+        self.wrote(write, created.map(|it| it.metadata)).await?;
+        self.count(kind);
+        Ok(())
     }
 
     async fn delete_secret(&self, name: &str, seen: &Seen) -> Result<(), Error> {
@@ -237,24 +213,11 @@ impl Apply<'_> {
     }
 
     async fn create_config(&self, wanted: ConfigWanted) -> Result<(), Error> {
-        let name = wanted.name.clone();
-        let asked = self.context.configs.now();
-        match self
-            .configs
-            .create(&PostParams::default(), &config(&wanted))
-            .await
-        {
-            Ok(created) => {
-                self.context
-                    .configs
-                    .verified(created.metadata, wanted.content, asked);
-                Ok(())
-            }
-            Err(error) => {
-                self.failed(Verb::Create, Target::Config(&name), error)
-                    .await
-            }
-        }
+        let config = config(&wanted);
+        let target = Target::Config(&wanted.name);
+        let write = self.write(Verb::Create, target, wanted.content);
+        let created = self.configs.create(&PostParams::default(), &config).await;
+        self.wrote(write, created.map(|it| it.metadata)).await
     }
 
     async fn stamp_config(&self, wanted: &ConfigWanted, seen: &Seen) -> Result<(), Error> {
@@ -266,24 +229,11 @@ impl Apply<'_> {
                 "annotations": wanted.stamp.annotations(&wanted.content),
             }
         });
-        let params = PatchParams::default();
-        let asked = self.context.configs.now();
-        match self
-            .configs
-            .patch_metadata(name, &params, &Patch::Merge(&patch))
-            .await
-        {
-            Ok(patched) => {
-                self.context
-                    .configs
-                    .verified(patched.metadata, wanted.content.clone(), asked);
-                Ok(())
-            }
-            Err(error) => {
-                self.failed(Verb::Annotate, Target::Config(name), error)
-                    .await
-            }
-        }
+        let content = wanted.content.clone();
+        let write = self.write(Verb::Annotate, Target::Config(name), content);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let patched = self.configs.patch_metadata(name, &params, &patch).await;
+        self.wrote(write, patched.map(|it| it.metadata)).await
     }
 
     /// Nobody but us reads a config: it may be absent for as long as two calls take.
@@ -294,6 +244,39 @@ impl Apply<'_> {
         }
         self.context.configs.deleted(name);
         self.create_config(wanted).await
+    }
+
+    /// A write that is sent now.
+    fn write<'b>(&self, verb: Verb, target: Target<'b>, content: Digest) -> Write<'b> {
+        Write {
+            verb,
+            target,
+            content,
+            asked: self.seen(target).now(),
+        }
+    }
+
+    /// A write has ended: what it gave is what is known of the object.
+    async fn wrote(
+        &self,
+        write: Write<'_>,
+        outcome: Result<ObjectMeta, kube::Error>,
+    ) -> Result<(), Error> {
+        match outcome {
+            Ok(metadata) => {
+                let seen = self.seen(write.target);
+                seen.verified(metadata, write.content, write.asked);
+                Ok(())
+            }
+            Err(error) => self.failed(write.verb, write.target, error).await,
+        }
+    }
+
+    fn seen(&self, target: Target<'_>) -> &SeenObjects {
+        match target {
+            Target::Secret(_) => &self.context.secrets,
+            Target::Config(_) => &self.context.configs,
+        }
     }
 
     /// A write failed. Where somebody else was faster, what is known of the object is read again
@@ -331,7 +314,7 @@ impl Apply<'_> {
         }
     }
 
-    fn wrote(&self, kind: SecretKind) {
+    fn count(&self, kind: SecretKind) {
         self.context.engagement.shared.metrics.secret_written(kind);
     }
 }

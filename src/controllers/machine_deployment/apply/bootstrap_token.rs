@@ -24,7 +24,7 @@ impl Apply<'_> {
         match api.create(&PostParams::default(), &secret).await {
             Ok(created) => {
                 self.keep_token(&created);
-                self.wrote(SecretKind::BootstrapToken);
+                self.count(SecretKind::BootstrapToken);
                 Ok(())
             }
             Err(kube::Error::Api(status)) if status.code == 409 => {
@@ -69,7 +69,7 @@ impl Apply<'_> {
             .annotations_mut()
             .insert(MADE_FOR.to_owned(), made_for);
         let replaced = match api.replace(&name, &PostParams::default(), &secret).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
                 self.context.tokens.remove(key);
                 return Err(token_moved(&name));
             }
@@ -132,11 +132,6 @@ mod tests {
     use super::*;
     use crate::tenant::secret_text::SecretText;
 
-    fn annotation<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
-        let annotations = secret.metadata.annotations.as_ref()?;
-        annotations.get(key).map(String::as_str)
-    }
-
     #[test]
     fn a_bootstrap_token_is_one_that_token_controllers_read() {
         let token = Token {
@@ -145,7 +140,7 @@ mod tests {
             expires: jiff::Timestamp::from_millisecond(1_500).unwrap(),
         };
         let secret = token_secret("kube-system-md", "kube-system/md", &token);
-        assert_eq!(annotation(&secret, MADE_FOR), Some("kube-system/md"));
+        assert_eq!(secret.annotations()[MADE_FOR], "kube-system/md");
         assert_eq!(
             secret.type_.as_deref(),
             Some("bootstrap.kubernetes.io/token")
