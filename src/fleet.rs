@@ -8,9 +8,10 @@
 //!
 //! The fleet does not know what is done with an engaged cluster: the app hands it the function.
 
+pub mod account;
 pub mod adoption;
 pub mod board;
-mod bounded_lines;
+mod border;
 mod bounds;
 pub mod census;
 pub mod claim;
@@ -26,6 +27,7 @@ pub mod facts;
 pub mod health;
 pub mod index;
 pub mod jitter;
+pub mod pages;
 pub mod partition;
 pub mod permits;
 pub mod prerequisites;
@@ -43,6 +45,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use kube::Client;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -92,4 +95,6 @@ pub async fn run(params: Params) {
         crew.tell();
     }
     crew.finish().await;
+    // Ten thousand members take longer to free than a thread of the runtime may be held up.
+    drop(spawn_blocking(move || drop(crew)));
 }

@@ -20,7 +20,7 @@ use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::WatchParams;
+use kube::api::{ListParams, WatchParams};
 use kube::{Api, Client};
 use osm::fleet::connect::{self, ClientParts, Transport};
 use osm::fleet::rate_limit::Budget;
@@ -267,15 +267,57 @@ fn peak_mib() -> u64 {
     kib.and_then(|kib| kib.parse::<u64>().ok()).expect("in KiB") / 1024
 }
 
+/// As kube marks it.
+fn a_watch() -> Request<kube::client::Body> {
+    let watch = Request::get("/api/v1/configmaps?watch=true").extension("watch");
+    let watch = watch.body(kube::client::Body::empty());
+    watch.expect("a request")
+}
+
+/// Objects in objects without end, of 16 KiB a part.
+fn nested() -> &'static [u8] {
+    b"{\"object\":".repeat(1 << 10).leak()
+}
+
 #[tokio::test]
-async fn an_answer_without_end_is_cut_off_at_32_mib() {
+async fn an_answer_without_end_is_cut_off() {
     for protocol in PROTOCOLS {
-        let hostile = Hostile::start(protocol, || {
-            Response::new(endless(&[b' '; 1 << 14], &Arc::default()))
-        });
-        let said = hostile.await.refusal().await;
-        assert!(said.contains("larger than 32 MiB"), "{protocol}: {said}");
-        assert!(peak_mib() < PEAK_MIB_MAX, "{protocol}: {}", peak_mib());
+        let (object, spaces) = (nested(), &[b' '; 1 << 14]);
+        for (part, bound) in [(object, "longer than 4 MiB"), (spaces, "more than 64 KiB")] {
+            let hostile = Hostile::start(protocol, move || {
+                Response::new(endless(part, &Arc::default()))
+            });
+            let said = hostile.await.refusal().await;
+            assert!(said.contains(bound), "{protocol}: {said}");
+            assert!(peak_mib() < PEAK_MIB_MAX, "{protocol}: {}", peak_mib());
+        }
+    }
+}
+
+/// Each would take two hundred times its bytes once it is parsed.
+#[tokio::test]
+async fn a_list_of_more_objects_than_were_asked_for_is_not_read() {
+    for protocol in PROTOCOLS {
+        let sent = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&sent);
+        let hostile = Hostile::start(protocol, move || {
+            let items = Bytes::from(b"{},".repeat(1 << 12));
+            let counted = Arc::clone(&counted);
+            let items = stream::repeat_with(move || {
+                counted.fetch_add(items.len(), Ordering::SeqCst);
+                Ok::<_, Infallible>(Frame::data(items.clone()))
+            });
+            let begin = Bytes::from_static(br#"{"items":["#);
+            let parts = stream::once(async { Ok(Frame::data(begin)) }).chain(items);
+            Response::new(StreamBody::new(parts).boxed_unsync())
+        })
+        .await;
+        let api: Api<ConfigMap> = Api::all(hostile.client());
+        let error = api.list(&ListParams::default().limit(100)).await;
+        let said = chain(&error.expect_err("it has no end")).to_string();
+        assert!(said.contains("more objects than were asked for"), "{said}");
+        let sent = sent.load(Ordering::SeqCst);
+        assert!(sent < 16 << 20, "{protocol}: {sent} bytes");
     }
 }
 
@@ -296,7 +338,7 @@ async fn a_list_of_pieces_costs_no_more_than_what_is_in_them() {
     let client = client(BoxCloneSyncService::new(tiny), TIMEOUT);
     let answer = client.request_text(get("/api")).await;
     let error = answer.expect_err("it has no end");
-    assert!(chain(&error).to_string().contains("larger than 32 MiB"));
+    assert!(chain(&error).to_string().contains("more than 64 KiB"));
     assert!(peak_mib() < PEAK_MIB_MAX, "{} MiB", peak_mib());
 }
 
@@ -320,14 +362,12 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_watch_whose_line_has_no_end_fails_at_4_mib() {
+async fn a_watch_whose_line_has_no_end_fails() {
     for protocol in PROTOCOLS {
         let sent = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&sent);
-        let hostile = Hostile::start(protocol, move || {
-            Response::new(endless(&[b'a'; 1 << 14], &counted))
-        })
-        .await;
+        let hostile =
+            Hostile::start(protocol, move || Response::new(endless(nested(), &counted))).await;
         let api: Api<ConfigMap> = Api::all(hostile.client());
         let watch = api.watch(&WatchParams::default(), "0").await;
         let mut watch = Box::pin(watch.expect("it begins well"));
@@ -385,8 +425,7 @@ async fn a_call_after_a_long_rest_shares_the_connection_of_the_watches() {
     })
     .await;
     let client = hostile.client();
-    let watch = Request::get("/api/v1/secrets?watch=true").body(kube::client::Body::empty());
-    let watch = client.send(watch.expect("a request")).await;
+    let watch = client.send(a_watch()).await;
     let watch = watch.expect("its head is there");
     for _ in 0..3 {
         tokio::time::pause();
@@ -430,7 +469,7 @@ async fn what_nobody_reads_is_parked_at_the_server_and_holds_nothing_up() {
     let client = hostile.client();
     let mut unread = Vec::new();
     for _ in 0..3 {
-        let watch = client.send(get("/api/v1/configmaps?watch=true").map(Into::into));
+        let watch = client.send(a_watch());
         unread.push(watch.await.expect("it begins well"));
     }
     for _ in 0..100 {

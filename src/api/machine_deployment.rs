@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use kube::CustomResource;
+use kube::{CustomResource, api::ObjectMeta};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -43,6 +43,20 @@ pub struct MachineDeploymentSpec {
     /// machine deployment is known by its metadata alone, and nothing else is held up by it.
     #[serde(skip)]
     pub is_unreadable: bool,
+}
+
+/// One of which nothing but its metadata can be read.
+impl From<ObjectMeta> for MachineDeployment {
+    fn from(metadata: ObjectMeta) -> Self {
+        Self {
+            metadata,
+            spec: MachineDeploymentSpec {
+                is_unreadable: true,
+                ..MachineDeploymentSpec::default()
+            },
+            status: None,
+        }
+    }
 }
 
 /// The template of a machine.

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use kube::api::ObjectMeta;
+
 /// The namespace of a worker cluster that holds what nodes fetch.
 pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
 /// The ServiceAccount (and Role, and RoleBinding) that nodes fetch their provisioning Secret with.
@@ -59,6 +61,10 @@ pub const INSTALLED_CONTENT: &str = "operatingsystemmanager.k8c.io/installed-con
 pub const KEPT: &str = "operatingsystemmanager.k8c.io/kept-as-found";
 /// Annotation of a profile that no default replaces: it was adopted with its cluster.
 pub const PINNED: &str = "operatingsystemmanager.k8c.io/pinned";
+
+/// Annotation of no stored object: of what was read in place of one that is too large, with what
+/// that one weighs in bytes.
+pub const TOO_LARGE: &str = "operatingsystemmanager.k8c.io/too-large";
 
 /// Label of a bootstrap token: the key of its machine deployment.
 pub const TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";
@@ -163,6 +169,24 @@ fn machine_deployment_key(namespace: &str, name: &str) -> String {
     } else {
         key
     }
+}
+
+/// The longest name that an object can have.
+const NAME_BYTES_MAX: usize = 253;
+
+/// Whether a name can be that of an object: it stands in the path of a request, and leads nowhere
+/// else.
+pub fn is_path_segment(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.bytes().all(is_plain)
+        && !matches!(name, "." | "..")
+}
+
+/// Whether the name is all that was read of an object, which is too large.
+pub fn is_name_alone(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    annotations.is_some_and(|annotations| annotations.contains_key(TOO_LARGE))
 }
 
 #[cfg(test)]

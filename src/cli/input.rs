@@ -11,11 +11,11 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use kube::CustomResourceExt as _;
+use kube::{CustomResourceExt as _, api::ObjectMeta};
 use serde_json::Value as Json;
 
 use crate::api::{
-    machine_deployment::{MachineDeployment, MachineDeploymentSpec},
+    machine_deployment::MachineDeployment,
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     worker_cluster::WorkerCluster,
 };
@@ -187,13 +187,9 @@ pub(super) fn machine_deployments(path: &Path) -> anyhow::Result<Vec<MachineDepl
 fn decode(value: &Json) -> MachineDeployment {
     let decoded = serde_json::from_value(value.clone());
     let metadata = || value.get("metadata").cloned().unwrap_or_default();
-    decoded.unwrap_or_else(|_| MachineDeployment {
-        metadata: serde_json::from_value(metadata()).unwrap_or_default(),
-        spec: MachineDeploymentSpec {
-            is_unreadable: true,
-            ..MachineDeploymentSpec::default()
-        },
-        status: None,
+    decoded.unwrap_or_else(|_| {
+        let metadata: ObjectMeta = serde_json::from_value(metadata()).unwrap_or_default();
+        metadata.into()
     })
 }
 

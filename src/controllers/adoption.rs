@@ -14,7 +14,7 @@ use crate::api::{
     names::{FINALIZER, KUBE_SYSTEM, PINNED, PROFILE, PROFILE_NAMESPACE},
     profile::OperatingSystemProfile,
 };
-use crate::fleet::adoption::Predecessor;
+use crate::fleet::{adoption::Predecessor, pages::Pages};
 use crate::tenant::{
     id::TenantId,
     policy::TenantPolicy,
@@ -86,22 +86,18 @@ async fn named_profiles(context: &Context) -> Result<BTreeSet<String>, kube::Err
     let tenant = context.engagement.tenant();
     let policy = &context.engagement.policy;
     let all: Api<MachineDeployment> = Api::all(context.engagement.worker.client());
-    let mut page = ListParams::default().limit(PAGE);
+    let mut pages = Pages::of(ListParams::default(), PAGE);
     let mut names = BTreeSet::new();
-    loop {
-        let list = all.list_metadata(&page).await?;
-        for found in list.items {
+    while let Some(page) = pages.next_metadata(&all).await? {
+        for found in page {
             let annotations = found.annotations();
             let namespace = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
             let is_own = profile_namespace(&tenant, policy, namespace) == tenant.namespace();
             let name = annotations.get(PROFILE).filter(|name| !name.is_empty());
             names.extend(name.filter(|_| is_own).cloned());
         }
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(names),
-        }
     }
+    Ok(names)
 }
 
 async fn copy(context: &Context, name: &str) -> Result<&'static str, kube::Error> {

@@ -2,13 +2,16 @@
 //! are hashed and dropped. After that the watches tell, and reconciles read nothing.
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{Api, api::ListParams};
+use kube::{Api, api::ListParams, core::DeserializeGuard};
 
 use super::context::Context;
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBECONFIG_KEY},
+    names::{
+        CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, is_name_alone,
+    },
 };
+use crate::fleet::pages::Pages;
 use crate::plan::{
     desired::{config_digest, secret_digest},
     digest::{Digest, DigestKey},
@@ -22,20 +25,16 @@ pub async fn take(context: &Context) -> Result<(), kube::Error> {
     let key = context.digest_key();
     let secrets: Api<Secret> =
         Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
-    let mut page = ListParams::default().limit(PAGE);
+    let mut pages = Pages::of(ListParams::default(), PAGE);
     context.engagement.board.vitals.forget_user_data();
     // Every page shows the state at the time of the first.
     let asked = context.secrets.now();
-    loop {
-        let list = secrets.list(&page).await?;
-        for secret in list.items {
+    while let Some(page) = pages.next(&secrets).await? {
+        // One of which the name alone was read exists; the watch tells what is known of it.
+        for secret in page.into_iter().filter(|it| !is_name_alone(&it.metadata)) {
             weigh(context, &secret);
             let digest = digest_of(&key, &secret);
             context.secrets.verified(secret.metadata, digest, asked);
-        }
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => break,
         }
     }
     take_configs(context, &key).await
@@ -43,21 +42,18 @@ pub async fn take(context: &Context) -> Result<(), kube::Error> {
 
 async fn take_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Error> {
     let tenant = context.engagement.tenant();
-    let configs: Api<OperatingSystemConfig> =
+    let configs: Api<DeserializeGuard<OperatingSystemConfig>> =
         Api::namespaced(context.engagement.management.client(), tenant.namespace());
-    let mut page = ListParams::default().limit(PAGE);
+    let mut pages = Pages::of(ListParams::default(), PAGE);
     let asked = context.configs.now();
-    loop {
-        let list = configs.list(&page).await?;
-        for config in list.items {
+    while let Some(page) = pages.next(&configs).await? {
+        // One that cannot be read exists; the watch tells what is known of it.
+        for config in page.into_iter().filter_map(|config| config.0.ok()) {
             let digest = config_digest(key, &config.spec);
             context.configs.verified(config.metadata, digest, asked);
         }
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(()),
-        }
     }
+    Ok(())
 }
 
 /// Verifies one Secret that is known by its metadata alone.

@@ -28,7 +28,10 @@ use self::{
     update_status::{Tried, update_status},
 };
 use super::context::Context;
-use crate::api::{machine_deployment::MachineDeployment, names::FINALIZER, names::REVISION};
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{FINALIZER, REVISION, is_name_alone},
+};
 use crate::fleet::{jitter, permits::Urgency};
 use crate::plan::{
     bootstrap::renewal,
@@ -173,6 +176,9 @@ async fn serve(
         }
         finalize::finalize(context, machine_deployment).await?;
         return Ok(Served::without_next(ServedKind::Removed));
+    }
+    if is_name_alone(&machine_deployment.metadata) {
+        return Err(Invalid::TooLarge.into());
     }
     if machine_deployment.spec.is_unreadable {
         return Err(Invalid::Unreadable.into());

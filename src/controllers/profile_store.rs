@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use kube::{
     Client, ResourceExt,
     core::DeserializeGuard,
-    runtime::{WatchStreamExt, watcher, watcher::Event},
+    runtime::{watcher, watcher::Event},
 };
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
@@ -373,11 +373,9 @@ pub async fn follow(
         .into_iter();
     let watches = apis.map(|(limit, api)| {
         // A default profile has about 40 KiB; a page stays below a megabyte.
-        let config = watcher::Config::default().page_size(20);
-        let events = relisted(RELIST_PROFILES, move || {
-            watcher(api.clone(), config.clone())
-        })
-        .modify(|profile| profile.managed_fields_mut().clear());
+        let events = relisted(RELIST_PROFILES, 20, move |page| {
+            watcher(api.clone(), watcher::Config::default().page_size(page))
+        });
         let mut follower = Follower {
             store: Arc::clone(&store),
             subscriptions: Arc::clone(&subscriptions),

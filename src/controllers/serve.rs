@@ -206,6 +206,7 @@ impl Controllers {
             triggers: Arc::clone(&context.triggers),
             index: Arc::clone(&context.index),
             listed: listed_sender,
+            bytes_max: engagement.policy.machine_deployment_bytes_max(),
         };
         let (sweeps, due) = (Arc::clone(&context.sweeps), Arc::clone(&context.due));
         // One for both watches: it rests for as long as they do.

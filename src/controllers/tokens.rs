@@ -17,7 +17,7 @@ use kube::{
 
 use super::context::Context;
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
-use crate::fleet::{engagement::Engagement, removal};
+use crate::fleet::{engagement::Engagement, pages::Pages, removal};
 use crate::plan::bootstrap::Token;
 use crate::telemetry::metrics::{Metrics, TokensKnown};
 use crate::tenant::{mode::Right, secret_text::SecretText};
@@ -128,17 +128,13 @@ pub fn api(worker: &Client) -> Api<Secret> {
 /// valid for longer is kept, and the other deleted where that is allowed.
 pub async fn list(context: &Context) -> Result<(), kube::Error> {
     let api = api(&context.engagement.worker.client());
-    let mut page = ListParams::default().labels(TOKEN_LABEL).limit(PAGE);
-    loop {
-        let list = api.list(&page).await?;
-        for secret in list.items {
+    let mut pages = Pages::of(ListParams::default().labels(TOKEN_LABEL), PAGE);
+    while let Some(page) = pages.next(&api).await? {
+        for secret in page {
             keep_newest(context, &api, &secret).await?;
         }
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(()),
-        }
     }
+    Ok(())
 }
 
 async fn keep_newest(

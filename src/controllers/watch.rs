@@ -29,10 +29,11 @@ use super::{
 };
 use crate::api::{
     config::OperatingSystemConfig,
-    machine_deployment::{MachineDeployment, MachineDeploymentSpec},
+    machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, GETTER_TOKEN},
 };
 use crate::fleet::{
+    account::Account,
     board::Board,
     health::Health,
     watch::{RELIST, Scope, Watched, interpret, relisted},
@@ -40,6 +41,8 @@ use crate::fleet::{
 
 /// A page of machine deployments: 5 KiB each.
 const PAGE: u32 = 100;
+/// A page of objects of which the metadata is read: 1 KiB each.
+const PAGE_OF_METADATA: u32 = 500;
 
 /// The machine deployments of the worker cluster, each whenever it changes. A list of them all
 /// pulls the triggers instead: it yields to changes.
@@ -51,11 +54,13 @@ pub fn machine_deployments(
 ) -> impl Stream<Item = MachineDeployment> + Send + use<> {
     let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
     let watched = Watched::there("machine deployments", health);
-    let config = watcher::Config::default().page_size(PAGE);
-    let watch = move || watcher::watcher(api.clone(), config.clone());
-    let events = relisted(RELIST, watch)
-        .map(|event| event.map(readable))
-        .modify(|found| found.managed_fields_mut().clear())
+    let mut account = Account::of(watchers.bytes_max);
+    let watch = move |page| {
+        let config = watcher::Config::default().page_size(page);
+        watcher::watcher(api.clone(), config)
+    };
+    let events = relisted(RELIST, PAGE, watch)
+        .map(move |event| account.keep(readable(event?)))
         .reflect(writer);
     let (index, mut listed) = (Arc::clone(&watchers.index), BTreeSet::new());
     let events = events.inspect(move |event| {
@@ -101,14 +106,9 @@ pub fn machine_deployments(
 /// One machine deployment that cannot be read must not hide the others: it is handed on as such.
 fn readable(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineDeployment> {
     let readable = |found: DeserializeGuard<MachineDeployment>| {
-        found.0.unwrap_or_else(|unreadable| MachineDeployment {
-            metadata: unreadable.metadata,
-            spec: MachineDeploymentSpec {
-                is_unreadable: true,
-                ..MachineDeploymentSpec::default()
-            },
-            status: None,
-        })
+        found
+            .0
+            .unwrap_or_else(|unreadable| unreadable.metadata.into())
     };
     match event {
         Event::Apply(found) => Event::Apply(readable(found)),
@@ -132,6 +132,8 @@ pub struct Watchers {
     /// Not the store's own `wait_until_ready`: of several who wait for that one store, it wakes
     /// one.
     pub listed: watch::Sender<u64>,
+    /// What all of them may weigh, in bytes.
+    pub bytes_max: usize,
 }
 
 impl Watchers {
@@ -164,8 +166,11 @@ fn full_name(found: &MachineDeployment) -> String {
 /// Follows the Secrets of `cloud-init-settings`, by their metadata alone, for ever.
 pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
     let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(worker, CLOUD_INIT_SETTINGS);
-    let watch = move || watcher::watcher(api.clone(), watcher::Config::default());
-    let events = relisted(RELIST, watch);
+    let watch = move |page| {
+        let config = watcher::Config::default().page_size(page);
+        watcher::watcher(api.clone(), config)
+    };
+    let events = relisted(RELIST, PAGE_OF_METADATA, watch);
     let mut listed = BTreeSet::new();
     let registration = context.engagement.registration.to_string();
     let watched = Watched::there("Secrets", &context.engagement.health);
@@ -238,8 +243,11 @@ pub async fn follow_configs(management: Client, scope: Scope, subscriptions: Arc
     let watches = apis.map(|(limit, api)| {
         let subscriptions = Arc::clone(&subscriptions);
         let mut listed: HashMap<String, BTreeSet<String>> = HashMap::new();
-        let watch = move || watcher::watcher(api.clone(), watcher::Config::default());
-        let events = relisted(RELIST, watch);
+        let watch = move |page| {
+            let config = watcher::Config::default().page_size(page);
+            watcher::watcher(api.clone(), config)
+        };
+        let events = relisted(RELIST, PAGE_OF_METADATA, watch);
         interpret("configs", events, move |event| {
             match event {
                 Event::Init => {

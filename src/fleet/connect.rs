@@ -1,7 +1,7 @@
 //! How a tenant's clusters are reached: transport, budget, timeout and health in one client.
 //!
 //! ```text
-//! kube::Client ──► TenantService: budget, circuit, timeout, bounded body ──► trace ──► transport
+//! kube::Client ──► TenantService: budget, circuit, timeout, border ──► trace ──► transport
 //! ```
 //!
 //! The transport is handed in: TLS in production, a cluster in memory in tests. Nothing here
@@ -19,9 +19,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use kube::{Client, client::Body};
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
 use tracing::Instrument;
 
 use super::{
-    bounded_lines::BoundedLines,
+    border::{self, Shape, body, request},
     health::{Health, HeldBack},
     partition::fence::{Fence, Fenced},
     permits::{Permit, Urgency},
@@ -54,10 +54,6 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 /// Makes a transport from a checked kubeconfig.
 pub type Connector =
     Arc<dyn Fn(&ClusterAccess, &AccessRules) -> Result<Transport, BoxError> + Send + Sync>;
-
-/// A response other than a watch is read into memory up to this size: a page of 500 machine
-/// deployments is about 2 MiB, and an API server refuses objects over 1.5 MiB.
-const RESPONSE_MIB_MAX: usize = 32;
 
 const ONE: NonZeroU32 = NonZeroU32::MIN;
 
@@ -151,11 +147,6 @@ impl fmt::Debug for Clients {
 #[error("no answer within {}", humantime::format_duration(*.0))]
 struct Timeout(Duration);
 
-/// An answer that is too large.
-#[derive(Debug, thiserror::Error)]
-#[error("the answer is larger than {RESPONSE_MIB_MAX} MiB, and is not read")]
-struct TooLarge;
-
 #[derive(Clone)]
 struct TenantService {
     parts: ClientParts,
@@ -189,6 +180,7 @@ impl Service<Request<Body>> for TenantService {
         let is_paid =
             mem::take(&mut self.is_paid) || request.extensions().get::<Prepaid>().is_some();
         Box::pin(async move {
+            let shape = request::answer(&request)?;
             if parts.health.as_ref().is_some_and(|it| it.holds_back()) {
                 // What is not sent takes nothing of the budget, which the next that is sent needs.
                 return Err(HeldBack.into());
@@ -205,20 +197,20 @@ impl Service<Request<Body>> for TenantService {
                 request.extensions_mut().insert(fence.clone());
             }
             let Some(health) = &parts.health else {
-                return send(&parts, request).await;
+                return send(&parts, request, shape).await;
             };
             let observed = health.admit(request.method())?;
-            let (is_watch, sent) = (is_watch(&request), Instant::now());
-            let outcome = send(&parts, request).await;
+            let sent = Instant::now();
+            let outcome = send(&parts, request, shape).await;
             match &outcome {
                 Ok(response) => {
                     observed.answered(response);
-                    if !is_watch {
+                    if shape != Shape::Events {
                         health.took(sent.elapsed());
                     }
                 }
-                // It says nothing about the cluster.
-                Err(error) if error.is::<Fenced>() => {}
+                // They say nothing about the cluster.
+                Err(error) if error.is::<Fenced>() || border::is_page_too_large(&**error) => {}
                 Err(error) => observed.unreachable(error.as_ref()),
             }
             outcome
@@ -263,10 +255,12 @@ fn wait_span(parts: &ClientParts) -> tracing::Span {
 async fn send(
     parts: &ClientParts,
     request: Request<Body>,
+    shape: Shape,
 ) -> Result<Response<ResponseBody>, BoxError> {
     let service =
         ApiCallLayer::new(parts.metrics.clone(), parts.kind).layer(parts.transport.clone());
-    let outcome = match tokio::time::timeout(parts.timeout, exchange(service, request)).await {
+    let outcome = match tokio::time::timeout(parts.timeout, exchange(service, request, shape)).await
+    {
         Ok(outcome) => outcome,
         Err(_) => Err(Timeout(parts.timeout).into()),
     };
@@ -280,38 +274,23 @@ async fn send(
 async fn exchange(
     mut service: ApiCall<Transport>,
     request: Request<Body>,
+    shape: Shape,
 ) -> Result<Response<ResponseBody>, BoxError> {
-    let is_watch = is_watch(&request);
     poll_fn(|context| service.poll_ready(context)).await?;
     let response = service.call(request).await?;
-    if is_watch && response.status() == StatusCode::OK {
-        return Ok(response.map(|body| BoundedLines::new(body).boxed_unsync()));
-    }
     let (head, body) = response.into_parts();
-    let body = Full::new(read(body).await?).map_err(|never| match never {});
-    Ok(Response::from_parts(head, body.boxed_unsync()))
+    let body = match (head.status.is_success(), shape) {
+        (true, Shape::Events) => body::Events::new(body).boxed_unsync(),
+        (true, shape) => whole(body::read(body, shape).await?),
+        (false, _) => whole(body::read_status(body).await?),
+    };
+    Ok(Response::from_parts(head, body))
 }
 
-/// The whole body, in one piece: a list of frames would cost more than what is in them, where a
-/// hostile server sends a byte at a time.
-async fn read(mut body: ResponseBody) -> Result<Bytes, BoxError> {
-    let mut bytes = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame?;
-        let data = frame.data_ref().map_or(&[][..], |data| data);
-        if bytes.len() + data.len() > RESPONSE_MIB_MAX * 1024 * 1024 {
-            return Err(TooLarge.into());
-        }
-        bytes.extend_from_slice(data);
-    }
-    Ok(bytes.freeze())
-}
-
-fn is_watch(request: &Request<Body>) -> bool {
-    let query = request.uri().query().unwrap_or_default();
-    query
-        .split('&')
-        .any(|pair| matches!(pair, "watch=true" | "watch=1"))
+fn whole(bytes: Bytes) -> ResponseBody {
+    Full::new(bytes)
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }
 
 #[cfg(test)]
@@ -357,7 +336,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_latency_is_that_of_answers_without_our_own_queues_and_without_watches() {
         let slow = service_fn(|request: Request<Body>| async move {
-            let millis = if is_watch(&request) { 5_000 } else { 40 };
+            let is_watch = request.uri().query().is_some();
+            let millis = if is_watch { 5_000 } else { 40 };
             tokio::time::sleep(Duration::from_millis(millis)).await;
             let body = Full::new(Bytes::from_static(b"{}")).map_err(|never| match never {});
             Ok::<_, Infallible>(Response::new(body.boxed_unsync()))
@@ -370,8 +350,12 @@ mod tests {
             ..parts(BoxCloneSyncService::new(slow))
         });
         // The budget lets one through each second: the wait for it is not the server's.
-        for path in ["/version", "/version", "/api?watch=true", "/version"] {
-            let request = Request::get(path).body(Vec::new()).expect("a request");
+        let watch = "/api/v1/nodes?watch=true";
+        for path in ["/version", "/version", watch, "/version"] {
+            let mut request = Request::get(path).body(Vec::new()).expect("a request");
+            if path == watch {
+                request.extensions_mut().insert("watch");
+            }
             let answer = client.request_text(request).await;
             answer.expect("it is answered");
         }

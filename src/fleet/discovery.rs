@@ -16,6 +16,8 @@ use kube::{
 use super::watch::{self, Scope};
 use crate::tenant::{access, id::RegistrationId, secret_text::SecretBytes};
 
+/// A page of Secrets that hold a kubeconfig: 10 KiB each.
+const PAGE: u32 = 50;
 /// The data keys of a kubeconfig: ours first, then Cluster API's.
 const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
 
@@ -66,12 +68,12 @@ pub fn discover(
         .apis::<Secret>(management)
         .into_iter()
         .map(|(limit, api)| {
-            let config = watcher::Config::default().labels(selector).page_size(50);
+            let config = watcher::Config::default().labels(selector);
             let mut listed = BTreeSet::new();
             watch::interpret(
                 "registrations",
-                watch::relisted(watch::RELIST, move || {
-                    watcher::watcher(api.clone(), config.clone())
+                watch::relisted(watch::RELIST, PAGE, move |page| {
+                    watcher::watcher(api.clone(), config.clone().page_size(page))
                 }),
                 move |event| interpret(event, limit.as_ref(), &mut listed),
             )

@@ -327,6 +327,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn only_a_call_that_moves_the_circuit_wakes_who_waits_for_it() {
+        let (health, _) = a_health();
+        let mut circuit = health.circuit.subscribe();
+        let mut has_moved = || {
+            let has_moved = circuit.has_changed().unwrap();
+            circuit.mark_unchanged();
+            has_moved
+        };
+        answered(&health, StatusCode::OK, 1).await;
+        assert!(!has_moved(), "it is well as before");
+        answered(&health, StatusCode::SERVICE_UNAVAILABLE, 3).await;
+        assert!(has_moved(), "it is in doubt");
+        health.due().await;
+        let call = health.admit(&Method::GET).unwrap();
+        assert!(has_moved(), "the call that decides is under way");
+        call.answered(&an_answer(StatusCode::OK));
+        assert!(has_moved(), "it is well again");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_board_says_what_the_circuit_says() {
         let (health, board) = a_health();
         for (status, holds, reason) in [

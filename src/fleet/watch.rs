@@ -7,7 +7,13 @@
 //! The order matters: a watcher that fails to list yields an event between two errors, and a
 //! backoff that sees that event starts again from its first delay, about once a second for ever.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{Stream, StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
@@ -17,7 +23,7 @@ use kube::runtime::{
 };
 use kube::{Api, Client, Resource};
 
-use super::{health::Health, jitter, retry_delay::RetryDelay};
+use super::{border, health::Health, jitter, retry_delay::RetryDelay};
 use crate::telemetry::logs::chain;
 
 /// The first delay of a watch that failed.
@@ -75,21 +81,36 @@ pub fn covers(limit: Option<&String>, namespace: &str) -> bool {
     limit.is_none_or(|limit| limit == namespace)
 }
 
-/// A watch that begins anew with a list from time to time, for ever.
+/// A watch of this many objects a page that begins anew with a list from time to time, for ever;
+/// and at once with fewer a page, where a page of the list is too large.
 pub fn relisted<K, W>(
     interval: Duration,
-    watch: impl FnMut() -> W + Send,
+    page: u32,
+    watch: impl Fn(u32) -> W + Send,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
     K: Send,
     W: Stream<Item = watcher::Result<Event<K>>> + Send,
 {
-    stream::repeat_with(watch).flat_map(move |watch| {
-        watch.take_until(tokio::time::sleep(jitter::part(
-            interval,
-            2.0 / 3.0,
-            4.0 / 3.0,
-        )))
+    let page = Arc::new(AtomicU32::new(page));
+    let size = Arc::clone(&page);
+    let watches = stream::repeat_with(move || watch(size.load(Ordering::Relaxed)));
+    watches.flat_map(move |watch| {
+        let page = Arc::clone(&page);
+        let interval = jitter::part(interval, 2.0 / 3.0, 4.0 / 3.0);
+        let events = watch.take_until(tokio::time::sleep(interval));
+        let events = events.map(move |event| match event {
+            Err(error) if border::is_page_too_large(&error) => {
+                let size = page.load(Ordering::Relaxed);
+                page.store((size / 2).max(1), Ordering::Relaxed);
+                // One object is never too large for a page.
+                (size == 1).then_some(Err(error))
+            }
+            event => Some(event),
+        });
+        events
+            .take_while(|event| std::future::ready(event.is_some()))
+            .filter_map(std::future::ready)
     })
 }
 
@@ -179,4 +200,38 @@ fn paced<T: Send, E: Send>(
             Some((event, (events, delay, wait)))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_whose_pages_are_too_large_begins_anew_with_fewer_objects_a_page() {
+        let asked = Arc::<std::sync::Mutex<Vec<u32>>>::default();
+        let told = Arc::clone(&asked);
+        let watch = move |page: u32| {
+            told.lock().unwrap().push(page);
+            let answer = match page {
+                0..20 => Ok(Event::InitDone),
+                _ => Err(border::page_too_large()),
+            };
+            stream::iter([Ok(Event::<ConfigMap>::Init), answer]).chain(stream::pending())
+        };
+        let events: Vec<_> = relisted(RELIST, 100, watch).take(5).collect().await;
+        assert!(events.iter().all(Result::is_ok), "{events:?}");
+        assert_eq!(*asked.lock().unwrap(), [100, 50, 25, 12]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_is_too_large_by_itself_is_an_error() {
+        let watch = |_| {
+            let failed = Err(border::page_too_large());
+            stream::iter([failed]).chain(stream::pending::<watcher::Result<Event<ConfigMap>>>())
+        };
+        let mut events = Box::pin(relisted(RELIST, 1, watch));
+        assert!(events.next().await.unwrap().is_err());
+    }
 }

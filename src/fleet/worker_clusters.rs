@@ -109,6 +109,9 @@ fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
     )
 }
 
+/// A page of WorkerClusters: 5 KiB each.
+const PAGE: u32 = 100;
+
 /// Watches the WorkerClusters for ever, and tells each member of its own. Hands out the stores at
 /// once and the watches to be polled.
 pub fn follow(
@@ -134,10 +137,10 @@ pub fn follow(
     let watches = watches.into_iter().map(|(limit, api, writer)| {
         let reader = clusters.clone();
         let known = writer.as_reader();
-        let config = watcher::Config::default().page_size(100);
-        let events = relisted(RELIST, move || watcher(api.clone(), config.clone()))
+        let config = watcher::Config::default();
+        let watch = move |page| watcher(api.clone(), config.clone().page_size(page));
+        let events = relisted(RELIST, PAGE, watch)
             .filter_map(move |event| std::future::ready(readable(event, &known)))
-            .modify(|found| found.managed_fields_mut().clear())
             .reflect(writer);
         let mut is_complete = false;
         interpret("WorkerClusters", events, move |event| {

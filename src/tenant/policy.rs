@@ -29,6 +29,18 @@ pub struct TenantPolicy {
     pub profiles: ProfileQuota,
 }
 
+/// What a machine deployment may weigh in memory where a cluster has as many as are served: ten
+/// times what an ordinary one takes.
+const MACHINE_DEPLOYMENT_BYTES: usize = 64 << 10;
+
+impl TenantPolicy {
+    /// What the machine deployments of a cluster may weigh together, in bytes.
+    pub fn machine_deployment_bytes_max(&self) -> usize {
+        self.machine_deployments_max
+            .saturating_mul(MACHINE_DEPLOYMENT_BYTES)
+    }
+}
+
 /// Which namespaces a tenant may read profiles from besides its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProfileReach {

@@ -10,6 +10,7 @@ use crate::suite::fixtures::{
     self, PROFILE_NAME, a_little_machine_deployment, a_profile, on_cloud,
 };
 use crate::suite::process::Manager;
+use crate::suite::removal::delete;
 use crate::suite::rotation::install;
 use crate::suite::stage::{Made, Stage, Tenant, merge};
 use crate::suite::wait;
@@ -84,6 +85,45 @@ pub async fn a_document_close_to_its_limit_is_served_with_a_warning_until_it_shr
     let entry = tenant.entry(NAME, ("Served", "Current")).await;
     assert_eq!(entry.message, None);
     manager.stop().await;
+}
+
+pub async fn a_machine_deployment_that_is_too_large_is_refused_and_what_was_made_stays(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "too-large-itself");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile_of("v1.0.0", 10)).await;
+    let before = tenant.serve(&a_machine_deployment()).await;
+    // Little on the wire, and much in memory.
+    tenant.change("workers", with_tags(4_000)).await;
+    let entry = tenant.entry(NAME, ("Refused", "TooLarge")).await;
+    let message = entry.message.unwrap_or_default();
+    assert!(message.contains("shorten its annotations"), "{message}");
+    drop(an_event(&tenant, "TooLarge").await);
+    manager.stop().await;
+    // A new process reads it in a list, and this one in an event.
+    let manager = Manager::start(&stage, &[]).await;
+    manager.has_reconciled("refused", 1.0).await;
+    let after = tenant.made("workers", "1").await;
+    assert_eq!(objects(&after), objects(&before), "nothing was written");
+    tenant.change("workers", with_tags(1)).await;
+    tenant.entry(NAME, ("Served", "Current")).await;
+    tenant.change("workers", with_tags(4_000)).await;
+    tenant.entry(NAME, ("Refused", "TooLarge")).await;
+    delete(&tenant, "workers").await;
+    for name in after.names.secrets() {
+        wait::for_absence(&tenant.secrets(), name).await;
+    }
+    wait::for_absence(&tenant.machine_deployments(), "workers").await;
+    manager.stop().await;
+}
+
+/// A patch of the provider spec.
+fn with_tags(count: usize) -> serde_json::Value {
+    let value = json!({ "cloudProviderSpec": { "tags": vec![json!({}); count] } });
+    json!({ "spec": { "template": { "spec": { "providerSpec": { "value": value } } } } })
 }
 
 fn a_machine_deployment() -> MachineDeployment {

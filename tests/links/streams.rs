@@ -47,7 +47,7 @@ async fn given_up_at(streams_max: u32) -> (usize, usize) {
     let client = hostile.client_for(SHORT);
     let mut watches = Vec::new();
     for _ in 0..streams_max {
-        let watch = client.send(get("/api/v1/configmaps?watch=true").map(Into::into));
+        let watch = client.send(a_watch());
         watches.push(watch.await.expect("its head is there"));
     }
     let error = client.request_text(post()).await.expect_err("it waits");

@@ -32,6 +32,7 @@ use crate::controllers::{registry_credentials, tokens};
 use crate::fleet::{
     connect::{self, ClientParts},
     facts::{self, InUse},
+    pages::Pages,
     rate_limit::Budget,
     transport::{self, Caller, Patience},
 };
@@ -119,16 +120,12 @@ pub(in crate::app) async fn all<K>(api: Api<K>, page: ListParams) -> Result<Vec<
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    let mut page = page.limit(PAGE);
+    let mut pages = Pages::of(page, PAGE);
     let mut found = Vec::new();
-    loop {
-        let list = api.list(&page).await?;
-        found.extend(list.items);
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(found),
-        }
+    while let Some(page) = pages.next(&api).await? {
+        found.extend(page);
     }
+    Ok(found)
 }
 
 impl Tenant {

@@ -125,6 +125,7 @@ fn the_metrics_name_the_reason() {
     let name = || "own".to_owned();
     for (invalid, category) in [
         (Invalid::Unreadable, "machine_deployment_unreadable"),
+        (Invalid::TooLarge, "machine_deployment_too_large"),
         (Invalid::TooMany { max: 1 }, "too_many_machine_deployments"),
         (Invalid::NameTooLong { bytes: 64 }, "name_too_long"),
         (Invalid::NameTaken { owner: name() }, "name_taken"),

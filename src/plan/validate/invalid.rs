@@ -16,6 +16,12 @@ pub enum Invalid {
          string (in quotes), spec.template.spec.providerSpec an object"
     )]
     Unreadable,
+    /// The machine deployment, or all of them, take too much memory.
+    #[error(
+        "the machine deployment is too large to be kept: shorten its annotations, labels and \
+         provider spec, or those of the cluster's other machine deployments"
+    )]
+    TooLarge,
     /// The profile does not exist.
     #[error("OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"")]
     ProfileMissing {
@@ -121,6 +127,7 @@ impl Invalid {
             Self::ProviderSpec(_) => "ProviderSpecRefused",
             Self::NameTaken { .. } => "NameTaken",
             Self::Unreadable => "Unreadable",
+            Self::TooLarge => "TooLarge",
             Self::TooMany { .. } => "TooManyMachineDeployments",
             Self::NameTooLong { .. } => "NameTooLong",
             Self::NamesCollide { .. } => "NamesCollide",
@@ -131,6 +138,7 @@ impl Invalid {
     pub fn category(&self) -> &'static str {
         match self {
             Self::Unreadable => "machine_deployment_unreadable",
+            Self::TooLarge => "machine_deployment_too_large",
             Self::ProfileMissing { .. } => "profile_missing",
             Self::ProfileOverQuota { .. } => "profile_quota_exceeded",
             Self::ProfileForbidden { .. } => "profile_forbidden",

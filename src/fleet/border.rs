@@ -1,0 +1,258 @@
+//! What an API server sends, cut down while it is read: managed fields are left out, and of an
+//! object that would take more memory than it may, only what names it stays.
+//!
+//! ```text
+//! bytes ──► Border ──► object ──► weighed, trimmed or named ──► kube
+//!              └─ around: lists and events, bounded
+//! ```
+//!
+//! A body is read as a stream, and of what is refused no more than one object is kept. What is let
+//! through is parsed afterwards, and both agree on where strings end.
+
+pub(super) mod body;
+mod object;
+pub(super) mod request;
+pub(super) mod weight;
+
+use memchr::memchr2;
+
+/// An API server refuses objects over 1.5 MiB; with their managed fields they stay below this.
+const TEXT_MIB_MAX: usize = 4;
+const TEXT_BYTES_MAX: usize = TEXT_MIB_MAX << 20;
+/// What one object may weigh of those that are kept in numbers.
+const OBJECT_MIB_MAX: usize = 2;
+/// What one object may weigh that is asked for by itself, such as a definition with its schema.
+const SINGLE_MIB_MAX: usize = 8;
+/// What a page may weigh: 100 machine deployments are 3 MiB.
+const PAGE_MIB_MAX: usize = 8;
+/// What may stand around the objects of a page, or of one event.
+const AROUND_KIB_MAX: usize = 64;
+/// Longer than the keys that matter.
+const KEY_BYTES: usize = 8;
+
+/// What a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One object.
+    Object,
+    /// A list, with at most so many objects under `items`.
+    List(usize),
+    /// Events of a watch, each in a line, with its object under `object`.
+    Events,
+}
+
+/// Why nothing more of an answer is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("the list has more objects than were asked for")]
+    Objects,
+    #[error("the page would take more than {PAGE_MIB_MAX} MiB of memory")]
+    Page,
+    #[error("the object would take more than {SINGLE_MIB_MAX} MiB of memory")]
+    Object,
+    #[error("an object of the answer is longer than {TEXT_MIB_MAX} MiB")]
+    Text,
+    #[error("the answer has more than {AROUND_KIB_MAX} KiB that belong to no object")]
+    Around,
+    #[error("an object of the answer has a name that no object can have")]
+    Name,
+    #[error("the answer is not the JSON of a Kubernetes object")]
+    Json,
+}
+
+/// Cuts down one body.
+#[derive(Debug)]
+pub(super) struct Border {
+    shape: Shape,
+    place: Place,
+    /// How many objects and lists are open.
+    depth: usize,
+    /// The last string at the first level, as far as it matters.
+    key: Vec<u8>,
+    /// Whether the objects of the list come now.
+    is_in_items: bool,
+    /// The object that is being read, and how many were open where it began.
+    object: Option<(usize, Vec<u8>)>,
+    objects: usize,
+    /// What the objects of the page weigh.
+    weight: usize,
+    around: usize,
+}
+
+/// Where in the text the next byte stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Between,
+    InString,
+    AfterBackslash,
+}
+
+impl Border {
+    /// Begins a body of this shape.
+    pub(super) fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            place: Place::Between,
+            depth: 0,
+            key: Vec::new(),
+            is_in_items: false,
+            object: None,
+            objects: 0,
+            weight: 0,
+            around: 0,
+        }
+    }
+
+    /// Reads what came, and appends what is let through.
+    ///
+    /// # Errors
+    ///
+    /// When nothing more of the body may be read.
+    pub(super) fn push(&mut self, bytes: &[u8], through: &mut Vec<u8>) -> Result<(), Refused> {
+        // What stands before `from` was kept.
+        let (mut from, mut at) = (0, 0);
+        while let Some(&byte) = bytes.get(at) {
+            match self.place {
+                Place::InString => {
+                    let rest = bytes.get(at..).unwrap_or_default();
+                    let length = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+                    self.note_key(rest.get(..length).unwrap_or_default());
+                    self.place = match rest.get(length) {
+                        Some(b'"') => Place::Between,
+                        Some(_) => Place::AfterBackslash,
+                        None => Place::InString,
+                    };
+                    at += length + 1;
+                }
+                Place::AfterBackslash => {
+                    self.note_key(b"\\");
+                    self.place = Place::InString;
+                    at += 1;
+                }
+                Place::Between => {
+                    if byte == b'{' && self.object.is_none() && self.object_begins() {
+                        self.keep(bytes.get(from..at).unwrap_or_default(), through)?;
+                        from = at;
+                        self.begin()?;
+                    }
+                    self.follow(byte);
+                    at += 1;
+                    let depth = self.object.as_ref().map(|(depth, _)| *depth);
+                    if byte == b'}' && depth == Some(self.depth) {
+                        self.keep(bytes.get(from..at).unwrap_or_default(), through)?;
+                        from = at;
+                        self.end(through)?;
+                    }
+                }
+            }
+        }
+        self.keep(bytes.get(from..).unwrap_or_default(), through)
+    }
+
+    /// A byte that belongs to no string.
+    fn follow(&mut self, byte: u8) {
+        match byte {
+            b'"' => {
+                self.place = Place::InString;
+                if self.depth == 1 {
+                    self.key.clear();
+                }
+            }
+            b'{' | b'[' => {
+                if self.depth == 1 {
+                    self.is_in_items = byte == b'[' && self.key == b"items";
+                }
+                self.depth += 1;
+            }
+            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+            b'\n' if self.shape == Shape::Events && self.object.is_none() => {
+                // The next event begins.
+                (self.around, self.depth) = (0, 0);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_key(&mut self, text: &[u8]) {
+        if self.depth == 1 {
+            let room = KEY_BYTES.saturating_sub(self.key.len());
+            self.key.extend(text.iter().take(room));
+        }
+    }
+
+    fn object_begins(&self) -> bool {
+        match self.shape {
+            Shape::Object => self.depth == 0,
+            Shape::List(_) => self.is_in_items && self.depth == 2,
+            Shape::Events => self.depth == 1 && self.key == b"object",
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), Refused> {
+        self.objects += 1;
+        if matches!(self.shape, Shape::List(most) if self.objects > most) {
+            return Err(Refused::Objects);
+        }
+        self.object = Some((self.depth, Vec::new()));
+        Ok(())
+    }
+
+    fn keep(&mut self, bytes: &[u8], through: &mut Vec<u8>) -> Result<(), Refused> {
+        if let Some((_, text)) = &mut self.object {
+            if text.len() + bytes.len() > TEXT_BYTES_MAX {
+                return Err(Refused::Text);
+            }
+            text.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.around += bytes.len();
+        if self.around > AROUND_KIB_MAX << 10 {
+            return Err(Refused::Around);
+        }
+        through.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn end(&mut self, through: &mut Vec<u8>) -> Result<(), Refused> {
+        let Some((_, text)) = self.object.take() else {
+            return Ok(());
+        };
+        let object = object::trimmed(&text)?;
+        let weight = weight::of(&object);
+        if self.shape == Shape::Object {
+            if weight > SINGLE_MIB_MAX << 20 {
+                return Err(Refused::Object);
+            }
+            through.extend_from_slice(&object);
+            return Ok(());
+        }
+        let before = through.len();
+        if weight > OBJECT_MIB_MAX << 20 {
+            through.extend_from_slice(&object::named(&object, weight)?);
+            self.weight += through.len() - before;
+        } else {
+            through.extend_from_slice(&object);
+            self.weight += weight;
+        }
+        if matches!(self.shape, Shape::List(_)) && self.weight > PAGE_MIB_MAX << 20 {
+            return Err(Refused::Page);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a list failed for a page that is too large: one of fewer objects may do.
+pub(super) fn is_page_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |&cause| cause.source());
+    causes.any(|cause| cause.downcast_ref() == Some(&Refused::Page))
+}
+
+/// As a watch tells it.
+#[cfg(test)]
+pub(super) fn page_too_large() -> kube::runtime::watcher::Error {
+    let refused = kube::Error::Service(Refused::Page.into());
+    kube::runtime::watcher::Error::InitialListFailed(refused)
+}
+
+#[cfg(test)]
+mod tests;

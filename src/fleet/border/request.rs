@@ -1,0 +1,132 @@
+//! What a request asks for: as its caller says, not as its address does. Names come from objects
+//! that tenants write, and stand in addresses as they are.
+
+use http::{Request, Uri};
+
+use super::Shape;
+use crate::api::names::is_path_segment;
+
+/// As many objects as a page has whose size nobody named.
+const PAGE: usize = 500;
+
+/// A request that would lead elsewhere than its caller means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a name in the address of the request is none that an object can have")]
+pub(in crate::fleet) struct Misled;
+
+/// What the answer is.
+///
+/// # Errors
+///
+/// When the address is not that of what the caller names.
+pub(in crate::fleet) fn answer<B>(request: &Request<B>) -> Result<Shape, Misled> {
+    // kube marks each of its requests with the call that makes it.
+    let call = request.extensions().get::<&'static str>();
+    let (shape, names) = match call {
+        Some(&("watch" | "watch_metadata")) => (Shape::Events, Some(0)),
+        Some(&("list" | "list_metadata")) => (Shape::List(limit(request.uri())), Some(0)),
+        Some(&("create" | "delete_collection")) => (Shape::Object, Some(0)),
+        Some(&("get" | "get_metadata" | "patch" | "patch_metadata" | "replace" | "delete")) => {
+            (Shape::Object, Some(1))
+        }
+        // The others are of subresources.
+        Some(_) => (Shape::Object, Some(2)),
+        None => (Shape::Object, None),
+    };
+    if leads_to(request.uri().path(), names) {
+        Ok(shape)
+    } else {
+        Err(Misled)
+    }
+}
+
+/// Whether a path has so many names behind its resource, and nothing that is no name.
+fn leads_to(path: &str, names: Option<usize>) -> bool {
+    let Some(path) = path.strip_prefix('/').filter(|path| !path.is_empty()) else {
+        return names.is_none();
+    };
+    let segments: Vec<&str> = path.split('/').collect();
+    if !segments.iter().all(|segment| is_path_segment(segment)) {
+        return false;
+    }
+    let Some(names) = names else {
+        return true;
+    };
+    let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = &*segments else {
+        return false;
+    };
+    let resource = match resource {
+        ["namespaces", _, resource @ ..] if !resource.is_empty() => resource,
+        resource => resource,
+    };
+    resource.len() == names + 1
+}
+
+fn limit(uri: &Uri) -> usize {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    let mut limits = pairs.filter_map(|pair| pair.strip_prefix("limit=")?.parse().ok());
+    limits.next().unwrap_or(PAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(call: Option<&'static str>, address: &str) -> Result<Shape, Misled> {
+        let mut request = Request::get(address).body(()).unwrap();
+        if let Some(call) = call {
+            request.extensions_mut().insert(call);
+        }
+        answer(&request)
+    }
+
+    #[test]
+    fn the_caller_says_what_the_answer_is() {
+        let secrets = "/api/v1/namespaces/a/secrets";
+        let list = of(Some("list"), &format!("{secrets}?&limit=50&continue=limit"));
+        assert_eq!(list, Ok(Shape::List(50)));
+        assert_eq!(of(Some("list_metadata"), secrets), Ok(Shape::List(PAGE)));
+        let watched = of(Some("watch"), &format!("{secrets}?&watch=true"));
+        assert_eq!(watched, Ok(Shape::Events));
+        let named = "/apis/cluster.k8s.io/v1alpha1/namespaces/a/machinedeployments/x?watch=1&a=";
+        assert_eq!(of(Some("get"), named), Ok(Shape::Object));
+        assert_eq!(of(None, "/version?watch=true"), Ok(Shape::Object));
+        assert_eq!(of(None, "/"), Ok(Shape::Object));
+    }
+
+    #[test]
+    fn a_name_that_is_none_leads_nowhere() {
+        let get = |name: &str| {
+            let profiles = "/apis/k8c.io/v1alpha1/namespaces/berlin/profiles";
+            of(Some("get"), &format!("{profiles}/{name}"))
+        };
+        assert_eq!(get("a.b-1"), Ok(Shape::Object));
+        for name in [
+            "",
+            "..",
+            ".",
+            "a/b",
+            "../../rome/profiles/a",
+            "a%2Fb",
+            "a/../b",
+            "a//b",
+        ] {
+            assert_eq!(get(name), Err(Misled), "{name}");
+        }
+        let in_namespace = |namespace: &str| {
+            let address = format!("/api/v1/namespaces/{namespace}/secrets/a");
+            of(Some("get"), &address)
+        };
+        assert_eq!(in_namespace("a"), Ok(Shape::Object));
+        for namespace in ["", "..", "a/b", "a/secrets/b/c", "../nodes"] {
+            assert_eq!(in_namespace(namespace), Err(Misled), "{namespace}");
+        }
+        let namespace = "/api/v1/namespaces/a";
+        assert_eq!(of(Some("get"), namespace), Ok(Shape::Object));
+        assert_eq!(of(Some("list"), namespace), Err(Misled));
+        let status = "/apis/k8c.io/v1alpha1/namespaces/a/workerclusters/b/status";
+        assert_eq!(of(Some("patch_status"), status), Ok(Shape::Object));
+        assert_eq!(of(Some("patch"), status), Err(Misled));
+        assert_eq!(of(None, "/api/../version"), Err(Misled));
+    }
+}

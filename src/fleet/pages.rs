@@ -1,0 +1,223 @@
+//! Reads a list page by page. A page that is too large is asked for again with half as many
+//! objects, and a list that does not end is given up.
+
+use std::fmt::Debug;
+
+use kube::{
+    Api,
+    api::{ListParams, ObjectList, PartialObjectMeta},
+};
+use serde::de::DeserializeOwned;
+
+use super::border;
+
+/// A cluster of 50,000 objects has as many at 50 a page.
+const PAGES_MAX: usize = 1_000;
+
+/// A list that does not end.
+#[derive(Debug, thiserror::Error)]
+#[error("the list has not ended after {PAGES_MAX} pages")]
+struct Endless;
+
+/// The pages of one list.
+#[derive(Debug)]
+pub struct Pages {
+    params: ListParams,
+    asked: usize,
+    is_complete: bool,
+}
+
+impl Pages {
+    /// With at most so many objects in each.
+    pub fn of(params: ListParams, objects: u32) -> Self {
+        Self {
+            params: params.limit(objects),
+            asked: 0,
+            is_complete: false,
+        }
+    }
+
+    /// The objects of the next page; none after the last.
+    ///
+    /// # Errors
+    ///
+    /// When the list cannot be read, or does not end.
+    pub async fn next<K>(&mut self, api: &Api<K>) -> Result<Option<Vec<K>>, kube::Error>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        while self.has_more()? {
+            match api.list(&self.params).await {
+                Ok(list) => return Ok(Some(self.turn(list))),
+                Err(error) => self.halve(error)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`Self::next`], of the objects' metadata.
+    ///
+    /// # Errors
+    ///
+    /// When the list cannot be read, or does not end.
+    pub async fn next_metadata<K>(
+        &mut self,
+        api: &Api<K>,
+    ) -> Result<Option<Vec<PartialObjectMeta<K>>>, kube::Error>
+    where
+        K: Clone + DeserializeOwned + Debug,
+    {
+        while self.has_more()? {
+            match api.list_metadata(&self.params).await {
+                Ok(list) => return Ok(Some(self.turn(list))),
+                Err(error) => self.halve(error)?,
+            }
+        }
+        Ok(None)
+    }
+
+    fn has_more(&mut self) -> Result<bool, kube::Error> {
+        if self.asked == PAGES_MAX {
+            return Err(kube::Error::Service(Endless.into()));
+        }
+        self.asked += 1;
+        Ok(!self.is_complete)
+    }
+
+    fn turn<K: Clone>(&mut self, list: ObjectList<K>) -> Vec<K> {
+        self.params.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
+        self.is_complete = self.params.continue_token.is_none();
+        list.items
+    }
+
+    fn halve(&mut self, error: kube::Error) -> Result<(), kube::Error> {
+        match &mut self.params.limit {
+            Some(objects @ 2..) if border::is_page_too_large(&error) => {
+                *objects /= 2;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        num::NonZeroU32,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt, Full};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{Client, ResourceExt, client::Body};
+    use serde_json::{Value, json};
+    use tower::{service_fn, util::BoxCloneSyncService};
+
+    use super::*;
+    use crate::{
+        fleet::{
+            connect::{ClientParts, client},
+            rate_limit::Budget,
+        },
+        telemetry::metrics::{ClusterKind, Metrics},
+        tenant::policy::RequestBudget,
+    };
+
+    /// A client of a server that answers by the limit and the first object of the page, and how
+    /// often it was asked.
+    fn a_client(
+        answer: impl Fn(usize, usize) -> Value + Clone + Send + Sync + 'static,
+    ) -> (Client, Arc<AtomicUsize>) {
+        let asked = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&asked);
+        let server = service_fn(move |request: Request<Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let query = request.uri().query().unwrap_or_default();
+            let number = |key| {
+                let mut pairs = query.split('&');
+                pairs.find_map(|pair| pair.strip_prefix(key)?.parse::<usize>().ok())
+            };
+            let page = answer(
+                number("limit=").unwrap_or_default(),
+                number("continue=").unwrap_or_default(),
+            );
+            let body = Full::new(Bytes::from(page.to_string())).map_err(|never| match never {});
+            async { Ok::<_, tower::BoxError>(Response::new(body.boxed_unsync())) }
+        });
+        let many = NonZeroU32::new(10_000).expect("it is some");
+        let client = client(ClientParts {
+            transport: BoxCloneSyncService::new(server),
+            budget: Arc::new(Budget::new(RequestBudget {
+                per_second: many,
+                burst: many,
+            })),
+            share: None,
+            timeout: Duration::from_mins(1),
+            health: None,
+            fence: None,
+            kind: ClusterKind::Worker,
+            metrics: Metrics::new(),
+        });
+        (client, asked)
+    }
+
+    fn page(objects: impl IntoIterator<Item = (usize, usize)>, next: Option<usize>) -> Value {
+        let objects = objects.into_iter().map(|(index, bytes)| {
+            json!({
+                "metadata": {"name": format!("c-{index}")},
+                "data": {"a": "a".repeat(bytes)},
+            })
+        });
+        json!({
+            "metadata": {"continue": next.map(|it| it.to_string()).unwrap_or_default()},
+            "items": objects.collect::<Vec<_>>(),
+        })
+    }
+
+    async fn names(client: Client) -> Result<Vec<String>, kube::Error> {
+        let api: Api<ConfigMap> = Api::namespaced(client, "berlin");
+        let mut pages = Pages::of(ListParams::default(), 16);
+        let mut names = Vec::new();
+        while let Some(page) = pages.next(&api).await? {
+            names.extend(page.iter().map(ResourceExt::name_any));
+        }
+        Ok(names)
+    }
+
+    #[tokio::test]
+    async fn a_page_that_is_too_large_is_asked_for_again_with_fewer_objects() {
+        const OBJECTS: usize = 21;
+        const MIB: usize = 1 << 20;
+        let (client, asked) = a_client(|limit, first| {
+            let end = (first + limit).min(OBJECTS);
+            let sized = (first..end).map(|index| (index, MIB));
+            page(sized, Some(end).filter(|end| *end < OBJECTS))
+        });
+        let expected: Vec<String> = (0..OBJECTS).map(|index| format!("c-{index}")).collect();
+        assert_eq!(names(client).await.unwrap(), expected);
+        // Pages of 16 and of 8 are too large; of 4 there are six.
+        assert_eq!(asked.load(Ordering::Relaxed), 2 + 6);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_does_not_end_is_given_up() {
+        let (client, asked) = a_client(|_, _| page([], Some(0)));
+        let error = names(client).await.unwrap_err();
+        assert!(format!("{error:?}").contains("Endless"), "{error:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), PAGES_MAX);
+    }
+
+    #[tokio::test]
+    async fn more_objects_than_were_asked_for_are_refused() {
+        let (client, asked) = a_client(|limit, _| page((0..=limit).map(|it| (it, 1)), None));
+        names(client).await.unwrap_err();
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+}
