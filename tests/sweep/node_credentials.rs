@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use fake_cluster::{AuditEntry, Cluster, object};
+use fake_cluster::{AuditEntry, Cluster, Fault, Matcher, Verb, object};
 use osm::api::names::{CLOUD_INIT_SETTINGS, DerivedNames};
 use serde_json::{Value, json};
 
 use crate::{
-    scenarios::{Scenario, change, raise_revision, set},
+    scenarios::{Scenario, change, delete_machine_deployment, raise_revision, set},
     snapshot::text,
     world::{Process, World, settings},
 };
@@ -16,6 +16,9 @@ use crate::{
 /// They are looked at again after half of the lifetime of a bootstrap token, which is two hours
 /// here.
 const LOOKED_AT: Duration = Duration::from_hours(1);
+
+/// Where the rights are missing they are tried again after this long.
+const REFUSED_WAIT: Duration = Duration::from_mins(5);
 
 const MADE_FOR_POINTER: &str =
     "/metadata/annotations/operatingsystemmanager.k8c.io~1machine-deployment";
@@ -118,4 +121,102 @@ async fn what_somebody_changed_of_them_is_put_right_by_the_next_process() {
     assert_eq!(binding["subjects"][0]["name"], json!(getter));
     let token = found("secrets", &getter_token).expect("it is there");
     assert_eq!(text(&token, MADE_FOR_POINTER), "kube-system/workers");
+}
+
+/// A token that somebody touched is another one: what it was made for may be gone from it.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_somebody_changed_is_put_right_by_the_next_reconcile() {
+    let (world, process) = a_settled_world().await;
+    let berlin = world.worker("berlin");
+    let token = names().getter_token;
+    let place = ("secrets", CLOUD_INIT_SETTINGS, token.as_str());
+    change(berlin, place, |found| {
+        let annotations = json!({ "kubernetes.io/service-account.name": names().getter });
+        set(found, "/metadata/annotations", annotations);
+    });
+    raise_revision(berlin);
+    world.settle().await;
+    process.stop().await;
+    let found = berlin.get(object("secrets", CLOUD_INIT_SETTINGS, &token));
+    let found = found.expect("it is there");
+    assert_eq!(text(&found, MADE_FOR_POINTER), "kube-system/workers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_missing_is_tried_again_after_a_while_and_not_before() {
+    let world = Scenario::OwnCreate.world();
+    let berlin = world.worker("berlin");
+    let forbidden = Fault::Status {
+        code: 403,
+        retry_after: None,
+    };
+    let account = Matcher {
+        name: Some(names().getter),
+        ..Matcher::on(&[Verb::Get, Verb::Create], "serviceaccounts")
+    };
+    let missing = berlin.inject(account, forbidden);
+    let process = world.start();
+    world.settle().await;
+    assert_eq!(reason(&world), "Forbidden");
+    berlin.clear_fault(missing);
+    world.clear_audits();
+    raise_revision(berlin);
+    world.settle().await;
+    assert_eq!(requests(berlin), [""; 0], "it was refused a moment ago");
+    assert_eq!(reason(&world), "Forbidden");
+    tokio::time::sleep(REFUSED_WAIT).await;
+    raise_revision(berlin);
+    world.settle().await;
+    assert_eq!(reason(&world), "PerMachineDeployment");
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_shares_the_getter_is_told_so_where_it_had_credentials_of_its_own() {
+    let world = Scenario::Provisioning.world();
+    for _ in 0..2 {
+        let process = world.start();
+        world.settle().await;
+        process.stop().await;
+        assert_eq!(reason(&world), "", "it never had others");
+    }
+    let (world, process) = a_settled_world().await;
+    assert_eq!(reason(&world), "PerMachineDeployment");
+    process.stop().await;
+    let own = ("workerclusters", "berlin", "berlin");
+    change(&world.management, own, |own| {
+        set(own, "/spec/nodeCredentials", json!("Shared"));
+    });
+    let process = world.start();
+    world.settle().await;
+    assert_eq!(reason(&world), "SharedGetter");
+    process.stop().await;
+}
+
+/// The token is what tells of them without a read.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_them_goes_with_their_machine_deployment() {
+    let (world, process) = a_settled_world().await;
+    process.stop().await;
+    let berlin = world.worker("berlin");
+    let token = names().getter_token;
+    assert!(berlin.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, &token)));
+    delete_machine_deployment(berlin).await;
+    let process = world.start();
+    world.settle().await;
+    process.stop().await;
+    for resource in ["serviceaccounts", "roles", "rolebindings"] {
+        let found = berlin.get(object(resource, CLOUD_INIT_SETTINGS, &names().getter));
+        assert!(found.is_none(), "{resource}");
+    }
+}
+
+/// What the tenant is told of the credentials.
+fn reason(world: &World) -> String {
+    let own = object("workerclusters", "berlin", "berlin");
+    let own = world.management.get(own).expect("it is there");
+    let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
+    let kind = |it: &&Value| text(it, "/type") == "NodeCredentials";
+    let found = conditions.into_iter().flatten().find(kind);
+    found.map_or_else(String::new, |it| text(it, "/reason").to_owned())
 }

@@ -18,7 +18,7 @@ fn pass(shape: Shape, text: &str) -> Result<String, Refused> {
         })
         .collect();
     found.dedup();
-    assert_eq!(found.len(), 1, "it depends on the parts: {found:?}");
+    assert!(found.len() == 1, "it depends on the parts");
     found.remove(0)
 }
 
@@ -109,7 +109,7 @@ fn a_page_weighs_no_more_than_it_may() {
     let page = |count| json!({"items": vec![object.clone(); count]}).to_string();
     let fitting = PAGE_MIB_MAX / OBJECT_MIB_MAX;
     assert!(pass(LIST, &page(fitting)).is_ok());
-    assert_eq!(pass(LIST, &page(fitting + 1)), Err(Refused::Page));
+    assert_eq!(pass(LIST, &page(fitting + 1)).err(), Some(Refused::Page));
     let error: tower::BoxError = Refused::Page.into();
     assert!(is_page_too_large(&kube::Error::Service(error)));
     let error: tower::BoxError = Refused::Text.into();
@@ -125,16 +125,16 @@ fn what_is_no_page_of_objects_is_refused() {
     );
     assert!(pass(LIST, &items(vec![json!({}); 100])).is_ok());
     let numbers = items(vec![json!(0); AROUND_KIB_MAX << 10]);
-    assert_eq!(pass(LIST, &numbers), Err(Refused::Around));
+    assert_eq!(pass(LIST, &numbers).err(), Some(Refused::Around));
     let word = json!({"type": "a".repeat(AROUND_KIB_MAX << 10)}).to_string();
-    assert_eq!(pass(Shape::Events, &word), Err(Refused::Around));
+    assert_eq!(pass(Shape::Events, &word).err(), Some(Refused::Around));
     let spaces = " ".repeat((AROUND_KIB_MAX << 10) + 1);
-    assert_eq!(pass(Shape::Object, &spaces), Err(Refused::Around));
+    assert_eq!(pass(Shape::Object, &spaces).err(), Some(Refused::Around));
     let endless = format!("{{\"a\": \"{}", "a".repeat(TEXT_BYTES_MAX));
-    assert_eq!(pass(Shape::Object, &endless), Err(Refused::Text));
+    assert_eq!(pass(Shape::Object, &endless).err(), Some(Refused::Text));
     let heavy = json!({"a": vec![json!({}); 20_000]}).to_string();
-    assert_eq!(pass(Shape::Object, &heavy), Err(Refused::Object));
-    assert_eq!(pass(Shape::Object, "{\"a\" 1}"), Err(Refused::Json));
+    assert_eq!(pass(Shape::Object, &heavy).err(), Some(Refused::Object));
+    assert_eq!(pass(Shape::Object, "{\"a\" 1}").err(), Some(Refused::Json));
     assert_eq!(pass(Shape::Object, "ok"), Ok("ok".to_owned()));
 }
 
@@ -142,12 +142,15 @@ fn what_is_no_page_of_objects_is_refused() {
 fn a_name_that_no_object_can_have_is_refused() {
     for name in ["x?watch=1&a=", "..", "../a", "a/b", "a#b", "a%2Fb", "a b"] {
         let mut object = a_secret(name);
-        let refused = Err(Refused::Name);
-        assert_eq!(pass(LIST, &json!({"items": [object]}).to_string()), refused);
-        assert_eq!(pass(Shape::Events, &event(&object)), refused);
+        let refused = Some(Refused::Name);
+        assert_eq!(
+            pass(LIST, &json!({"items": [object]}).to_string()).err(),
+            refused
+        );
+        assert_eq!(pass(Shape::Events, &event(&object)).err(), refused);
         object["metadata"]["name"] = json!("a");
         object["metadata"]["namespace"] = json!(name);
-        assert_eq!(pass(Shape::Object, &object.to_string()), refused);
+        assert_eq!(pass(Shape::Object, &object.to_string()).err(), refused);
     }
     // The last of several is the one that counts, or the first: both are looked at.
     for text in [
@@ -155,7 +158,11 @@ fn a_name_that_no_object_can_have_is_refused() {
         r#"{"metadata": {"name": "a", "name": "a/b"}}"#,
         r#"{"metadata": {"n\u0061me": "a/b"}}"#,
     ] {
-        assert_eq!(pass(Shape::Object, text), Err(Refused::Name), "{text}");
+        assert_eq!(
+            pass(Shape::Object, text).err(),
+            Some(Refused::Name),
+            "{text}"
+        );
     }
     assert!(pass(Shape::Object, r#"{"metadata": {"name": null}}"#).is_ok());
 }

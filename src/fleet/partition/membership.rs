@@ -208,7 +208,7 @@ impl Membership {
         params.fence.extend(sent + params.terms.duration);
         params.metrics.set_fleet_members(stance.aim.0.len());
         tracing::info!(replica = %params.me, members = stance.aim.0.len(), "joined the fleet");
-        let mut sightings = Sightings::new(params.terms.duration / 3);
+        let mut sightings = Sightings::new(params.terms.duration);
         sightings.update(listed, params.clock.since_boot());
         Ok(Some(Member {
             lease,

@@ -95,14 +95,14 @@ pub struct Sightings {
 }
 
 impl Sightings {
-    /// Nothing was seen yet. After a gap between two lists that is longer than `gap_max`, nothing
-    /// is held against those who could not be seen in the meantime.
-    pub fn new(gap_max: Duration) -> Self {
+    /// Nothing was seen yet. After a gap between two lists that is longer than a third of a Lease's
+    /// duration, nothing is held against those who could not be seen in the meantime.
+    pub fn new(duration: Duration) -> Self {
         Self {
             leases: BTreeMap::new(),
             revision: 0,
             listed: None,
-            gap_max,
+            gap_max: duration / 3,
             is_restored: false,
         }
     }
@@ -202,7 +202,7 @@ mod tests {
     /// It may have been renewed a moment before it was removed.
     #[test]
     fn a_lease_that_was_removed_by_hand_counts_for_its_whole_duration_from_then() {
-        let mut seen = Sightings::new(SECOND * 60);
+        let mut seen = Sightings::new(SECOND * 180);
         seen.update(listed(1, &["a_1", "b_1"]), SECOND);
         assert!(!seen.has_vanished());
         seen.update(listed(2, &["a_1"]), SECOND * 10);
@@ -217,7 +217,7 @@ mod tests {
     /// those that only the old lists show must be waited for and then dropped.
     #[test]
     fn after_a_restore_the_lists_count_again_and_what_was_seen_counts_for_its_duration() {
-        let mut seen = Sightings::new(SECOND * 60);
+        let mut seen = Sightings::new(SECOND * 180);
         seen.update(listed(100, &["a_1", "b_1", "c_1"]), SECOND);
         seen.wrote(101);
         seen.update(listed(40, &["a_1", "b_1"]), SECOND * 2);
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_list_that_is_older_tells_nothing() {
-        let mut seen = Sightings::new(SECOND * 60);
+        let mut seen = Sightings::new(SECOND * 180);
         seen.update(listed(2, &["a_1"]), SECOND);
         seen.update(listed(1, &[]), SECOND * 2);
         assert!(!seen.has_vanished());
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_list_of_the_same_version_counts_and_so_does_one_after_the_longest_gap() {
-        let mut seen = Sightings::new(SECOND * 60);
+        let mut seen = Sightings::new(SECOND * 180);
         for (revision, at) in [(1, 1), (1, 50), (2, 110)] {
             seen.update(listed(revision, &["a_1"]), SECOND * at);
         }
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_write_that_the_last_list_showed_already_is_no_restore() {
-        let mut seen = Sightings::new(SECOND * 60);
+        let mut seen = Sightings::new(SECOND * 180);
         seen.update(listed(5, &["a_1"]), SECOND);
         seen.wrote(5);
         seen.update(listed(4, &[]), SECOND * 2);

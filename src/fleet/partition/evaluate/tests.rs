@@ -170,7 +170,7 @@ fn nobody_waits_for_a_lease_that_was_released_and_somebody_removes_it() {
 /// Whose Lease is over after lists at these seconds that all show the same.
 fn over_after(seconds: &[u64]) -> Vec<String> {
     let two = ["a_1", "b_1"];
-    let mut seen = Sightings::new(DURATION / 3);
+    let mut seen = Sightings::new(DURATION);
     let mut now = Duration::ZERO;
     for (revision, second) in (1..).zip(seconds) {
         now = Duration::from_secs(*second);
