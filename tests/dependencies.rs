@@ -1,75 +1,86 @@
-//! Holds what is built in: crates that must never arrive, and crates that must arrive once.
+//! Holds `deny.toml`: crates that must never arrive, crates that must arrive once, where they come
+//! from, and on which terms.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
-const RING: &str = "ring is the only cryptography: two providers panic at the first connection";
-const RUSTLS: &str = "TLS is rustls; a static binary has no system libraries";
+use serde::Deserialize;
 
-/// Crates that must not be built in, with the reason.
-const UNWANTED: &[(&str, &str)] = &[
-    ("aws-lc-rs", RING),
-    ("aws-lc-sys", RING),
-    ("openssl", RUSTLS),
-    ("openssl-sys", RUSTLS),
-    ("native-tls", RUSTLS),
-    (
-        "serde_yaml",
-        "deprecated, and keeps the last of two equal keys silently",
-    ),
-    ("serde_yml", "an abandoned copy of serde_yaml"),
-    ("serde_norway", "emits what cloud-init's reader refuses"),
-    ("yaml_serde", "emits what cloud-init's reader refuses"),
-    ("unsafe-libyaml", "YAML of strangers is parsed in safe code"),
-    ("reqwest", "hyper is here already"),
-];
+/// The parts of `deny.toml` that are held here.
+#[derive(Deserialize)]
+struct Policy {
+    bans: Bans,
+    licenses: Licenses,
+    sources: Sources,
+}
 
-/// Crates whose types cross our interfaces, or that hold state of the process: two versions of one
-/// would compile, and fail where they meet.
-const ONCE: &[&str] = &[
-    "hyper",
-    "k8s-openapi",
-    "kube",
-    "opentelemetry",
-    "rustls",
-    "schemars",
-    "serde-saphyr",
-    "tracing-subscriber",
-];
+#[derive(Deserialize)]
+struct Bans {
+    deny: Vec<Denied>,
+}
 
-/// Terms on which we may hand on a binary with code of others in it, if their texts go with it.
-/// docs/release.md names them, too.
-const TERMS: &[&str] = &[
-    "0BSD",
-    "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "ISC",
-    "MIT",
-    "Zlib",
-];
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Denied {
+    #[serde(rename = "crate")]
+    name: String,
+    #[serde(default)]
+    deny_multiple_versions: bool,
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Licenses {
+    allow: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Sources {
+    allow_registry: Vec<String>,
+}
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    fs::read_to_string(path).expect("the file is there")
+}
+
+fn policy() -> Policy {
+    toml::from_str(&read("deny.toml")).expect("it is as cargo-deny reads it")
+}
 
 /// What is wrong with a lock file.
 fn judge(lock: &str) -> Vec<String> {
-    let names = lock.lines().filter_map(|line| {
-        let name = line.strip_prefix("name = \"")?;
-        name.strip_suffix('"')
-    });
-    let mut versions: BTreeMap<&str, usize> = BTreeMap::new();
-    for name in names {
+    let policy = policy();
+    let value = |line: &str, key: &str| {
+        let value = line.strip_prefix(key)?.strip_prefix(" = \"")?;
+        value.strip_suffix('"').map(str::to_owned)
+    };
+    let mut versions: BTreeMap<String, usize> = BTreeMap::new();
+    for name in lock.lines().filter_map(|line| value(line, "name")) {
         *versions.entry(name).or_default() += 1;
     }
     let mut broken = Vec::new();
-    for (name, count) in versions {
-        for (unwanted, reason) in UNWANTED {
-            if name == *unwanted {
-                broken.push(format!("{name}: {reason}"));
-            }
-        }
-        if ONCE.contains(&name) && count > 1 {
+    for denied in &policy.bans.deny {
+        let name = &denied.name;
+        let count = versions.get(name).copied().unwrap_or_default();
+        if denied.deny_multiple_versions && count > 1 {
             broken.push(format!(
                 "{name}: {count} versions; its types or its state must be one"
             ));
+        } else if !denied.deny_multiple_versions && count > 0 {
+            let reason = denied.reason.as_deref().unwrap_or("no reason is given");
+            broken.push(format!("{name}: {reason}"));
+        }
+    }
+    for source in lock.lines().filter_map(|line| value(line, "source")) {
+        let registry = source.strip_prefix("registry+").unwrap_or_default();
+        if !policy
+            .sources
+            .allow_registry
+            .iter()
+            .any(|it| it == registry)
+        {
+            broken.push(format!("{source}: crates come from crates.io"));
         }
     }
     broken
@@ -77,8 +88,7 @@ fn judge(lock: &str) -> Vec<String> {
 
 #[test]
 fn nothing_unwanted_is_built_in_and_nothing_shared_twice() {
-    let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock");
-    let broken = judge(&fs::read_to_string(lock).unwrap());
+    let broken = judge(&read("Cargo.lock"));
     assert!(
         broken.is_empty(),
         "`cargo tree -i NAME` shows who asks:\n{}",
@@ -97,17 +107,18 @@ fn a_bad_lock_file_is_reported() {
         "openssl-probe",
         "openssl",
     ];
-    let broken = judge(&names.map(package).concat());
+    let git = "source = \"git+https://github.com/kube-rs/kube\"\n";
+    let broken = judge(&(names.map(package).concat() + git));
     let told: Vec<_> = broken
         .iter()
         .filter_map(|text| text.split(':').next())
         .collect();
-    assert_eq!(told, ["aws-lc-sys", "kube", "openssl"]);
+    assert_eq!(told, ["aws-lc-sys", "openssl", "kube", "git+https"]);
 }
 
-/// Whether an SPDX expression leaves a choice within our terms. `AND` binds more than `OR`; an old
+/// Whether an SPDX expression leaves a choice within these terms. `AND` binds more than `OR`; an old
 /// form has a stroke for `OR`.
-fn is_allowed(expression: &str) -> bool {
+fn is_allowed(expression: &str, terms: &[String]) -> bool {
     let expression = expression.replace('/', " OR ");
     let mut depth = 0_usize;
     // Where an operator stands outside of all brackets.
@@ -124,26 +135,24 @@ fn is_allowed(expression: &str) -> bool {
         })
     };
     if let Some((left, right)) = split(" OR ") {
-        return is_allowed(&left) || is_allowed(&right);
+        return is_allowed(&left, terms) || is_allowed(&right, terms);
     }
     if let Some((left, right)) = split(" AND ") {
-        return is_allowed(&left) && is_allowed(&right);
+        return is_allowed(&left, terms) && is_allowed(&right, terms);
     }
     let term = expression.trim();
     match term.strip_prefix('(').and_then(|it| it.strip_suffix(')')) {
-        Some(inner) => is_allowed(inner),
-        None => TERMS.contains(
-            &term
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" ")
-                .as_str(),
-        ),
+        Some(inner) => is_allowed(inner, terms),
+        None => {
+            let words: Vec<_> = term.split_whitespace().collect();
+            terms.contains(&words.join(" "))
+        }
     }
 }
 
 #[test]
 fn an_expression_is_allowed_by_what_it_leaves_to_choose() {
+    let terms = policy().licenses.allow;
     for (expression, expected) in [
         ("MIT", true),
         ("GPL-3.0-only", false),
@@ -159,16 +168,15 @@ fn an_expression_is_allowed_by_what_it_leaves_to_choose() {
         ("GPL-2.0 WITH LLVM-exception", false),
         ("MPL-2.0 AND MIT OR ISC", true),
     ] {
-        assert_eq!(is_allowed(expression), expected, "{expression}");
+        assert_eq!(is_allowed(expression, &terms), expected, "{expression}");
     }
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "cargo, on our own workspace")]
 fn every_crate_in_the_image_may_be_handed_on() {
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/release.md"));
-    let page = page.expect("the page is there");
-    for term in TERMS {
+    let (terms, page) = (policy().licenses.allow, read("docs/release.md"));
+    for term in &terms {
         assert!(page.contains(&format!("`{term}`")), "{term}");
     }
     for target in ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"] {
@@ -189,7 +197,7 @@ fn every_crate_in_the_image_may_be_handed_on() {
         assert!(crates.len() > 200, "{target}: {}", crates.len());
         let broken: Vec<_> = crates
             .iter()
-            .filter(|(_, terms)| !is_allowed(terms))
+            .filter(|(_, own)| !is_allowed(own, &terms))
             .collect();
         assert!(broken.is_empty(), "{target}: {broken:?}");
     }
