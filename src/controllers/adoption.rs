@@ -8,16 +8,16 @@ use kube::{
     api::{ListParams, ObjectMeta, PostParams},
 };
 
-use super::{context::Context, machine_deployment::update_status::KEPT_AS_FOUND};
+use super::{context::Context, machine_deployment::update_status::KEPT_AS_FOUND, profile_store};
 use crate::api::{
     machine_deployment::MachineDeployment,
-    names::{FINALIZER, KUBE_SYSTEM, PINNED, PROFILE, PROFILE_NAMESPACE},
+    names::{FINALIZER, KUBE_SYSTEM, PINNED, PROFILE, PROFILE_NAMESPACE, is_path_segment},
     profile::OperatingSystemProfile,
 };
 use crate::fleet::{adoption::Predecessor, pages::Pages};
 use crate::tenant::{
     id::TenantId,
-    policy::TenantPolicy,
+    policy::{ProfileQuota, TenantPolicy},
     report::{ConditionType, Finding},
 };
 
@@ -48,11 +48,12 @@ pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
     if predecessor == Predecessor::None || is_adopted(context) {
         return Ok(());
     }
+    let mut room = context.engagement.policy.profiles;
     let mut notes = Vec::new();
     for name in named_profiles(context).await? {
         let note = match predecessor {
             Predecessor::InManagement => pin(context, &name).await?,
-            _ => copy(context, &name).await?,
+            _ => copy(context, &name, &mut room).await?,
         };
         notes.push(format!("{name} {note}"));
     }
@@ -93,14 +94,22 @@ async fn named_profiles(context: &Context) -> Result<BTreeSet<String>, kube::Err
             let annotations = found.annotations();
             let namespace = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
             let is_own = profile_namespace(&tenant, policy, namespace) == tenant.namespace();
-            let name = annotations.get(PROFILE).filter(|name| !name.is_empty());
+            let name = annotations
+                .get(PROFILE)
+                .filter(|name| is_path_segment(name));
             names.extend(name.filter(|_| is_own).cloned());
         }
     }
     Ok(names)
 }
 
-async fn copy(context: &Context, name: &str) -> Result<&'static str, kube::Error> {
+/// Copies one profile, where the tenant's quota has room for it beside those that were copied. The
+/// default ones are not counted, as nowhere.
+async fn copy(
+    context: &Context,
+    name: &str,
+    room: &mut ProfileQuota,
+) -> Result<&'static str, kube::Error> {
     let there: Api<OperatingSystemProfile> =
         Api::namespaced(context.engagement.worker.client(), KUBE_SYSTEM);
     let Some(theirs) = there.get_opt(name).await? else {
@@ -113,6 +122,10 @@ async fn copy(context: &Context, name: &str) -> Result<&'static str, kube::Error
             (true, false) => "was here already",
             (false, _) => "is another here, and stays",
         });
+    }
+    let is_default = context.defaults.iter().any(|it| it.name == name);
+    if !is_default && !room.take(profile_store::size(&theirs.spec)) {
+        return Ok("has no room in the quota of profiles, and is not copied");
     }
     let mut profile = OperatingSystemProfile::new(name, theirs.spec);
     profile.metadata = ObjectMeta {

@@ -355,6 +355,11 @@ pub fn content_digest(spec: &OperatingSystemProfileSpec) -> String {
     hex::encode(content_id(spec).0)
 }
 
+/// How many bytes a profile's content has as JSON, which is what quotas count.
+pub fn size(spec: &OperatingSystemProfileSpec) -> usize {
+    content_id(spec).1
+}
+
 /// A spec is plain values; two that are equal have the same JSON. And how many bytes that has.
 fn content_id(spec: &OperatingSystemProfileSpec) -> (ContentId, usize) {
     let json = serde_json::to_vec(spec).expect("a profile's spec is plain values");

@@ -60,6 +60,24 @@ pub struct ProfileQuota {
     pub bytes_max: usize,
 }
 
+impl ProfileQuota {
+    /// Takes the room of a profile with so many bytes, if there is enough.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        let left = (
+            self.count_max.checked_sub(1),
+            self.bytes_max.checked_sub(bytes),
+        );
+        let (Some(count_max), Some(bytes_max)) = left else {
+            return false;
+        };
+        *self = Self {
+            count_max,
+            bytes_max,
+        };
+        true
+    }
+}
+
 /// Requests over time: a bucket of `burst` that fills at a rate of `per_second`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestBudget {

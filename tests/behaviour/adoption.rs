@@ -11,11 +11,11 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use osm::api::config::OperatingSystemConfig;
 use osm::api::names::{
     CLAIM, CLOUD_INIT_SETTINGS, GETTER_TOKEN, KEPT, KUBE_SYSTEM, MADE_FOR_ANNOTATIONS,
-    MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PINNED, REVISION,
+    MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PINNED, PROFILE, REVISION,
 };
 use osm::api::profile::OperatingSystemProfile;
 use osm::render::annotation_hash::annotation_hash;
@@ -139,6 +139,37 @@ async fn the_profile_in_use_came_before_any_default(
     let first = made.first().expect("there are some");
     let (name, code) = (first.name.as_str(), first.code);
     assert_eq!((name, code), ("osp-ubuntu", 201), "{}", told(&made));
+}
+
+pub async fn an_adoption_copies_no_more_profiles_than_the_quota_has_room_for(
+    world: &'static World,
+) {
+    let stage = Stage::open(world, "adopt-quota");
+    let tenant = stage.tenant().await;
+    restore(&tenant, &KUBEONE).await;
+    let there: Api<OperatingSystemProfile> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    for name in ["a", "b"] {
+        let profile = OperatingSystemProfile::new(name, fixtures::a_profile("v1.0.0", "text").spec);
+        let created = there.create(&PostParams::default(), &profile).await;
+        ok(created, "an administrator may create it");
+        let user = fixtures::a_machine_deployment(name);
+        drop(
+            tenant
+                .create(&fixtures::with_annotation(user, (PROFILE, name)))
+                .await,
+        );
+    }
+    renewed(&tenant, &KUBEONE, SignedDuration::from_hours(-2)).await;
+    tenant.register().await;
+    let manager = Manager::start(&stage, &["--tenant-profiles=1"]).await;
+    let entry = |name, entry| tenant.entry(name, entry);
+    entry("kube-system/a", ("Served", "Current")).await;
+    entry("kube-system/b", ("Refused", "ProfileNotFound")).await;
+    // Profiles that bear the name of a default one are counted nowhere.
+    entry("kube-system/workers", ("Served", "Current")).await;
+    let copied = ok(tenant.profiles().get_opt("b").await, "profiles are read");
+    assert!(copied.is_none(), "it has no room");
+    manager.stop().await;
 }
 
 pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World) {

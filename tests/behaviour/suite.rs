@@ -182,6 +182,7 @@ macro_rules! scenarios {
             adoption::a_cluster_of_kubeone_is_adopted_without_a_rotation,
             adoption::a_cluster_of_kkp_is_adopted_without_a_rotation,
             adoption::a_cluster_with_a_management_cluster_is_adopted_without_a_rotation,
+            adoption::an_adoption_copies_no_more_profiles_than_the_quota_has_room_for,
             adoption::a_cluster_that_is_handed_back_does_not_rotate,
             adoption::a_cluster_of_kkp_goes_there_and_back_as_it_was,
             drop_in::kubeones_line_serves_one_cluster_with_its_definitions_and_rights,
