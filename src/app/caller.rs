@@ -1,10 +1,13 @@
-//! The ways into clusters of a person who runs a command: the person's own kubeconfigs are trusted.
+//! How a command reaches clusters. The management cluster's kubeconfig is the caller's own, and is
+//! read as kubectl reads it. A worker cluster's may have been written by its tenant, and may do no
+//! more than a registration may: name a server and a credential.
 
 mod patience;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
+use http::Uri;
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
     core::v1::Namespace,
@@ -25,11 +28,16 @@ use crate::fleet::{
     transport,
 };
 use crate::telemetry::metrics::{ClusterKind, Metrics};
+use crate::tenant::{
+    access::{AccessRules, ClusterAccess},
+    address::Loopback,
+    secret_text::SecretBytes,
+};
 
 /// How long one call may take: a person waits for it.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A kubeconfig, and which of its clusters is meant.
+/// The caller's own kubeconfig, and which of its clusters is meant.
 #[derive(Clone, Debug, Default)]
 pub struct Way {
     /// The file; without it what kubectl takes.
@@ -38,11 +46,34 @@ pub struct Way {
     pub context: Option<String>,
 }
 
-/// Somebody's connection to a cluster.
+/// The kubeconfig of a worker cluster, and which of its clusters is meant.
+#[derive(Clone, Debug)]
+pub struct WorkerWay {
+    /// The file.
+    pub kubeconfig: PathBuf,
+    /// The context; without it the current one.
+    pub context: Option<String>,
+    /// Who may have written the file.
+    pub author: Author,
+}
+
+/// Who may have written a kubeconfig.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// Somebody else: no command is run for it, and no file is read.
+    Anybody,
+    /// The caller: its commands are run and its files are read, as kubectl does.
+    Caller,
+}
+
+/// A connection to a cluster.
 #[derive(Clone)]
 pub(super) struct Caller {
     pub(super) client: Client,
-    pub(super) config: kube::Config,
+    /// The API server.
+    pub(super) server: Uri,
+    /// The name in the server's certificate, if it is not the server's host.
+    pub(super) tls_server_name: Option<String>,
     /// In PEM, where the kubeconfig has one.
     pub(super) certificate_authority: Option<Vec<u8>>,
 }
@@ -53,25 +84,57 @@ fn patient(transport: Transport) -> Transport {
 }
 
 impl Caller {
-    /// Makes the connection; nothing is asked yet.
-    pub(super) async fn new(way: &Way, kind: ClusterKind) -> anyhow::Result<Self> {
+    /// Connects to the management cluster; sends no request yet.
+    pub(super) async fn management(way: &Way) -> anyhow::Result<Self> {
+        Self::trusted(way, ClusterKind::Management).await
+    }
+
+    /// Connects to a worker cluster; sends no request yet.
+    pub(super) async fn worker(way: &WorkerWay) -> anyhow::Result<Self> {
+        let connected = match way.author {
+            Author::Anybody => Self::untrusted(way),
+            Author::Caller => {
+                let own = Way {
+                    kubeconfig: Some(way.kubeconfig.clone()),
+                    context: way.context.clone(),
+                };
+                Self::trusted(&own, ClusterKind::Worker).await
+            }
+        };
+        connected.with_context(|| format!("--worker-kubeconfig {}", way.kubeconfig.display()))
+    }
+
+    async fn trusted(way: &Way, kind: ClusterKind) -> anyhow::Result<Self> {
         let found = management::way_in(way.kubeconfig.as_deref(), way.context.as_deref()).await?;
         let agent = transport::user_agent("command");
         let bounds = transport::Patience::of(CALL_TIMEOUT);
-        let client = connect::client(ClientParts {
-            transport: patient(management::transport(&found.config, agent, bounds)?),
-            budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-            share: None,
-            fence: None,
-            timeout: CALL_TIMEOUT,
-            health: None,
-            kind,
-            metrics: Metrics::new(),
-        });
+        let transport = patient(management::transport(&found.config, agent, bounds)?);
         Ok(Self {
-            client,
-            config: found.config,
+            client: client(transport, kind, Metrics::new()),
+            server: found.config.cluster_url,
+            tls_server_name: found.config.tls_server_name,
             certificate_authority: found.certificate_authority,
+        })
+    }
+
+    fn untrusted(way: &WorkerWay) -> anyhow::Result<Self> {
+        let bytes = SecretBytes::new(std::fs::read(&way.kubeconfig).context("cannot read it")?);
+        let mut rules = AccessRules::default();
+        // The caller's machine connects, and worker clusters to develop with run on it.
+        rules.addresses.loopback = Loopback::Allowed;
+        let access = ClusterAccess::parse_context(bytes.expose(), way.context.as_deref(), &rules)
+            .context(
+            "only server, certificate authority, and token or client certificate are taken \
+                 from it, each inline: write files into it by kubectl config view --raw --flatten \
+                 --minify, or trust it as kubectl does by --allow-exec if you wrote it yourself",
+        )?;
+        let metrics = Metrics::new();
+        let transport = patient(as_the_manager_dials(&access, &rules, &metrics)?);
+        Ok(Self {
+            client: client(transport, ClusterKind::Worker, metrics),
+            server: access.server.url().parse()?,
+            tls_server_name: access.tls_server_name,
+            certificate_authority: Some(access.certificate_authority),
         })
     }
 
@@ -79,8 +142,44 @@ impl Caller {
     pub(super) async fn cluster_uid(&self) -> anyhow::Result<String> {
         cluster_uid(&self.client)
             .await
-            .with_context(|| format!("{} does not tell who it is", self.config.cluster_url))
+            .with_context(|| format!("{} does not tell who it is", self.server))
     }
+}
+
+/// Returns a client that connects by the rules, and with the transport, that the manager uses.
+pub(super) fn as_the_manager(
+    access: &ClusterAccess,
+    rules: &AccessRules,
+) -> anyhow::Result<Client> {
+    let metrics = Metrics::new();
+    let transport = as_the_manager_dials(access, rules, &metrics)?;
+    Ok(client(transport, ClusterKind::Worker, metrics))
+}
+
+fn as_the_manager_dials(
+    access: &ClusterAccess,
+    rules: &AccessRules,
+    metrics: &Metrics,
+) -> anyhow::Result<Transport> {
+    let caller = transport::Caller {
+        user_agent: transport::user_agent("command"),
+        metrics: metrics.clone(),
+    };
+    let patience = transport::Patience::of(CALL_TIMEOUT);
+    transport::connect(access, rules, &caller, patience).map_err(|error| anyhow!(error))
+}
+
+fn client(transport: Transport, kind: ClusterKind, metrics: Metrics) -> Client {
+    connect::client(ClientParts {
+        transport,
+        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
+        share: None,
+        fence: None,
+        timeout: CALL_TIMEOUT,
+        health: None,
+        kind,
+        metrics,
+    })
 }
 
 /// The uid of kube-system, which names a cluster.

@@ -17,7 +17,6 @@ use super::{
     plan::all,
 };
 use crate::api::worker_cluster::WorkerCluster;
-use crate::telemetry::metrics::ClusterKind;
 use crate::tenant::access::AccessRules;
 
 /// A worker cluster takes one connection, or four where its server speaks HTTP/1.1 alone.
@@ -108,9 +107,9 @@ impl Check {
 
 /// Looks at everything. Fails only where the management cluster cannot be asked at all.
 pub async fn look(visit: &Visit) -> anyhow::Result<Vec<Check>> {
-    let caller = Caller::new(&visit.management, ClusterKind::Management).await?;
+    let caller = Caller::management(&visit.management).await?;
     let mut rules = visit.rules.clone();
-    let server = caller.config.cluster_url.authority();
+    let server = caller.server.authority();
     if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
         rules.addresses.denied_servers.push(server);
     }

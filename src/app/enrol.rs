@@ -17,12 +17,10 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 
 use self::apply::{Applied, Applier};
-use super::caller::{self, Caller, Way};
+use super::caller::{self, Caller, Way, WorkerWay};
 use crate::api::names::WORKER_CLUSTER_LABEL;
-use crate::telemetry::metrics::ClusterKind;
 use crate::tenant::access::AccessRules;
 
-pub(super) use self::prerequisites::as_the_manager;
 pub use self::{
     apply::Mode,
     prerequisites::Rights,
@@ -39,7 +37,7 @@ pub struct Params {
     /// The way into the management cluster.
     pub management: Way,
     /// The way into the worker cluster, as an administrator.
-    pub worker: Way,
+    pub worker: WorkerWay,
     /// The worker cluster's API server as the manager reaches it, where that is another URL than
     /// the administrator's.
     pub server: Option<String>,
@@ -61,11 +59,9 @@ pub async fn enrol(
     mut params: Params,
     tell: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<Vec<Value>> {
-    let management = Caller::new(&params.management, ClusterKind::Management).await?;
-    let worker = Caller::new(&params.worker, ClusterKind::Worker)
-        .await
-        .context("--worker-kubeconfig")?;
-    let server = management.config.cluster_url.authority();
+    let management = Caller::management(&params.management).await?;
+    let worker = Caller::worker(&params.worker).await?;
+    let server = management.server.authority();
     if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
         params.rules.addresses.denied_servers.push(server);
     }

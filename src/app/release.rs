@@ -15,7 +15,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::caller::{Caller, Way, worker_clusters};
+use super::caller::{Caller, Way, WorkerWay, worker_clusters};
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
@@ -32,7 +32,6 @@ use crate::fleet::{
     clock::Clock,
     removal,
 };
-use crate::telemetry::metrics::ClusterKind;
 use crate::tenant::id::TenantId;
 
 /// How long the manager may take to let go.
@@ -54,7 +53,7 @@ pub struct Params {
     /// The way into the management cluster.
     pub management: Way,
     /// The way into the worker cluster, as somebody who may write profiles there.
-    pub worker: Way,
+    pub worker: WorkerWay,
     /// Whether anything is written.
     pub mode: Mode,
 }
@@ -71,13 +70,8 @@ pub enum Mode {
 /// Hands the cluster back, and tells each step, one per call of `tell`.
 pub async fn release(params: Params, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<()> {
     let release = Release {
-        management: Caller::new(&params.management, ClusterKind::Management)
-            .await?
-            .client,
-        worker: Caller::new(&params.worker, ClusterKind::Worker)
-            .await
-            .context("--worker-kubeconfig")?
-            .client,
+        management: Caller::management(&params.management).await?.client,
+        worker: Caller::worker(&params.worker).await?.client,
         name: params.name,
         tenant: TenantId::new(&params.namespace),
         mode: params.mode,

@@ -16,7 +16,6 @@ use tokio::time::sleep;
 use super::caller::{Caller, Way};
 use crate::api::worker_cluster::{MachineDeploymentState, WorkerCluster};
 use crate::fleet::retry_delay::RetryDelay;
-use crate::telemetry::metrics::ClusterKind;
 
 /// Objects of a page.
 const PAGE: u32 = 250;
@@ -79,7 +78,7 @@ type Known = BTreeMap<(String, String), Row>;
 
 /// Every tenant, in the order of their namespaces.
 pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
-    let management = Caller::new(&selection.management, ClusterKind::Management).await?;
+    let management = Caller::management(&selection.management).await?;
     let (found, _) = all(&api(&management.client, selection)).await?;
     Ok(found.iter().map(row).collect())
 }
@@ -87,7 +86,7 @@ pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
 /// Tells how all tenants stand, and then every change, until `hear` has heard enough. A watch that
 /// ends is begun anew.
 pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()> {
-    let management = Caller::new(&selection.management, ClusterKind::Management).await?;
+    let management = Caller::management(&selection.management).await?;
     let api = api(&management.client, selection);
     let mut known: Known = BTreeMap::new();
     let mut delay = RetryDelay::default();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::app::caller::Way;
+use crate::app::caller::{Author, Way, WorkerWay};
 use crate::tenant::{
     access::AccessRules,
     address::{AddressRange, Loopback},
@@ -26,6 +26,32 @@ impl ManagementFlags {
         Way {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
+        }
+    }
+}
+
+/// How `--worker-kubeconfig` is read.
+#[derive(Args, Debug)]
+pub(super) struct WorkerFlags {
+    /// The context of that kubeconfig; without it the current one
+    #[arg(long, value_name = "NAME")]
+    worker_context: Option<String>,
+    /// Trust that kubeconfig as kubectl does: run the commands and read the files that it names.
+    /// Only for one that you wrote yourself
+    #[arg(long, requires = "worker_kubeconfig")]
+    allow_exec: bool,
+}
+
+impl WorkerFlags {
+    pub(super) fn way(self, kubeconfig: PathBuf) -> WorkerWay {
+        WorkerWay {
+            kubeconfig,
+            context: self.worker_context,
+            author: if self.allow_exec {
+                Author::Caller
+            } else {
+                Author::Anybody
+            },
         }
     }
 }

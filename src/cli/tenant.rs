@@ -10,12 +10,11 @@ use std::{
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{
-    clusters::{ManagementFlags, ReachFlags},
+    clusters::{ManagementFlags, ReachFlags, WorkerFlags},
     output,
 };
 use crate::api::worker_cluster::OnRemoval;
 use crate::app::{
-    caller::Way,
     enrol::{self, Answer, Rights, Withdrawal},
     release::{self, Mode, Params},
 };
@@ -63,9 +62,8 @@ pub(super) struct AddFlags {
     /// The way into the worker cluster, as an administrator. It is not stored
     #[arg(long, value_name = "FILE")]
     worker_kubeconfig: PathBuf,
-    /// The context of that kubeconfig; without it the current one
-    #[arg(long, value_name = "NAME")]
-    worker_context: Option<String>,
+    #[command(flatten)]
+    worker: WorkerFlags,
     /// The worker cluster's API server as the management cluster reaches it; without it that of
     /// --worker-kubeconfig
     #[arg(long, value_name = "URL")]
@@ -120,9 +118,8 @@ pub(super) struct RemoveFlags {
     /// is removed, too
     #[arg(long, value_name = "FILE")]
     worker_kubeconfig: Option<PathBuf>,
-    /// The context of that kubeconfig; without it the current one
-    #[arg(long, value_name = "NAME")]
-    worker_context: Option<String>,
+    #[command(flatten)]
+    worker: WorkerFlags,
     /// What becomes of the machine deployments; without it as the WorkerCluster says
     #[arg(long, value_enum, value_name = "POLICY")]
     on_removal: Option<Policy>,
@@ -158,9 +155,8 @@ pub(super) struct ReleaseFlags {
     /// The way into the worker cluster, as somebody who may write profiles and configs there
     #[arg(long, value_name = "FILE")]
     worker_kubeconfig: PathBuf,
-    /// The context of that kubeconfig; without it the current one
-    #[arg(long, value_name = "NAME")]
-    worker_context: Option<String>,
+    #[command(flatten)]
+    worker: WorkerFlags,
     /// Tell what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -196,10 +192,7 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
         name,
         management: flags.management.way(),
-        worker: Way {
-            kubeconfig: Some(flags.worker_kubeconfig),
-            context: flags.worker_context,
-        },
+        worker: flags.worker.way(flags.worker_kubeconfig),
         server: flags.server,
         rights: rights
             .into_iter()
@@ -242,10 +235,9 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
         name,
         management: flags.management.way(),
-        worker: flags.worker_kubeconfig.map(|kubeconfig| Way {
-            kubeconfig: Some(kubeconfig),
-            context: flags.worker_context,
-        }),
+        worker: flags
+            .worker_kubeconfig
+            .map(|kubeconfig| flags.worker.way(kubeconfig)),
         on_removal: flags.on_removal.map(|policy| match policy {
             Policy::Keep => OnRemoval::Keep,
             Policy::Release => OnRemoval::Release,
@@ -294,10 +286,7 @@ fn release_params(flags: ReleaseFlags) -> Params {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
         name,
         management: flags.management.way(),
-        worker: Way {
-            kubeconfig: Some(flags.worker_kubeconfig),
-            context: flags.worker_context,
-        },
+        worker: flags.worker.way(flags.worker_kubeconfig),
         mode: if flags.dry_run {
             Mode::DryRun
         } else {

@@ -81,6 +81,15 @@ pub struct AccessDigest([u8; 32]);
 impl ClusterAccess {
     /// Parses a kubeconfig; whatever is not on the allow-list is refused.
     pub fn parse(bytes: &[u8], rules: &AccessRules) -> Result<Self, AccessError> {
+        Self::parse_context(bytes, None, rules)
+    }
+
+    /// Like [`Self::parse`], for the named context instead of the current one.
+    pub fn parse_context(
+        bytes: &[u8],
+        context: Option<&str>,
+        rules: &AccessRules,
+    ) -> Result<Self, AccessError> {
         let document = document::read(bytes, rules.kubeconfig_bytes_max)?;
         let root = Node::root(&document)?;
         check_kind(&root)?;
@@ -90,7 +99,13 @@ impl ClusterAccess {
         for user in &users {
             refuse_programs(&user.body)?;
         }
-        let (cluster, user) = choose(&root, &contexts, &clusters, &users)?;
+        let current = match context {
+            Some(name) => Some((name, name)),
+            None => root
+                .text("current-context")?
+                .map(|name| ("current-context", name)),
+        };
+        let (cluster, user) = choose(current, &contexts, &clusters, &users)?;
         check_cluster(cluster)?;
         Credential::check_fields(user)?;
         let field = cluster.path_of("server");
@@ -204,16 +219,16 @@ fn refuse_programs(user: &Node<'_>) -> Result<(), AccessError> {
     Ok(())
 }
 
-/// The cluster and the user of the current context, or of the only one.
+/// The cluster and the user of the context that a field names, or of the only one.
 fn choose<'e, 'a>(
-    root: &Node<'a>,
+    named: Option<(&str, &str)>,
     contexts: &'e [Entry<'a>],
     clusters: &'e [Entry<'a>],
     users: &'e [Entry<'a>],
 ) -> Result<(&'e Node<'a>, &'e Node<'a>), AccessError> {
-    let context = match (root.text("current-context")?, contexts) {
-        (Some(name), contexts) => {
-            find(contexts, name).ok_or_else(|| dangling("current-context", "contexts"))?
+    let context = match (named, contexts) {
+        (Some((field, name)), contexts) => {
+            find(contexts, name).ok_or_else(|| dangling(field, "contexts"))?
         }
         (None, [only]) => &only.body,
         (None, []) => {

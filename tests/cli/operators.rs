@@ -1,5 +1,7 @@
 //! The commands for live clusters where there are none, and the program as a plugin of kubectl.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use crate::folder::Folder;
 
 #[test]
@@ -64,6 +66,59 @@ contexts:
 - name: nowhere
   context: {cluster: nowhere, user: somebody}
 ";
+
+/// A worker cluster's kubeconfig whose command leaves a file behind.
+fn with_exec(certificate_authority: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Config
+current-context: there
+clusters:
+- name: there
+  cluster: {{server: 'https://127.0.0.1:1', certificate-authority-data: {certificate_authority}}}
+users:
+- name: somebody
+  user:
+    exec: {{apiVersion: client.authentication.k8s.io/v1, command: touch, args: [it-ran]}}
+contexts:
+- name: there
+  context: {{cluster: there, user: somebody}}
+"
+    )
+}
+
+#[test]
+fn no_command_of_a_worker_clusters_kubeconfig_is_run_unless_its_reader_trusts_it() {
+    let folder = Folder::new();
+    folder.write("nowhere.yaml", NOWHERE);
+    let authority = STANDARD.encode(fake_cluster::Cluster::default().ca_pem());
+    folder.write("exec.yaml", &with_exec(&authority));
+    let commands = [
+        "tenant add berlin",
+        "tenant add berlin --dry-run",
+        "tenant remove berlin --yes",
+        "tenant release berlin",
+        "tenant release berlin --dry-run",
+    ];
+    let both = "--kubeconfig nowhere.yaml --worker-kubeconfig exec.yaml";
+    for command in commands {
+        let ran = folder.osm(&format!("{command} {both}"));
+        assert_ne!(ran.code, 0, "{command}");
+        for expected in [
+            "--worker-kubeconfig exec.yaml",
+            "users[0].user.exec: no command",
+            "--allow-exec",
+        ] {
+            assert!(ran.stderr.contains(expected), "{command}: {}", ran.stderr);
+        }
+        assert!(
+            !folder.path("it-ran").exists(),
+            "{command} ran a command of the kubeconfig"
+        );
+    }
+    let ran = folder.osm(&format!("tenant add berlin --dry-run {both} --allow-exec"));
+    assert!(folder.path("it-ran").exists(), "{}", ran.stderr);
+}
 
 #[test]
 fn what_cannot_be_reached_is_told_with_the_address_and_without_the_token() {

@@ -10,7 +10,11 @@ use crate::api::{
     names::CLOUD_INIT_SETTINGS,
     worker_cluster::{NodeCredentials, WorkerCluster},
 };
-use crate::app::{caller::cluster_uid, enrol::as_the_manager, plan::kubeconfig_of, remedy::remedy};
+use crate::app::{
+    caller::{as_the_manager, cluster_uid},
+    plan::kubeconfig_of,
+    remedy::remedy,
+};
 use crate::fleet::facts::{self, InUse};
 use crate::telemetry::logs::chain;
 use crate::tenant::access::{AccessRules, ClusterAccess};

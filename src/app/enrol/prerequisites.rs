@@ -1,8 +1,8 @@
 //! What the manager needs in a worker cluster: rights, an identity with a token, and a way in.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use k8s_openapi::{
     ByteString,
@@ -14,21 +14,12 @@ use tokio::time::{Instant, sleep};
 
 use super::{Enrolment, apply::Applier, registration::Own};
 use crate::api::{machine_deployment::MachineDeployment, names::KUBE_SYSTEM};
-use crate::app::{
-    FLEET_REQUESTS,
-    caller::{CALL_TIMEOUT, Caller, cluster_uid},
-};
+use crate::app::caller::{Caller, as_the_manager, cluster_uid};
 use crate::fleet::{
     adoption::{self, Obstacle, Predecessor},
     clock::Clock,
-    connect::{self, ClientParts},
-    rate_limit::Budget,
-    transport::{self, Patience},
 };
-use crate::telemetry::{
-    logs::chain,
-    metrics::{ClusterKind, Metrics},
-};
+use crate::telemetry::logs::chain;
 use crate::tenant::{
     access::{AccessError, AccessRules, ClusterAccess},
     secret_text::SecretText,
@@ -97,7 +88,7 @@ pub(super) struct Entry {
 impl Entry {
     /// Taken from the administrator's kubeconfig, with another URL where that is said.
     pub(super) fn of(worker: &Caller, server: Option<&str>) -> anyhow::Result<Self> {
-        let own = worker.config.cluster_url.to_string();
+        let own = worker.server.to_string();
         let own = own.trim_end_matches('/').to_owned();
         let certificate_authority = worker.certificate_authority.clone().context(
             "--worker-kubeconfig has no certificate authority for its cluster; the manager \
@@ -106,7 +97,7 @@ impl Entry {
         Ok(Self {
             server: server.map_or(own, str::to_owned),
             certificate_authority,
-            tls_server_name: worker.config.tls_server_name.clone(),
+            tls_server_name: worker.tls_server_name.clone(),
         })
     }
 
@@ -274,31 +265,6 @@ pub(super) async fn verify(
         }
     }
     Ok(())
-}
-
-/// A client by the rules, and with the transport, that the manager uses.
-pub(in crate::app) fn as_the_manager(
-    access: &ClusterAccess,
-    rules: &AccessRules,
-) -> anyhow::Result<Client> {
-    let metrics = Metrics::new();
-    let caller = transport::Caller {
-        user_agent: transport::user_agent("command"),
-        metrics: metrics.clone(),
-    };
-    let patience = Patience::of(CALL_TIMEOUT);
-    let transport =
-        transport::connect(access, rules, &caller, patience).map_err(|error| anyhow!(error))?;
-    Ok(connect::client(ClientParts {
-        transport,
-        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
-        share: None,
-        fence: None,
-        timeout: CALL_TIMEOUT,
-        health: None,
-        kind: ClusterKind::Worker,
-        metrics,
-    }))
 }
 
 #[cfg(test)]

@@ -20,9 +20,8 @@ use crate::api::{
     names::WORKER_CLUSTER_LABEL,
     worker_cluster::{OnRemoval, WorkerCluster},
 };
-use crate::app::caller::{self, Caller, Way};
+use crate::app::caller::{self, Caller, Way, WorkerWay};
 use crate::fleet::worker_clusters::REGISTRATION_REMOVED;
-use crate::telemetry::metrics::ClusterKind;
 use crate::tenant::report::{ConditionType, Removal};
 
 /// Between two looks.
@@ -38,7 +37,7 @@ pub struct Withdrawal {
     /// The way into the management cluster.
     pub management: Way,
     /// The way into the worker cluster, as an administrator, where its part is removed, too.
-    pub worker: Option<Way>,
+    pub worker: Option<WorkerWay>,
     /// What becomes of the machine deployments, in place of what the WorkerCluster says.
     pub on_removal: Option<OnRemoval>,
     /// How long the manager may take.
@@ -60,13 +59,9 @@ pub async fn withdraw(
     ask: &mut (dyn FnMut(&str) -> Answer + Send),
     tell: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<Answer> {
-    let management = Caller::new(&params.management, ClusterKind::Management).await?;
+    let management = Caller::management(&params.management).await?;
     let worker = match &params.worker {
-        Some(way) => Some(
-            Caller::new(way, ClusterKind::Worker)
-                .await
-                .context("--worker-kubeconfig")?,
-        ),
+        Some(way) => Some(Caller::worker(way).await?),
         None => None,
     };
     let leaving = Leaving {

@@ -141,6 +141,25 @@ fn fields_without_a_say_are_accepted() {
 }
 
 #[test]
+fn a_named_context_counts_in_place_of_the_current_one() {
+    let kubeconfig = a_kubeconfig(&a_pki());
+    let user = json!({ "name": "other", "user": { "token": "another-token" } });
+    let kubeconfig = with(kubeconfig, "/users/-", user);
+    let context = json!({ "name": "here", "context": { "cluster": "cluster", "user": "other" } });
+    let kubeconfig = with(kubeconfig, "/contexts/-", context).to_string();
+    let parse = |context| {
+        let rules = AccessRules::default();
+        ClusterAccess::parse_context(kubeconfig.as_bytes(), context, &rules)
+    };
+    let token = |context| parse(context).map(|it| it.credential);
+    let expected = |token: &str| Ok(Credential::Token(SecretText::new(token)));
+    assert_eq!(token(None), expected("a-token"));
+    assert_eq!(token(Some("here")), expected("another-token"));
+    let refused = parse(Some("nowhere")).unwrap_err().to_string();
+    assert_eq!(refused, "nowhere: no entry of `contexts` has this name");
+}
+
+#[test]
 fn only_the_current_contexts_entries_count() {
     let pki = a_pki();
     let mut kubeconfig = a_kubeconfig(&pki);
