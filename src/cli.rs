@@ -214,7 +214,7 @@ impl Cli {
             Command::Completions { shell } => completions::run(shell),
         };
         ended.unwrap_or_else(|error| {
-            eprintln!("error: {error:#}");
+            output::error(&error);
             output::unusable()
         })
     }
@@ -224,7 +224,7 @@ impl Cli {
 fn served(ended: anyhow::Result<()>) -> ExitCode {
     ended.map_or_else(
         |error| {
-            eprintln!("error: {error:#}");
+            output::error(&error);
             ExitCode::FAILURE
         },
         |()| ExitCode::SUCCESS,

@@ -93,6 +93,9 @@ const NOT_IN_PURE: &[&str] = &[
     "rand::",
 ];
 
+/// Why one file prints.
+const PRINTED: &str = "cli/output.rs escapes what others wrote before it reaches a terminal";
+
 /// What is named in few files only, with those files, and the reason.
 const ONLY_IN: &[(&str, &[&str], &str)] = &[
     (
@@ -143,6 +146,10 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
         "delays are drawn by fleet/jitter.rs, which a simulation repeats by a number; the others \
          draw secrets and identities",
     ),
+    ("print!(", &["src/cli/output.rs"], PRINTED),
+    ("println!(", &["src/cli/output.rs"], PRINTED),
+    ("io::stdout", &["src/cli/output.rs"], PRINTED),
+    ("io::stderr", &["src/telemetry.rs"], PRINTED),
     ("#[allow(", &[], "say #[expect(…, reason = \"…\")]"),
     ("#![allow(", &[], "say #[expect(…, reason = \"…\")]"),
     ("TODO", &[], "nothing lands unfinished"),
@@ -433,6 +440,11 @@ fn a_token_in_the_wrong_place_is_reported_with_its_place() {
             "src/fleet/bounds.rs",
             "//! x\nlet share = rand::rng().random_range(0.9..=1.1);",
             "src/fleet/bounds.rs:2: `rand::` may not stand",
+        ),
+        (
+            "src/cli/doctor.rs",
+            "//! x\neprintln!(\"{message}\");",
+            "src/cli/doctor.rs:2: `println!(` may not stand",
         ),
     ]);
 }

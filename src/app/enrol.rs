@@ -172,8 +172,8 @@ impl Enrolment {
             return Ok(());
         }
         bail!(
-            "these rights are missing; use kubeconfigs that have them:\n  {}",
-            missing.join("\n  ")
+            "these rights are missing; use kubeconfigs that have them:\n{}",
+            missing.join("\n")
         );
     }
 }

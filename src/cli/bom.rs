@@ -49,7 +49,9 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
     let settings = match flags.settings.load()? {
         Ok(settings) => settings,
         Err(error) => {
-            eprintln!("refused: the WorkerCluster's settings cannot be used: {error}");
+            output::remark(&format!(
+                "refused: the WorkerCluster's settings cannot be used: {error}"
+            ));
             return Ok(output::found());
         }
     };
@@ -66,7 +68,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
         let profile = match bases.resolve(&profile(argument)?) {
             Ok(profile) => profile,
             Err(error) => {
-                eprintln!("refused: {error}");
+                output::remark(&format!("refused: {error}"));
                 return Ok(output::found());
             }
         };
@@ -77,7 +79,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
         let bill = match bill {
             Ok(bill) => bill,
             Err(error) => {
-                eprintln!("refused: {argument}: {error}");
+                output::remark(&format!("refused: {argument}: {error}"));
                 return Ok(output::found());
             }
         };
@@ -102,12 +104,10 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             .into_iter()
             .map(|image| (image, BTreeSet::new())),
     );
-    output::print(match flags.format {
-        Format::Text => found.keys().fold(String::new(), |text, artefact| {
-            text + &artefact.to_string() + "\n"
-        }),
-        Format::Json => json_list(&found),
-    })?;
+    match flags.format {
+        Format::Text => output::lines(found.keys().map(ToString::to_string))?,
+        Format::Json => output::document(json_list(&found))?,
+    }
     Ok(output::SUCCESS)
 }
 

@@ -10,6 +10,6 @@ use super::{Cli, output};
 pub(super) fn run(shell: Shell) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
     generate(shell, &mut Cli::command(), "osm", &mut text);
-    output::print(text)?;
+    output::document(text)?;
     Ok(output::SUCCESS)
 }

@@ -41,7 +41,7 @@ pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<ExitCode> {
     let converted = match convert(&profile.spec) {
         Ok(converted) => converted,
         Err(refusal) => {
-            eprintln!("{name} cannot be converted: {refusal}");
+            output::remark(&format!("{name} cannot be converted: {refusal}"));
             return Ok(output::found());
         }
     };
@@ -51,7 +51,7 @@ pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<ExitCode> {
     let yaml = written(object, &converted)?;
     match &flags.output {
         Some(path) => output::write_file(path, yaml.as_bytes())?,
-        None => output::print(yaml)?,
+        None => output::document(yaml)?,
     }
     Ok(output::SUCCESS)
 }
@@ -63,24 +63,26 @@ fn report(comparison: &Comparison) -> anyhow::Result<ExitCode> {
         different,
     } = comparison;
     for (sample, problem) in different.iter().take(DIFFERENCES_MAX) {
-        eprintln!("sample {sample}: {problem}");
+        output::remark(&format!("sample {sample}: {problem}"));
     }
     if !different.is_empty() {
         let count = different.len();
-        eprintln!("the two forms differ for {count} of {SAMPLES} sample machine deployments");
+        output::remark(&format!(
+            "the two forms differ for {count} of {SAMPLES} sample machine deployments"
+        ));
         return Ok(output::found());
     }
     if *equal == 0 {
-        eprintln!(
+        output::remark(&format!(
             "both forms fail for each of {SAMPLES} sample machine deployments, so nothing was \
              compared"
-        );
+        ));
         return Ok(output::found());
     }
-    output::print(format!(
+    output::lines([format!(
         "equal: both forms render the same bytes for {equal} sample machine deployments, and both \
-         fail for {refused}\n"
-    ))?;
+         fail for {refused}"
+    )])?;
     Ok(output::SUCCESS)
 }
 

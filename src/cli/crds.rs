@@ -11,7 +11,7 @@ use crate::api::{
 };
 
 pub(super) fn run() -> anyhow::Result<ExitCode> {
-    output::print(crds_yaml()?)?;
+    output::document(crds_yaml()?)?;
     Ok(output::SUCCESS)
 }
 

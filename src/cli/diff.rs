@@ -43,7 +43,9 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
             for (argument, profile) in &sides {
                 match world.render(profile, &machine_deployment) {
                     Ok(rendered) => configs.push(rendered.stored_config),
-                    Err(refused) => eprintln!("refused: {name} by {argument}: {refused}"),
+                    Err(refused) => {
+                        output::remark(&format!("refused: {name} by {argument}: {refused}"));
+                    }
                 }
             }
             let [old, new] = configs.as_slice() else {
@@ -58,7 +60,8 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
             let text = differences(names, old, new);
             if !text.is_empty() {
                 code = output::found();
-                output::print(format!("# machine deployment {name}\n{text}"))?;
+                output::lines([format!("# machine deployment {name}")])?;
+                output::lines(text.split_terminator('\n'))?;
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `osm doctor`: what is wrong, and how to mend it.
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
@@ -58,21 +58,21 @@ pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let checks = runtime.block_on(doctor::look(&visit))?;
-    output::print(match flags.output {
-        Format::Json => serde_json::to_string_pretty(&checks)? + "\n",
-        Format::Text => text(&checks),
-    })?;
+    match flags.output {
+        Format::Json => output::document(serde_json::to_string_pretty(&checks)? + "\n")?,
+        Format::Text => output::lines(lines(&checks))?,
+    }
     if checks.iter().all(|it| it.state != State::Fail) {
         return Ok(output::SUCCESS);
     }
     Ok(output::found())
 }
 
-fn text(checks: &[Check]) -> String {
+fn lines(checks: &[Check]) -> Vec<String> {
     let width = |of: fn(&Check) -> usize| checks.iter().map(of).max().unwrap_or(0);
     let place = width(|it| it.place.len());
     let what = width(|it| it.what.len());
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for check in checks {
         let state = match check.state {
             State::Ok => "ok",
@@ -80,14 +80,14 @@ fn text(checks: &[Check]) -> String {
             State::Fail => "FAIL",
         };
         let (at, of, found) = (&check.place, check.what, &check.message);
-        let _ = writeln!(text, "{state:<4}  {at:<place$}  {of:<what$}  {found}");
+        lines.push(format!("{state:<4}  {at:<place$}  {of:<what$}  {found}"));
         if let (Some(fix), true) = (&check.fix, check.state != State::Ok) {
-            let _ = writeln!(text, "      fix: {fix}");
+            lines.push(format!("      fix: {fix}"));
         }
     }
     let wrong = checks.iter().filter(|it| it.state == State::Fail).count();
     let doubtful = checks.iter().filter(|it| it.state == State::Warn).count();
     let all = checks.len();
-    let _ = writeln!(text, "{all} checks, {doubtful} doubtful, {wrong} wrong");
-    text
+    lines.push(format!("{all} checks, {doubtful} doubtful, {wrong} wrong"));
+    lines
 }

@@ -6,7 +6,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use anyhow::Context as _;
 use tokio::net::TcpListener;
 
-use super::run::run_until_a_signal;
+use super::{output, run::run_until_a_signal};
 use crate::app::{
     self,
     webhook::{Certificates, Params},
@@ -52,13 +52,13 @@ fn start<T: Default>(
 ) -> ExitCode {
     match read(called, known, words) {
         Err(Stop { text, code }) => {
-            eprint!("{text}");
+            output::usage(&text);
             ExitCode::from(code)
         }
         Ok(read) => match run(read) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("error: {error:#}");
+                output::error(&error);
                 ExitCode::FAILURE
             }
         },

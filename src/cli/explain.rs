@@ -1,6 +1,6 @@
 //! `osm explain`: why a machine deployment has what it has.
 
-use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
+use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::{Args, ValueEnum};
 
@@ -50,17 +50,20 @@ pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let found = runtime.block_on(explain(&question, &flags.machine_deployment))?;
-    output::print(match flags.output {
-        Format::Json => serde_json::to_string_pretty(&found)? + "\n",
-        Format::Text => found.iter().map(text).collect::<Vec<_>>().join("\n"),
-    })?;
+    match flags.output {
+        Format::Json => output::document(serde_json::to_string_pretty(&found)? + "\n")?,
+        Format::Text => {
+            let found: Vec<_> = found.iter().map(lines).collect();
+            output::lines(found.join(&String::new()))?;
+        }
+    }
     if found.iter().all(|it| it.blockers.is_empty()) {
         return Ok(output::SUCCESS);
     }
     Ok(output::found())
 }
 
-fn text(explained: &Explanation) -> String {
+fn lines(explained: &Explanation) -> Vec<String> {
     let Explanation {
         answer,
         profile,
@@ -68,7 +71,7 @@ fn text(explained: &Explanation) -> String {
         blockers,
         ..
     } = explained;
-    let mut text = String::new();
+    let mut lines = Vec::new();
     let name = answer.machine_deployment.as_deref().unwrap_or("-");
     let verdict = match answer.verdict {
         Verdict::Unchanged => "current",
@@ -77,59 +80,61 @@ fn text(explained: &Explanation) -> String {
         Verdict::Refused => "refused",
         Verdict::Unknown => "unknown",
     };
-    let _ = writeln!(text, "{name} of {}: {verdict}", answer.tenant);
+    lines.push(format!("{name} of {}: {verdict}", answer.tenant));
     let version = profile.version.as_deref().unwrap_or("(missing)");
     let (namespace, name) = (&profile.namespace, &profile.name);
-    let _ = writeln!(text, "\nProfile {namespace}/{name} {version}");
-    let _ = writeln!(text, "  chosen by  {}", profile.why);
+    lines.extend([
+        String::new(),
+        format!("Profile {namespace}/{name} {version}"),
+    ]);
+    lines.push(format!("  chosen by  {}", profile.why));
     let digest = profile.digest.as_deref().unwrap_or("-");
-    let _ = writeln!(text, "  content    {}, sha256 {digest}", profile.content);
+    lines.push(format!("  content    {}, sha256 {digest}", profile.content));
     if let Some(base) = &profile.extends {
-        let _ = writeln!(text, "  extends    {base}");
+        lines.push(format!("  extends    {base}"));
     }
-    let _ = writeln!(text, "\nRevision");
+    lines.extend([String::new(), "Revision".to_owned()]);
     match made {
         Some(made) => {
             let (revision, version) = (&made.revision, &made.profile_version);
             let at = made.at.as_deref().unwrap_or("-");
-            let _ = writeln!(
-                text,
+            lines.push(format!(
                 "  made for revision {revision}, profile {version}, at {at}"
-            );
+            ));
         }
-        None => text.push_str("  nothing has been made yet\n"),
+        None => lines.push("  nothing has been made yet".to_owned()),
     }
     match answer.inputs.as_slice() {
         [] => {}
         inputs => {
-            let _ = writeln!(text, "  differs since: {}", inputs.join(", "));
+            lines.push(format!("  differs since: {}", inputs.join(", ")));
         }
     }
     for write in &answer.writes {
-        let _ = writeln!(text, "  next: {write}");
+        lines.push(format!("  next: {write}"));
     }
-    table(&mut text, ("Inputs", &explained.inputs));
-    table(&mut text, ("Settings", &explained.settings));
-    let _ = writeln!(text, "\nWhat blocks it");
+    table(&mut lines, ("Inputs", &explained.inputs));
+    table(&mut lines, ("Settings", &explained.settings));
+    lines.extend([String::new(), "What blocks it".to_owned()]);
     if blockers.is_empty() {
-        text.push_str("  nothing\n");
+        lines.push("  nothing".to_owned());
     }
     for blocker in blockers {
-        let _ = writeln!(text, "  {}: {}", blocker.reason, blocker.message);
+        lines.push(format!("  {}: {}", blocker.reason, blocker.message));
         if let Some(fix) = &blocker.fix {
-            let _ = writeln!(text, "    fix: {fix}");
+            lines.push(format!("    fix: {fix}"));
         }
     }
-    text
+    lines
 }
 
-fn table(text: &mut String, (heading, inputs): (&str, &[Input])) {
-    let _ = writeln!(text, "\n{heading}");
+fn table(lines: &mut Vec<String>, (heading, inputs): (&str, &[Input])) {
+    lines.extend([String::new(), heading.to_owned()]);
     let width = inputs.iter().map(|it| it.name.len()).max().unwrap_or(0);
     for Input { name, value, from } in inputs {
         let value = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        let _ = writeln!(text, "  {name:<width$}  {value}  ({from})");
+        lines.push(format!("  {name:<width$}  {value}  ({from})"));
     }
 }

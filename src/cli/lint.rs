@@ -48,12 +48,11 @@ pub(super) fn run(flags: &LintFlags) -> anyhow::Result<ExitCode> {
         let found = lint(&read(file)?, &|name| bases.find(name)).into_iter();
         findings.extend(found.map(|finding| (name.clone(), finding)));
     }
-    let text = match flags.format {
-        Format::Text => findings.iter().map(line).collect(),
-        Format::Json => written(&findings.iter().map(entry).collect()),
-        Format::Sarif => written(&sarif(&findings)),
-    };
-    output::print(text)?;
+    match flags.format {
+        Format::Text => output::lines(findings.iter().map(line))?,
+        Format::Json => output::document(written(&findings.iter().map(entry).collect()))?,
+        Format::Sarif => output::document(written(&sarif(&findings)))?,
+    }
     let counts = |severity| severity == Severity::Error || flags.deny_warnings;
     let fails = findings
         .iter()
@@ -77,7 +76,7 @@ fn line((file, finding): &(String, Finding)) -> String {
         fix,
     } = finding;
     format!(
-        "{file}:{place}: {}[{rule}]: {message}; {fix}\n",
+        "{file}:{place}: {}[{rule}]: {message}; {fix}",
         rule.severity()
     )
 }

@@ -1,4 +1,9 @@
-//! What a command says: its result on stdout and nothing else there, notes on stderr.
+//! Everything that a command prints: its result on stdout and nothing else there, notes and errors
+//! on stderr.
+//!
+//! Names and messages come from clusters and files that others write. So text for people is printed
+//! line by line, and no character in a line can begin another one or control the terminal. What
+//! programs read is printed byte for byte. No other file prints.
 
 use std::{
     fs,
@@ -11,6 +16,8 @@ use std::{
 use anyhow::Context as _;
 use serde_json::Value as Json;
 use serde_saphyr::SerializerOptions;
+
+use crate::telemetry::logs::printable;
 
 /// Documents hold secrets: what we write is for its owner alone.
 const FILE_MODE: u32 = 0o600;
@@ -28,13 +35,21 @@ pub(super) fn unusable() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Writes a result. A reader that has gone has read enough.
-pub(super) fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
+/// Prints a result for people, a line each.
+pub(super) fn lines<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> anyhow::Result<()> {
+    let lines = lines.into_iter();
+    let text: String = lines.map(|line| printable(line.as_ref()) + "\n").collect();
+    document(text)
+}
+
+/// Prints a result for programs, byte for byte.
+pub(super) fn document(bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     let written = stdout
-        .write_all(text.as_ref())
+        .write_all(bytes.as_ref())
         .and_then(|()| stdout.flush());
     match written {
+        // A reader that has gone has read enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot write the result")
         }
@@ -75,9 +90,45 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     file.write_all(bytes).with_context(what)
 }
 
-/// Tells something beside the result.
+/// Prints what a command has just done on stdout. The command goes on if nobody can read it.
+pub(super) fn progress(line: &str) {
+    drop(lines([line]));
+}
+
+/// Prints a line on stderr.
+pub(super) fn remark(line: &str) {
+    eprintln!("{}", printable(line));
+}
+
+/// Prints a note on stderr.
 pub(super) fn note(text: &str) {
-    eprintln!("note: {text}");
+    remark(&format!("note: {text}"));
+}
+
+/// Prints an error with its causes on stderr. Its further lines are indented, so that none looks
+/// like a line of its own.
+pub(super) fn error(error: &anyhow::Error) {
+    remark_lines(&format!("error: {error:#}"), "  ");
+}
+
+/// Prints text of several lines on stderr.
+pub(super) fn usage(text: &str) {
+    remark_lines(text.trim_end_matches('\n'), "");
+}
+
+fn remark_lines(text: &str, indentation: &str) {
+    for (index, line) in text.split('\n').enumerate() {
+        let indentation = if index == 0 { "" } else { indentation };
+        remark(&format!("{indentation}{line}"));
+    }
+}
+
+/// Asks on stderr, and returns what was answered, if anything was.
+pub(super) fn ask(question: &str) -> Option<String> {
+    eprint!("{} ", printable(question));
+    let mut line = String::new();
+    let read = io::stdin().read_line(&mut line);
+    read.is_ok().then(|| line.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `osm plan`: what reconciles would write into live clusters, without writing it.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueEnum};
 
@@ -46,7 +46,7 @@ const CHANGES: u8 = 2;
 
 pub(super) fn run(flags: PlanFlags) -> ExitCode {
     answer(flags).unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        output::error(&error);
         ExitCode::FAILURE
     })
 }
@@ -74,8 +74,8 @@ fn answer(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         .build()?;
     let answers = runtime.block_on(plan(&question))?;
     match flags.format {
-        Format::Text => output::print(text(&answers))?,
-        Format::Json => output::print(serde_json::to_string_pretty(&answers)? + "\n")?,
+        Format::Text => output::lines(answers.iter().flat_map(lines))?,
+        Format::Json => output::document(serde_json::to_string_pretty(&answers)? + "\n")?,
     }
     Ok(code(&answers))
 }
@@ -91,36 +91,29 @@ fn code(answers: &[Answer]) -> ExitCode {
     }
 }
 
-fn text(answers: &[Answer]) -> String {
-    let mut text = String::new();
-    for answer in answers {
-        let verdict = match answer.verdict {
-            Verdict::Unchanged => "unchanged",
-            Verdict::Written => "would be written, without a rotation",
-            Verdict::Rotated => "would be rotated",
-            Verdict::Refused => "would be refused",
-            Verdict::Unknown => "unknown",
-        };
-        let name = answer.machine_deployment.as_deref().unwrap_or("-");
-        let _ = writeln!(text, "{} {name}: {verdict}", answer.tenant);
-        if let Some(message) = &answer.message {
-            let _ = writeln!(text, "  {message}");
-        }
-        if !answer.inputs.is_empty() {
-            let _ = writeln!(text, "  differs: {}", answer.inputs.join(", "));
-        }
-        if let Some(machines) = answer.machines {
-            let fate = match machines {
-                MachinesFate::Replaced => "would be replaced, when their turn has come",
-                MachinesFate::BeingReplaced => "are being replaced",
-                MachinesFate::HeldBack => "would be replaced, once it is at rest and not paused",
-            };
-            let _ = writeln!(text, "  outdated machines {fate}");
-        }
-        for write in &answer.writes {
-            let _ = writeln!(text, "  {write}");
-        }
-        text.push_str(&answer.diff);
+fn lines(answer: &Answer) -> Vec<String> {
+    let verdict = match answer.verdict {
+        Verdict::Unchanged => "unchanged",
+        Verdict::Written => "would be written, without a rotation",
+        Verdict::Rotated => "would be rotated",
+        Verdict::Refused => "would be refused",
+        Verdict::Unknown => "unknown",
+    };
+    let name = answer.machine_deployment.as_deref().unwrap_or("-");
+    let mut lines = vec![format!("{} {name}: {verdict}", answer.tenant)];
+    lines.extend(answer.message.iter().map(|message| format!("  {message}")));
+    if !answer.inputs.is_empty() {
+        lines.push(format!("  differs: {}", answer.inputs.join(", ")));
     }
-    text
+    if let Some(machines) = answer.machines {
+        let fate = match machines {
+            MachinesFate::Replaced => "would be replaced, when their turn has come",
+            MachinesFate::BeingReplaced => "are being replaced",
+            MachinesFate::HeldBack => "would be replaced, once it is at rest and not paused",
+        };
+        lines.push(format!("  outdated machines {fate}"));
+    }
+    lines.extend(answer.writes.iter().map(|write| format!("  {write}")));
+    lines.extend(answer.diff.split_terminator('\n').map(str::to_owned));
+    lines
 }

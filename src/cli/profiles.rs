@@ -31,8 +31,8 @@ pub(super) enum ProfilesCommand {
 
 pub(super) fn run(command: &ProfilesCommand) -> anyhow::Result<ExitCode> {
     match command {
-        ProfilesCommand::List => output::print(table()?)?,
-        ProfilesCommand::Show { name } => output::print(find(name)?.yaml)?,
+        ProfilesCommand::List => output::lines(table()?)?,
+        ProfilesCommand::Show { name } => output::document(find(name)?.yaml)?,
         ProfilesCommand::Export { dir, names } => {
             let profiles: Vec<&DefaultProfile> = if names.is_empty() {
                 default_profiles().iter().collect()
@@ -62,7 +62,7 @@ fn find(name: &str) -> anyhow::Result<&'static DefaultProfile> {
     Ok(profile)
 }
 
-fn table() -> anyhow::Result<String> {
+fn table() -> anyhow::Result<Vec<String>> {
     let head = ["NAME", "OS", "VERSION", "PROVIDERS"].map(str::to_owned);
     let mut rows = vec![head];
     for profile in default_profiles() {
@@ -85,13 +85,12 @@ fn table() -> anyhow::Result<String> {
             *width = cell.len().max(*width);
         }
     }
-    let mut text = String::new();
-    for row in &rows {
+    let line = |row: &[String; 4]| {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
             let _ = write!(line, "{cell:width$}  ");
         }
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
-    Ok(text)
+        line.trim_end().to_owned()
+    };
+    Ok(rows.iter().map(line).collect())
 }

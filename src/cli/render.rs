@@ -74,7 +74,7 @@ pub(super) fn run(flags: &RenderFlags) -> anyhow::Result<ExitCode> {
     let rendered = match world.render(&profile, &machine_deployment) {
         Ok(rendered) => rendered,
         Err(refused) => {
-            eprintln!("refused: {refused}");
+            output::remark(&format!("refused: {refused}"));
             return Ok(output::found());
         }
     };
@@ -83,9 +83,9 @@ pub(super) fn run(flags: &RenderFlags) -> anyhow::Result<ExitCode> {
     let names = DerivedNames::new(namespace.as_deref().unwrap_or(KUBE_SYSTEM), &name);
     let config = config_yaml(&names.config, &rendered)?;
     match flags.output {
-        Output::Config => output::print(&config)?,
-        Output::Bootstrap => output::print(rendered.bootstrap.as_bytes())?,
-        Output::Provisioning => output::print(rendered.provisioning.as_bytes())?,
+        Output::Config => output::document(&config)?,
+        Output::Bootstrap => output::document(rendered.bootstrap.as_bytes())?,
+        Output::Provisioning => output::document(rendered.provisioning.as_bytes())?,
         Output::All => {}
     }
     if let Some(folder) = &flags.output_dir {

@@ -172,7 +172,7 @@ pub(super) fn run(command: TenantCommand) -> anyhow::Result<ExitCode> {
 
 /// A refusal is an answer, and no wrong command line.
 fn refused(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    output::error(error);
     output::found()
 }
 
@@ -209,12 +209,12 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
     };
     // Objects have stdout for themselves.
     let mut tell: Box<dyn FnMut(String) + Send> = match flags.output {
-        Some(Output::Yaml) => Box::new(|line| eprintln!("{line}")),
-        None => Box::new(|line| println!("{line}")),
+        Some(Output::Yaml) => Box::new(|line| output::remark(&line)),
+        None => Box::new(|line| output::progress(&line)),
     };
     let objects = runtime()?.block_on(enrol::enrol(params, &mut *tell))?;
     if flags.output.is_some() {
-        output::print(serde_saphyr::to_string_multiple(&objects)?)?;
+        output::document(serde_saphyr::to_string_multiple(&objects)?)?;
     }
     Ok(output::SUCCESS)
 }
@@ -245,11 +245,13 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
         }),
         patience: flags.wait,
     };
-    let mut ask = |question: &str| {
-        println!("{question}");
+    let mut ask = |question: &[String]| {
+        for line in question {
+            output::progress(line);
+        }
         if yes { Answer::Yes } else { asked() }
     };
-    let mut tell = |line| println!("{line}");
+    let mut tell = |line: String| output::progress(&line);
     let answer = runtime()?.block_on(enrol::withdraw(params, &mut ask, &mut tell))?;
     Ok(match answer {
         Answer::Yes => output::SUCCESS,
@@ -260,23 +262,20 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
 /// Whether the person says yes; nobody is asked where nobody can answer.
 fn asked() -> Answer {
     if !io::stdin().is_terminal() {
-        eprintln!("nothing was done: there is no terminal to ask at; give --yes");
+        output::remark("nothing was done: there is no terminal to ask at; give --yes");
         return Answer::No;
     }
-    eprint!("Go on? Type yes: ");
-    let mut line = String::new();
-    match io::stdin().read_line(&mut line) {
-        Ok(_) if line.trim() == "yes" => Answer::Yes,
-        _ => {
-            eprintln!("nothing was done");
-            Answer::No
-        }
+    if output::ask("Go on? Type yes:").as_deref() == Some("yes") {
+        return Answer::Yes;
     }
+    output::remark("nothing was done");
+    Answer::No
 }
 
 fn release(flags: ReleaseFlags) -> anyhow::Result<ExitCode> {
     let params = release_params(flags);
-    runtime()?.block_on(release::release(params, &mut |line| println!("{line}")))?;
+    let mut tell = |line: String| output::progress(&line);
+    runtime()?.block_on(release::release(params, &mut tell))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -55,14 +55,14 @@ pub(super) fn run(flags: &TenantsFlags) -> anyhow::Result<ExitCode> {
         return Ok(output::SUCCESS);
     }
     let rows = runtime.block_on(tenants::list(&selection))?;
-    output::print(match flags.output {
-        Format::Json => serde_json::to_string_pretty(&rows)? + "\n",
-        format => table(&rows, format),
-    })?;
+    match flags.output {
+        Format::Json => output::document(serde_json::to_string_pretty(&rows)? + "\n")?,
+        format => output::lines(table(&rows, format))?,
+    }
     Ok(output::SUCCESS)
 }
 
-fn table(rows: &[Row], format: Format) -> String {
+fn table(rows: &[Row], format: Format) -> Vec<String> {
     let now = now();
     let mut lines = vec![heading(format)];
     lines.extend(rows.iter().map(|row| cells(row, format, now)));
@@ -78,25 +78,24 @@ fn table(rows: &[Row], format: Format) -> String {
 async fn watch(selection: &Selection, format: Format) -> anyhow::Result<()> {
     let mut widths = vec![WIDTH_MIN; heading(format).len()];
     if format != Format::Json {
-        output::print(told(&heading(format), &widths))?;
+        output::lines([told(&heading(format), &widths)])?;
     }
-    tenants::watch(selection, &mut move |news| {
-        let line = match (news, format) {
-            (News::Row(row), Format::Json) => serde_json::to_string(&row)? + "\n",
-            (News::Gone(tenant, name), Format::Json) => {
-                let gone = serde_json::json!({ "tenant": tenant, "name": name, "gone": true });
-                format!("{gone}\n")
+    tenants::watch(selection, &mut move |news| match (news, format) {
+        (News::Row(row), Format::Json) => output::document(serde_json::to_string(&row)? + "\n"),
+        (News::Gone(tenant, name), Format::Json) => {
+            let gone = serde_json::json!({ "tenant": tenant, "name": name, "gone": true });
+            output::document(format!("{gone}\n"))
+        }
+        (News::Row(row), format) => {
+            let cells = cells(&row, format, now());
+            for (width, cell) in widths.iter_mut().zip(&cells) {
+                *width = cell.chars().count().max(*width);
             }
-            (News::Row(row), format) => {
-                let cells = cells(&row, format, now());
-                for (width, cell) in widths.iter_mut().zip(&cells) {
-                    *width = cell.chars().count().max(*width);
-                }
-                told(&cells, &widths)
-            }
-            (News::Gone(tenant, name), _) => told(&[tenant, name, "Gone".to_owned()], &widths),
-        };
-        output::print(line)
+            output::lines([told(&cells, &widths)])
+        }
+        (News::Gone(tenant, name), _) => {
+            output::lines([told(&[tenant, name, "Gone".to_owned()], &widths)])
+        }
     })
     .await
 }
@@ -143,7 +142,7 @@ fn told(cells: &[String], widths: &[usize]) -> String {
     for (cell, width) in cells.iter().zip(widths) {
         let _ = write!(line, "{cell:<width$}  ");
     }
-    line.trim_end().to_owned() + "\n"
+    line.trim_end().to_owned()
 }
 
 /// `12s`, `5m`, `3h`, `40d`: as kubectl says it, roughly.
@@ -192,9 +191,10 @@ mod tests {
             paused: false,
             message: String::new(),
         };
-        let text = table(&[row], Format::Wide);
-        let mut lines = text.lines();
-        let (first, second) = (lines.next().unwrap(), lines.next().unwrap());
+        let lines = table(&[row], Format::Wide);
+        let [first, second] = lines.as_slice() else {
+            panic!("a heading and a row: {lines:?}");
+        };
         assert_eq!(first.find("SERVER"), second.find("https://"));
         assert_eq!(first.find("FAILING"), second.find("1  "));
     }

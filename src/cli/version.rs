@@ -6,6 +6,6 @@ use super::output;
 use crate::telemetry::build::{COMMIT, VERSION};
 
 pub(super) fn run() -> anyhow::Result<ExitCode> {
-    output::print(format!("osm {VERSION}\ncommit {COMMIT}\n"))?;
+    output::lines([format!("osm {VERSION}"), format!("commit {COMMIT}")])?;
     Ok(output::SUCCESS)
 }

@@ -147,15 +147,28 @@ fn finish_object(object: &str, mut writer: Writer<'_>) -> fmt::Result {
     }
 }
 
-/// A value that contains a line break must not look like a line of ours.
-fn finish_text(line: &str, mut writer: Writer<'_>) -> fmt::Result {
-    for character in line.chars() {
-        if character.is_control() {
-            write!(writer, "{}", character.escape_default())?;
+/// Returns the text as one line that can be shown on a terminal: characters that begin a line,
+/// control the terminal or change the direction of writing are escaped. Tabs stay.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        let is_bidirectional = matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}'
+        );
+        let is_separator = matches!(character, '\u{2028}' | '\u{2029}');
+        if character != '\t' && (character.is_control() || is_bidirectional || is_separator) {
+            shown.extend(character.escape_default());
         } else {
-            writer.write_char(character)?;
+            shown.push(character);
         }
     }
+    shown
+}
+
+/// A value that contains a line break must not look like a line of ours.
+fn finish_text(line: &str, mut writer: Writer<'_>) -> fmt::Result {
+    writer.write_str(&printable(line))?;
     if let Some(context) = traces::current() {
         write!(
             writer,
@@ -258,5 +271,28 @@ impl MakeWriter<'_> for LogBuffer {
 
     fn make_writer(&self) -> Self {
         self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_shown_as_one_line_that_controls_nothing() {
+        for (text, shown) in [
+            ("v1.36.0", "v1.36.0"),
+            ("größer\t→ 日本", "größer\t→ 日本"),
+            ("a\nb\r", "a\\nb\\r"),
+            ("\u{1b}[2J\u{7}\u{7f}", "\\u{1b}[2J\\u{7}\\u{7f}"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("\u{61c}\u{200e}\u{200f}", "\\u{61c}\\u{200e}\\u{200f}"),
+            ("\u{202a}\u{202e}", "\\u{202a}\\u{202e}"),
+            ("\u{2066}\u{2069}\u{206f}", "\\u{2066}\\u{2069}\\u{206f}"),
+            ("\u{2028}\u{2029}", "\\u{2028}\\u{2029}"),
+        ] {
+            assert_eq!(printable(text), shown);
+            assert_eq!(printable(shown), shown, "what is escaped stays");
+        }
     }
 }

@@ -40,6 +40,38 @@ fn a_difference_is_told_by_half_and_file_and_ends_with_one() {
 }
 
 #[test]
+fn no_character_of_a_profile_controls_the_terminal_and_rendered_bytes_stay() {
+    let folder = Folder::new();
+    let data = "data: \"x\"";
+    // Writes from right to left; other characters of the kind are refused in documents.
+    let hostile = "data: \"\\u202e\"";
+    let overlay = format!(
+        "apiVersion: operatingsystemmanager.k8c.io/v1alpha1
+kind: OperatingSystemProfile
+metadata: {{name: osp-over}}
+spec:
+  extends: osp-mine
+  osName: ubuntu
+  osVersion: '24.04'
+  version: v1.0.0
+  bootstrapConfig:
+    files:
+    - {{path: /etc/token, permissions: 600, content: {{inline: {{{data}}}}}}}
+"
+    );
+    folder.write("plain.yaml", &overlay);
+    folder.write("hostile.yaml", &overlay.replace(data, hostile));
+    let based = format!("{DIFF} --base my-profile.yaml");
+    let ran = folder.osm(&format!("diff plain.yaml hostile.yaml {based}"));
+    assert!(ran.stdout.contains("\n+\\u{202e}\n"), "{:?}", ran.stdout);
+    let ran = folder.osm(
+        "render hostile.yaml --machine-deployment workers.yaml --cluster facts.yaml \
+         --base my-profile.yaml -o bootstrap",
+    );
+    assert!(ran.stdout.contains("    \u{202e}\n"), "{:?}", ran.stdout);
+}
+
+#[test]
 fn an_overlay_is_rendered_over_its_base_and_compared_with_it() {
     let folder = Folder::new();
     let overlay = "apiVersion: operatingsystemmanager.k8c.io/v1alpha1

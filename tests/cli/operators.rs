@@ -121,6 +121,18 @@ fn no_command_of_a_worker_clusters_kubeconfig_is_run_unless_its_reader_trusts_it
 }
 
 #[test]
+fn a_message_that_a_file_brings_forges_no_line_of_the_terminal() {
+    let folder = Folder::new();
+    let name = "nowhere\nerror: forged\u{1b}[31m";
+    let ran = folder.run(
+        env!("CARGO_BIN_EXE_osm"),
+        &["tenants", "--kubeconfig", name],
+    );
+    let shown = "error: cannot read the kubeconfig nowhere\n  error: forged\\u{1b}[31m: ";
+    assert!(ran.stderr.starts_with(shown), "{:?}", ran.stderr);
+}
+
+#[test]
 fn what_cannot_be_reached_is_told_with_the_address_and_without_the_token() {
     let folder = Folder::new();
     folder.write("nowhere.yaml", NOWHERE);

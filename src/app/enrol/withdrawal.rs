@@ -56,7 +56,7 @@ pub enum Answer {
 /// Ends the tenant, after `ask` has agreed to what is told, and tells each step.
 pub async fn withdraw(
     params: Withdrawal,
-    ask: &mut (dyn FnMut(&str) -> Answer + Send),
+    ask: &mut (dyn FnMut(&[String]) -> Answer + Send),
     tell: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<Answer> {
     let management = Caller::management(&params.management).await?;
@@ -81,7 +81,7 @@ struct Leaving {
 impl Leaving {
     async fn run(
         &self,
-        ask: &mut (dyn FnMut(&str) -> Answer + Send),
+        ask: &mut (dyn FnMut(&[String]) -> Answer + Send),
         tell: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<Answer> {
         let Withdrawal {
@@ -119,7 +119,7 @@ impl Leaving {
         Ok(Answer::Yes)
     }
 
-    fn told(&self, own: Option<&WorkerCluster>, policy: OnRemoval) -> String {
+    fn told(&self, own: Option<&WorkerCluster>, policy: OnRemoval) -> [String; 3] {
         let Withdrawal {
             name, namespace, ..
         } = &self.params;
@@ -144,11 +144,13 @@ impl Leaving {
             (None, _) => "stay as they are (give --worker-kubeconfig to remove them)",
             (Some(_), _) => "made by osm tenant add are removed, and its token with them",
         };
-        format!(
-            "Tenant {namespace}, registration {name}, {served} machine deployments served.\n\
-             {what}.\n\
-             ServiceAccount and roles in the worker cluster {worker}."
-        )
+        [
+            format!(
+                "Tenant {namespace}, registration {name}, {served} machine deployments served."
+            ),
+            format!("{what}."),
+            format!("ServiceAccount and roles in the worker cluster {worker}."),
+        ]
     }
 
     /// The WorkerCluster of the registration, or of its name.
