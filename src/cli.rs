@@ -12,6 +12,7 @@ mod explain;
 mod facts;
 mod input;
 mod lint;
+pub mod memory;
 mod output;
 mod plan;
 mod profiles;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use osm::cli::{Cli, drop_in};
+use osm::cli::{Cli, drop_in, memory};
 #[cfg(all(target_env = "gnu", feature = "jemalloc"))]
 use tikv_jemallocator::Jemalloc;
 
@@ -13,6 +13,7 @@ use tikv_jemallocator::Jemalloc;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
+    memory::forbid_dumps();
     // Some dependency may bring a second provider: the choice is made before the first use.
     let chosen = rustls::crypto::ring::default_provider().install_default();
     debug_assert!(chosen.is_ok(), "nothing has chosen a provider before");

@@ -9,6 +9,8 @@ mod drop_in;
 mod folder;
 #[path = "cli/lint.rs"]
 mod lint;
+#[path = "cli/memory.rs"]
+mod memory;
 #[path = "cli/operators.rs"]
 mod operators;
 #[path = "cli/render.rs"]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
+use zeroize::Zeroize as _;
 
 use crate::tenant::{facts::ClusterFacts, secret_text::SecretText};
 
@@ -63,6 +64,12 @@ pub struct Draw<'a> {
 /// Random bytes from a cryptographic source.
 #[derive(Clone)]
 pub struct Randomness(pub [u8; 64]);
+
+impl Drop for Randomness {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl std::fmt::Debug for Randomness {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -26,16 +26,7 @@ use crate::api::{
         MADE_FOR_REVISION,
     },
 };
-
-/// Bytes for a Secret.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretData(pub Vec<u8>);
-
-impl std::fmt::Debug for SecretData {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "[redacted, {} bytes]", self.0.len())
-    }
-}
+use crate::tenant::secret_text::SecretBytes;
 
 /// A Secret of `cloud-init-settings` as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +36,7 @@ pub struct SecretWanted {
     /// The one data key.
     pub key: &'static str,
     /// The value under the key.
-    pub data: SecretData,
+    pub data: SecretBytes,
     /// The digest of the value.
     pub content: Digest,
     /// The machine deployment, as `namespace/name`.
@@ -129,7 +120,7 @@ fn kubelet_kubeconfig(desired: &Desired, observed: &Observed) -> Option<Change> 
     let wanted = SecretWanted {
         name: desired.names.kubelet_kubeconfig.clone(),
         key: KUBECONFIG_KEY,
-        data: SecretData(kubeconfig.expose().as_bytes().to_vec()),
+        data: kubeconfig.to_bytes(),
         content: content.clone(),
         made_for: desired.stamp.made_for.clone(),
         stamp: None,
@@ -147,7 +138,7 @@ fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
     let wanted = SecretWanted {
         name,
         key: EDGE_SCRIPT_KEY,
-        data: SecretData(script.expose().as_bytes().to_vec()),
+        data: script.to_bytes(),
         content: content.clone(),
         made_for: desired.stamp.made_for.clone(),
         stamp: None,
@@ -179,10 +170,10 @@ impl Made<'_> {
     fn documents(&self, documents: Documents, observed: &Observed) -> Vec<Change> {
         let config = self.config(documents.config, observed.config.as_ref());
         let (data, content) = documents.provisioning;
-        let provisioning = self.document(&self.names.provisioning, data.into_bytes(), content);
+        let provisioning = self.document(&self.names.provisioning, data.into_secret(), content);
         let provisioning = change_secret(provisioning, observed.provisioning.as_ref());
         let (data, content) = documents.bootstrap;
-        let bootstrap = self.document(&self.names.bootstrap, data.into_bytes(), content);
+        let bootstrap = self.document(&self.names.bootstrap, data.into_secret(), content);
 
         let Some(seen) = &observed.bootstrap else {
             let create = Change::CreateSecret(bootstrap);
@@ -222,11 +213,11 @@ impl Made<'_> {
         bootstrap.content != seen.content || (is_stale && provisioning_differs)
     }
 
-    fn document(&self, name: &str, data: Vec<u8>, content: Digest) -> SecretWanted {
+    fn document(&self, name: &str, data: SecretBytes, content: Digest) -> SecretWanted {
         SecretWanted {
             name: name.to_owned(),
             key: CLOUD_CONFIG_KEY,
-            data: SecretData(data),
+            data,
             content,
             made_for: self.stamp.made_for.clone(),
             stamp: Some(self.stamp.clone()),

@@ -8,6 +8,7 @@ use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use zeroize::Zeroizing;
 
 use crate::tenant::secret_text::SecretText;
 
@@ -37,7 +38,7 @@ impl Digest {
 
 /// The key of a worker cluster's digests.
 #[derive(Clone, PartialEq, Eq)]
-pub struct DigestKey([u8; 32]);
+pub struct DigestKey(Zeroizing<[u8; 32]>);
 
 impl fmt::Debug for DigestKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,12 +51,12 @@ impl DigestKey {
     pub fn derive(fetch_token: &SecretText) -> Self {
         let mut mac = mac(fetch_token.expose().as_bytes());
         mac.update(b"operatingsystemmanager.k8c.io/content v1");
-        Self(mac.finalize().into_bytes().into())
+        Self(Zeroizing::new(mac.finalize().into_bytes().into()))
     }
 
     /// The digest of parts, each with its length, so that no two lists of parts run together.
     pub fn digest<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
-        let mut mac = mac(&self.0);
+        let mut mac = mac(&*self.0);
         for part in parts {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);

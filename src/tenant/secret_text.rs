@@ -1,22 +1,30 @@
 //! Text that must never be shown: tokens, kubeconfigs, passwords.
 //!
 //! It can be compared, measured and written where it belongs; printing it shows its length alone.
+//! Its memory is overwritten when it is dropped, so that no later allocation or dump holds it.
 
 use std::fmt;
 
+use zeroize::Zeroizing;
+
 /// Text that must never be shown.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct SecretText(String);
+pub struct SecretText(Zeroizing<String>);
 
 impl SecretText {
     /// Takes the text.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self(Zeroizing::new(text.into()))
     }
 
     /// The text itself, for the one place that writes it.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// A copy as bytes.
+    pub fn to_bytes(&self) -> SecretBytes {
+        SecretBytes::new(self.0.as_bytes().to_vec())
     }
 }
 
@@ -28,12 +36,12 @@ impl fmt::Debug for SecretText {
 
 /// Bytes that must never be shown.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct SecretBytes(Vec<u8>);
+pub struct SecretBytes(Zeroizing<Vec<u8>>);
 
 impl SecretBytes {
     /// Takes the bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self(bytes)
+        Self(Zeroizing::new(bytes))
     }
 
     /// The bytes themselves, for the one place that reads them.
@@ -45,5 +53,63 @@ impl SecretBytes {
 impl fmt::Debug for SecretBytes {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "[redacted, {} bytes]", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::File,
+        io::{Read as _, Seek as _, SeekFrom},
+    };
+
+    use super::*;
+
+    /// What nothing else in this process holds.
+    fn canary() -> String {
+        let part = |part: u32| format!("{:08x}", part.wrapping_mul(0x9e37_79b9));
+        (0..1024).map(part).collect()
+    }
+
+    /// This process' memory, and room for what is read of it: room that is asked for later would be
+    /// what was given back just now.
+    struct Memory {
+        file: File,
+        room: [u8; 64],
+    }
+
+    impl Memory {
+        /// Whether the middle of a text is where the text was. The allocator writes to its ends.
+        fn holds(&mut self, address: usize, text: &str) -> bool {
+            let middle = text.len() / 2;
+            let begin = u64::try_from(address + middle).expect("an address has 64 bits");
+            let read = self.file.seek(SeekFrom::Start(begin));
+            let read = read.and_then(|_| self.file.read_exact(&mut self.room));
+            // What the kernel has taken back cannot be read.
+            read.is_ok()
+                && text
+                    .as_bytes()
+                    .get(middle..)
+                    .is_some_and(|it| it.starts_with(&self.room))
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_is_no_more_in_memory() {
+        let mut memory = Memory {
+            file: File::open("/proc/self/mem").expect("Linux shows a process its memory"),
+            room: [0; 64],
+        };
+        let text = canary();
+        let secret = SecretText::new(text.as_str());
+        let address = secret.expose().as_ptr().addr();
+        assert!(memory.holds(address, &text), "it is there");
+        drop(secret);
+        assert!(!memory.holds(address, &text), "the text is still there");
+        let secret = SecretBytes::new(text.clone().into_bytes());
+        let address = secret.expose().as_ptr().addr();
+        assert!(memory.holds(address, &text), "they are there");
+        drop(secret);
+        assert!(!memory.holds(address, &text), "the bytes are still there");
     }
 }

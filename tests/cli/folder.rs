@@ -77,7 +77,7 @@ impl Folder {
     clippy::disallowed_methods,
     reason = "the commands are programs, and their examples are a shell's"
 )]
-fn command(program: &str) -> Command {
+pub fn command(program: &str) -> Command {
     Command::new(program)
 }
 

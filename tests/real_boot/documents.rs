@@ -133,8 +133,8 @@ impl Profile {
             render(&input, &Limits::default()).map_err(|error| format!("{name}: {error}"));
         let rendered = rendered.expect("a default profile renders");
         Documents {
-            bootstrap: with_name(&rendered.bootstrap.into_bytes()),
-            provisioning: with_name(&rendered.provisioning.into_bytes()),
+            bootstrap: with_name(rendered.bootstrap.as_bytes()),
+            provisioning: with_name(rendered.provisioning.as_bytes()),
             secret: DerivedNames::new(NAMESPACE, self.name).provisioning,
             name,
         }

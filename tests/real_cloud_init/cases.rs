@@ -293,9 +293,9 @@ fn rendered(machine: &Machine, name: &str, profile: &Profile) -> Case {
     Case {
         name: format!("{name}/{}/{}", machine.provider, machine.name),
         profile: name.to_owned(),
-        bootstrap: Half::new(documents.bootstrap, &documents.config.bootstrap_config),
+        bootstrap: Half::new(&documents.bootstrap, &documents.config.bootstrap_config),
         provisioning: Half::new(
-            documents.provisioning,
+            &documents.provisioning,
             &documents.config.provisioning_config,
         ),
         stored: serde_json::to_string(&documents.stored_config).expect("a config is JSON"),
@@ -368,7 +368,7 @@ impl Profile {
 }
 
 impl Half {
-    fn new(document: UserData, config: &ConfigHalf) -> Self {
+    fn new(document: &UserData, config: &ConfigHalf) -> Self {
         let text = |file: &osm::api::profile::File| {
             let inline = file
                 .content
@@ -378,7 +378,7 @@ impl Half {
             (file.path.clone(), inline.data.clone())
         };
         Self {
-            document: document.into_bytes(),
+            document: document.as_bytes().to_vec(),
             texts: config.files.iter().map(text).collect(),
         }
     }

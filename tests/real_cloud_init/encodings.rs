@@ -101,7 +101,7 @@ fn document(half: ConfigHalf) -> Option<Vec<u8>> {
         dist_upgrade_on_boot: false,
     };
     let document = encode(&a_config(half), Half::Provisioning, machine);
-    document.ok().map(osm::render::UserData::into_bytes)
+    document.ok().map(|document| document.as_bytes().to_vec())
 }
 
 /// A document as cloud-init reads it.

@@ -384,7 +384,7 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
         metadata,
         data: Some(BTreeMap::from([(
             wanted.key.to_owned(),
-            ByteString(wanted.data.0.clone()),
+            ByteString(wanted.data.expose().to_vec()),
         )])),
         // The documents never change in place; the kubelet kubeconfig and the edge script do.
         immutable: wanted.stamp.is_some().then_some(true),

@@ -361,7 +361,7 @@ fn only_the_documents_that_stay_are_reported_as_kept() {
 
 #[test]
 fn bytes_for_a_secret_do_not_show_themselves() {
-    let data = crate::plan::changes::SecretData(b"t0ken".to_vec());
+    let data = crate::tenant::secret_text::SecretBytes::new(b"t0ken".to_vec());
     assert_eq!(format!("{data:?}"), "[redacted, 5 bytes]");
 }
 

@@ -52,7 +52,7 @@ fn a_compressed_file_of_a_cloud_config_is_gzip_in_base64() {
         with_files(vec![a_compressed_file(TEXT)]),
     );
     let document = encode(&config, Half::Provisioning, MACHINE).unwrap();
-    let document = String::from_utf8(document.into_bytes()).unwrap();
+    let document = String::from_utf8(document.as_bytes().to_vec()).unwrap();
     let read: Json = serde_saphyr::from_str(&document).unwrap();
     let file = &read["write_files"][0];
     assert_eq!(file["encoding"], "gz+b64");

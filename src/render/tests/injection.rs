@@ -102,7 +102,7 @@ fn with_module(change: impl FnOnce(&mut CloudInitModules)) -> ConfigHalf {
 fn document(half: ConfigHalf) -> Result<String, RenderError> {
     let config = a_config(CloudProvider::Aws, half);
     let document = cloud_init::encode(&config, Half::Provisioning, MACHINE)?;
-    Ok(String::from_utf8(document.into_bytes()).unwrap())
+    Ok(String::from_utf8(document.as_bytes().to_vec()).unwrap())
 }
 
 fn half_with(place: &str, text: &str) -> ConfigHalf {

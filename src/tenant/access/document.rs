@@ -1,6 +1,7 @@
 //! A kubeconfig's YAML as a tree whose every node knows its path, read under a budget.
 
 use serde_json::Value;
+use zeroize::Zeroize as _;
 
 use super::error::AccessError;
 
@@ -12,8 +13,26 @@ const NODES_MAX: usize = 10_000;
 /// How much of a key an error shows: keys are the tenant's text.
 const KEY_CHARS_SHOWN: usize = 64;
 
+/// A kubeconfig, whose texts are overwritten in memory when it is dropped.
+pub(super) struct Document(Value);
+
+impl Drop for Document {
+    fn drop(&mut self) {
+        overwrite(&mut self.0);
+    }
+}
+
+fn overwrite(value: &mut Value) {
+    match value {
+        Value::String(text) => text.zeroize(),
+        Value::Array(items) => items.iter_mut().for_each(overwrite),
+        Value::Object(fields) => fields.values_mut().for_each(overwrite),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// Reads the YAML. Aliases, anchors, merge keys, duplicate keys and further documents are refused.
-pub(super) fn read(bytes: &[u8], bytes_max: usize) -> Result<Value, AccessError> {
+pub(super) fn read(bytes: &[u8], bytes_max: usize) -> Result<Document, AccessError> {
     if bytes.len() > bytes_max {
         return Err(AccessError::TooLarge {
             bytes: bytes.len(),
@@ -34,7 +53,8 @@ pub(super) fn read(bytes: &[u8], bytes_max: usize) -> Result<Value, AccessError>
         merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| refused(&error))
+    let read = serde_saphyr::from_str_with_options(text, options);
+    read.map(Document).map_err(|error| refused(&error))
 }
 
 /// The reader's error without its text, which quotes the input.
@@ -71,7 +91,7 @@ pub(super) struct Node<'a> {
 
 impl<'a> Node<'a> {
     /// The whole document, which must be a mapping.
-    pub(super) fn root(value: &'a Value) -> Result<Self, AccessError> {
+    pub(super) fn root(Document(value): &'a Document) -> Result<Self, AccessError> {
         let node = Self {
             path: "the kubeconfig".to_owned(),
             value,

@@ -5,6 +5,7 @@ use rustls::pki_types::{
     CertificateDer,
     pem::{PemObject, SectionKind},
 };
+use zeroize::Zeroizing;
 
 use super::error::AccessError;
 
@@ -34,8 +35,10 @@ pub(super) fn certificates(
 /// The bytes of a base64 field.
 pub(super) fn decode(text: &str, field: &str) -> Result<Vec<u8>, AccessError> {
     // Line ends inside of the text are common; kubectl takes them, too.
-    let text: String = text.split_ascii_whitespace().collect();
-    STANDARD.decode(text).map_err(|_| AccessError::NotBase64 {
-        field: field.to_owned(),
-    })
+    let text: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
+    STANDARD
+        .decode(text.as_bytes())
+        .map_err(|_| AccessError::NotBase64 {
+            field: field.to_owned(),
+        })
 }

@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::api::names::{CONTENT, MADE_FOR_REVISION};
-use crate::plan::{changes::SecretData, desired::Stamp, digest::Digest};
+use crate::plan::{desired::Stamp, digest::Digest};
+use crate::tenant::secret_text::SecretBytes;
 
 fn wanted(stamp: Option<Stamp>) -> SecretWanted {
     SecretWanted {
         name: "s".to_owned(),
         key: "k",
-        data: SecretData(b"text".to_vec()),
+        data: SecretBytes::new(b"text".to_vec()),
         content: Digest::from_annotation("digest"),
         made_for: "kube-system/md".to_owned(),
         stamp,
