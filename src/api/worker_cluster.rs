@@ -234,6 +234,19 @@ pub enum StoredConfig {
     Inline,
 }
 
+/// The most characters of a uid in a status. Kubernetes' own have 36.
+pub const UID_CHARACTERS_MAX: usize = 64;
+/// The most characters of a server's version in a status, such as `v1.36.0-gke.1234567`.
+pub const VERSION_CHARACTERS_MAX: usize = 64;
+/// The most characters of an API server's URL in a status: a host has 253 at most.
+pub const URL_CHARACTERS_MAX: usize = 512;
+/// The most characters of `namespace/name` in a status: Kubernetes allows 63 and 253.
+pub const FULL_NAME_CHARACTERS_MAX: usize = 317;
+/// The most characters of a message in a status.
+pub const MESSAGE_CHARACTERS_MAX: usize = 1_024;
+/// The most characters of any other text of a tenant in a status: a name has 253 at most.
+pub const TEXT_CHARACTERS_MAX: usize = 256;
+
 /// What became of a worker cluster.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -247,6 +260,7 @@ pub struct WorkerClusterStatus {
     pub observed_generation: Option<i64>,
     /// The uid of the worker cluster's kube-system namespace: the cluster's identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = UID_CHARACTERS_MAX))]
     pub cluster_uid: Option<String>,
     /// The fleet that writes this status: what its managers' flag `--fleet` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -257,12 +271,15 @@ pub struct WorkerClusterStatus {
     pub observed_kubeconfig: Option<String>,
     /// The API server that the kubeconfig names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = URL_CHARACTERS_MAX))]
     pub server: Option<String>,
     /// The API server as nodes reach it, where nothing else is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = URL_CHARACTERS_MAX))]
     pub api_server: Option<String>,
     /// The version of the API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = VERSION_CHARACTERS_MAX))]
     pub version: Option<String>,
     /// How many machine deployments are served, of how many: `2/3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -281,6 +298,7 @@ pub struct WorkerClusterStatus {
 #[serde(rename_all = "camelCase")]
 pub struct MachineDeploymentEntry {
     /// The machine deployment, as `namespace/name`.
+    #[schemars(length(max = FULL_NAME_CHARACTERS_MAX))]
     pub name: String,
     /// Whether it is served.
     pub state: MachineDeploymentState,
@@ -288,6 +306,7 @@ pub struct MachineDeploymentEntry {
     pub reason: String,
     /// A sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MESSAGE_CHARACTERS_MAX))]
     pub message: Option<String>,
     /// Since when it is in this state.
     pub since: Time,
@@ -304,14 +323,18 @@ pub struct MachineDeploymentEntry {
 #[serde(rename_all = "camelCase")]
 pub struct ProfileEntry {
     /// The profile's name.
+    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
     pub name: String,
     /// The profile's version.
+    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
     pub version: String,
     /// The default profile that it is, or lies on, and the version of that: `osp-ubuntu v2.0.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
     pub default: Option<String>,
     /// The version of that default profile that is to come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
     pub next: Option<String>,
 }
 

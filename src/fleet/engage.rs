@@ -35,7 +35,12 @@ use super::{
     roster::{Member, Standing},
     worker_clusters,
 };
-use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
+use crate::api::{
+    names::KUBE_SYSTEM,
+    worker_cluster::{
+        UID_CHARACTERS_MAX, URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerCluster,
+    },
+};
 use crate::telemetry::{
     logs::chain,
     metrics::{Attempted, ClusterKind},
@@ -44,7 +49,7 @@ use crate::tenant::{
     access::{ClusterAccess, expiry::Expiry},
     facts::ClusterFacts,
     policy::TenantPolicy,
-    report::{ConditionType, Finding},
+    report::{ConditionType, Finding, excerpt},
 };
 
 /// How often a token that is still missing is looked for, and how long it is waited between: a
@@ -122,7 +127,8 @@ async fn attempt_for(
     })
     .await;
     let server = access.server.url();
-    board.update(|report| report.server = Some(server.clone()));
+    let shown = excerpt(&server, URL_CHARACTERS_MAX);
+    board.update(|report| report.server = Some(shown));
 
     let worker_clients = worker_clients(params, &access)?;
     let worker = worker_clients.client();
@@ -138,7 +144,8 @@ async fn attempt_for(
     let facts = read_facts(&worker, &kubeconfig_ca, in_use)
         .await
         .map_err(|error| not_prepared(&error))?;
-    board.update(|report| report.api_server = Some(facts.api_server.clone()));
+    let shown = excerpt(&facts.api_server, URL_CHARACTERS_MAX);
+    board.update(|report| report.api_server = Some(shown));
     board.found(ConditionType::Prepared, Finding::well("Prepared"));
     Ok(Attempt {
         worker: worker_clients,
@@ -259,7 +266,8 @@ async fn identify(
         .get_metadata(KUBE_SYSTEM)
         .await
         .map_err(|error| not_connected(&error))?;
-    let found = kube_system.uid().unwrap_or_default();
+    // The pin is compared with it, and has no more characters.
+    let found = excerpt(&kube_system.uid().unwrap_or_default(), UID_CHARACTERS_MAX);
     if found == params.shared.management_uid {
         return Err(Setback::refused(
             ConditionType::Registered,
@@ -298,7 +306,7 @@ async fn identify(
     }
     params.member.board.update(|report| {
         report.cluster_uid = Some(found.clone());
-        report.version = Some(version.git_version.clone());
+        report.version = Some(excerpt(&version.git_version, VERSION_CHARACTERS_MAX));
     });
     Ok(())
 }

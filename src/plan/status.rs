@@ -1,6 +1,8 @@
 //! The status of a WorkerCluster, from the report about its tenant and from what it said before.
 //!
-//! What has not been observed keeps what it said; times change only with what they date.
+//! What has not been observed keeps what it said; times change only with what they date. Texts of
+//! tenants and their clusters are cut here: all WorkerClusters share one watch, which one status of
+//! many megabytes would end for the whole fleet.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +10,15 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::api::worker_cluster::{
-    MachineDeploymentEntry, MachineDeploymentState, ProfileEntry, WorkerClusterStatus,
+    FULL_NAME_CHARACTERS_MAX, MESSAGE_CHARACTERS_MAX, MachineDeploymentEntry,
+    MachineDeploymentState, ProfileEntry, TEXT_CHARACTERS_MAX, UID_CHARACTERS_MAX,
+    URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerClusterStatus,
 };
-use crate::tenant::report::{ConditionType, Finding, Outcome, ProfileTried, Report};
+use crate::tenant::report::{ConditionType, Finding, Outcome, ProfileTried, Report, excerpt};
 
 /// Entries beyond this many are left out, served ones first: a status must stay far below the
 /// 1.5 MiB of an object, and people read the first screen.
 const ENTRIES_MAX: usize = 100;
-/// A message is cut to this many characters, for the same reason.
-const MESSAGE_CHARACTERS_MAX: usize = 1_024;
 
 /// The condition that sums up the others.
 const READY: &str = "Ready";
@@ -89,7 +91,7 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     }
     let served = served(&entries);
     let outdated = outdated(&entries);
-    WorkerClusterStatus {
+    bounded(WorkerClusterStatus {
         conditions,
         observed_generation: generation,
         cluster_uid: report
@@ -116,6 +118,75 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
             .as_ref()
             .map_or(before.outdated, |_| Some(outdated)),
         machine_deployments: entries.into_iter().take(ENTRIES_MAX).collect(),
+    })
+}
+
+/// Cuts every text that may be a tenant's, also where an earlier release wrote it. All fields are
+/// named, so that a new one is not forgotten.
+fn bounded(status: WorkerClusterStatus) -> WorkerClusterStatus {
+    let WorkerClusterStatus {
+        conditions,
+        observed_generation,
+        cluster_uid,
+        fleet,
+        observed_kubeconfig,
+        server,
+        api_server,
+        version,
+        served,
+        outdated,
+        machine_deployments,
+    } = status;
+    WorkerClusterStatus {
+        conditions: conditions.into_iter().map(bounded_condition).collect(),
+        observed_generation,
+        cluster_uid: cluster_uid.map(|uid| excerpt(&uid, UID_CHARACTERS_MAX)),
+        fleet,
+        observed_kubeconfig,
+        server: server.map(|url| excerpt(&url, URL_CHARACTERS_MAX)),
+        api_server: api_server.map(|url| excerpt(&url, URL_CHARACTERS_MAX)),
+        version: version.map(|version| excerpt(&version, VERSION_CHARACTERS_MAX)),
+        served,
+        outdated,
+        machine_deployments: machine_deployments.into_iter().map(bounded_entry).collect(),
+    }
+}
+
+fn bounded_condition(condition: Condition) -> Condition {
+    Condition {
+        message: cut(&condition.message),
+        ..condition
+    }
+}
+
+fn bounded_entry(entry: MachineDeploymentEntry) -> MachineDeploymentEntry {
+    let MachineDeploymentEntry {
+        name,
+        state,
+        reason,
+        message,
+        since,
+        trace_id,
+        profile,
+    } = entry;
+    MachineDeploymentEntry {
+        name: excerpt(&name, FULL_NAME_CHARACTERS_MAX),
+        state,
+        reason,
+        message: message.as_deref().map(cut),
+        since,
+        trace_id,
+        profile: profile.as_ref().map(bounded_profile),
+    }
+}
+
+fn bounded_profile(profile: &ProfileEntry) -> ProfileEntry {
+    let text = |text: &str| excerpt(text, TEXT_CHARACTERS_MAX);
+    ProfileEntry {
+        name: text(&profile.name),
+        version: text(&profile.version),
+        default: profile.default.as_deref().map(text),
+        next: profile.next.as_deref().map(text),
     }
 }
 
@@ -281,5 +352,5 @@ fn profile(tried: &ProfileTried) -> ProfileEntry {
 }
 
 fn cut(message: &str) -> String {
-    message.chars().take(MESSAGE_CHARACTERS_MAX).collect()
+    excerpt(message, MESSAGE_CHARACTERS_MAX)
 }

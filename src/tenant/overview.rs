@@ -11,7 +11,7 @@ use std::{
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
-use super::report::{ConditionType, Finding, Outcome, Report};
+use super::report::{ConditionType, Finding, Outcome, Report, excerpt};
 use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
 
 /// A cause is cut to this many characters: a page of a thousand tenants stays a page.
@@ -385,10 +385,7 @@ fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Opti
 fn sentence(reason: &str, message: &str) -> String {
     let separator = if message.is_empty() { "" } else { ": " };
     let whole = format!("{reason}{separator}{message}");
-    match whole.char_indices().nth(WHY_CHARACTERS_MAX) {
-        None => whole,
-        Some((end, _)) => format!("{}…", whole.get(..end).unwrap_or_default()),
-    }
+    excerpt(&whole, WHY_CHARACTERS_MAX)
 }
 
 fn count(existing: &BTreeSet<String>, report: &Report) -> MachineDeployments {

@@ -9,6 +9,15 @@ use jiff::Timestamp;
 
 use crate::api::worker_cluster::MachineDeploymentState;
 
+/// Returns the text, cut to this many characters with `…` at its end where it is longer.
+pub fn excerpt(text: &str, characters_max: usize) -> String {
+    if text.char_indices().nth(characters_max).is_none() {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(characters_max.saturating_sub(1));
+    kept.chain(['…']).collect()
+}
+
 /// What a condition speaks of, in the order in which a tenant comes to life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {

@@ -82,6 +82,24 @@ pub async fn a_server_without_http2_is_served_too(world: &'static World) {
     manager.stop().await;
 }
 
+pub async fn a_version_of_many_megabytes_harms_no_other_tenant(world: &'static World) {
+    let stage = Stage::open(world, "large-version");
+    let [berlin, lisbon] = stage.tenants(["berlin", "lisbon"]).await;
+    let end = Terminator::start(&berlin.worker, After::LargeVersion).await;
+    let manager = Manager::start(&stage, &[]).await;
+    let kubeconfig = end.kubeconfig(&berlin.worker, IN_WORKER).await;
+    berlin.register_as(WORKER, &kubeconfig).await;
+    berlin.says("Ready", "True", "Ready").await;
+    let status = ok(berlin.worker_clusters().get(WORKER).await, "it is read").status;
+    let version = status.and_then(|status| status.version).unwrap_or_default();
+    assert_eq!(version, "1".repeat(63) + "…");
+    // The WorkerClusters of all tenants are in one watch.
+    lisbon.register().await;
+    drop(lisbon.serve(&a_machine_deployment("workers")).await);
+    lisbon.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}
+
 pub async fn a_server_that_falls_silent_is_told_by_the_step_and_harms_nobody(
     world: &'static World,
 ) {

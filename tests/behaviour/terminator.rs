@@ -1,5 +1,5 @@
-//! An end of TLS before an API server, with a certificate of its own: it speaks HTTP/1.1 alone, or
-//! falls silent once TLS is agreed upon.
+//! An end of TLS before an API server, with a certificate of its own: it speaks HTTP/1.1 alone,
+//! falls silent once TLS is agreed upon, or says that the server's version is a long one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,9 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use tokio::io::copy_bidirectional;
+use tokio::io::{
+    self, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, copy_bidirectional,
+};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -17,11 +19,16 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::suite::fixtures;
 use crate::suite::server::{Account, Server, ok};
 
+/// How long the version is: just below what the manager reads of an answer.
+pub const VERSION_BYTES: usize = 30_000_000;
+
 /// What becomes of a connection after the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// HTTP/1.1 is forwarded.
     Http1,
+    /// HTTP/1.1 is forwarded, and `/version` is answered with [`VERSION_BYTES`].
+    LargeVersion,
     /// Nothing is: HTTP/2 was agreed upon, and nobody reads it.
     Silence,
 }
@@ -101,10 +108,62 @@ impl Way {
             return;
         };
         let name = ok(ServerName::try_from("127.0.0.1"), "an address is a name");
-        if let Ok(mut to) = self.connector.connect(name, to).await {
+        let Ok(mut to) = self.connector.connect(name, to).await else {
+            return;
+        };
+        if self.after == After::LargeVersion {
+            let _ = answer_version(from, to).await;
+        } else {
             let _ = copy_bidirectional(&mut from, &mut to).await;
         }
     }
+}
+
+/// Forwards everything but the question for the version. A client of HTTP/1.1 asks one thing at a
+/// time, so that a question stands at the start of what is read.
+async fn answer_version(
+    from: impl AsyncRead + AsyncWrite,
+    to: impl AsyncRead + AsyncWrite,
+) -> io::Result<()> {
+    let (mut questions, mut answers) = io::split(from);
+    let (mut server_answers, mut server_questions) = io::split(to);
+    let (mut asked, mut answered) = (vec![0; 65_536], vec![0; 65_536]);
+    loop {
+        tokio::select! {
+            read = questions.read(&mut asked) => {
+                let asked = asked.get(..read?).unwrap_or_default();
+                if asked.is_empty() {
+                    return Ok(());
+                }
+                if asked.starts_with(b"GET /version ") {
+                    answers.write_all(large_version().as_bytes()).await?;
+                } else {
+                    server_questions.write_all(asked).await?;
+                }
+            }
+            read = server_answers.read(&mut answered) => {
+                let answered = answered.get(..read?).unwrap_or_default();
+                if answered.is_empty() {
+                    return Ok(());
+                }
+                answers.write_all(answered).await?;
+            }
+        }
+        server_questions.flush().await?;
+        answers.flush().await?;
+    }
+}
+
+fn large_version() -> String {
+    let version = "1".repeat(VERSION_BYTES);
+    let body = format!(
+        r#"{{"major":"1","minor":"36","gitVersion":"{version}","gitCommit":"","gitTreeState":"",
+           "buildDate":"2026-01-01T00:00:00Z","goVersion":"","compiler":"gc","platform":""}}"#
+    );
+    let length = body.len();
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
 }
 
 /// What the end shows, and the authority that signed it.
@@ -130,7 +189,7 @@ fn identity(after: After) -> (ServerConfig, String) {
     let config = config.with_single_cert(vec![certificate.der().clone()], key);
     let mut config = ok(config, "the key fits");
     config.alpn_protocols = vec![match after {
-        After::Http1 => b"http/1.1".to_vec(),
+        After::Http1 | After::LargeVersion => b"http/1.1".to_vec(),
         After::Silence => b"h2".to_vec(),
     }];
     (config, authority.pem())

@@ -241,6 +241,66 @@ fn what_is_gone_leaves_the_status() {
     assert_eq!(after.served.as_deref(), Some("0/0"));
 }
 
+/// Nothing that a cluster says of itself makes the status large, and what an earlier release wrote
+/// is read and cut.
+#[test]
+fn texts_of_a_cluster_are_cut_wherever_they_stand() {
+    let long = "é".repeat(30_000);
+    let report = Report {
+        cluster_uid: Some(long.clone()),
+        server: Some(long.clone()),
+        api_server: Some(long.clone()),
+        version: Some(long.clone()),
+        existing: Some([long.clone()].into()),
+        outcomes: [(long.clone(), a_long_outcome(&long))].into(),
+        ..a_report()
+    };
+    let cut = |characters: usize| "é".repeat(characters - 1) + "…";
+    let check = |status: &WorkerClusterStatus| {
+        assert_eq!(status.cluster_uid, Some(cut(64)));
+        assert_eq!(status.server, Some(cut(512)));
+        assert_eq!(status.api_server, Some(cut(512)));
+        assert_eq!(status.version, Some(cut(64)));
+        let [entry] = status.machine_deployments.as_slice() else {
+            panic!("one entry: {}", status.machine_deployments.len());
+        };
+        assert_eq!(entry.name, cut(317));
+        assert_eq!(entry.message, Some(cut(1_024)));
+        let profile = entry.profile.as_ref().expect("it was tried");
+        assert_eq!(profile.name, cut(256));
+        assert_eq!(profile.version, cut(256));
+        assert_eq!(profile.default, Some(cut(256)));
+        assert_eq!(profile.next, Some(cut(256)));
+    };
+    let status = fresh(&report);
+    check(&status);
+    assert_eq!(status_at(&Report::default(), &status, 60), status);
+    let whole = json!({
+        "clusterUid": long, "server": long, "apiServer": long, "version": long,
+        "machineDeployments": [{
+            "name": long, "state": "Served", "reason": "Current", "message": long,
+            "since": "2026-01-01T00:00:00Z",
+            "profile": { "name": long, "version": long, "default": long, "next": long },
+        }],
+    });
+    let before: WorkerClusterStatus = serde_json::from_value(whole).unwrap();
+    check(&status_at(&Report::default(), &before, 60));
+}
+
+fn a_long_outcome(long: &str) -> Outcome {
+    let text = || long.to_owned();
+    Outcome {
+        message: Some(text()),
+        profile: Some(Box::new(ProfileTried {
+            name: text(),
+            version: text(),
+            default: Some((text(), text())),
+            next: Some(text()),
+        })),
+        ..an_outcome(MachineDeploymentState::Served, "Current", "trace-1")
+    }
+}
+
 #[test]
 fn a_message_is_cut_to_what_fits() {
     let mut report = a_report();
@@ -249,6 +309,6 @@ fn a_message_is_cut_to_what_fits() {
     let status = fresh(&report);
     for kind in ["Ready", "Connected"] {
         let found = status.conditions.iter().find(|found| found.type_ == kind);
-        assert_eq!(found.unwrap().message, "é".repeat(1_024));
+        assert_eq!(found.unwrap().message, "é".repeat(1_023) + "…");
     }
 }
