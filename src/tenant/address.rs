@@ -123,15 +123,40 @@ pub enum AddressRefused {
     DeniedServer,
 }
 
-/// Metadata services at addresses that look like any other: Azure, Oracle, Alibaba, AWS, Google.
-/// They hand out the credentials of the machine that asks.
-const METADATA_SERVICES: [IpAddr; 5] = [
-    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
-    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+/// Metadata services at addresses that look like any other. They hand out the credentials of the
+/// machine that asks.
+const METADATA_SERVICES: [AddressRange; 9] = [
+    // Azure
+    four([168, 63, 129, 16]),
+    // Oracle
+    four([192, 0, 0, 192]),
+    six([0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe], 128),
+    // Alibaba
+    four([100, 100, 100, 200]),
+    six([0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200], 128),
+    // AWS: metadata, the pod identities of EKS, DNS and time have addresses of this block.
+    six([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 32),
+    // Google
+    six([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128),
+    // Scaleway
+    six([0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42], 128),
+    // Akamai
+    six([0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1], 128),
 ];
+
+const fn four(octets: [u8; 4]) -> AddressRange {
+    AddressRange {
+        network: IpAddr::V4(Ipv4Addr::from_octets(octets)),
+        prefix: Ipv4Addr::BITS,
+    }
+}
+
+const fn six(segments: [u16; 8], prefix: u32) -> AddressRange {
+    AddressRange {
+        network: IpAddr::V6(Ipv6Addr::from_segments(segments)),
+        prefix,
+    }
+}
 
 impl AddressRules {
     /// Whether an address may be connected to. The connector calls this for every address that a
@@ -205,7 +230,8 @@ fn effective(address: IpAddr) -> Result<IpAddr, AddressRefused> {
 
 /// What is wrong with an address, whoever asks.
 fn kind(address: IpAddr) -> Option<AddressRefused> {
-    if METADATA_SERVICES.contains(&address) {
+    let is_metadata = |range: &AddressRange| range.contains(address);
+    if METADATA_SERVICES.iter().any(is_metadata) {
         return Some(AddressRefused::MetadataService);
     }
     if address.is_multicast() {
