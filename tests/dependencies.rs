@@ -116,8 +116,8 @@ fn a_bad_lock_file_is_reported() {
     assert_eq!(told, ["aws-lc-sys", "openssl", "kube", "git+https"]);
 }
 
-/// Whether an SPDX expression leaves a choice within these terms. `AND` binds more than `OR`; an old
-/// form has a stroke for `OR`.
+/// Whether an SPDX expression leaves a choice within these terms. `AND` binds more than `OR`; an
+/// old form has a stroke for `OR`.
 fn is_allowed(expression: &str, terms: &[String]) -> bool {
     let expression = expression.replace('/', " OR ");
     let mut depth = 0_usize;

@@ -32,11 +32,15 @@ pub struct TenantPolicy {
 /// What a machine deployment may weigh in memory where a cluster has as many as are served: ten
 /// times what an ordinary one takes.
 const MACHINE_DEPLOYMENT_BYTES: usize = 64 << 10;
+/// There is room for as many even where fewer are served: those that are refused for their number
+/// are told so.
+const MACHINE_DEPLOYMENTS_KEPT: usize = 100;
 
 impl TenantPolicy {
     /// What the machine deployments of a cluster may weigh together, in bytes.
     pub fn machine_deployment_bytes_max(&self) -> usize {
         self.machine_deployments_max
+            .max(MACHINE_DEPLOYMENTS_KEPT)
             .saturating_mul(MACHINE_DEPLOYMENT_BYTES)
     }
 }
