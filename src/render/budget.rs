@@ -14,6 +14,12 @@ use minijinja::{
     value::{Rest, ValueKind, ValueOrKwargs},
 };
 
+use super::go_template;
+
+mod metered;
+
+pub(super) use metered::MeteredText;
+
 /// What an entry of a list or map weighs besides its content.
 const ENTRY_BYTES: usize = 32;
 /// How deep lists and maps may nest. Values are freed and compared by recursion.
@@ -43,17 +49,24 @@ pub(super) fn start(bytes: usize) {
     IS_SPENT.set(false);
 }
 
+/// Bytes that are left.
+pub(super) fn left() -> usize {
+    LEFT.get()
+}
+
 /// Whether the render ran out of bytes.
 pub(super) fn is_spent() -> bool {
     IS_SPENT.get()
 }
 
-/// Takes bytes, if they are left.
+/// Takes bytes, if they are left. Where they are not, nothing is left at all: a function that goes
+/// on in spite of the error makes nothing more.
 pub(super) fn spend(bytes: usize) -> Result<(), Error> {
     if let Some(left) = LEFT.get().checked_sub(bytes) {
         LEFT.set(left);
         return Ok(());
     }
+    LEFT.set(0);
     IS_SPENT.set(true);
     Err(refusal(SPENT))
 }
@@ -89,8 +102,22 @@ fn weigh_at(value: &Value, depth: usize) -> Result<(), Error> {
             }
             Ok(())
         }
-        _ => Ok(()),
+        _ => go_template::printed_parts(value)
+            .iter()
+            .try_for_each(|part| weigh_at(part, depth)),
     }
+}
+
+/// Takes the weight of values as often as they are walked, and returns it.
+pub(super) fn weigh_times<'v>(
+    values: impl IntoIterator<Item = &'v Value>,
+    factor: usize,
+) -> Result<usize, Error> {
+    let before = left();
+    values.into_iter().try_for_each(weigh)?;
+    let weight = before.saturating_sub(left());
+    spend(weight.saturating_mul(factor.saturating_sub(1)))?;
+    Ok(weight)
 }
 
 /// Adds the functions that rewritten templates call.
@@ -114,13 +141,25 @@ pub(super) fn charged(
 ) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
     move |state, arguments| {
         let arguments = arguments.into_values();
-        let before = LEFT.get();
-        arguments.iter().try_for_each(weigh)?;
-        let weight = before.saturating_sub(LEFT.get());
-        spend(weight.saturating_mul(factor.saturating_sub(1)))?;
+        weigh_times(&arguments, factor)?;
         let made = function.call(state, &arguments)?;
         weigh(&made)?;
         Ok(made)
+    }
+}
+
+/// The same for a filter that hands its further arguments to something for each entry of the first.
+pub(super) fn charged_per_entry(
+    function: Value,
+) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
+    let function = Value::from_function(charged(function, 1));
+    move |state, arguments| {
+        let arguments = arguments.into_values();
+        if let Some((entries, rest)) = arguments.split_first() {
+            let weight = weigh_times(rest, 1)?;
+            spend(entries.len().unwrap_or_default().saturating_mul(weight))?;
+        }
+        function.call(state, &arguments)
     }
 }
 

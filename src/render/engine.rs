@@ -179,7 +179,7 @@ fn render_in(
         Ok(())
     });
     match outcome {
-        Ok(()) => {
+        Ok(()) if !budget::is_spent() => {
             job.fuel.take(job, consumed)?;
             String::from_utf8(out.bytes).map_err(|_| RenderError::Template {
                 place: place(job, None),
@@ -190,11 +190,17 @@ fn render_in(
             place: place(job, None),
             bytes_max: job.limits.output_bytes_max,
         }),
-        Err(error) if budget::is_spent() => Err(RenderError::WorkTooLarge {
-            place: place(job, Some(innermost(&error))),
-            bytes_max: job.limits.work_bytes_max,
-        }),
+        // A function may have taken the error for one of its arguments'.
+        Ok(()) => Err(work_too_large(job, None)),
+        Err(error) if budget::is_spent() => Err(work_too_large(job, Some(innermost(&error)))),
         Err(error) => Err(explain(job, &error)),
+    }
+}
+
+fn work_too_large(job: &Job<'_>, error: Option<&Error>) -> RenderError {
+    RenderError::WorkTooLarge {
+        place: place(job, error),
+        bytes_max: job.limits.work_bytes_max,
     }
 }
 

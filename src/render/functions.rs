@@ -13,7 +13,7 @@ use minijinja::{
 };
 
 use super::{
-    budget::{self, charged, refusal, spend, weigh},
+    budget::{self, MeteredText, charged, charged_per_entry, refusal, spend, weigh, weigh_times},
     version::{Constraints, Version},
 };
 
@@ -67,8 +67,8 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
 fn add_functions(environment: &mut Environment<'static>) {
     use minijinja::functions::{dict, namespace};
     environment.add_function("range", range);
-    environment.add_function("dict", dict);
-    environment.add_function("namespace", namespace);
+    environment.add_function("dict", charged(Value::from_function(dict), 1));
+    environment.add_function("namespace", charged(Value::from_function(namespace), 1));
     environment.add_function("semver_matches", semver_matches);
     environment.add_filter("semver_matches", semver_matches);
     environment.add_function("b64encode", b64encode);
@@ -84,7 +84,7 @@ fn add_text_filters(environment: &mut Environment<'static>) {
         "capitalize",
         charged(Value::from_function(filters::capitalize), 1),
     );
-    environment.add_filter("trim", charged(Value::from_function(filters::trim), 1));
+    environment.add_filter("trim", charged(Value::from_function(filters::trim), 2));
     environment.add_filter(
         "split",
         charged(Value::from_function(filters::split), APART),
@@ -115,7 +115,7 @@ fn add_list_filters(environment: &mut Environment<'static>) {
     environment.add_filter("last", charged(Value::from_function(filters::last), 1));
     environment.add_filter("min", charged(Value::from_function(filters::min), 1));
     environment.add_filter("max", charged(Value::from_function(filters::max), 1));
-    environment.add_filter("sum", charged(Value::from_function(filters::sum), 1));
+    environment.add_filter("sum", sum);
     environment.add_filter("list", charged(Value::from_function(filters::list), APART));
     environment.add_filter(
         "reverse",
@@ -131,16 +131,22 @@ fn add_list_filters(environment: &mut Environment<'static>) {
         "unique",
         charged(Value::from_function(filters::unique), SORTS),
     );
-    environment.add_filter("map", charged(Value::from_function(filters::map), 1));
-    environment.add_filter("select", charged(Value::from_function(filters::select), 1));
-    environment.add_filter("reject", charged(Value::from_function(filters::reject), 1));
+    environment.add_filter("map", charged_per_entry(Value::from_function(filters::map)));
+    environment.add_filter(
+        "select",
+        charged_per_entry(Value::from_function(filters::select)),
+    );
+    environment.add_filter(
+        "reject",
+        charged_per_entry(Value::from_function(filters::reject)),
+    );
     environment.add_filter(
         "selectattr",
-        charged(Value::from_function(filters::selectattr), 1),
+        charged_per_entry(Value::from_function(filters::selectattr)),
     );
     environment.add_filter(
         "rejectattr",
-        charged(Value::from_function(filters::rejectattr), 1),
+        charged_per_entry(Value::from_function(filters::rejectattr)),
     );
     environment.add_filter("join", join);
 }
@@ -158,12 +164,26 @@ fn add_tests(environment: &mut Environment<'static>) {
     environment.add_test("string", tests::is_string);
     environment.add_test("sequence", tests::is_sequence);
     environment.add_test("mapping", tests::is_mapping);
-    environment.add_test("iterable", tests::is_iterable);
+    environment.add_test("iterable", walks(Value::from_function(tests::is_iterable)));
     environment.add_test("odd", tests::is_odd);
     environment.add_test("even", tests::is_even);
     environment.add_test("divisibleby", tests::is_divisibleby);
-    environment.add_test("startingwith", tests::is_startingwith);
-    environment.add_test("endingwith", tests::is_endingwith);
+    environment.add_test(
+        "startingwith",
+        walks(Value::from_function(tests::is_startingwith)),
+    );
+    environment.add_test(
+        "endingwith",
+        walks(Value::from_function(tests::is_endingwith)),
+    );
+}
+
+/// A test that walks its arguments.
+fn walks(
+    test: Value,
+) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<bool, Error> + Send + Sync + 'static {
+    let test = charged(test, 1);
+    move |state, arguments| Ok(test(state, arguments)?.is_true())
 }
 
 /// The engine's own range, as a list: of its lazy one every entry is found by walking to it.
@@ -189,7 +209,7 @@ fn b64encode(text: &str) -> Result<String, Error> {
 
 /// A value as compact JSON that is YAML as well: characters that YAML refuses are escaped.
 fn to_json(value: &Value) -> Result<String, Error> {
-    charge_tree(value, JSON)?;
+    weigh_times([value], JSON)?;
     let json = serde_json::to_string(value).map_err(|_| refusal(NO_JSON))?;
     if !json.contains(is_refused_by_yaml) {
         return Ok(json);
@@ -216,14 +236,10 @@ fn is_refused_by_yaml(character: char) -> bool {
 
 /// A value as YAML, without the last line break.
 fn to_yaml(value: &Value) -> Result<String, Error> {
-    charge_tree(value, JSON * 2)?;
+    weigh_times([value], JSON * 2)?;
     let mut text = serde_saphyr::to_string(value).map_err(|_| refusal(NO_YAML))?;
     text.truncate(text.trim_end_matches('\n').len());
     Ok(text)
-}
-
-fn charge_tree(value: &Value, factor: usize) -> Result<(), Error> {
-    (0..factor).try_for_each(|_| weigh(value))
 }
 
 /// The text with every `from` replaced.
@@ -231,9 +247,10 @@ fn replace(text: &str, from: &str, to: &str) -> Result<String, Error> {
     if from.is_empty() {
         return Err(refusal(FROM_IS_EMPTY));
     }
-    let growth = text.matches(from).count().saturating_mul(to.len());
-    spend(text.len().saturating_mul(2).saturating_add(growth))?;
-    Ok(text.replace(from, to))
+    spend(text.len())?;
+    let mut out = MeteredText::default();
+    out.push_replaced(text, (from, to))?;
+    Ok(out.into_string())
 }
 
 /// The engine's own filter, after taking what the spaces of every line weigh.
@@ -248,17 +265,31 @@ fn indent(state: &mut State, arguments: Rest<ValueOrKwargs>) -> Result<Value, Er
     Value::from_function(filters::indent).call(state, &arguments)
 }
 
+/// The engine's own filter. A sum that starts with a text or a list is copied at each step.
+fn sum(state: &mut State, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    type Arguments<'a> = (&'a Value, Option<&'a str>, Option<Value>, Kwargs);
+    let arguments = arguments.into_values();
+    let (items, _, start, options): Arguments<'_> = from_args(&arguments)?;
+    let named: Option<Value> = options.get("start")?;
+    if start.or(named).is_some_and(|start| !start.is_number()) {
+        let weight = weigh_times(&arguments, 1)?;
+        spend(items.len().unwrap_or_default().saturating_mul(weight))?;
+    }
+    let summed = charged_per_entry(Value::from_function(filters::sum));
+    Value::from_function(summed).call(state, &arguments)
+}
+
 /// The items as they are printed, with the separator between them.
 fn join(items: &Value, separator: Option<&str>) -> Result<String, Error> {
     let separator = separator.unwrap_or_default();
-    let mut out = String::new();
+    let mut out = MeteredText::default();
     for (index, item) in items.try_iter()?.enumerate() {
-        let item = budget::printed(&item)?;
-        spend(item.len().saturating_add(separator.len()).saturating_add(1))?;
+        // An empty item takes a step as well.
+        spend(1)?;
         if index > 0 {
-            out.push_str(separator);
+            out.push_str(separator)?;
         }
-        out.push_str(&item);
+        out.push_str(&budget::printed(&item)?)?;
     }
-    Ok(out)
+    Ok(out.into_string())
 }

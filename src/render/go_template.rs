@@ -14,7 +14,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value};
+use minijinja::{
+    AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value,
+    value::{Kwargs, ValueOrKwargs},
+};
 
 use super::{
     bounded, budget,
@@ -46,6 +49,7 @@ pub(super) use convert::HalfConverter;
 pub(super) use data::variables;
 pub(super) use offered::{PREFIX, add_to as offer};
 pub(super) use problem::quotes_no_value;
+pub(super) use value::printed_parts;
 
 use parser::parse;
 use second_pass::is_plain;
@@ -320,7 +324,7 @@ fn text_key(index: usize) -> String {
 }
 
 /// An engine without templates, with Go's functions and Go's way of printing.
-fn environment() -> Environment<'static> {
+pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::empty();
     environment.set_syntax(bounded::syntax());
     environment.set_auto_escape_callback(|_| AutoEscape::None);
@@ -329,9 +333,14 @@ fn environment() -> Environment<'static> {
     environment.set_recursion_limit(RECURSION_MAX);
     environment.set_fuel(Some(FUEL));
     budget::add_to(&mut environment);
-    environment.add_function("namespace", minijinja::functions::namespace);
+    environment.add_function("namespace", namespace);
     functions::add_to(&mut environment);
     environment
+}
+
+/// The place of a variable that is assigned to, which `declare` writes with what it starts with.
+fn namespace(start: Kwargs) -> Result<Value, Error> {
+    minijinja::functions::namespace(Some(ValueOrKwargs::from(Value::from(start))))
 }
 
 fn format_value(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {

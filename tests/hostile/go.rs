@@ -65,6 +65,24 @@ fn texts() -> Vec<Case> {
                 "{{ range until 1000 }}{{ $x := printf \"%1000000d\" 1 }}{{ end }}",
             ),
             (
+                "printf_by_a_large_width_of_a_list",
+                "{{ $x := until 400 }}{{ printf \"%1000000d\" $x | len }}",
+            ),
+            (
+                "printf_by_a_given_width_of_a_list",
+                "{{ $x := until 400 }}{{ printf \"%*d\" 1000000 $x | len }}",
+            ),
+            (
+                "a_version_in_a_long_list",
+                "{{ $v := semver (print \"1.2.3-\" (repeat 900000 \"a\")) }}{{ $l := list }}\
+                 {{ range until 200 }}{{ $l = append $l $v }}{{ end }}{{ join \"\" $l | len }}",
+            ),
+            (
+                "asking_a_map_for_a_long_key",
+                "{{ $k := repeat 900000 \"a\" }}{{ $m := dict }}{{ range until 9000 }}\
+                 {{ $x := hasKey $m $k }}{{ end }}",
+            ),
+            (
                 "a_definition_that_doubles",
                 "{{ define \"m\" }}{{ . }}{{ . }}{{ end }}{{ range until 2000 }}\
                  {{ template \"m\" (repeat 9000 \"a\") }}{{ end }}",

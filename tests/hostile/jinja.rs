@@ -8,6 +8,7 @@ pub fn cases() -> Vec<Case> {
         texts(),
         products(),
         lists(),
+        walks(),
         values(),
         endless(),
         nested(),
@@ -149,6 +150,19 @@ fn lists() -> Vec<Case> {
                 "comparing_long_lists",
                 "{% for i in range(20000) %}{% if range(99999)|list == range(99999)|list %}\
                  {% endif %}{% endfor %}",
+            ),
+        ],
+    )
+}
+
+/// Walks to a place in a long text or list, again and again.
+fn walks() -> Vec<Case> {
+    named(
+        &["template-work"],
+        &[
+            (
+                "printf_by_a_large_width_of_a_list",
+                "{% set x = go_until(400) %}{{ go_printf('%1000000d', x)|length }}",
             ),
         ],
     )

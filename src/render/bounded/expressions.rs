@@ -8,8 +8,6 @@ use minijinja::{
 
 use super::{Outcome, Printer};
 
-/// Tests that read a text to its end.
-const SCANS: [&str; 2] = ["startingwith", "endingwith"];
 /// Functions that make nothing larger than a truth value.
 const SMALL: [&str; 1] = ["semver_matches"];
 
@@ -63,8 +61,7 @@ impl Printer {
             }
             Expr::Test(test) => {
                 self.out.push('(');
-                let is_scan = SCANS.contains(&test.name);
-                self.call_if(is_scan.then_some("osm_weighed"), &test.expr)?;
+                self.expression(&test.expr)?;
                 self.out.push_str(" is ");
                 self.out.push_str(test.name);
                 if !test.args.is_empty() {

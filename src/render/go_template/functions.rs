@@ -8,7 +8,7 @@
 use minijinja::{Environment, Error, Value, value::Rest};
 
 use super::{
-    super::budget::{spend, weigh},
+    super::budget::{spend, weigh, weigh_times},
     problem::{quotes_no_value, refuse},
     value::{Kind, kind, pointee, typed},
 };
@@ -189,18 +189,14 @@ fn run(function: &Function, arguments: &[Value]) -> Result<Value, Error> {
         return Err(refuse(format!("wrong number of args: {count}")));
     }
     spend(CALL_BYTES)?;
-    for _ in 0..function.factor {
-        arguments.iter().try_for_each(weigh_pointee)?;
+    if function.factor > 0 {
+        weigh_times(arguments, function.factor)?;
     }
     let made = (function.run)(arguments)?;
     if function.factor > 0 {
         weigh(&made)?;
     }
     Ok(made)
-}
-
-fn weigh_pointee(value: &Value) -> Result<(), Error> {
-    weigh(&pointee(value))
 }
 
 fn wrong_type(wanted: &str, found: &Value) -> Error {
@@ -210,13 +206,12 @@ fn wrong_type(wanted: &str, found: &Value) -> Error {
     ))
 }
 
-/// An argument that must be a text.
+/// An argument that must be a text. It is copied, and charged.
 fn text(value: &Value) -> Result<String, Error> {
     let value = pointee(value);
-    value
-        .as_str()
-        .map(str::to_owned)
-        .ok_or_else(|| wrong_type("string", &value))
+    let text = value.as_str().ok_or_else(|| wrong_type("string", &value))?;
+    spend(text.len())?;
+    Ok(text.to_owned())
 }
 
 /// An argument that must be an integer.

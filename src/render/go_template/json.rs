@@ -1,12 +1,10 @@
 //! JSON as Go reads and writes it.
 
-use std::fmt::Write;
-
-use minijinja::Value;
+use minijinja::{Error, Value};
 use serde_json::Value as Json;
 
 use super::{
-    super::go_json::push_string,
+    super::{budget::MeteredText, go_json::push_string},
     data::is_omitted_if_empty,
     print::shortest,
     value::{Element, Kind, List, Map, kind},
@@ -52,25 +50,33 @@ pub(super) enum NoJson {
     NoNumber,
     /// Only Go knows whether a list or map is empty or not there at all.
     Unknown,
+    /// The render ran out of bytes.
+    Spent(Error),
 }
 
-/// Writes a value.
-pub(super) fn write(out: &mut String, value: &Value, style: Style) -> Result<(), NoJson> {
-    push(out, value, (style, 0))
+impl From<Error> for NoJson {
+    fn from(error: Error) -> Self {
+        Self::Spent(error)
+    }
 }
 
-fn push(out: &mut String, value: &Value, at: (Style, usize)) -> Result<(), NoJson> {
+/// A value as JSON.
+pub(super) fn write(value: &Value, style: Style) -> Result<String, NoJson> {
+    let mut out = MeteredText::default();
+    push(&mut out, value, (style, 0))?;
+    Ok(out.into_string())
+}
+
+fn push(out: &mut MeteredText, value: &Value, at: (Style, usize)) -> Result<(), NoJson> {
     match kind(value) {
         Kind::Shown(typed, _) if typed.value.is_number() => push(out, &typed.value, at)?,
-        Kind::Shown(_, shown) => push_text(out, shown, at.0),
-        Kind::Invalid => out.push_str("null"),
-        Kind::Bool(is) => out.push_str(if is { "true" } else { "false" }),
-        Kind::Int(number) => {
-            let _ = write!(out, "{number}");
-        }
-        Kind::Float(number) if number.is_finite() => out.push_str(&float(number)),
+        Kind::Shown(_, shown) => push_text(out, shown, at.0)?,
+        Kind::Invalid => out.push_str("null")?,
+        Kind::Bool(is) => out.push_str(if is { "true" } else { "false" })?,
+        Kind::Int(number) => out.push_str(&number.to_string())?,
+        Kind::Float(number) if number.is_finite() => out.push_str(&float(number))?,
         Kind::Float(_) => return Err(NoJson::NoNumber),
-        Kind::Text(text) => push_text(out, text, at.0),
+        Kind::Text(text) => push_text(out, text, at.0)?,
         // Go knows empty lists and maps from those that are not there.
         Kind::List(list) if list.0.is_empty() && list.1 != "interface {}" => {
             return Err(NoJson::Unknown);
@@ -79,36 +85,36 @@ fn push(out: &mut String, value: &Value, at: (Style, usize)) -> Result<(), NoJso
             return Err(NoJson::Unknown);
         }
         Kind::List(list) => {
-            let mut parts = Parts::new(out, at, ('[', ']'));
+            let mut parts = Parts::new(out, at, ('[', ']'))?;
             for item in &list.0 {
-                let inner = parts.next();
+                let inner = parts.next()?;
                 push(parts.out, item, inner)?;
             }
-            parts.end();
+            parts.end()?;
         }
         Kind::Map(map) => {
-            let mut parts = Parts::new(out, at, ('{', '}'));
+            let mut parts = Parts::new(out, at, ('{', '}'))?;
             for (key, value) in map.entries().iter() {
                 parts.entry(key, value)?;
             }
-            parts.end();
+            parts.end()?;
         }
         Kind::Struct(fields) if fields.field("String").is_some() => {
             push(out, fields.field("String").unwrap_or(&Value::UNDEFINED), at)?;
         }
         Kind::Struct(fields) => {
-            let mut parts = Parts::new(out, at, ('{', '}'));
+            let mut parts = Parts::new(out, at, ('{', '}'))?;
             for field in fields.data() {
                 if !(is_omitted_if_empty(field.json) && is_empty_text(&field.value)) {
                     parts.entry(field.json, &field.value)?;
                 }
             }
-            parts.end();
+            parts.end()?;
         }
         Kind::Pointer(pointer) => match &pointer.target {
-            Some(target) if is_empty_map(target) => out.push_str("{}"),
+            Some(target) if is_empty_map(target) => out.push_str("{}")?,
             Some(target) => push(out, target, at)?,
-            None => out.push_str("null"),
+            None => out.push_str("null")?,
         },
     }
     Ok(())
@@ -124,7 +130,7 @@ fn is_empty_text(value: &Value) -> bool {
 
 /// A list or map that is being written.
 struct Parts<'o> {
-    out: &'o mut String,
+    out: &'o mut MeteredText,
     style: Style,
     depth: usize,
     close: char,
@@ -132,68 +138,69 @@ struct Parts<'o> {
 }
 
 impl<'o> Parts<'o> {
-    fn new(out: &'o mut String, (style, depth): (Style, usize), marks: (char, char)) -> Self {
-        out.push(marks.0);
-        Self {
+    fn new(
+        out: &'o mut MeteredText,
+        (style, depth): (Style, usize),
+        marks: (char, char),
+    ) -> Result<Self, Error> {
+        out.push(marks.0)?;
+        Ok(Self {
             out,
             style,
             depth,
             close: marks.1,
             is_empty: true,
-        }
+        })
     }
 
     /// Begins the next part, and tells where it stands.
-    fn next(&mut self) -> (Style, usize) {
+    fn next(&mut self) -> Result<(Style, usize), Error> {
         if !self.is_empty {
-            self.out.push(',');
+            self.out.push(',')?;
         }
         self.is_empty = false;
-        self.line(self.depth + 1);
-        (self.style, self.depth + 1)
+        self.line(self.depth + 1)?;
+        Ok((self.style, self.depth + 1))
     }
 
     fn entry(&mut self, key: &str, value: &Value) -> Result<(), NoJson> {
-        let inner = self.next();
-        push_text(self.out, key, self.style);
-        self.out.push(':');
+        let inner = self.next()?;
+        push_text(self.out, key, self.style)?;
+        self.out.push(':')?;
         if self.style == Style::Pretty {
-            self.out.push(' ');
+            self.out.push(' ')?;
         }
         push(self.out, value, inner)
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> Result<(), Error> {
         if !self.is_empty {
-            self.line(self.depth);
+            self.line(self.depth)?;
         }
-        self.out.push(self.close);
+        self.out.push(self.close)
     }
 
-    fn line(&mut self, depth: usize) {
+    fn line(&mut self, depth: usize) -> Result<(), Error> {
         if self.style == Style::Pretty {
-            self.out.push('\n');
-            self.out.push_str(&"  ".repeat(depth));
+            self.out.push('\n')?;
+            self.out.push_repeated("  ", depth)?;
         }
+        Ok(())
     }
 }
 
-fn push_text(out: &mut String, text: &str, style: Style) {
-    if style != Style::Raw {
-        return push_string(out, text);
-    }
+fn push_text(out: &mut MeteredText, text: &str, style: Style) -> Result<(), Error> {
     let mut escaped = String::with_capacity(text.len() + 2);
     push_string(&mut escaped, text);
+    // An escaped backslash before such a word was no escape of ours.
+    if style != Style::Raw || text.contains("\\u00") {
+        return out.push_str(&escaped);
+    }
     let raw = escaped
         .replace("\\u003c", "<")
         .replace("\\u003e", ">")
         .replace("\\u0026", "&");
-    // An escaped backslash before such a word was no escape of ours.
-    out.push_str(if text.contains("\\u00") {
-        &escaped
-    } else {
-        &raw
-    });
+    out.push_str(&raw)
 }
 
 /// A float as Go's encoder writes it.

@@ -1,11 +1,11 @@
 //! How Go prints values.
 
-use std::{borrow::Cow, fmt::Write};
+use std::borrow::Cow;
 
 use minijinja::{Error, Value};
 
 use super::{
-    super::budget::{spend, weigh},
+    super::budget::{MeteredText, weigh},
     problem::refuse,
     value::{Kind, kind, pointee},
 };
@@ -32,10 +32,15 @@ pub(super) fn printed(value: &Value) -> Result<Cow<'_, str>, Error> {
 
 /// A value as `%v` formats it.
 pub(super) fn formatted(value: &Value) -> Result<String, Error> {
+    let mut out = MeteredText::default();
+    push_formatted(&mut out, value)?;
+    Ok(out.into_string())
+}
+
+/// Appends a value as `%v` formats it. It is weighed first, which refuses one that is too deep.
+pub(super) fn push_formatted(out: &mut MeteredText, value: &Value) -> Result<(), Error> {
     weigh(value)?;
-    let mut out = String::new();
-    push(&mut out, value, Depth::Top)?;
-    Ok(out)
+    push(out, value, Depth::Top)
 }
 
 /// A value as functions print it that follow a pointer first.
@@ -50,37 +55,35 @@ enum Depth {
     Inside,
 }
 
-fn push(out: &mut String, value: &Value, depth: Depth) -> Result<(), Error> {
+fn push(out: &mut MeteredText, value: &Value, depth: Depth) -> Result<(), Error> {
     match kind(value) {
-        Kind::Shown(_, shown) => out.push_str(shown),
-        Kind::Invalid => out.push_str(NIL),
-        Kind::Text(text) => out.push_str(text),
-        Kind::Bool(value) => out.push_str(if value { "true" } else { "false" }),
-        Kind::Int(number) => {
-            let _ = write!(out, "{number}");
-        }
-        Kind::Float(number) => out.push_str(&float(number)),
+        Kind::Shown(_, shown) => out.push_str(shown)?,
+        Kind::Invalid => out.push_str(NIL)?,
+        Kind::Text(text) => out.push_str(text)?,
+        Kind::Bool(value) => out.push_str(if value { "true" } else { "false" })?,
+        Kind::Int(number) => out.push_str(&number.to_string())?,
+        Kind::Float(number) => out.push_str(&float(number))?,
         Kind::List(list) => {
-            out.push('[');
+            out.push('[')?;
             for (index, item) in list.0.iter().enumerate() {
                 if index > 0 {
-                    out.push(' ');
+                    out.push(' ')?;
                 }
                 push(out, item, Depth::Inside)?;
             }
-            out.push(']');
+            out.push(']')?;
         }
         Kind::Map(map) => {
-            out.push_str("map[");
+            out.push_str("map[")?;
             for (index, (key, value)) in map.entries().iter().enumerate() {
                 if index > 0 {
-                    out.push(' ');
+                    out.push(' ')?;
                 }
-                out.push_str(key);
-                out.push(':');
+                out.push_str(key)?;
+                out.push(':')?;
                 push(out, value, Depth::Inside)?;
             }
-            out.push(']');
+            out.push(']')?;
         }
         Kind::Struct(fields) => {
             // What knows how to print itself does so.
@@ -90,14 +93,14 @@ fn push(out: &mut String, value: &Value, depth: Depth) -> Result<(), Error> {
             if fields.data().next().is_none() {
                 return Err(refuse("the data as a whole cannot be printed"));
             }
-            out.push('{');
+            out.push('{')?;
             for (index, field) in fields.data().enumerate() {
                 if index > 0 {
-                    out.push(' ');
+                    out.push(' ')?;
                 }
                 push(out, &field.value, Depth::Inside)?;
             }
-            out.push('}');
+            out.push('}')?;
         }
         Kind::Pointer(pointer) => match &pointer.target {
             Some(target) => match kind(target) {
@@ -105,12 +108,12 @@ fn push(out: &mut String, value: &Value, depth: Depth) -> Result<(), Error> {
                     push(out, target, depth)?;
                 }
                 Kind::Map(_) | Kind::Struct(_) | Kind::List(_) if depth == Depth::Top => {
-                    out.push('&');
+                    out.push('&')?;
                     push(out, target, Depth::Inside)?;
                 }
                 _ => return Err(refuse(ADDRESS)),
             },
-            None => out.push_str(NIL),
+            None => out.push_str(NIL)?,
         },
     }
     Ok(())
@@ -145,32 +148,28 @@ pub(super) fn shortest(number: f64, exponent_min: i32) -> String {
 
 /// The values one after the other, with a space between two of which none is a text.
 pub(super) fn sprint(values: &[Value]) -> Result<String, Error> {
-    let mut out = String::new();
+    let mut out = MeteredText::default();
     let mut is_after_text = true;
     for (index, value) in values.iter().enumerate() {
         let is_text = matches!(kind(value), Kind::Text(_));
         if index > 0 && !is_text && !is_after_text {
-            out.push(' ');
+            out.push(' ')?;
         }
-        let text = formatted(value)?;
-        spend(text.len())?;
-        out.push_str(&text);
+        push_formatted(&mut out, value)?;
         is_after_text = is_text;
     }
-    Ok(out)
+    Ok(out.into_string())
 }
 
 /// The values with spaces between them, and a line break.
 pub(super) fn sprintln(values: &[Value]) -> Result<String, Error> {
-    let mut out = String::new();
+    let mut out = MeteredText::default();
     for (index, value) in values.iter().enumerate() {
         if index > 0 {
-            out.push(' ');
+            out.push(' ')?;
         }
-        let text = formatted(value)?;
-        spend(text.len())?;
-        out.push_str(&text);
+        push_formatted(&mut out, value)?;
     }
-    out.push('\n');
-    Ok(out)
+    out.push('\n')?;
+    Ok(out.into_string())
 }

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use minijinja::{Error, Value};
 
 use super::{
+    super::budget::MeteredText,
     print,
     problem::refuse,
     value::{Element, Kind, List, Map, kind, pointee},
@@ -41,7 +42,7 @@ fn from_toml(value: &toml::Value) -> Value {
 
 /// A value as a document; what is no table is written as it would be behind a key.
 pub(super) fn write(value: &Value) -> Result<String, Error> {
-    let mut out = String::new();
+    let mut out = MeteredText::default();
     match kind(value) {
         _ if is_table(value) => push_table(&mut out, &[], value)?,
         // A pointer to nothing writes nothing.
@@ -51,7 +52,7 @@ pub(super) fn write(value: &Value) -> Result<String, Error> {
         }
         _ => push_element(&mut out, value)?,
     }
-    Ok(out)
+    Ok(out.into_string())
 }
 
 fn is_table(value: &Value) -> bool {
@@ -114,7 +115,7 @@ fn entries_of(table: &Value) -> Vec<(String, Value)> {
     }
 }
 
-fn push_table(out: &mut String, path: &[String], table: &Value) -> Result<(), Error> {
+fn push_table(out: &mut MeteredText, path: &[String], table: &Value) -> Result<(), Error> {
     let entries = entries_of(&pointee(table));
     let is_sub = |value: &Value| is_table(value) || is_table_array(value);
     let direct = entries.iter().filter(|(_, value)| !is_sub(value));
@@ -123,76 +124,88 @@ fn push_table(out: &mut String, path: &[String], table: &Value) -> Result<(), Er
             continue;
         }
         refuse_unknown(value)?;
-        out.push_str(&"  ".repeat(path.len()));
-        out.push_str(&key_text(key));
-        out.push_str(" = ");
+        out.push_repeated("  ", path.len())?;
+        out.push_str(&key_text(key))?;
+        out.push_str(" = ")?;
         push_element(out, &pointee(value))?;
-        out.push('\n');
+        out.push('\n')?;
     }
     for (key, value) in entries.iter().filter(|(_, value)| is_sub(value)) {
         let mut inner = path.to_vec();
         inner.push(key_text(key));
-        let indent = "  ".repeat(path.len());
-        let name = inner.join(".");
         refuse_unknown(value)?;
         let value = pointee(value);
         if let Kind::List(list) = kind(&value) {
             for item in &list.0 {
-                push_break(out);
-                let _ = writeln!(out, "{indent}[[{name}]]");
+                push_break(out)?;
+                push_name(out, &inner, ("[[", "]]"))?;
                 push_table(out, &inner, item)?;
             }
         } else {
             if path.is_empty() {
-                push_break(out);
+                push_break(out)?;
             }
-            let _ = writeln!(out, "{indent}[{name}]");
+            push_name(out, &inner, ("[", "]"))?;
             push_table(out, &inner, &value)?;
         }
     }
     Ok(())
 }
 
-fn push_break(out: &mut String) {
-    if !out.is_empty() {
-        out.push('\n');
-    }
+/// The line that a table begins with. It holds the names of all tables around it.
+fn push_name(
+    out: &mut MeteredText,
+    path: &[String],
+    (open, close): (&str, &str),
+) -> Result<(), Error> {
+    out.push_repeated("  ", path.len().saturating_sub(1))?;
+    out.push_str(open)?;
+    out.push_joined(path, ".")?;
+    out.push_str(close)?;
+    out.push('\n')
 }
 
-fn push_element(out: &mut String, value: &Value) -> Result<(), Error> {
+fn push_break(out: &mut MeteredText) -> Result<(), Error> {
+    if !out.as_str().is_empty() {
+        out.push('\n')?;
+    }
+    Ok(())
+}
+
+fn push_element(out: &mut MeteredText, value: &Value) -> Result<(), Error> {
     match kind(value) {
-        Kind::Bool(is) => out.push_str(&is.to_string()),
-        Kind::Int(number) => out.push_str(&number.to_string()),
-        Kind::Float(number) => out.push_str(&float(number)),
-        Kind::Text(text) => out.push_str(&quoted(text)),
+        Kind::Bool(is) => out.push_str(&is.to_string())?,
+        Kind::Int(number) => out.push_str(&number.to_string())?,
+        Kind::Float(number) => out.push_str(&float(number))?,
+        Kind::Text(text) => out.push_str(&quoted(text))?,
         Kind::List(list) => {
-            out.push('[');
+            out.push('[')?;
             for (index, item) in list.0.iter().enumerate() {
                 if index > 0 {
-                    out.push_str(", ");
+                    out.push_str(", ")?;
                 }
                 push_element(out, &pointee(item))?;
             }
-            out.push(']');
+            out.push(']')?;
         }
         Kind::Map(_) => {
-            out.push('{');
+            out.push('{')?;
             for (index, (key, value)) in entries_of(value).iter().enumerate() {
                 if index > 0 {
-                    out.push_str(", ");
+                    out.push_str(", ")?;
                 }
-                out.push_str(&key_text(key));
-                out.push_str(" = ");
+                out.push_str(&key_text(key))?;
+                out.push_str(" = ")?;
                 push_element(out, &pointee(value))?;
             }
-            out.push('}');
+            out.push('}')?;
         }
         Kind::Struct(fields) if fields.data().next().is_none() => match fields.field("String") {
             Some(text) => push_element(out, text)?,
             None => return Err(refuse("a value of this kind cannot be written as TOML")),
         },
         Kind::Invalid => return Err(refuse("cannot encode array with nil element")),
-        Kind::Shown(_, shown) => out.push_str(&quoted(shown)),
+        Kind::Shown(_, shown) => out.push_str(&quoted(shown))?,
         Kind::Struct(_) | Kind::Pointer(_) => {
             return Err(refuse("a value of this kind cannot be written as TOML"));
         }

@@ -419,6 +419,23 @@ pub(super) fn basic(value: &Value) -> Kind<'_> {
     }
 }
 
+/// What a pointer, a struct or a typed value prints as, which the engine does not see.
+pub(in crate::render) fn printed_parts(value: &Value) -> Vec<Value> {
+    if let Some(pointer) = value.downcast_object_ref::<Pointer>() {
+        pointer.target.iter().cloned().collect()
+    } else if let Some(fields) = value.downcast_object_ref::<Struct>() {
+        match fields.field("String") {
+            Some(text) => vec![text.clone()],
+            None => fields.data().map(|field| field.value.clone()).collect(),
+        }
+    } else if let Some(typed) = typed(value) {
+        let shown = typed.shown.iter().map(|shown| Value::from(shown.as_str()));
+        shown.chain([typed.value.clone()]).collect()
+    } else {
+        Vec::new()
+    }
+}
+
 /// What a pointer leads to; a nil pointer leads to itself.
 pub(super) fn pointee(value: &Value) -> Value {
     match value.downcast_object::<Pointer>() {

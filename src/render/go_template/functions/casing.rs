@@ -3,6 +3,7 @@
 use minijinja::{Error, Value};
 
 use super::{
+    super::super::budget::MeteredText,
     Function, function, int, missing, refuse, text,
     texts::{lower, one, texts, upper},
 };
@@ -346,8 +347,7 @@ fn abbreviated(whole: &str, offset: i64, width: i64) -> Result<Value, Error> {
 fn wrapped(width: i64, (given, whole): (Option<&str>, &str)) -> Result<Value, Error> {
     let width = usize::try_from(width).unwrap_or(1).max(1);
     let line_break = given.filter(|given| !given.is_empty()).unwrap_or("\n");
-    super::spend((whole.len() / width + 1).saturating_mul(line_break.len()))?;
-    let mut out = String::with_capacity(whole.len());
+    let mut out = MeteredText::default();
     let mut rest = whole;
     while rest.len() > width {
         if let Some(after) = rest.strip_prefix(' ') {
@@ -365,10 +365,10 @@ fn wrapped(width: i64, (given, whole): (Option<&str>, &str)) -> Result<Value, Er
             },
         };
         let cut = || super::refuse("the width cuts a character");
-        out.push_str(rest.get(..line).ok_or_else(cut)?);
-        out.push_str(line_break);
+        out.push_str(rest.get(..line).ok_or_else(cut)?)?;
+        out.push_str(line_break)?;
         rest = rest.get(skipped..).ok_or_else(cut)?;
     }
-    out.push_str(rest);
-    Ok(Value::from(out))
+    out.push_str(rest)?;
+    Ok(Value::from(out.into_string()))
 }

@@ -17,6 +17,8 @@ use super::{
 
 /// Work for each byte that is read: a byte of JSON can become an entry of a list.
 const READING: usize = 32;
+/// What making a parser of YAML weighs.
+const PARSER_BYTES: usize = 1 << 10;
 /// Work for each byte that is written: a control character takes six bytes.
 const WRITING: usize = 8;
 
@@ -34,7 +36,7 @@ pub(super) const TABLE: &[Function] = &[
         written(a, Style::Pretty)
     }),
     function("toYaml", (1, 1), WRITING * 2, |a| {
-        Ok(Value::from(yaml::write(first(a)?).unwrap_or_default()))
+        yaml::write(first(a)?).map(Value::from)
     }),
     function("toToml", (1, 1), WRITING * 2, |a| {
         toml::write(&pointee(first(a)?)).map(Value::from)
@@ -48,30 +50,30 @@ pub(super) const TABLE: &[Function] = &[
     function("mustFromJson", (1, 1), READING, |a| {
         json::read(&texts::<1>(a)?.concat()).map_err(refuse)
     }),
-    function("fromYaml", (1, 1), READING, |a| {
-        Ok(as_map(yaml::read(&texts::<1>(a)?.concat())))
-    }),
+    function("fromYaml", (1, 1), READING, |a| read_yaml(a).map(as_map)),
     function("fromYamlArray", (1, 1), READING, |a| {
-        Ok(as_list(yaml::read(&texts::<1>(a)?.concat())))
+        read_yaml(a).map(as_list)
     }),
     function("fromToml", (1, 1), READING, |a| {
         Ok(as_map(toml::read(&texts::<1>(a)?.concat())))
     }),
 ];
 
+fn read_yaml(arguments: &[Value]) -> Result<Result<Value, String>, Error> {
+    super::spend(PARSER_BYTES)?;
+    Ok(yaml::read(&texts::<1>(arguments)?.concat()))
+}
+
 fn written(arguments: &[Value], style: Style) -> Result<Value, Error> {
-    let mut out = String::new();
-    match json::write(&mut out, first(arguments)?, style) {
-        Ok(()) => {}
+    match json::write(first(arguments)?, style) {
+        Ok(text) => Ok(Value::from(text)),
         // A number that JSON does not have gives an empty text.
-        Err(NoJson::NoNumber) => out.clear(),
-        Err(NoJson::Unknown) => {
-            return Err(refuse(
-                "an empty list or map, which is `null` in Go if it is not there; use `default`",
-            ));
-        }
+        Err(NoJson::NoNumber) => Ok(Value::from("")),
+        Err(NoJson::Unknown) => Err(refuse(
+            "an empty list or map, which is `null` in Go if it is not there; use `default`",
+        )),
+        Err(NoJson::Spent(error)) => Err(error),
     }
-    Ok(Value::from(out))
 }
 
 /// A document that must be a map; what is wrong with it is the map's only entry.

@@ -1,14 +1,12 @@
 //! `printf`.
 
-use std::fmt::Write;
-
 use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::budget::spend,
+        super::budget::MeteredText,
         data::AGE,
-        print::{float, formatted},
+        print::{float, formatted, push_formatted},
         problem::refuse,
         value::{Kind, basic, kind, pointee, typed},
     },
@@ -24,7 +22,7 @@ pub(super) const TABLE: &[Function] = &[function("printf", (1, ANY), 8, |argumen
         format: &text(format)?,
         values,
         next: 0,
-        out: String::new(),
+        out: MeteredText::default(),
     };
     text.run().map(Value::from)
 })];
@@ -70,19 +68,19 @@ struct Formatter<'f> {
     format: &'f str,
     values: &'f [Value],
     next: usize,
-    out: String,
+    out: MeteredText,
 }
 
 impl Formatter<'_> {
     fn run(mut self) -> Result<String, Error> {
         let mut rest = self.format;
         while let Some((plain, after)) = rest.split_once('%') {
-            self.out.push_str(plain);
+            self.out.push_str(plain)?;
             rest = self.verb(after)?;
         }
-        self.out.push_str(rest);
+        self.out.push_str(rest)?;
         self.extra()?;
-        Ok(self.out)
+        Ok(self.out.into_string())
     }
 
     /// Values that no verb asked for.
@@ -91,15 +89,20 @@ impl Formatter<'_> {
         if left.is_empty() {
             return Ok(());
         }
-        let mut parts = Vec::with_capacity(left.len());
-        for value in left {
-            parts.push(match kind(value) {
-                Kind::Invalid => "<nil>".to_owned(),
-                _ => format!("{}={}", type_of(value), formatted(value)?),
-            });
+        self.out.push_str("%!(EXTRA ")?;
+        for (index, value) in left.iter().enumerate() {
+            if index > 0 {
+                self.out.push_str(", ")?;
+            }
+            if matches!(kind(value), Kind::Invalid) {
+                self.out.push_str("<nil>")?;
+            } else {
+                self.out.push_str(&type_of(value))?;
+                self.out.push('=')?;
+                push_formatted(&mut self.out, value)?;
+            }
         }
-        let _ = write!(self.out, "%!(EXTRA {})", parts.join(", "));
-        Ok(())
+        self.out.push(')')
     }
 
     /// One verb; tells what follows it.
@@ -108,7 +111,7 @@ impl Formatter<'_> {
         let mut characters = rest.chars();
         let verb = loop {
             let Some(character) = characters.next() else {
-                self.out.push_str("%!(NOVERB)");
+                self.out.push_str("%!(NOVERB)")?;
                 return Ok("");
             };
             match character {
@@ -136,19 +139,13 @@ impl Formatter<'_> {
                 verb => break verb,
             }
         };
-        spend(
-            flags
-                .width
-                .saturating_add(flags.precision.unwrap_or_default()),
-        )?;
         if verb == '%' {
-            self.out.push('%');
+            self.out.push('%')?;
         } else if let Some(value) = self.values.get(self.next) {
             self.next += 1;
-            let made = made(verb, value, flags)?;
-            self.out.push_str(&made);
+            push(&mut self.out, (verb, value), flags)?;
         } else {
-            let _ = write!(self.out, "%!{verb}(MISSING)");
+            self.out.push_str(&format!("%!{verb}(MISSING)"))?;
         }
         Ok(characters.as_str())
     }
@@ -173,7 +170,12 @@ fn number(characters: &mut std::str::Chars<'_>, first: u32) -> Result<usize, Err
         .ok_or_else(|| refuse("a width or precision of more than a million"))
 }
 
-fn made(verb: char, value: &Value, mut flags: Flags) -> Result<String, Error> {
+/// Appends a value as its verb and flags ask for it.
+fn push(
+    out: &mut MeteredText,
+    (verb, value): (char, &Value),
+    mut flags: Flags,
+) -> Result<(), Error> {
     // With `%v`, a plus asks for the names of fields, and numbers have no sign for it.
     if verb == 'v' && flags.sign == "+" && is_single(value) {
         flags.sign = "";
@@ -182,40 +184,51 @@ fn made(verb: char, value: &Value, mut flags: Flags) -> Result<String, Error> {
         return Err(refuse(UNKNOWN));
     }
     if verb == 'T' {
-        return Ok(padded(&type_of(value), flags));
+        return push_padded(out, &type_of(value), flags);
     }
     match kind(value) {
         Kind::List(list) if verb != 'v' && list.0.iter().all(is_single) => {
-            let items = list.0.iter().map(|item| made(verb, item, flags));
-            let items: Vec<String> = items.collect::<Result<_, _>>()?;
-            Ok(format!("[{}]", items.join(" ")))
+            out.push('[')?;
+            for (index, item) in list.0.iter().enumerate() {
+                if index > 0 {
+                    out.push(' ')?;
+                }
+                push(out, (verb, item), flags)?;
+            }
+            out.push(']')
         }
         Kind::List(_) | Kind::Map(_) | Kind::Struct(_) | Kind::Pointer(_) => {
-            whole(verb, value, flags)
+            push_whole(out, (verb, value), flags)
         }
         Kind::Shown(..) if verb == 'd' => {
             let Kind::Int(number) = basic(value) else {
                 return Err(refuse(UNKNOWN));
             };
-            Ok(signed(&number.to_string(), flags))
+            push_signed(out, &number.to_string(), flags)
         }
         Kind::Shown(_, shown) if !(flags.is_sharp || flags.sign == "+") => match verb {
-            'v' | 's' | 'q' | 'x' | 'X' => made(verb_of_text(verb), &Value::from(shown), flags),
+            'v' | 's' | 'q' | 'x' | 'X' => {
+                push(out, (verb_of_text(verb), &Value::from(shown)), flags)
+            }
             _ => Err(refuse(UNKNOWN)),
         },
         Kind::Shown(..) => Err(refuse(UNKNOWN)),
-        _ => single(verb, value, flags),
+        _ => push_single(out, (verb, value), flags),
     }
 }
 
-/// A text, a number or a truth value.
-fn single(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
+/// Appends a text, a number or a truth value.
+fn push_single(
+    out: &mut MeteredText,
+    (verb, value): (char, &Value),
+    flags: Flags,
+) -> Result<(), Error> {
     let text = match (verb, kind(value)) {
         ('v', Kind::Text(text)) if flags.is_sharp => quote(text),
         ('v' | 's', Kind::Text(text)) => cut(text, flags),
-        ('v' | 'd', Kind::Int(number)) => return Ok(signed(&number.to_string(), flags)),
+        ('v' | 'd', Kind::Int(number)) => return push_signed(out, &number.to_string(), flags),
         ('v', Kind::Float(_)) if flags.is_sharp => return Err(refuse(UNKNOWN)),
-        ('v', Kind::Float(number)) => return float_text('g', number, flags),
+        ('v', Kind::Float(number)) => return push_float(out, ('g', number), flags),
         ('v', _) => formatted(value)?,
         ('q' | 'x' | 'X', Kind::Text(_)) if flags.is_sharp || !flags.sign.is_empty() => {
             return Err(refuse(UNKNOWN));
@@ -227,15 +240,15 @@ fn single(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
         ('b' | 'o' | 'c' | 'q' | 'U', Kind::Int(_)) if flags.is_sharp => {
             return Err(refuse(UNKNOWN));
         }
-        ('b', Kind::Int(number)) => return Ok(signed(&radix(number, 2), flags)),
-        ('o', Kind::Int(number)) => return Ok(signed(&radix(number, 8), flags)),
-        ('x', Kind::Int(number)) => return Ok(signed(&prefixed(number, flags), flags)),
+        ('b', Kind::Int(number)) => return push_signed(out, &radix(number, 2), flags),
+        ('o', Kind::Int(number)) => return push_signed(out, &radix(number, 8), flags),
+        ('x', Kind::Int(number)) => return push_signed(out, &prefixed(number, flags), flags),
         ('X', Kind::Int(number)) => {
-            return Ok(signed(&prefixed(number, flags).to_uppercase(), flags));
+            return push_signed(out, &prefixed(number, flags).to_uppercase(), flags);
         }
         ('c' | 'q' | 'U', Kind::Int(number)) => character(verb, number),
         ('e' | 'E' | 'f' | 'F' | 'g' | 'G', Kind::Float(number)) if !flags.is_sharp => {
-            return float_text(verb, number, flags);
+            return push_float(out, (verb, number), flags);
         }
         ('b' | 'x' | 'X' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G', Kind::Float(_)) | ('O', _) => {
             return Err(refuse(UNKNOWN));
@@ -245,21 +258,27 @@ fn single(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
         // The flags hold for the value within such a message as well.
         _ => return Err(refuse(UNKNOWN)),
     };
-    Ok(padded(&text, flags))
+    push_padded(out, &text, flags)
 }
 
-/// A list, map, struct or pointer, of which only the plain form is known.
-fn whole(verb: char, value: &Value, flags: Flags) -> Result<String, Error> {
+/// Appends a list, map, struct or pointer, of which only the plain form is known.
+fn push_whole(
+    out: &mut MeteredText,
+    (verb, value): (char, &Value),
+    flags: Flags,
+) -> Result<(), Error> {
     match kind(value) {
         _ if !flags.is_plain() => Err(refuse(UNKNOWN)),
-        Kind::Pointer(pointer) if pointer.target.is_none() => Ok(match verb {
-            'v' => "<nil>".to_owned(),
+        Kind::Pointer(pointer) if pointer.target.is_none() => match verb {
+            'v' => out.push_str("<nil>"),
             's' | 'q' | 't' if pointer.type_name != AGE => {
-                format!("%!{verb}({}=<nil>)", type_of(value))
+                out.push_str(&format!("%!{verb}({}=<nil>)", type_of(value)))
             }
-            _ => return Err(refuse(UNKNOWN)),
-        }),
-        _ if verb == 'v' || verb == 's' && holds_texts(&pointee(value)) => formatted(value),
+            _ => Err(refuse(UNKNOWN)),
+        },
+        _ if verb == 'v' || verb == 's' && holds_texts(&pointee(value)) => {
+            push_formatted(out, value)
+        }
         _ => Err(refuse(UNKNOWN)),
     }
 }
@@ -339,7 +358,11 @@ fn prefixed(number: i64, flags: Flags) -> String {
     }
 }
 
-fn float_text(verb: char, number: f64, flags: Flags) -> Result<String, Error> {
+fn push_float(
+    out: &mut MeteredText,
+    (verb, number): (char, f64),
+    flags: Flags,
+) -> Result<(), Error> {
     if flags
         .precision
         .is_some_and(|digits| digits > FLOAT_DIGITS_MAX)
@@ -357,7 +380,7 @@ fn float_text(verb: char, number: f64, flags: Flags) -> Result<String, Error> {
         (_, None) => float(number),
         (_, Some(precision)) => general(number, precision.max(1)),
     };
-    Ok(signed(&text, flags))
+    push_signed(out, &text, flags)
 }
 
 /// An exponent of at least two digits, with its sign.
@@ -388,25 +411,28 @@ fn general(number: f64, digits: usize) -> String {
     trim(&format!("{number:.decimals$}"))
 }
 
-/// A number with its sign, padded.
-fn signed(text: &str, flags: Flags) -> String {
+/// Appends a number with its sign, padded.
+fn push_signed(out: &mut MeteredText, text: &str, flags: Flags) -> Result<(), Error> {
     let (sign, digits) = match text.strip_prefix(['-', '+']) {
         Some(digits) => (text.get(..1).unwrap_or_default(), digits),
         None => (flags.sign, text),
     };
     let length = sign.len() + digits.len();
     if flags.padding == Padding::BeforeWithZeros && flags.width > length {
-        return format!("{sign}{}{digits}", "0".repeat(flags.width - length));
+        out.push_str(sign)?;
+        out.push_repeated("0", flags.width - length)?;
+        return out.push_str(digits);
     }
-    padded(&format!("{sign}{digits}"), flags)
+    push_padded(out, &format!("{sign}{digits}"), flags)
 }
 
-fn padded(text: &str, flags: Flags) -> String {
-    let length = text.chars().count();
-    let padding = " ".repeat(flags.width.saturating_sub(length));
+fn push_padded(out: &mut MeteredText, text: &str, flags: Flags) -> Result<(), Error> {
+    let missing = flags.width.saturating_sub(text.chars().count());
     if flags.padding == Padding::Behind {
-        format!("{text}{padding}")
+        out.push_str(text)?;
+        out.push_repeated(" ", missing)
     } else {
-        format!("{padding}{text}")
+        out.push_repeated(" ", missing)?;
+        out.push_str(text)
     }
 }

@@ -4,7 +4,7 @@ use minijinja::{Environment, Error, Value};
 
 use super::{
     super::{
-        super::budget::spend,
+        super::budget::{spend, weigh_times},
         problem::refuse,
         value::{Element, Kind, List, basic, kind, pointee, typed},
     },
@@ -62,6 +62,8 @@ pub(in crate::render::go_template) const VERSION_METHODS: [&str; 6] = [
 
 /// A method that takes an argument: one that compares two versions.
 fn method(base: &Value, name: &str, argument: &Value) -> Result<Value, Error> {
+    // Both are read as texts again.
+    weigh_times([base, argument], 2)?;
     let order = urls::order(base, argument)
         .ok_or_else(|| refuse(format!("`{name}` has arguments but cannot be invoked here")))?;
     Ok(match name {

@@ -6,8 +6,8 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::budget::spend,
-        print::formatted,
+        super::budget::{MeteredText, spend},
+        print::{formatted, push_formatted},
         problem::refuse,
         value::{Element, Kind, List, Map, kind},
     },
@@ -58,16 +58,18 @@ pub(super) const TABLE: &[Function] = &[
         ask(a, |part, text| text.ends_with(part))
     }),
     function("quote", (0, ANY), 4, |a| {
-        quoted(a, |item| Ok(quote(&formatted(item)?)))
+        quoted(a, |out, item| out.push_str(&quote(&formatted(item)?)))
     }),
     function("squote", (0, ANY), 2, |a| {
-        quoted(a, |item| Ok(format!("'{}'", formatted(item)?)))
+        quoted(a, |out, item| {
+            out.push('\'')?;
+            push_formatted(out, item)?;
+            out.push('\'')
+        })
     }),
-    function("cat", (0, ANY), 2, |a| quoted(a, formatted)),
-    function("indent", (2, 2), 1, |a| indented(a).map(Value::from)),
-    function("nindent", (2, 2), 1, |a| {
-        Ok(Value::from(format!("\n{}", indented(a)?)))
-    }),
+    function("cat", (0, ANY), 2, |a| quoted(a, push_formatted)),
+    function("indent", (2, 2), 1, |a| indented(a, "")),
+    function("nindent", (2, 2), 1, |a| indented(a, "\n")),
     function("replace", (3, 3), 2, replace),
     function("plural", (3, 3), 1, plural),
     function("toString", (1, 1), 1, |a| {
@@ -205,8 +207,9 @@ fn repeat(arguments: &[Value]) -> Result<Value, Error> {
         return Err(missing());
     };
     let (times, unit) = (super::count(times)?, text(unit)?);
-    spend(unit.len().saturating_mul(times))?;
-    Ok(Value::from(unit.repeat(times)))
+    let mut out = MeteredText::default();
+    out.push_repeated(&unit, times)?;
+    Ok(Value::from(out.into_string()))
 }
 
 fn trim_all(arguments: &[Value]) -> Result<Value, Error> {
@@ -218,13 +221,21 @@ fn trim_all(arguments: &[Value]) -> Result<Value, Error> {
 }
 
 /// The values that are there, made texts, with spaces between them.
-fn quoted(arguments: &[Value], make: fn(&Value) -> Result<String, Error>) -> Result<Value, Error> {
-    let parts: Vec<String> = arguments
+fn quoted(
+    arguments: &[Value],
+    push: fn(&mut MeteredText, &Value) -> Result<(), Error>,
+) -> Result<Value, Error> {
+    let mut out = MeteredText::default();
+    let present = arguments
         .iter()
-        .filter(|item| !matches!(kind(item), Kind::Invalid))
-        .map(make)
-        .collect::<Result<_, _>>()?;
-    Ok(Value::from(parts.join(" ")))
+        .filter(|item| !matches!(kind(item), Kind::Invalid));
+    for (index, item) in present.enumerate() {
+        if index > 0 {
+            out.push(' ')?;
+        }
+        push(&mut out, item)?;
+    }
+    Ok(Value::from(out.into_string()))
 }
 
 /// A text in double quotes, as Go writes it.
@@ -269,26 +280,29 @@ fn is_unprintable(character: char) -> bool {
         )
 }
 
-fn indented(arguments: &[Value]) -> Result<String, Error> {
+/// The lines behind so many spaces each, and something in front of all.
+fn indented(arguments: &[Value], before: &str) -> Result<Value, Error> {
     let [width, whole] = arguments else {
         return Err(missing());
     };
     let (width, whole) = (super::count(width)?, text(whole)?);
-    let lines = whole.matches('\n').count() + 1;
-    spend(lines.saturating_mul(width).saturating_add(whole.len()))?;
-    let pad = " ".repeat(width);
-    Ok(format!("{pad}{}", whole.replace('\n', &format!("\n{pad}"))))
+    let mut out = MeteredText::default();
+    out.push_str(before)?;
+    for (index, line) in whole.split('\n').enumerate() {
+        if index > 0 {
+            out.push('\n')?;
+        }
+        out.push_repeated(" ", width)?;
+        out.push_str(line)?;
+    }
+    Ok(Value::from(out.into_string()))
 }
 
 fn replace(arguments: &[Value]) -> Result<Value, Error> {
     let [old, new, whole] = texts(arguments)?;
-    let times = if old.is_empty() {
-        whole.len() + 1
-    } else {
-        whole.matches(&old).count()
-    };
-    spend(times.saturating_mul(new.len()))?;
-    Ok(Value::from(whole.replace(&old, &new)))
+    let mut out = MeteredText::default();
+    out.push_replaced(&whole, (&old, &new))?;
+    Ok(Value::from(out.into_string()))
 }
 
 fn plural(arguments: &[Value]) -> Result<Value, Error> {
@@ -342,9 +356,9 @@ fn join(arguments: &[Value]) -> Result<Value, Error> {
         return Err(missing());
     };
     let separator = text(separator)?;
-    let items = strings(items)?;
-    spend(separator.len().saturating_mul(items.len()))?;
-    Ok(Value::from(items.join(&separator)))
+    let mut out = MeteredText::default();
+    out.push_joined(strings(items)?, &separator)?;
+    Ok(Value::from(out.into_string()))
 }
 
 fn sort_alpha(arguments: &[Value]) -> Result<Value, Error> {

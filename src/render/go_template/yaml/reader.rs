@@ -6,7 +6,10 @@ use granit_parser::{Event, Parser, ScalarStyle, Tag};
 use minijinja::Value;
 
 use super::{
-    super::value::{List, Map},
+    super::{
+        super::budget::spend,
+        value::{List, Map},
+    },
     scalars::{Scalar, resolve},
 };
 
@@ -149,6 +152,7 @@ fn key_text(key: &Value) -> Result<String, String> {
 fn merge(entries: &mut BTreeMap<String, Value>, source: &Value) -> Result<(), String> {
     if let Some(map) = source.downcast_object::<Map>() {
         for (key, value) in map.entries().iter() {
+            spend(key.len()).map_err(|_| "yaml: a merge of too many bytes")?;
             entries.entry(key.clone()).or_insert_with(|| value.clone());
         }
         return Ok(());

@@ -6,6 +6,7 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
+        super::budget::MeteredText,
         print::shortest,
         value::{Kind, kind},
     },
@@ -19,8 +20,9 @@ const DASH: &str = "- ";
 
 /// A value as a document, without the last line break.
 pub(in crate::render::go_template) fn write(value: &Value) -> Result<String, Error> {
-    let mut out = String::new();
+    let mut out = MeteredText::default();
     node(&mut out, value, Place::Top)?;
+    let out = out.into_string();
     let text = out.strip_prefix(['\n', ' ']).unwrap_or(&out);
     Ok(text.strip_suffix('\n').unwrap_or(text).to_owned())
 }
@@ -46,64 +48,63 @@ impl Place {
     }
 
     /// Begins the next entry of a block.
-    fn begin(self, out: &mut String, index: usize) {
+    fn begin(self, out: &mut MeteredText, index: usize) -> Result<(), Error> {
         // The first entry of a block in a list stands behind the dash.
         if matches!(self, Self::Dash(_)) && index == 0 {
-            out.push(' ');
-            return;
+            return out.push(' ');
         }
-        if !out.is_empty() && !out.ends_with('\n') {
-            out.push('\n');
+        if !out.as_str().is_empty() && !out.as_str().ends_with('\n') {
+            out.push('\n')?;
         }
-        out.push_str(&" ".repeat(self.inside()));
+        out.push_repeated(" ", self.inside())
     }
 }
 
-fn node(out: &mut String, value: &Value, place: Place) -> Result<(), Error> {
+fn node(out: &mut MeteredText, value: &Value, place: Place) -> Result<(), Error> {
     match kind(value) {
         Kind::Map(map) if !map.entries().is_empty() => {
             let entries = map.entries();
             let mut sorted: Vec<_> = entries.iter().collect();
             sorted.sort_by(|left, right| natural_order(left.0, right.0));
             for (index, (key, value)) in sorted.into_iter().enumerate() {
-                place.begin(out, index);
-                out.push_str(&key_text(key));
-                out.push(':');
+                place.begin(out, index)?;
+                out.push_str(&key_text(key))?;
+                out.push(':')?;
                 node(out, value, Place::Key(block_indent(place)))?;
             }
         }
         Kind::Struct(fields) if fields.data().next().is_some() => {
             for (index, field) in fields.data().enumerate() {
-                place.begin(out, index);
-                out.push_str(&field.name.to_lowercase());
-                out.push(':');
+                place.begin(out, index)?;
+                out.push_str(&field.name.to_lowercase())?;
+                out.push(':')?;
                 node(out, &field.value, Place::Key(block_indent(place)))?;
             }
         }
         Kind::List(list) if !list.0.is_empty() => {
             for (index, item) in list.0.iter().enumerate() {
-                place.begin(out, index);
-                out.push('-');
+                place.begin(out, index)?;
+                out.push('-')?;
                 node(out, item, Place::Dash(block_indent(place)))?;
             }
         }
-        Kind::Shown(_, shown) => text_node(out, shown, place),
+        Kind::Shown(_, shown) => text_node(out, shown, place)?,
         Kind::Pointer(pointer) => match &pointer.target {
             Some(target) => node(out, target, place)?,
-            None => scalar(out, "null"),
+            None => scalar(out, "null")?,
         },
         // A struct that prints as a text is written as that text, without its fields.
         Kind::Struct(fields) => match fields.field("String") {
             Some(text) => node(out, text, place)?,
-            None => scalar(out, "{}"),
+            None => scalar(out, "{}")?,
         },
-        Kind::Map(_) => scalar(out, "{}"),
-        Kind::List(_) => scalar(out, "[]"),
-        Kind::Invalid => scalar(out, "null"),
-        Kind::Bool(is) => scalar(out, if is { "true" } else { "false" }),
-        Kind::Int(number) => scalar(out, &number.to_string()),
-        Kind::Float(number) => scalar(out, &float(number)),
-        Kind::Text(text) => text_node(out, text, place),
+        Kind::Map(_) => scalar(out, "{}")?,
+        Kind::List(_) => scalar(out, "[]")?,
+        Kind::Invalid => scalar(out, "null")?,
+        Kind::Bool(is) => scalar(out, if is { "true" } else { "false" })?,
+        Kind::Int(number) => scalar(out, &number.to_string())?,
+        Kind::Float(number) => scalar(out, &float(number))?,
+        Kind::Text(text) => text_node(out, text, place)?,
     }
     Ok(())
 }
@@ -113,10 +114,10 @@ fn block_indent(place: Place) -> usize {
     place.inside()
 }
 
-fn scalar(out: &mut String, text: &str) {
-    out.push(' ');
-    out.push_str(text);
-    out.push('\n');
+fn scalar(out: &mut MeteredText, text: &str) -> Result<(), Error> {
+    out.push(' ')?;
+    out.push_str(text)?;
+    out.push('\n')
 }
 
 fn float(number: f64) -> String {
@@ -137,7 +138,7 @@ fn key_text(key: &str) -> String {
     inline_text(key)
 }
 
-fn text_node(out: &mut String, text: &str, place: Place) {
+fn text_node(out: &mut MeteredText, text: &str, place: Place) -> Result<(), Error> {
     if !text.contains('\n') {
         return scalar(out, &inline_text(text));
     }
@@ -149,28 +150,29 @@ fn text_node(out: &mut String, text: &str, place: Place) {
         Place::Top => INDENT,
         place => place.inside(),
     };
-    out.push_str(" |");
+    out.push_str(" |")?;
     if text.starts_with([' ', '\n']) {
-        out.push_str(&INDENT.to_string());
+        out.push_str(&INDENT.to_string())?;
     }
     if !text.ends_with('\n') {
-        out.push('-');
+        out.push('-')?;
     } else if text == "\n" || text.ends_with("\n\n") {
-        out.push('+');
+        out.push('+')?;
     }
     // Go takes a line break at the start for the one behind the mark.
     if !text.starts_with('\n') {
-        out.push('\n');
+        out.push('\n')?;
     }
     for line in text.split_inclusive('\n') {
         if line != "\n" {
-            out.push_str(&" ".repeat(indent));
+            out.push_repeated(" ", indent)?;
         }
-        out.push_str(line);
+        out.push_str(line)?;
     }
-    if !out.ends_with('\n') {
-        out.push('\n');
+    if !out.as_str().ends_with('\n') {
+        out.push('\n')?;
     }
+    Ok(())
 }
 
 /// A text on one line, quoted where it has to be.
