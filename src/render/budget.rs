@@ -127,6 +127,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_function("osm_concat", concat);
     environment.add_function("osm_add", add);
     environment.add_function("osm_indexed", indexed);
+    environment.add_function("osm_sliced", sliced);
     environment.add_function("osm_number", number);
     environment.add_function("osm_plain", plain);
     environment.add_function("osm_loop", looped);
@@ -234,10 +235,25 @@ fn looped(value: Value, body_bytes: usize) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// The engine finds an entry of a value that is no list by walking to it.
+/// The engine finds a character of a text, and an entry of a value that is no list, by walking to
+/// it.
 fn indexed(value: Value) -> Result<Value, Error> {
-    if value.kind() == ValueKind::Iterable {
-        spend(value.len().unwrap_or_default().saturating_mul(ENTRY_BYTES))?;
+    match value.kind() {
+        ValueKind::String => spend(value.as_str().map_or(0, str::len))?,
+        ValueKind::Iterable => {
+            spend(value.len().unwrap_or_default().saturating_mul(ENTRY_BYTES))?;
+        }
+        _ => {}
+    }
+    Ok(value)
+}
+
+/// The engine walks from the start to where a slice begins, and copies a text as characters of four
+/// bytes to walk it backwards.
+fn sliced(value: Value) -> Result<Value, Error> {
+    match value.as_str() {
+        Some(text) => spend(text.len().saturating_mul(4))?,
+        None => spend(value.len().unwrap_or_default().saturating_mul(ENTRY_BYTES))?,
     }
     Ok(value)
 }

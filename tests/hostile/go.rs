@@ -78,6 +78,20 @@ fn texts() -> Vec<Case> {
                  {{ range until 200 }}{{ $l = append $l $v }}{{ end }}{{ join \"\" $l | len }}",
             ),
             (
+                "many_regular_expressions",
+                "{{ range until 5000 }}{{ $x := regexMatch (printf \"(\\\\pL|%d){9}\" .) \"a\" }}{{ end }}",
+            ),
+            (
+                "many_classes_in_a_regular_expression",
+                "{{ $p := repeat 60000 \"\\\\pL\" }}{{ range until 50 }}\
+                 {{ $x := regexMatch $p \"a\" }}{{ end }}",
+            ),
+            (
+                "searching_with_many_states",
+                "{{ $t := repeat 300000 \"a\" }}{{ range until 50 }}\
+                 {{ $x := regexMatch \"(a?){200}b\" $t }}{{ end }}",
+            ),
+            (
                 "asking_a_map_for_a_long_key",
                 "{{ $k := repeat 900000 \"a\" }}{{ $m := dict }}{{ range until 9000 }}\
                  {{ $x := hasKey $m $k }}{{ end }}",

@@ -161,6 +161,26 @@ fn walks() -> Vec<Case> {
         &["template-work"],
         &[
             (
+                "indexing_a_long_text",
+                "{% set s = 'a'|indent(950000, true) %}{% for i in range(16000) %}\
+                 {% set x = s[i] %}{% endfor %}",
+            ),
+            (
+                "indexing_a_long_text_from_its_end",
+                "{% set s = 'a'|indent(950000, true) %}{% for i in range(16000) %}\
+                 {% set x = s[-1] %}{% endfor %}",
+            ),
+            (
+                "slicing_a_long_text",
+                "{% set s = 'a'|indent(950000, true) %}{% for i in range(16000) %}\
+                 {% set x = s[940000:940001] %}{% endfor %}",
+            ),
+            (
+                "slicing_a_long_list",
+                "{% set l = range(90000) %}{% for i in range(16000) %}\
+                 {% set x = l[80000:80001] %}{% endfor %}",
+            ),
+            (
                 "printf_by_a_large_width_of_a_list",
                 "{% set x = go_until(400) %}{{ go_printf('%1000000d', x)|length }}",
             ),

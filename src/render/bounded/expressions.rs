@@ -84,7 +84,7 @@ impl Printer {
             }
             Expr::Slice(slice) => {
                 self.out.push_str("osm_made(");
-                self.expression(&slice.expr)?;
+                self.call_if(Some("osm_sliced"), &slice.expr)?;
                 self.out.push('[');
                 for (index, part) in [&slice.start, &slice.stop, &slice.step].iter().enumerate() {
                     if index > 0 {

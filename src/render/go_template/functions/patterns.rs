@@ -12,12 +12,22 @@ use super::{
     texts::{one, texts},
 };
 
-/// Bytes that a compiled expression may take: searching a text costs the product of both.
-const COMPILED_BYTES_MAX: usize = 256 << 10;
-/// What compiling weighs, besides the expression's own bytes.
-const COMPILE_BYTES: usize = 8 << 10;
-/// What searching weighs for each byte of the text, at least.
+/// Bytes that a compiled expression may take. Its size is known once it is compiled, so it is tried
+/// with the smallest limit first.
+const COMPILED_BYTES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
+/// What an attempt weighs for each byte of its limit, which bounds what it does.
+const COMPILE_FACTOR: usize = 4;
+/// What an attempt weighs for each byte of the expression, which it reads.
+const READ_FACTOR: usize = 128;
+/// The same for an expression with classes of Unicode, which have hundreds of ranges each, or with
+/// flags, which may ask for all forms of a letter.
+const READ_CLASSES_FACTOR: usize = 1 << 10;
+/// Bytes that a search may keep of what it found out about an expression.
+const DFA_BYTES_MAX: usize = 256 << 10;
+/// What searching weighs for each byte of the text, besides the bytes of the expression.
 const SEARCH_BYTES: usize = 8;
+/// A larger expression may be in as many states at once as it has such parts.
+const STATE_BYTES: usize = 256;
 
 pub(super) const TABLE: &[Function] = &[
     function("regexMatch", (2, 2), 1, |a| {
@@ -62,15 +72,42 @@ enum Template {
 
 /// A compiled expression, with the cost of a search taken.
 fn search(pattern: &str, whole: &str) -> Result<Regex, Error> {
-    let per_byte = SEARCH_BYTES + pattern.len();
-    spend(COMPILE_BYTES.saturating_add(pattern.len().saturating_mul(64)))?;
+    let (regex, states) = compiled(pattern)?;
+    let per_byte = SEARCH_BYTES
+        .saturating_add(pattern.len())
+        .saturating_add(states);
     spend(whole.len().saturating_mul(per_byte))?;
-    RegexBuilder::new(&translated(pattern))
-        .size_limit(COMPILED_BYTES_MAX)
-        .dfa_size_limit(COMPILED_BYTES_MAX)
-        .nest_limit(50)
-        .build()
-        .map_err(|_| refuse("the regular expression is invalid, or too large"))
+    Ok(regex)
+}
+
+/// A compiled expression, and how many states more than its source says a search may be in.
+fn compiled(pattern: &str) -> Result<(Regex, usize), Error> {
+    let mut groups = pattern.split("(?").skip(1);
+    let has_classes = pattern.contains(r"\p")
+        || pattern.contains(r"\P")
+        || groups.any(|group| !group.starts_with([':', 'P', '<']));
+    let read_factor = if has_classes {
+        READ_CLASSES_FACTOR
+    } else {
+        READ_FACTOR
+    };
+    let source = translated(pattern);
+    for (index, limit) in COMPILED_BYTES.into_iter().enumerate() {
+        spend(pattern.len().saturating_mul(read_factor))?;
+        spend(limit.saturating_mul(COMPILE_FACTOR))?;
+        let built = RegexBuilder::new(&source)
+            .size_limit(limit)
+            .dfa_size_limit(DFA_BYTES_MAX)
+            .nest_limit(50)
+            .build();
+        match built {
+            Ok(regex) if index == 0 => return Ok((regex, 0)),
+            Ok(regex) => return Ok((regex, limit / STATE_BYTES)),
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(_) => break,
+        }
+    }
+    Err(refuse("the regular expression is invalid, or too large"))
 }
 
 fn translated(pattern: &str) -> String {
