@@ -14,6 +14,7 @@ use crate::api::profile::{
 };
 use crate::tenant::secret_text::SecretText;
 
+mod accounting;
 mod containerd;
 mod convert;
 mod documents;

@@ -1,0 +1,244 @@
+//! What everything that templates can call allocates, against what it charges. What there is to
+//! call is what the engine has registered, so a function without accounting fails here.
+
+use std::collections::BTreeSet;
+
+use minijinja::{Environment, UndefinedBehavior, Value};
+
+use super::super::{bounded, budget, engine, go_template};
+
+mod arguments;
+
+use arguments::{Arguments, LEVELS, tuples};
+
+/// Bytes that a call may allocate for each one that it charges, those that it frees again among
+/// them: a text that grows by doubling takes four.
+const ALLOCATED_PER_CHARGED: u64 = 8;
+/// Bytes that a call may allocate besides: a list of arguments, a parser, an error.
+const CALL_BYTES: u64 = 8 << 10;
+/// What a render may charge.
+const WORK_BYTES: usize = 2 << 20;
+
+/// What refuses each call: what it stands for cannot be done.
+const ALWAYS_REFUSED: [&str; 4] = [
+    "function go_call",
+    "function go_fail",
+    "function go_no_field",
+    "function go_no_template",
+];
+
+/// Jinja's operators and what else its syntax makes of values.
+const JINJA_SYNTAX: [&str; 40] = [
+    "a ~ b",
+    "a + b",
+    "a - b",
+    "a * b",
+    "a / b",
+    "a // b",
+    "a % b",
+    "a ** b",
+    "a and b",
+    "a or b",
+    "a == b",
+    "a != b",
+    "a < b",
+    "a <= b",
+    "a > b",
+    "a >= b",
+    "a in b",
+    "a not in b",
+    "a < b < c",
+    "not a",
+    "-a",
+    "a if b else c",
+    "a.b",
+    "a[b]",
+    "a[0]",
+    "a[-1]",
+    "a[b:c]",
+    "a[:b]",
+    "a[b:]",
+    "a[::b]",
+    "a[0:1]",
+    "a[0:0:-1]",
+    "[a, b, c]",
+    "(a, b)",
+    "{'k': a, b: c}",
+    "a is string",
+    "a|default(b)",
+    "dict(k=a)",
+    "namespace(k=a)",
+    "a|sum(start=b)",
+];
+
+/// Something that a template can call.
+enum Callable {
+    Function(Value),
+    Filter,
+    Test,
+    Template,
+}
+
+/// Something that is registered, by its kind and name.
+struct Entry {
+    name: String,
+    callable: Callable,
+}
+
+impl Entry {
+    fn new(kind: &str, name: &str, callable: Callable) -> Self {
+        Self {
+            name: format!("{kind} {name}"),
+            callable,
+        }
+    }
+
+    /// The name that a template calls it by.
+    fn key(&self) -> &str {
+        self.name
+            .split_once(' ')
+            .expect("a kind stands before it")
+            .1
+    }
+}
+
+/// Everything that an environment has registered.
+fn registered(environment: &Environment<'_>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = environment
+        .globals()
+        .map(|(name, function)| Entry::new("function", name, Callable::Function(function)))
+        .collect();
+    // The engine tells the names of filters and tests in this form alone.
+    let debug = format!("{environment:?}");
+    let names = |list: &str| {
+        let names = debug
+            .split_once(list)
+            .expect("the engine has such a list")
+            .1;
+        let names = names.split(']').next().expect("a split has a first part");
+        let names = names.split('"').skip(1).step_by(2);
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    entries.extend(
+        names("filters: [")
+            .iter()
+            .map(|name| Entry::new("filter", name, Callable::Filter)),
+    );
+    entries.extend(
+        names("tests: [")
+            .iter()
+            .map(|name| Entry::new("test", name, Callable::Test)),
+    );
+    entries
+}
+
+/// What a call came to.
+struct Cost {
+    allocated: u64,
+    charged: u64,
+    is_ok: bool,
+}
+
+impl Cost {
+    fn is_accounted_for(&self) -> bool {
+        self.allocated <= self.charged * ALLOCATED_PER_CHARGED + CALL_BYTES
+    }
+}
+
+fn cost(environment: &Environment<'_>, entry: &Entry, arguments: &[Value]) -> Cost {
+    budget::start(WORK_BYTES);
+    let mut state = environment.empty_state();
+    let mut is_ok = false;
+    let mut call = || {
+        is_ok = match &entry.callable {
+            Callable::Function(function) => function.call(&mut state, arguments).is_ok(),
+            Callable::Filter => state.apply_filter(entry.key(), arguments).is_ok(),
+            Callable::Test => state.perform_test(entry.key(), arguments).is_ok(),
+            Callable::Template => {
+                let names = ["a", "b", "c"].into_iter();
+                let variables = Value::from_pairs(names.zip(arguments.iter().cloned()));
+                let template = environment.get_template(entry.key());
+                let rendered = template.and_then(|template| template.render(variables));
+                rendered.is_ok()
+            }
+        };
+    };
+    let counted = allocation_counter::measure(&mut call);
+    Cost {
+        allocated: counted.bytes_total,
+        charged: u64::try_from(WORK_BYTES - budget::left()).expect("it is small"),
+        is_ok,
+    }
+}
+
+/// Tries everything with small arguments, and what took them with large ones.
+fn judge(environment: &Environment<'_>, entries: &[Entry]) {
+    let arguments = Arguments::new(environment);
+    let tuples = tuples();
+    let mut wrong = Vec::new();
+    let mut surprising = BTreeSet::new();
+    for entry in entries {
+        let mut is_tried = false;
+        for tuple in &tuples {
+            if !cost(environment, entry, &arguments.of(tuple, 0)).is_ok {
+                continue;
+            }
+            for level in (1..LEVELS).rev() {
+                let cost = cost(environment, entry, &arguments.of(tuple, level));
+                if !cost.is_accounted_for() {
+                    wrong.push(format!(
+                        "{} {tuple:?}: allocates {} bytes and charges {}",
+                        entry.name, cost.allocated, cost.charged
+                    ));
+                }
+                is_tried |= cost.is_ok;
+                if cost.is_ok {
+                    break;
+                }
+            }
+        }
+        if is_tried == ALWAYS_REFUSED.contains(&entry.name.as_str()) {
+            surprising.insert(entry.name.as_str());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(
+        surprising.is_empty(),
+        "no call of these succeeds, or one of `ALWAYS_REFUSED` does: {surprising:?}"
+    );
+}
+
+#[test]
+fn everything_in_jinja_charges_what_it_allocates() {
+    let mut environment = engine::environment();
+    let mut entries = registered(&environment);
+    environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+    for source in JINJA_SYNTAX {
+        let template = bounded::rewrite(&format!("{{% set x = {source} %}}"), 0);
+        let template = template.expect("the syntax is known");
+        environment
+            .add_template_owned(source, template)
+            .expect("what is printed is read");
+        entries.push(Entry::new("template", source, Callable::Template));
+    }
+    judge(&environment, &entries);
+}
+
+#[test]
+fn everything_in_go_charges_what_it_allocates() {
+    let environment = go_template::environment();
+    judge(&environment, &registered(&environment));
+}
+
+#[test]
+fn everything_that_converted_templates_call_charges_what_it_allocates() {
+    let known: BTreeSet<String> = registered(&engine::environment())
+        .into_iter()
+        .map(|entry| entry.name)
+        .collect();
+    let mut environment = engine::environment();
+    go_template::offer(&mut environment);
+    let mut entries = registered(&environment);
+    entries.retain(|entry| !known.contains(&entry.name));
+    judge(&environment, &entries);
+}
