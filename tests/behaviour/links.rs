@@ -82,7 +82,7 @@ pub async fn a_server_without_http2_is_served_too(world: &'static World) {
     manager.stop().await;
 }
 
-pub async fn a_version_of_many_megabytes_harms_no_other_tenant(world: &'static World) {
+pub async fn a_version_of_megabytes_harms_no_other_tenant(world: &'static World) {
     let stage = Stage::open(world, "large-version");
     let [berlin, lisbon] = stage.tenants(["berlin", "lisbon"]).await;
     let end = Terminator::start(&berlin.worker, After::LargeVersion).await;

@@ -149,7 +149,7 @@ macro_rules! scenarios {
             registration::a_registration_may_use_the_key_of_cluster_api,
             links::a_worker_cluster_has_one_connection_over_a_whole_life,
             links::a_server_without_http2_is_served_too,
-            links::a_version_of_many_megabytes_harms_no_other_tenant,
+            links::a_version_of_megabytes_harms_no_other_tenant,
             links::a_server_that_falls_silent_is_told_by_the_step_and_harms_nobody,
             links::a_cluster_without_machine_deployments_is_waited_for,
             profiles::a_profile_outside_of_the_tenants_namespaces_is_refused,

@@ -20,7 +20,7 @@ use crate::suite::fixtures;
 use crate::suite::server::{Account, Server, ok};
 
 /// How long the version is: just below what the manager reads of an answer.
-pub const VERSION_BYTES: usize = 30_000_000;
+pub const VERSION_BYTES: usize = 3_000_000;
 
 /// What becomes of a connection after the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
