@@ -141,13 +141,11 @@ fn is_allowed(expression: &str, terms: &[String]) -> bool {
         return is_allowed(&left, terms) && is_allowed(&right, terms);
     }
     let term = expression.trim();
-    match term.strip_prefix('(').and_then(|it| it.strip_suffix(')')) {
-        Some(inner) => is_allowed(inner, terms),
-        None => {
-            let words: Vec<_> = term.split_whitespace().collect();
-            terms.contains(&words.join(" "))
-        }
+    if let Some(inner) = term.strip_prefix('(').and_then(|it| it.strip_suffix(')')) {
+        return is_allowed(inner, terms);
     }
+    let words: Vec<_> = term.split_whitespace().collect();
+    terms.contains(&words.join(" "))
 }
 
 #[test]

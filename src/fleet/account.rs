@@ -40,7 +40,7 @@ struct Side {
 }
 
 impl Account {
-    /// For objects that may weigh so many bytes together.
+    /// For objects that may weigh `bytes_max` together.
     pub fn of(bytes_max: usize) -> Self {
         Self {
             bytes_max,

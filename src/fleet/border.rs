@@ -35,7 +35,7 @@ const KEY_BYTES: usize = 8;
 pub(super) enum Shape {
     /// One object.
     Object,
-    /// A list, with at most so many objects under `items`.
+    /// A list, with at most this number of objects under `items`.
     List(usize),
     /// Events of a watch, each in a line, with its object under `object`.
     Events,

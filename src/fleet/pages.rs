@@ -28,7 +28,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// With at most so many objects in each.
+    /// With at most `objects` in each.
     pub fn of(params: ListParams, objects: u32) -> Self {
         Self {
             params: params.limit(objects),

@@ -40,7 +40,7 @@ pub(in crate::fleet) fn answer<B>(request: &Request<B>) -> Result<Shape, Misled>
     }
 }
 
-/// Whether a path has so many names behind its resource, and nothing that is no name.
+/// Whether a path has this number of names behind its resource, and each segment can be a name.
 fn leads_to(path: &str, names: Option<usize>) -> bool {
     let Some(path) = path.strip_prefix('/').filter(|path| !path.is_empty()) else {
         return names.is_none();
