@@ -16,16 +16,19 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use self::fleet_page::FleetPage;
+use crate::port;
 use crate::telemetry::metrics::Metrics;
 
 /// How long an answer in flight may take after the process was told to end. A scraper that hangs
 /// must not hold the process.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Kubelets, scrapers and people: a few of each.
+const CONNECTIONS_MAX: usize = 64;
 
 /// The content type of `Metrics::encode`.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -118,33 +121,16 @@ impl fmt::Debug for AdminState {
     }
 }
 
-/// Why the admin port stopped.
-#[derive(Debug, Error)]
-pub enum AdminError {
-    /// The socket failed.
-    #[error("cannot serve the admin port")]
-    Serve(#[source] std::io::Error),
-}
-
 /// Serves until it is cancelled, and then for as long as answers in flight take, up to two seconds.
-pub async fn run(
-    listener: TcpListener,
-    state: AdminState,
-    cancelled: CancellationToken,
-) -> Result<(), AdminError> {
-    let serve = axum::serve(listener, router(state))
-        .with_graceful_shutdown(cancelled.clone().cancelled_owned())
-        .into_future();
-    let overdue = async {
-        cancelled.cancelled().await;
-        tokio::time::sleep(DRAIN_TIMEOUT).await;
+pub async fn run(listener: TcpListener, state: AdminState, cancelled: CancellationToken) {
+    let port = port::Params {
+        listener,
+        tls: None,
+        router: router(state),
+        connections_max: CONNECTIONS_MAX,
+        drain: DRAIN_TIMEOUT,
     };
-    tokio::select! {
-        // An end that both reach is the server's: it may have an error to tell.
-        biased;
-        served = serve => served.map_err(AdminError::Serve),
-        () = overdue => Ok(()),
-    }
+    port::run(port, cancelled).await;
 }
 
 /// The pages of the admin port.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! API server ──► server (TLS) ──► reviewer ──► rules::admission
-//!                   ▲ identity
+//!                   ▲ identity       └─ intake: who has how much of the memory
 //!                   ├── folder   the Secret of cert-manager, mounted
 //!                   └── keeper   certificates of our own, in a Secret; caBundle in configurations
 //! ```
@@ -13,6 +13,7 @@
 pub mod authority;
 pub mod folder;
 pub mod identity;
+mod intake;
 pub mod keeper;
 mod review;
 pub mod reviewer;

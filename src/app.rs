@@ -377,11 +377,7 @@ impl ProcessTasks {
     /// Not cut short: answers in flight are given a moment.
     fn serve_admin(&mut self, listener: TcpListener, state: AdminState) {
         let stop = self.stop.clone();
-        self.tasks.spawn(async move {
-            if let Err(error) = admin::run(listener, state, stop).await {
-                tracing::error!(error = %chain(&error), "the admin port failed");
-            }
-        });
+        self.tasks.spawn(admin::run(listener, state, stop));
     }
 
     /// Gives turns to install newer default profiles.

@@ -20,6 +20,7 @@ pub mod cli;
 pub mod controllers;
 pub mod fleet;
 pub mod plan;
+pub mod port;
 pub mod render;
 pub mod rules;
 pub mod settings;

@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("rules", &["api", "tenant", "render"]),
     ("plan", &["api", "tenant", "render", "rules"]),
     ("telemetry", &[]),
+    ("port", &[]),
     ("settings", &["api", "tenant", "telemetry"]),
     ("fleet", &["api", "tenant", "telemetry"]),
     (
@@ -35,9 +36,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "admission",
-        &["api", "tenant", "render", "rules", "telemetry"],
+        &["api", "tenant", "render", "rules", "telemetry", "port"],
     ),
-    ("admin", &["api", "tenant", "telemetry"]),
+    ("admin", &["api", "tenant", "telemetry", "port"]),
     (
         "app",
         &[

@@ -1,4 +1,4 @@
-//! Answers reviews: bounded in their size, their number and their time.
+//! Answers reviews: bounded in their size, their weight, their number and their time.
 //!
 //! Judging compiles templates and remarks render samples, so both run on blocking threads. A
 //! verdict waits for a thread; remarks are left out where they would be late.
@@ -6,8 +6,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
-    Router,
-    body::{Body, Bytes, to_bytes},
+    Extension, Router,
+    body::Body,
     extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
@@ -22,8 +22,12 @@ use tracing::{
     field::{Empty, display},
 };
 
-use super::review::Review;
-use crate::api::profile::OperatingSystemProfile;
+use super::{
+    intake::{Intake, Share},
+    review::Review,
+};
+use crate::api::{profile::OperatingSystemProfile, weight};
+use crate::port::Source;
 use crate::render::default_profiles::default_profiles;
 use crate::rules::admission::{
     Answer, Asked, judge_config, judge_machine_deployment, judge_profile, remarks_on_profile,
@@ -35,9 +39,12 @@ use crate::telemetry::{
 
 /// The API server takes objects up to 3 MiB, and a review may hold one twice.
 pub const REVIEW_BYTES_MAX: usize = 7 * 1024 * 1024;
-/// How long the API server may take to send a review.
+/// What a review may take in memory once it is decoded: 7 MiB of `[0,0,…` would take 287.
+pub(super) const REVIEW_MIB_MAX: usize = 16;
+/// How long the API server may take to send a review, and how long room for it may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a review may wait for a thread: API servers give up after ten seconds.
+/// How long a review may wait for room to be decoded in and for a thread: API servers give up after
+/// ten seconds.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a verdict is held back for remarks.
 const REMARKS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -64,9 +71,19 @@ const WEBHOOKS: [(&str, Webhook, Judge); 3] = [
 #[derive(Clone)]
 pub struct Reviewer {
     metrics: Metrics,
+    intake: Intake,
     verdicts: Arc<Semaphore>,
     remarks: Arc<Semaphore>,
     remark: Arc<Remark>,
+}
+
+/// What somebody sends, and who it is.
+type Sent = (Option<Source>, Body);
+
+/// A review that was read, with what it takes in memory for as long as anybody looks at it.
+struct Held {
+    review: Review,
+    _share: Share,
 }
 
 /// Why a review has no answer.
@@ -74,6 +91,8 @@ pub struct Reviewer {
 pub(super) enum Failure {
     #[error("the body is larger than {REVIEW_BYTES_MAX} bytes, or broke off")]
     Body,
+    #[error("the review would take more than {REVIEW_MIB_MAX} MiB of memory")]
+    TooHeavy,
     #[error("the body took too long")]
     SlowBody,
     #[error("the body is no AdmissionReview of admission.k8s.io/v1")]
@@ -87,7 +106,7 @@ pub(super) enum Failure {
 impl Failure {
     const fn status(self) -> StatusCode {
         match self {
-            Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Body | Self::TooHeavy => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::NotAReview => StatusCode::BAD_REQUEST,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
@@ -106,6 +125,7 @@ impl Reviewer {
         let bases: BTreeMap<String, _> = parsed.collect();
         Self {
             metrics,
+            intake: Intake::default(),
             verdicts: Arc::new(Semaphore::new(VERDICTS_MAX)),
             remarks: Arc::new(Semaphore::new(REMARKS_MAX)),
             remark: Arc::new(move |asked| {
@@ -138,20 +158,24 @@ impl Reviewer {
 
     /// One webhook.
     pub(super) fn route(&self, path: &'static str, webhook: (Webhook, Judge)) -> Router {
-        let answer = move |State(reviewer): State<Self>, headers: HeaderMap, body: Body| {
+        let answer = move |State(reviewer): State<Self>,
+                           source: Option<Extension<Source>>,
+                           headers: HeaderMap,
+                           body: Body| {
+            let source = source.map(|Extension(source)| source);
             let span = span_of(path, webhook.0);
             let caller = headers.get(TRACEPARENT).and_then(|it| it.to_str().ok());
             traces::follow(&span, caller);
-            reviewer.respond(webhook, body).instrument(span)
+            reviewer.respond(webhook, (source, body)).instrument(span)
         };
         Router::new()
             .route(path, post(answer))
             .with_state(self.clone())
     }
 
-    async fn respond(self, (webhook, judge): (Webhook, Judge), body: Body) -> Response {
+    async fn respond(self, (webhook, judge): (Webhook, Judge), sent: Sent) -> Response {
         let begin = Instant::now();
-        let answered = self.answer((webhook, judge), body).await;
+        let answered = self.answer((webhook, judge), sent).await;
         let verdict = answered
             .as_ref()
             .map_or(Verdict::Failed, |(verdict, _)| *verdict);
@@ -177,14 +201,22 @@ impl Reviewer {
     async fn answer(
         &self,
         (webhook, judge): (Webhook, Judge),
-        body: Body,
+        (source, body): Sent,
     ) -> Result<(Verdict, String), Failure> {
-        let body = timeout(BODY_TIMEOUT, to_bytes(body, REVIEW_BYTES_MAX))
+        let mut share = self.intake.share(source);
+        let body = timeout(BODY_TIMEOUT, share.read(body, REVIEW_BYTES_MAX))
             .await
             .map_err(|_| Failure::SlowBody)?
             .map_err(|_| Failure::Body)?;
-        let turn = timeout(TURN_TIMEOUT, Arc::clone(&self.verdicts).acquire_owned()).await;
-        let Ok(Ok(permit)) = turn else {
+        let weight = weight::of(&body);
+        if weight > REVIEW_MIB_MAX << 20 {
+            return Err(Failure::TooHeavy);
+        }
+        let turn = async {
+            share.reach(body.capacity() + weight).await;
+            Arc::clone(&self.verdicts).acquire_owned().await
+        };
+        let Ok(Ok(permit)) = timeout(TURN_TIMEOUT, turn).await else {
             return Err(Failure::Busy);
         };
         let judged = on_a_thread(permit, move || {
@@ -195,7 +227,10 @@ impl Reviewer {
         let judging = tracing::info_span!("judge");
         let (review, answer) = judged.instrument(judging).await??;
         review.tell(&Span::current());
-        let review = Arc::new(review);
+        let held = Arc::new(Held {
+            review,
+            _share: share,
+        });
         let verdict = match &answer {
             Answer::Refused { .. } => Verdict::Refused,
             Answer::Allowed { patch, .. } if patch.is_empty() => Verdict::Allowed,
@@ -203,21 +238,21 @@ impl Reviewer {
         };
         let remarks = if webhook == Webhook::Profile && verdict == Verdict::Allowed {
             let remarking = tracing::info_span!("remark");
-            self.remarks(&review).instrument(remarking).await
+            self.remarks(&held).instrument(remarking).await
         } else {
             Vec::new()
         };
-        Ok((verdict, review.answered(&answer, remarks).to_string()))
+        Ok((verdict, held.review.answered(&answer, remarks).to_string()))
     }
 
     /// What there is to say of a profile, if it can be said in time.
-    async fn remarks(&self, review: &Arc<Review>) -> Vec<String> {
+    async fn remarks(&self, held: &Arc<Held>) -> Vec<String> {
         let late = || vec!["the profile was not tried out; `osm lint` does that".to_owned()];
         let Ok(permit) = Arc::clone(&self.remarks).try_acquire_owned() else {
             return late();
         };
-        let (review, remark) = (Arc::clone(review), Arc::clone(&self.remark));
-        let remarks = on_a_thread(permit, move || remark(&review.asked()));
+        let (held, remark) = (Arc::clone(held), Arc::clone(&self.remark));
+        let remarks = on_a_thread(permit, move || remark(&held.review.asked()));
         match timeout(REMARKS_TIMEOUT, remarks).await {
             Ok(Ok(remarks)) => remarks,
             Ok(Err(_)) | Err(_) => late(),
@@ -246,7 +281,7 @@ fn span_of(path: &'static str, webhook: Webhook) -> Span {
     )
 }
 
-fn read(body: &Bytes) -> Result<Review, Failure> {
+fn read(body: &[u8]) -> Result<Review, Failure> {
     Review::read(body).map_err(|_| Failure::NotAReview)
 }
 

@@ -144,6 +144,36 @@ async fn what_is_no_review_has_no_answer() {
     assert!(metrics.encode().contains(counted), "{}", metrics.encode());
 }
 
+#[tokio::test]
+async fn what_would_take_too_much_memory_is_refused_before_it_is_decoded() {
+    let router = || Reviewer::new(Metrics::new()).router();
+    let zeros = |count: usize| format!("[0{}]", ",0".repeat(count - 1));
+    let review = |object: &str| {
+        a_review(&json!("OBJECT"))
+            .to_string()
+            .replace("\"OBJECT\"", object)
+    };
+    let (status, said) = post(router(), PROFILE, review(&zeros(1_000_000))).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(said, "the review would take more than 16 MiB of memory\n");
+    // What an API server takes is let in, twice as an update holds it.
+    let file = |number| {
+        let content = json!({"inline": {"data": "x".repeat(5_000)}});
+        json!({"path": format!("/etc/{number}"), "content": content})
+    };
+    let profile = json!({"metadata": {"name": "osp-mine"}, "spec": {
+        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.2.3",
+        "supportedCloudProviders": [{"name": "aws"}], "bootstrapConfig": {},
+        "provisioningConfig": {"files": (0..200).map(file).collect::<Vec<_>>()},
+    }});
+    let mut update = a_review(&profile);
+    update["request"]["operation"] = json!("UPDATE");
+    update["request"]["oldObject"] = profile;
+    let (status, said) = post(router(), PROFILE, update.to_string()).await;
+    assert_eq!(status, StatusCode::OK, "{said}");
+    assert!(said.contains("\"allowed\":true"), "{said}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_body_that_never_ends_is_given_up() {
     let endless = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();

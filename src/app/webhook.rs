@@ -81,7 +81,10 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
         };
         // Ended with the other tasks, behind the last answer.
         let admin = admin::run(listener, state, CancellationToken::new());
-        tasks.spawn(async { admin.await.context("the admin port failed") });
+        tasks.spawn(async {
+            admin.await;
+            Ok(())
+        });
     }
     tasks.spawn(open_gate(readiness, identity.clone()));
     match params.certificates {

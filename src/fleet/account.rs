@@ -10,8 +10,10 @@ use kube::{
 };
 use serde::Serialize;
 
-use super::border::weight;
-use crate::api::names::{TOO_LARGE, is_name_alone};
+use crate::api::{
+    names::{TOO_LARGE, is_name_alone},
+    weight,
+};
 
 /// What the name of an object weighs, about.
 const NAME_BYTES: usize = 2 << 10;

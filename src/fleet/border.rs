@@ -12,9 +12,10 @@
 pub(super) mod body;
 mod object;
 pub(super) mod request;
-pub(super) mod weight;
 
 use memchr::memchr2;
+
+use crate::api::weight;
 
 /// An API server refuses objects over 1.5 MiB; with their managed fields they stay below this.
 const TEXT_MIB_MAX: usize = 4;

@@ -9,7 +9,6 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use osm::api::config::OperatingSystemConfig;
@@ -119,7 +118,6 @@ async fn adopted(world: &'static World, layout: Layout) {
     assert!(made.provisioning_text().contains("v1.35.2"));
     tenant.says("Adopted", "True", "SecretsKept").await;
     manager.stop().await;
-    clear(&tenant).await;
 }
 
 /// A default of that name in its place would rotate everything.
@@ -235,7 +233,6 @@ pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World
     let claimed = ok(namespaces.get(CLOUD_INIT_SETTINGS).await, "it is there");
     assert!(!claimed.annotations().contains_key(CLAIM));
     manager.stop().await;
-    clear(&tenant).await;
 }
 
 pub async fn a_cluster_of_kkp_goes_there_and_back_as_it_was(world: &'static World) {
@@ -279,7 +276,6 @@ pub async fn a_cluster_of_kkp_goes_there_and_back_as_it_was(world: &'static Worl
     let after = (secrets(&tenant).await, stamps(&tenant).await);
     assert_eq!(kept(&before.0), kept(&after.0), "uids and bytes");
     assert_eq!(before.1, after.1, "what the old program decides by");
-    clear(&tenant).await;
 }
 
 /// The three annotations by which the old program decides, of its configs and of the Secrets.
@@ -427,23 +423,6 @@ async fn remove_webhooks(tenant: &Tenant) {
     let validating: Api<ValidatingWebhookConfiguration> = Api::all(tenant.admin.clone());
     ok(mutating.delete_collection(&one, &all).await, "they go").map_left(drop);
     ok(validating.delete_collection(&one, &all).await, "they go").map_left(drop);
-}
-
-/// What no other scenario expects in a worker cluster.
-pub async fn clear(tenant: &Tenant) {
-    let (one, all) = (DeleteParams::default(), ListParams::default());
-    let leases: Api<Lease> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
-    for lease in [KUBEONE.lease, MANAGEMENT.lease] {
-        let _ = leases.delete(lease, &one).await;
-    }
-    let definitions: Api<CustomResourceDefinition> = Api::all(tenant.admin.clone());
-    for found in ok(definitions.list(&all).await, "they are listed") {
-        if found.spec.group == "operatingsystemmanager.k8c.io" {
-            let deleted = definitions.delete(&found.name_any(), &one).await;
-            ok(deleted, "it goes").map_left(drop);
-            wait::for_absence(&definitions, &found.name_any()).await;
-        }
-    }
 }
 
 pub type Secrets = BTreeMap<String, (Option<String>, Option<BTreeMap<String, ByteString>>)>;

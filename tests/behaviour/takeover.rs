@@ -6,8 +6,8 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::api::Api;
 
 use crate::suite::adoption::{
-    HELD, KUBEONE, Layout, MANAGEMENT, clear, each_was_written_once, kept, look_again, renewed,
-    restore, secrets,
+    HELD, KUBEONE, Layout, MANAGEMENT, each_was_written_once, kept, look_again, renewed, restore,
+    secrets,
 };
 use crate::suite::commands::Admin;
 use crate::suite::enrol::{Add, holds, strip_rights};
@@ -78,5 +78,4 @@ async fn added(world: &'static World, layout: Layout) {
     assert_eq!(again.code, Some(0), "{again:?}");
     assert!(again.out.contains("nothing to write"), "{again:?}");
     manager.stop().await;
-    clear(&tenant).await;
 }

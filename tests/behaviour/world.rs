@@ -6,14 +6,20 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::coordination::v1 as coordination;
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{
     CLAIM, CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN, KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL,
 };
+use osm::fleet::adoption::{LEASE, WORKER_LEASE};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -250,6 +256,28 @@ async fn clean(admin: &Client) {
         .await;
     ok(patched, "the claim goes");
     wait::for_objects(&secrets, "no Secrets", BTreeMap::is_empty).await;
+    forget_predecessors(admin).await;
+}
+
+/// No scenario expects that another program has served its worker cluster, but those that say so.
+async fn forget_predecessors(admin: &Client) {
+    let (one, all) = (DeleteParams::default(), ListParams::default());
+    let leases: Api<coordination::Lease> = Api::namespaced(admin.clone(), KUBE_SYSTEM);
+    for lease in [LEASE, WORKER_LEASE] {
+        let _ = leases.delete(lease, &one).await;
+    }
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(admin.clone());
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(admin.clone());
+    ok(mutating.delete_collection(&one, &all).await, "they go").map_left(drop);
+    ok(validating.delete_collection(&one, &all).await, "they go").map_left(drop);
+    let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    for found in ok(definitions.list(&all).await, "they are listed") {
+        if found.spec.group == "operatingsystemmanager.k8c.io" {
+            let deleted = definitions.delete(&found.name_any(), &one).await;
+            ok(deleted, "it goes").map_left(drop);
+            wait::for_absence(&definitions, &found.name_any()).await;
+        }
+    }
 }
 
 /// Says it past the test harness, which keeps the output of tests that pass.

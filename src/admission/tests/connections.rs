@@ -127,37 +127,26 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn who_holds_all_connections_and_says_nothing_keeps_others_out_for_seconds() {
+async fn who_holds_all_connections_and_says_nothing_keeps_nobody_out() {
     rlimit::increase_nofile_limit(8_192).unwrap();
     let _clock = StoppedClock::new();
     let port = Port::open().await;
     let mut served = port.client(&[]).await;
+    advance(Duration::from_millis(1)).await;
     assert!(ask(&mut served).await.starts_with("HTTP/1.1 200"));
     let mut silent = Vec::new();
-    for _ in 1..CONNECTIONS_MAX {
+    for _ in 0..2 * CONNECTIONS_MAX {
         silent.push(TcpStream::connect(port.address).await.unwrap());
+        settle().await;
     }
-    let mut late = JoinSet::new();
-    let kept = port.kept.clone();
-    let address = port.address;
-    late.spawn(async move { client(address, (kept, &[])).await });
+    // Time stands still: whoever is let in has not waited until somebody was found to be idle.
+    let mut late = port.client(&[]).await;
     for _ in 0..20 {
-        let answer = ask(&mut served).await;
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    }
-    assert!(late.try_join_next().is_none(), "one more than may be");
-    let begun = Instant::now();
-    let let_in = loop {
-        advance(Duration::from_secs(1)).await;
-        assert!(ask(&mut served).await.starts_with("HTTP/1.1 200"));
-        if let Some(let_in) = late.try_join_next() {
-            break let_in;
+        for client in [&mut served, &mut late] {
+            let answer = ask(client).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         }
-        assert!(begun.elapsed() < Duration::from_mins(1), "nobody is let in");
-    };
-    assert!(begun.elapsed() >= Duration::from_secs(5));
-    let answer = ask(&mut let_in.unwrap().unwrap()).await;
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
     drop(silent);
 }
 
@@ -211,6 +200,44 @@ async fn a_connection_on_which_somebody_asks_now_and_then_stays() {
         advance(Duration::from_secs(25)).await;
         settle().await;
     }
+}
+
+#[tokio::test]
+async fn a_connection_on_which_nothing_is_asked_that_is_served_is_closed() {
+    let _clock = StoppedClock::new();
+    let port = Port::open().await;
+    let mut client = port.client(&["http/1.1"]).await;
+    let begun = Instant::now();
+    let ask = "GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let mut some = vec![0; 4096];
+    while client.write_all(ask.as_bytes()).await.is_ok() {
+        let Ok(1..) = client.read(&mut some).await else {
+            break;
+        };
+        assert!(some.starts_with(b"HTTP/1.1 404"));
+        assert!(begun.elapsed() < Duration::from_mins(1), "it stays");
+        advance(Duration::from_secs(18)).await;
+        settle().await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_closed_after_ten_minutes_however_often_somebody_asks() {
+    let _clock = StoppedClock::new();
+    let port = Port::open().await;
+    let mut client = port.client(&["http/1.1"]).await;
+    let (begun, body) = (Instant::now(), a_review(&json!({})).to_string());
+    let request = head(body.len()) + &body;
+    let mut some = vec![0; 4096];
+    while client.write_all(request.as_bytes()).await.is_ok() {
+        let Ok(1..) = client.read(&mut some).await else {
+            break;
+        };
+        assert!(begun.elapsed() < Duration::from_mins(11), "it stays");
+        advance(Duration::from_secs(25)).await;
+        settle().await;
+    }
+    assert!(begun.elapsed() >= Duration::from_mins(10));
 }
 
 #[tokio::test]

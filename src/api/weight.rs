@@ -8,7 +8,7 @@ const VALUE_BYTES: usize = 80;
 const OBJECT_BYTES: usize = 512;
 
 /// In bytes, with the text itself.
-pub(in crate::fleet) fn of(text: &[u8]) -> usize {
+pub fn of(text: &[u8]) -> usize {
     let (mut weight, mut rest) = (text.len(), text);
     // In turn what is in no string, and what is in one.
     while let Some((outside, string)) = memchr(b'"', rest).and_then(|at| rest.split_at_checked(at))
