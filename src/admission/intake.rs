@@ -143,8 +143,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn source(number: u8) -> Option<Source> {
-        Some(Source::of([10, 0, 0, number].into()))
+    fn source(number: u8) -> Source {
+        Source::of([10, 0, 0, number].into())
     }
 
     #[tokio::test]
@@ -152,17 +152,17 @@ mod tests {
         let intake = Intake::default();
         let mut greedy = Vec::new();
         loop {
-            let mut share = intake.share(source(1));
+            let mut share = intake.share(Some(source(1)));
             if share.reach(4 * MIB).now_or_never().is_none() {
                 break;
             }
             greedy.push(share);
         }
         assert_eq!(greedy.len(), 8, "half of it");
-        let mut other = intake.share(source(2));
+        let mut other = intake.share(Some(source(2)));
         assert!(other.reach(16 * MIB).now_or_never().is_some());
         // What it has counts: it takes as much more as it asked for in all.
-        let mut third = intake.share(source(3));
+        let mut third = intake.share(Some(source(3)));
         assert!(third.reach(8 * MIB).now_or_never().is_some());
         assert!(third.reach(9 * MIB).now_or_never().is_none());
     }
@@ -170,9 +170,9 @@ mod tests {
     #[tokio::test]
     async fn who_waits_goes_on_when_something_is_given_back() {
         let intake = Intake::default();
-        let mut first = intake.share(source(1));
+        let mut first = intake.share(Some(source(1)));
         first.reach(20 * MIB).await;
-        let mut second = intake.share(source(1));
+        let mut second = intake.share(Some(source(1)));
         let mut waiting = Box::pin(second.reach(20 * MIB));
         assert!(poll!(&mut waiting).is_pending());
         drop(first);
@@ -186,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_read_while_it_has_room() {
         let intake = Intake::default();
-        let mut share = intake.share(source(1));
+        let mut share = intake.share(Some(source(1)));
         let body = || {
             let parts = (0..5).map(|_| Ok::<_, std::io::Error>(vec![b'x'; MIB]));
             Body::from_stream(futures::stream::iter(parts))
@@ -196,14 +196,14 @@ mod tests {
         assert_eq!(intake.taken().total, read.capacity());
         assert!(
             intake
-                .share(source(1))
+                .share(Some(source(1)))
                 .read(body(), 5 * MIB - 1)
                 .await
                 .is_err()
         );
-        let mut rest = intake.share(source(1));
+        let mut rest = intake.share(Some(source(1)));
         rest.reach(BYTES_MAX / 2 - 7 * MIB).await;
-        let mut late = intake.share(source(1));
+        let mut late = intake.share(Some(source(1)));
         assert!(late.read(body(), 5 * MIB).now_or_never().is_none());
     }
 }

@@ -256,7 +256,7 @@ async fn clean(admin: &Client) {
         .await;
     ok(patched, "the claim goes");
     wait::for_objects(&secrets, "no Secrets", BTreeMap::is_empty).await;
-    forget_predecessors(admin).await;
+    Box::pin(forget_predecessors(admin)).await;
 }
 
 /// No scenario expects that another program has served its worker cluster, but those that say so.
