@@ -340,13 +340,24 @@ async fn where_prometheus_has_its_operator_the_service_is_monitored() {
     let applied = kubectl(&management, &get).await;
     let applied: Value = serde_json::from_str(&applied).expect("kubectl prints JSON");
     let values = "serviceMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,\
-        webhook.enabled=true,\
+        webhook.enabled=true,networkPolicy.apiServers[0].ipBlock.cidr=10.0.0.0/28,\
         prometheusRule.pages=https://git.berlin.example/osm/docs";
     let values = values.replace(' ', "");
     let printed = ["template", MANAGER, "osm", "--set", &values];
     let printed = helm(&management, &printed).await.expect("they are values");
     let printed: Vec<Value> = serde_saphyr::from_multiple(&printed).expect("Helm prints YAML");
     chain::assert_scraped(&printed);
+    assert_eq!(
+        who_may_come(&printed),
+        [
+            ("admin".to_owned(), json!([{"namespaceSelector": {}}])),
+            ("admin".to_owned(), json!([{"namespaceSelector": {}}])),
+            (
+                "webhook".to_owned(),
+                json!([{"ipBlock": {"cidr": "10.0.0.0/28"}}])
+            ),
+        ]
+    );
     let content = |objects: &[Value], kind: &str, part: &str| {
         let mut found = objects.iter().filter(|it| it["kind"] == *kind);
         let named = |it: &&Value| kind == "PrometheusRule" || !it[part]["fleet.json"].is_null();
@@ -364,6 +375,20 @@ async fn where_prometheus_has_its_operator_the_service_is_monitored() {
     assert_eq!(ours.count(), 12, "{links}");
 }
 
+/// The ports that NetworkPolicies open, and to whom.
+fn who_may_come(objects: &[Value]) -> Vec<(String, Value)> {
+    let policies = objects.iter().filter(|it| it["kind"] == "NetworkPolicy");
+    let rules = policies.flat_map(|it| it["spec"]["ingress"].as_array().into_iter().flatten());
+    let mut rules: Vec<_> = rules
+        .map(|rule| {
+            let port = rule["ports"][0]["port"].as_str().unwrap_or_default();
+            (port.to_owned(), rule["from"].clone())
+        })
+        .collect();
+    rules.sort_by(|one, other| one.0.cmp(&other.0));
+    rules
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chart_value_that_cannot_work_is_refused_by_its_name_and_all_others_are_taken() {
     let management = a_cluster("management").await;
@@ -372,6 +397,7 @@ async fn a_chart_value_that_cannot_work_is_refused_by_its_name_and_all_others_ar
         ("namespaces={Berlin}", "namespaces"),
         ("arguments={otlp}", "arguments"),
         ("replica=2", "replica"),
+        ("networkPolicy.scrapers=all", "scrapers"),
         ("prometheusRule.pages=docs/operations.md", "pages"),
     ] {
         let refused = helm(&management, &["template", "osm", "osm", "--set", value]).await;
@@ -382,7 +408,8 @@ async fn a_chart_value_that_cannot_work_is_refused_by_its_name_and_all_others_ar
         tenantDefaults.pauseImage=mirror/pause,arguments={--log-format=text},podAnnotations.a=b,\
         fleetPage.tokenSecret=a-token,\
         nodeSelector.a=b,tolerations[0].operator=Exists,priorityClassName=system-cluster-critical,\
-        affinity.nodeAffinity=null,podDisruptionBudget.enabled=false,networkPolicy.enabled=false";
+        affinity.nodeAffinity=null,podDisruptionBudget.enabled=false,webhook.enabled=true,\
+        networkPolicy.enabled=false";
     let values = everything.replace(' ', "");
     let arguments = [
         "install",
