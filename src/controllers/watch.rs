@@ -80,8 +80,10 @@ pub fn machine_deployments(
         Event::InitDone => {
             let existing = std::mem::take(&mut listed);
             watchers.board.update(|report| {
+                let outcomes = report.outcomes.len();
                 report.outcomes.retain(|name, _| existing.contains(name));
-                report.existing = Some(existing);
+                let before = report.existing.replace(existing);
+                report.outcomes.len() != outcomes || before != report.existing
             });
             watchers.listed.send_modify(|lists| *lists += 1);
             watchers.triggers.pull(Look::Listed);
@@ -90,9 +92,8 @@ pub fn machine_deployments(
         Event::Apply(found) => {
             let name = full_name(&found);
             watchers.board.update(|report| {
-                if let Some(existing) = &mut report.existing {
-                    existing.insert(name);
-                }
+                let existing = report.existing.as_mut();
+                existing.is_some_and(|existing| existing.insert(name))
             });
             Some(found)
         }
@@ -141,10 +142,9 @@ impl Watchers {
     fn gone(&self, gone: &MachineDeployment) {
         let name = full_name(gone);
         self.board.update(|report| {
-            report.outcomes.remove(&name);
-            if let Some(existing) = &mut report.existing {
-                existing.remove(&name);
-            }
+            let existing = report.existing.as_mut();
+            let existed = existing.is_some_and(|existing| existing.remove(&name));
+            report.outcomes.remove(&name).is_some() || existed
         });
         let namespace = gone.namespace().unwrap_or_default();
         let names = DerivedNames::new(&namespace, &gone.name_any());

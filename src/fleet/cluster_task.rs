@@ -61,7 +61,7 @@ pub async fn run(
         return;
     }
     let fleet = shared.fleet.to_string();
-    member.board.update(|report| report.fleet = Some(fleet));
+    member.board.set(|report| &mut report.fleet, Some(fleet));
     let reporting = CancellationToken::new();
     let report = (shared.report)(Reporting {
         member: Arc::clone(&member),
@@ -150,7 +150,7 @@ impl Task {
                 return;
             };
             let board = &self.member.board;
-            board.update(|report| drop(report.findings.remove(&ConditionType::Released)));
+            board.update(|report| report.findings.remove(&ConditionType::Released).is_some());
             let stop = cancel.child_token();
             let id = self.member.id.clone();
             let is_over = {
@@ -204,7 +204,7 @@ impl Task {
                     let begun = Instant::now();
                     let engaged_with = registration.fingerprint();
                     let board = &self.member.board;
-                    board.update(|report| report.kubeconfig = engaged_with);
+                    board.set(|report| &mut report.kubeconfig, engaged_with);
                     Box::pin(self.serve_engaged((policy, attempt), &stop)).await;
                     // What ended this engagement may end the next one as soon.
                     let _ = timeout(again.after(begun.elapsed()), stop.cancelled()).await;

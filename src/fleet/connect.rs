@@ -259,8 +259,12 @@ async fn send(
 ) -> Result<Response<ResponseBody>, BoxError> {
     let service =
         ApiCallLayer::new(parts.metrics.clone(), parts.kind).layer(parts.transport.clone());
-    let outcome = match tokio::time::timeout(parts.timeout, exchange(service, request, shape)).await
-    {
+    let (metrics, kind) = (parts.metrics.clone(), parts.kind);
+    // The management cluster is the operator's own.
+    let is_paced = kind == ClusterKind::Worker;
+    let waited = is_paced.then_some(move |waited| metrics.throttled(kind, waited));
+    let exchanged = exchange(service, (request, shape), waited);
+    let outcome = match tokio::time::timeout(parts.timeout, exchanged).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Timeout(parts.timeout).into()),
     };
@@ -273,14 +277,14 @@ async fn send(
 
 async fn exchange(
     mut service: ApiCall<Transport>,
-    request: Request<Body>,
-    shape: Shape,
+    (request, shape): (Request<Body>, Shape),
+    waited: Option<impl Fn(Duration) + Send + Sync + 'static>,
 ) -> Result<Response<ResponseBody>, BoxError> {
     poll_fn(|context| service.poll_ready(context)).await?;
     let response = service.call(request).await?;
     let (head, body) = response.into_parts();
     let body = match (head.status.is_success(), shape) {
-        (true, Shape::Events) => body::Events::new(body).boxed_unsync(),
+        (true, Shape::Events) => body::events(body, waited),
         (true, shape) => whole(body::read(body, shape).await?),
         (false, _) => whole(body::read_status(body).await?),
     };

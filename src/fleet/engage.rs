@@ -128,7 +128,7 @@ async fn attempt_for(
     .await;
     let server = access.server.url();
     let shown = excerpt(&server, URL_CHARACTERS_MAX);
-    board.update(|report| report.server = Some(shown));
+    board.set(|report| &mut report.server, Some(shown));
 
     let worker_clients = worker_clients(params, &access)?;
     let worker = worker_clients.client();
@@ -145,7 +145,7 @@ async fn attempt_for(
         .await
         .map_err(|error| not_prepared(&error))?;
     let shown = excerpt(&facts.api_server, URL_CHARACTERS_MAX);
-    board.update(|report| report.api_server = Some(shown));
+    board.set(|report| &mut report.api_server, Some(shown));
     board.found(ConditionType::Prepared, Finding::well("Prepared"));
     Ok(Attempt {
         worker: worker_clients,
@@ -304,10 +304,10 @@ async fn identify(
             ),
         ));
     }
-    params.member.board.update(|report| {
-        report.cluster_uid = Some(found.clone());
-        report.version = Some(excerpt(&version.git_version, VERSION_CHARACTERS_MAX));
-    });
+    let board = &params.member.board;
+    board.set(|report| &mut report.cluster_uid, Some(found.clone()));
+    let version = excerpt(&version.git_version, VERSION_CHARACTERS_MAX);
+    board.set(|report| &mut report.version, Some(version));
     Ok(())
 }
 

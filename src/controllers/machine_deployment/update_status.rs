@@ -110,12 +110,13 @@ pub async fn update_status(
             tracing::debug!(machine_deployment = %name, writes, took = ?took.work, "reconciled");
         }
         Ok(served) => context.engagement.board.update(|report| {
-            report.outcomes.remove(&name);
-            if served.kind == ServedKind::Ignored {
-                report.ignored.insert(name);
+            let had_outcome = report.outcomes.remove(&name).is_some();
+            let is_other = if served.kind == ServedKind::Ignored {
+                report.ignored.insert(name)
             } else {
-                report.ignored.remove(&name);
-            }
+                report.ignored.remove(&name)
+            };
+            had_outcome || is_other
         }),
         // To wait is no failure: the first look at a new machine deployment is one.
         Err(Error::Waiting { .. }) => {

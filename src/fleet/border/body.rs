@@ -1,18 +1,16 @@
 //! Bodies of answers, as they are let through.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::{io, num::NonZeroU32, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http_body::{Body, Frame};
-use http_body_util::BodyExt;
+use futures::stream;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 use tower::BoxError;
 
 use super::{Border, Refused, Shape};
-use crate::fleet::connect::ResponseBody;
+use crate::fleet::{connect::ResponseBody, rate_limit::Budget};
+use crate::tenant::policy::RequestBudget;
 
 /// A page is read up to this size; of large objects fewer are asked for.
 const PAGE_BYTES_MAX: usize = 32 << 20;
@@ -65,46 +63,125 @@ pub(in crate::fleet) async fn read_status(mut body: ResponseBody) -> Result<Byte
     Ok(bytes.freeze())
 }
 
-/// What is let through of the events of a watch.
-pub(in crate::fleet) struct Events {
-    body: ResponseBody,
-    border: Border,
+/// What a watch may send, in KiB: in a second, and at once. A machine deployment has 5.
+const PACE: RequestBudget = RequestBudget {
+    per_second: kib(4 << 10),
+    burst: kib(32 << 10),
+};
+/// What an event costs beside its bytes: to parse it, to compare it and to wake who follows it.
+const EVENT_KIB: usize = 4;
+
+/// A shorter wait is none.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+
+const fn kib(count: u32) -> NonZeroU32 {
+    NonZeroU32::MIN.saturating_add(count - 1)
 }
 
-impl Events {
-    /// Of the body of a watch.
-    pub(in crate::fleet) fn new(body: ResponseBody) -> Self {
-        Self {
-            body,
-            border: Border::new(Shape::Events),
+/// What is let through of the events of a watch. Beyond its pace a worker cluster waits: what it
+/// has sent stays in the connection, and it sees that its events are not taken.
+pub(in crate::fleet) fn events(
+    body: ResponseBody,
+    waited: Option<impl Fn(Duration) + Send + Sync + 'static>,
+) -> ResponseBody {
+    let watch = Watch {
+        body,
+        border: Border::new(Shape::Events),
+        pace: waited.map(|waited| (Budget::new(PACE), waited)),
+    };
+    let frames = stream::try_unfold(watch, |mut watch| async {
+        let through = watch.next().await?;
+        Ok(through.map(|through| (Frame::data(through), watch)))
+    });
+    StreamBody::new(frames).boxed_unsync()
+}
+
+struct Watch<W> {
+    body: ResponseBody,
+    border: Border,
+    pace: Option<(Budget, W)>,
+}
+
+impl<W: Fn(Duration)> Watch<W> {
+    /// The next events that are whole; none at the end.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        while let Some(frame) = self.body.frame().await {
+            let Ok(data) = frame?.into_data() else {
+                continue;
+            };
+            if let Some((budget, waited)) = &self.pace {
+                let took = budget.take(cost(&data)).await;
+                if took >= WAIT_MIN {
+                    waited(took);
+                }
+            }
+            let mut through = Vec::new();
+            let pushed = self.border.push(&data, &mut through);
+            pushed.map_err(io::Error::other)?;
+            // Of an object that is not at its end yet nothing is handed on.
+            if !through.is_empty() {
+                return Ok(Some(through.into()));
+            }
         }
+        Ok(None)
     }
 }
 
-impl Body for Events {
-    type Data = Bytes;
-    type Error = io::Error;
+/// In KiB. A frame costs one at least: a server that sends a byte at a time costs as much.
+fn cost(data: &[u8]) -> NonZeroU32 {
+    let events = memchr::memchr_iter(b'\n', data).count();
+    let cost = data.len().div_ceil(1 << 10) + events * EVENT_KIB;
+    let cost = u32::try_from(cost.max(1)).unwrap_or(u32::MAX);
+    NonZeroU32::new(cost).unwrap_or(NonZeroU32::MIN)
+}
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        loop {
-            let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {
-                Some(Ok(frame)) => frame,
-                ended => return Poll::Ready(ended),
-            };
-            let Ok(data) = frame.into_data() else {
-                continue;
-            };
-            let mut through = Vec::new();
-            if let Err(refused) = self.border.push(&data, &mut through) {
-                return Poll::Ready(Some(Err(io::Error::other(refused))));
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
+
+    use super::*;
+
+    const EVENT: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";
+
+    fn many() -> ResponseBody {
+        let frames = (0..1_000_000).map(|_| Ok(Frame::data(Bytes::from_static(EVENT))));
+        StreamBody::new(stream::iter(frames)).boxed_unsync()
+    }
+
+    /// How many events come in a minute, which may be cut short by their end.
+    async fn in_a_minute(mut body: ResponseBody) -> usize {
+        let mut count = 0;
+        let counting = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                assert_eq!(frame.into_data().unwrap(), EVENT);
+                count += 1;
             }
-            // Of an object that is not at its end yet nothing is handed on.
-            if !through.is_empty() {
-                return Poll::Ready(Some(Ok(Frame::data(through.into()))));
-            }
-        }
+        };
+        let _ = tokio::time::timeout(Duration::from_mins(1), counting).await;
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_without_end_are_taken_at_a_pace() {
+        let slept = Arc::<AtomicU32>::default();
+        let told = Arc::clone(&slept);
+        let waited = move |waited: Duration| {
+            assert!(!waited.is_zero());
+            told.fetch_add(1, Ordering::Relaxed);
+        };
+        let count = in_a_minute(events(many(), Some(waited))).await;
+        let kib = PACE.burst.get() + 60 * PACE.per_second.get();
+        let expected = usize::try_from(kib).unwrap() / (1 + EVENT_KIB);
+        assert!(count.abs_diff(expected) <= 10, "{count}, not {expected}");
+        assert!(slept.load(Ordering::Relaxed) > 0, "nobody is told of it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_events_of_the_management_cluster_are_taken_as_they_come() {
+        let count = in_a_minute(events(many(), None::<fn(Duration)>)).await;
+        assert_eq!(count, 1_000_000);
     }
 }
