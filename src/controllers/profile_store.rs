@@ -1,13 +1,18 @@
 //! The profiles of the whole fleet, each distinct content kept and compiled once, however many
-//! tenants have it. A profile that extends another is laid over it when somebody first asks, and
-//! what comes of it is a content like any other.
+//! tenants have it. A profile that extends another is laid over it when somebody asks, and what
+//! comes of it is a content like any other.
+//!
+//! Both can be made again, and a compiled profile takes about 17 times the memory of its text: of
+//! each a namespace keeps the newest, within bounds.
 
 mod marks;
+mod recent;
 mod room;
+mod shared;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    sync::{Arc, OnceLock, PoisonError, RwLock, Weak},
+    sync::{Arc, PoisonError, RwLock, Weak},
 };
 
 use futures::{StreamExt, stream};
@@ -20,13 +25,15 @@ use kube::{
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
-pub use self::room::Quotas;
-use self::room::fetch_wanted;
+use self::{recent::Recent, room::fetch_wanted};
+pub use self::{
+    room::Quotas,
+    shared::{Compiled, SharedProfile},
+};
 use super::{profile_quota::Ledger, subscriptions::Subscriptions};
 use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use crate::fleet::watch::{RELIST_PROFILES, Scope, covers, interpret, relisted};
 use crate::render::{
-    RenderError,
     overlay::{self, OverlayError},
     template::CompiledProfile,
 };
@@ -34,39 +41,15 @@ use crate::render::{
 type ContentId = [u8; 32];
 type Key = (String, String);
 
+/// Of how many bytes of profiles, as JSON, a namespace keeps what they are compiled to.
+const COMPILED_BYTES_MAX: usize = 2 << 20;
+/// How many bytes a namespace keeps of profiles laid over others: as many as it may write where
+/// nobody says otherwise.
+const RESOLVED_BYTES_MAX: usize = 8 << 20;
+/// What is counted of one that cannot be laid over its base.
+const UNRESOLVED_BYTES: usize = 1 << 10;
 /// More profiles than may lie on each other.
 const ROOT_STEPS_MAX: usize = 16;
-
-/// One content, compiled when it is first used.
-#[derive(Debug)]
-pub struct SharedProfile {
-    id: ContentId,
-    spec: Arc<OperatingSystemProfileSpec>,
-    compiled: OnceLock<Result<Arc<CompiledProfile>, Arc<RenderError>>>,
-}
-
-impl SharedProfile {
-    /// The profile's spec.
-    pub fn spec(&self) -> &OperatingSystemProfileSpec {
-        &self.spec
-    }
-
-    /// The digest of the content, in hex.
-    pub fn content(&self) -> String {
-        hex::encode(self.id)
-    }
-
-    /// Compiles the profile, once. May take some milliseconds of a core.
-    pub fn compile(&self) -> Result<Arc<CompiledProfile>, Arc<RenderError>> {
-        self.compiled
-            .get_or_init(|| {
-                CompiledProfile::compile(&self.spec)
-                    .map(Arc::new)
-                    .map_err(Arc::new)
-            })
-            .clone()
-    }
-}
 
 /// A profile laid over what it extends, or why it cannot be.
 pub type Resolved = Result<Arc<SharedProfile>, OverlayError>;
@@ -80,8 +63,10 @@ struct Inner {
     pinned: HashSet<Key>,
     /// Which profiles of its namespace extend one; it need not exist.
     overlays: HashMap<Key, BTreeSet<String>>,
-    /// What profiles that extend another come to, as far as somebody has asked.
-    resolved: HashMap<Key, Resolved>,
+    /// By namespace and name: what profiles that extend another come to, where somebody has asked.
+    resolved: HashMap<String, Recent<String, Resolved>>,
+    /// By namespace and content: what was compiled for it.
+    compiled: HashMap<String, Recent<ContentId, Arc<CompiledProfile>>>,
     contents: HashMap<ContentId, Weak<SharedProfile>>,
     bells: HashMap<String, watch::Sender<()>>,
     /// Which profiles are kept, by namespace; default ones are not counted.
@@ -114,23 +99,27 @@ impl Inner {
     }
 
     /// The one copy of a content.
-    fn intern(&mut self, id: ContentId, spec: OperatingSystemProfileSpec) -> Arc<SharedProfile> {
+    fn intern(
+        &mut self,
+        (id, bytes): (ContentId, usize),
+        spec: OperatingSystemProfileSpec,
+    ) -> Arc<SharedProfile> {
         let known = self.contents.get(&id).and_then(Weak::upgrade);
-        let shared = known.unwrap_or_else(|| {
-            Arc::new(SharedProfile {
-                id,
-                spec: Arc::new(spec),
-                compiled: OnceLock::new(),
-            })
-        });
+        let shared = known.unwrap_or_else(|| Arc::new(SharedProfile::new((id, bytes), spec)));
         self.make_room_for_contents();
         self.contents.insert(id, Arc::downgrade(&shared));
         shared
     }
 
-    /// Forgets a content that nobody has any more.
-    fn release(&mut self, shared: Arc<SharedProfile>) {
+    /// Forgets what a namespace has no more, and a content that nobody has any more.
+    fn release(&mut self, namespace: &str, shared: Arc<SharedProfile>) {
         let id = shared.id;
+        if let Some(compiled) = self.compiled.get_mut(namespace) {
+            compiled.remove(&id);
+            if compiled.is_empty() {
+                self.compiled.remove(namespace);
+            }
+        }
         drop(shared);
         let content = self.contents.get(&id);
         if content.is_some_and(|content| content.strong_count() == 0) {
@@ -163,17 +152,25 @@ impl Inner {
             self.overlays.entry(base).or_default().insert(name.clone());
         }
         if let Some(before) = before {
-            self.release(before);
+            self.release(namespace, before);
         }
         let changed = self.on_top_of(key);
-        for name in &changed {
-            let key = (namespace.clone(), name.clone());
-            if let Some(Ok(resolved)) = self.resolved.remove(&key) {
-                self.release(resolved);
-            }
-        }
+        self.forget_resolved(namespace, &changed);
         self.ring(key);
         changed
+    }
+
+    fn forget_resolved(&mut self, namespace: &str, names: &BTreeSet<String>) {
+        let Some(resolved) = self.resolved.get_mut(namespace) else {
+            return;
+        };
+        let gone: Vec<_> = names.iter().filter_map(|it| resolved.remove(it)).collect();
+        if resolved.is_empty() {
+            self.resolved.remove(namespace);
+        }
+        for shared in gone.into_iter().flatten() {
+            self.release(namespace, shared);
+        }
     }
 
     /// A profile and every profile that extends it, directly or through others.
@@ -191,13 +188,26 @@ impl Inner {
         found
     }
 
-    /// Lays a profile over what it extends.
-    fn resolve(&mut self, (namespace, name): &Key, spec: &OperatingSystemProfileSpec) -> Resolved {
+    /// Lays a profile over what it extends, and keeps what comes of it while there is room.
+    fn resolve(&mut self, key: Key, spec: &OperatingSystemProfileSpec) -> Resolved {
+        let resolved = self.lay(&key, spec);
+        let (namespace, name) = key;
+        let bytes = resolved.as_ref().map_or(UNRESOLVED_BYTES, |it| it.bytes);
+        let kept = self.resolved.entry(namespace.clone());
+        let kept = kept.or_insert_with(|| Recent::new(RESOLVED_BYTES_MAX));
+        let gone = kept.put(name, (bytes, resolved.clone()));
+        for shared in gone.into_iter().flatten() {
+            self.release(&namespace, shared);
+        }
+        resolved
+    }
+
+    fn lay(&mut self, (namespace, name): &Key, spec: &OperatingSystemProfileSpec) -> Resolved {
         let merged = overlay::resolve(name, spec, |base| {
             let found = self.profiles.get(&(namespace.clone(), base.to_owned()));
             found.map(|found| Arc::clone(&found.spec))
         })?;
-        Ok(self.intern(content_id(&merged).0, merged))
+        Ok(self.intern(content_id(&merged), merged))
     }
 }
 
@@ -251,16 +261,29 @@ impl ProfileStore {
         if shared.spec.extends.is_none() {
             return Some(Ok(Arc::clone(shared)));
         }
-        if let Some(resolved) = inner.resolved.get(&key) {
+        let known = inner.resolved.get(namespace);
+        if let Some(resolved) = known.and_then(|known| known.get(&key.1)) {
             return Some(resolved.clone());
         }
         drop(inner);
         // Under one lock: a change of the base must not come between asking and remembering.
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let spec = Arc::clone(&inner.profiles.get(&key)?.spec);
-        let resolved = inner.resolve(&key, &spec);
-        inner.resolved.insert(key, resolved.clone());
-        Some(resolved)
+        Some(inner.resolve(key, &spec))
+    }
+
+    /// Compiles a profile for a namespace that has it. May take some milliseconds of a core.
+    pub fn compile(&self, namespace: &str, shared: &SharedProfile) -> Compiled {
+        let (compiled, is_new) = shared.compile();
+        if let Ok(compiled) = &compiled
+            && is_new
+        {
+            let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+            let kept = inner.compiled.entry(namespace.to_owned());
+            let kept = kept.or_insert_with(|| Recent::new(COMPILED_BYTES_MAX));
+            kept.put(shared.id, (shared.bytes, Arc::clone(compiled)));
+        }
+        compiled
     }
 
     /// Follows the changes of one namespace's profiles.
@@ -302,7 +325,7 @@ impl ProfileStore {
                 return changed;
             }
         }
-        let shared = inner.intern(id, spec);
+        let shared = inner.intern((id, bytes), spec);
         changed.extend(inner.put(key, Some(shared)));
         self.wanted.notify_one();
         changed

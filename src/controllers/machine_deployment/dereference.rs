@@ -17,7 +17,7 @@ use crate::controllers::{
     adoption,
     context::Context,
     inventory,
-    profile_store::SharedProfile,
+    profile_store::{Compiled, SharedProfile},
     tokens::{self, KnownToken},
 };
 use crate::plan::{
@@ -128,7 +128,7 @@ async fn profile(
         Some(Err(error)) => return Ok(ProfileFound::Unresolved { error }),
         Some(Ok(shared)) => shared,
     };
-    Ok(match compile(shared).await? {
+    Ok(match compile(context, (namespace.clone(), shared)).await? {
         Ok(profile) => ProfileFound::Usable { name, profile },
         Err(error) => ProfileFound::Unusable {
             name: format!("{namespace}/{name}"),
@@ -137,12 +137,13 @@ async fn profile(
     })
 }
 
-type Compiled =
-    Result<Arc<crate::render::template::CompiledProfile>, Arc<crate::render::RenderError>>;
-
 /// The first use of a content compiles it, beside the runtime.
-async fn compile(shared: Arc<SharedProfile>) -> Result<Compiled, Error> {
-    tokio::task::spawn_blocking(move || shared.compile())
+async fn compile(
+    context: &Context,
+    (namespace, shared): (String, Arc<SharedProfile>),
+) -> Result<Compiled, Error> {
+    let profiles = Arc::clone(&context.profiles);
+    tokio::task::spawn_blocking(move || profiles.compile(&namespace, &shared))
         .await
         .map_err(|_| Error::RenderPanicked)
 }

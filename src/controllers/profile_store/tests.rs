@@ -109,12 +109,46 @@ fn fifty_tenants_with_one_profile_hold_and_compile_it_once() {
     }
     let of = |namespace: &String| store.resolved(namespace, "osp").unwrap().unwrap();
     let first = of(&namespaces[0]);
-    let compiled = first.compile().unwrap();
+    let compiled = store.compile(&namespaces[0], &first).unwrap();
     for namespace in &namespaces {
         assert!(Arc::ptr_eq(&first, &of(namespace)));
-        assert!(Arc::ptr_eq(&compiled, &of(namespace).compile().unwrap()));
+        let again = store.compile(namespace, &of(namespace)).unwrap();
+        assert!(Arc::ptr_eq(&compiled, &again));
     }
     assert_eq!(store.inner.read().unwrap().contents.len(), 1);
+}
+
+/// Profiles that share a large base would take gigabytes, each laid over it and compiled.
+#[test]
+fn of_overlays_of_a_large_base_the_newest_are_kept() {
+    let store = ProfileStore::new(0, Quotas::default());
+    let base = json!({ "templates": { "text": "x".repeat(1 << 20) } });
+    let base = spec(json!({ "provisioningConfig": base }));
+    store.insert(&key("a", "base"), aged(base));
+    let mut compiled = Vec::new();
+    for number in 0..50 {
+        let (name, version) = (format!("overlay-{number}"), format!("v1.0.{number}"));
+        let overlay = spec(json!({ "extends": "base", "version": version }));
+        store.insert(&key("a", &name), aged(overlay));
+        let resolved = store.resolved("a", &name).unwrap().unwrap();
+        let made = store.compile("a", &resolved).unwrap();
+        let again = store.compile("a", &resolved).unwrap();
+        assert!(Arc::ptr_eq(&made, &again), "it is kept");
+        compiled.push((Arc::downgrade(&made), Arc::downgrade(&resolved)));
+    }
+    let compiled_kept = compiled.iter().filter(|it| it.0.strong_count() > 0);
+    assert_eq!(compiled_kept.count(), 1);
+    let resolved_kept = compiled.iter().filter(|it| it.1.strong_count() > 0);
+    assert_eq!(resolved_kept.count(), 7);
+    let oldest = store.resolved("a", "overlay-0").unwrap().unwrap();
+    assert_eq!(oldest.spec().version, "v1.0.0", "it is made again");
+    store.remove(&key("a", "base"));
+    for number in 0..50 {
+        store.remove(&key("a", &format!("overlay-{number}")));
+    }
+    let inner = store.inner.read().unwrap();
+    let left = (inner.resolved.len(), inner.compiled.len());
+    assert_eq!(left, (0, 0), "nothing is kept for nobody");
 }
 
 /// A store whose namespaces have room for two profiles, and for any default one.

@@ -1,0 +1,52 @@
+//! What a namespace keeps of what can be made again: the newest, as much as there is room for.
+
+use std::collections::VecDeque;
+
+/// Values with the bytes that each is counted with; at least the newest one is kept.
+#[derive(Debug)]
+pub(super) struct Recent<K, T> {
+    bytes_max: usize,
+    bytes: usize,
+    kept: VecDeque<(K, usize, T)>,
+}
+
+impl<K: PartialEq, T> Recent<K, T> {
+    pub(super) const fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            bytes: 0,
+            kept: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&T> {
+        let mut kept = self.kept.iter();
+        kept.find(|(it, ..)| it == key).map(|(.., value)| value)
+    }
+
+    /// Keeps a value, and gives those that it takes the room of.
+    pub(super) fn put(&mut self, key: K, (bytes, value): (usize, T)) -> Vec<T> {
+        let mut gone = Vec::from_iter(self.remove(&key));
+        self.bytes += bytes;
+        self.kept.push_back((key, bytes, value));
+        while self.bytes > self.bytes_max && self.kept.len() > 1 {
+            let oldest = self.kept.pop_front();
+            gone.extend(oldest.map(|(_, bytes, value)| {
+                self.bytes -= bytes;
+                value
+            }));
+        }
+        gone
+    }
+
+    pub(super) fn remove(&mut self, key: &K) -> Option<T> {
+        let at = self.kept.iter().position(|(it, ..)| it == key)?;
+        let (_, bytes, value) = self.kept.remove(at)?;
+        self.bytes -= bytes;
+        Some(value)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+}
