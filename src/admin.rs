@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::fleet_page::FleetPage;
 use crate::port;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::{metrics::Metrics, pulse::Pulse};
 
 /// How long an answer in flight may take after the process was told to end. A scraper that hangs
 /// must not hold the process.
@@ -36,7 +36,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 const INDEX: &str = "\
 Operating System Manager
 
-/livez    the process runs; /healthz is the same
+/livez    the process gets on; /healthz is the same
 /readyz   the process can do its work in the management cluster
 /metrics  counters and gauges, in the OpenMetrics text format
 /fleet    every tenant in a row; /fleet.json is the same for programs
@@ -104,6 +104,8 @@ impl Readiness {
 pub struct AdminState {
     /// Shown under `/metrics`.
     pub metrics: Metrics,
+    /// Shown under `/livez`; none where the port is served by the threads that it would tell of.
+    pub pulse: Option<Pulse>,
     /// Shown under `/readyz`.
     pub readiness: Readiness,
     /// Brings the gauges up to date before they are shown.
@@ -137,13 +139,24 @@ pub async fn run(listener: TcpListener, state: AdminState, cancelled: Cancellati
 pub fn router(state: AdminState) -> Router {
     Router::new()
         .route("/", get(INDEX))
-        .route("/livez", get("ok\n"))
-        .route("/healthz", get("ok\n"))
+        .route("/livez", get(livez))
+        .route("/healthz", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
         .route("/fleet", get(fleet_page::html))
         .route("/fleet.json", get(fleet_page::json))
         .with_state(state)
+}
+
+async fn livez(State(state): State<AdminState>) -> impl IntoResponse {
+    if state.pulse.is_some_and(|pulse| pulse.is_late()) {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the threads of the process hang\n",
+        )
+    } else {
+        (StatusCode::OK, "ok\n")
+    }
 }
 
 async fn readyz(State(state): State<AdminState>) -> impl IntoResponse {

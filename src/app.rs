@@ -5,8 +5,10 @@ pub mod caller;
 pub mod doctor;
 pub mod enrol;
 mod fleet_page;
+mod lifeline;
 mod management;
 pub mod plan;
+mod process_tasks;
 pub mod release;
 pub mod remedy;
 pub mod single;
@@ -22,19 +24,22 @@ use std::{
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
-use tokio::{net::TcpListener, runtime::Handle, sync::watch, task::JoinSet};
-use tokio_util::sync::CancellationToken;
+use tokio::{net::TcpListener, runtime::Handle, sync::watch};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::admin::{self, AdminState, Gate, Readiness};
+use self::{
+    lifeline::Lifeline,
+    process_tasks::{ProcessTasks, a_task_panicked},
+};
+use crate::admin::{AdminState, Gate, Readiness};
 use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfile};
 use crate::controllers::{
     context::Rules,
     profile::DefaultProfile,
-    profile_store::{self, ProfileStore, Quotas, content_digest},
-    rollout::{Rollout, Tenants},
+    profile_store::{ProfileStore, Quotas, content_digest},
+    rollout::Tenants,
     serve::Controllers,
     subscriptions::Subscriptions,
-    watch::follow_configs,
     worker_cluster,
 };
 use crate::fleet::{
@@ -62,8 +67,9 @@ use crate::settings::Settings;
 use crate::telemetry::{
     logs::chain,
     metrics::{ClusterKind, Metrics},
+    pulse::Pulse,
 };
-use crate::tenant::{mode::Mode, policy::RequestBudget, waves::Pace};
+use crate::tenant::{mode::Mode, policy::RequestBudget};
 
 /// What the process meets outside of itself. Tests hand in clusters in memory and a clock of
 /// their own.
@@ -81,6 +87,9 @@ pub struct Outside {
     pub default_profiles: Arc<[DefaultProfile]>,
     /// Where the admin port listens; none in tests that need none.
     pub admin: Option<TcpListener>,
+    /// What the admin port and the Lease run on, so that nothing delays them: a thread of their
+    /// own, or in tests that turn the clock the only one.
+    pub lifeline: Handle,
     /// Where everything is counted.
     pub metrics: Metrics,
 }
@@ -125,6 +134,7 @@ pub async fn run_on(
         user_agent: agent.clone(),
         metrics: metrics.clone(),
     };
+    let lifeline = Lifeline::start().context("cannot start a thread")?;
     let outside = Outside {
         management: management::transport(&config, agent.clone(), patience)?,
         leases: management::transport(&config, agent, patience)?,
@@ -134,6 +144,7 @@ pub async fn run_on(
         clock: Clock::system(),
         default_profiles: built_in_profiles()?,
         admin: Some(listener),
+        lifeline: lifeline.handle().clone(),
         metrics,
     };
     Box::pin(run_with(settings, outside, cancel)).await
@@ -145,22 +156,22 @@ pub async fn run_with(
     outside: Outside,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
-    let mut tasks = ProcessTasks {
-        tasks: JoinSet::new(),
-        stop: cancel.child_token(),
-    };
+    let mut tasks = ProcessTasks::new(&cancel);
     let roster = Arc::new(Roster::default());
-    let (membership, placement) = membership(&settings, &outside);
+    let pulse = Pulse::default();
+    tasks.spawn(pulse.clone().beat());
+    let (membership, placement) = membership(&settings, &outside, &pulse);
     let client = fleet_client(&outside.management, &outside, settings.request_timeout);
     let readiness = Readiness::waiting_for(&[Gate::ManagementWatches, Gate::Membership]);
     if let Some(listener) = outside.admin {
         let state = AdminState {
             metrics: outside.metrics.clone(),
+            pulse: Some(pulse),
             readiness: readiness.clone(),
             refresh: census_of(&roster, &outside.metrics),
             fleet: fleet_page::of(&settings, &listener, (&roster, &outside.clock)),
         };
-        tasks.serve_admin(listener, state);
+        tasks.serve_admin(listener, state, &outside.lifeline);
     }
     let Some(management_uid) = management_uid(&client, &cancel).await else {
         return tasks.finish().await;
@@ -206,24 +217,28 @@ pub async fn run_with(
         selector,
         cancel,
     });
-    serve(fleet, membership, tasks).await
+    serve(fleet, (membership, &outside.lifeline), tasks).await
 }
 
 /// Runs the fleet for as long as the replica is a member of it. The Lease is released after the
 /// last write of the fleet; one that is lost ends everything.
 async fn serve(
     fleet: impl Future<Output = ()>,
-    membership: Membership,
+    (membership, lifeline): (Membership, &Handle),
     mut tasks: ProcessTasks,
 ) -> anyhow::Result<()> {
     let leave = CancellationToken::new();
+    let left = leave.clone();
+    let kept = lifeline.spawn(async move { membership.run(&left).await });
+    let kept = AbortOnDropHandle::new(kept);
+    let kept = async { anyhow::Ok(kept.await.map_err(|_| a_task_panicked())??) };
     let work = async {
         fleet.await;
         leave.cancel();
         Ok(())
     };
     tokio::select! {
-        ended = async { tokio::try_join!(work, membership.run(&leave)) } => {
+        ended = async { tokio::try_join!(work, kept) } => {
             ended?;
             tasks.finish().await
         }
@@ -246,7 +261,9 @@ fn fleet_client(transport: &Transport, outside: &Outside, timeout: Duration) -> 
 }
 
 /// The replica's place in the fleet. Its Lease has a client and a connection of its own.
-fn membership(settings: &Settings, outside: &Outside) -> (Membership, Placement) {
+fn membership(settings: &Settings, outside: &Outside, pulse: &Pulse) -> (Membership, Placement) {
+    // The client's own task begins where it is made.
+    let _entered = outside.lifeline.enter();
     let replica = &settings.replica;
     let me = Holder {
         instance: replica.instance.clone(),
@@ -270,6 +287,7 @@ fn membership(settings: &Settings, outside: &Outside) -> (Membership, Placement)
         clock: outside.clock.clone(),
         fence: Fence::closed(outside.clock.clone(), terms.margin),
         metrics: outside.metrics.clone(),
+        pulse: pulse.clone(),
     })
 }
 
@@ -282,8 +300,9 @@ async fn open_membership_gate(readiness: Readiness, mut grants: watch::Receiver<
 
 fn census_of(roster: &Arc<Roster>, metrics: &Metrics) -> Arc<dyn Fn() + Send + Sync> {
     let (roster, metrics) = (Arc::clone(roster), metrics.clone());
+    let runtime = Handle::current();
     Arc::new(move || {
-        metrics.set_tasks(Handle::current().metrics().num_alive_tasks());
+        metrics.set_tasks(runtime.metrics().num_alive_tasks());
         census::take(&roster, &metrics);
     })
 }
@@ -355,89 +374,6 @@ async fn open_gate(
     readiness.set_ready(Gate::ManagementWatches);
 }
 
-/// Tasks of the whole process, not of one cluster. Each is awaited; one that panics ends the
-/// process.
-struct ProcessTasks {
-    tasks: JoinSet<()>,
-    stop: CancellationToken,
-}
-
-impl ProcessTasks {
-    fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => {}
-                () = work => {}
-            }
-        });
-    }
-
-    /// Not cut short: answers in flight are given a moment.
-    fn serve_admin(&mut self, listener: TcpListener, state: AdminState) {
-        let stop = self.stop.clone();
-        self.tasks.spawn(admin::run(listener, state, stop));
-    }
-
-    /// Gives turns to install newer default profiles.
-    fn pace(
-        &mut self,
-        controllers: &Controllers,
-        tenants: Tenants,
-        (pace, metrics): (Pace, &Metrics),
-    ) {
-        let rollout = Rollout {
-            turns: Arc::clone(&controllers.turns),
-            tenants,
-            profiles: Arc::clone(&controllers.profiles),
-            defaults: Arc::clone(&controllers.defaults),
-            pace,
-            metrics: metrics.clone(),
-        };
-        self.spawn(rollout.run());
-    }
-
-    fn watch_management(&mut self, client: &Client, scope: &Scope, controllers: &Controllers) {
-        let subscriptions = &controllers.subscriptions;
-        self.spawn(follow_configs(
-            client.clone(),
-            scope.clone(),
-            Arc::clone(subscriptions),
-        ));
-        let profiles = Arc::clone(&controllers.profiles);
-        self.spawn(profile_store::follow(
-            client.clone(),
-            scope.clone(),
-            profiles,
-            Arc::clone(subscriptions),
-        ));
-    }
-
-    /// Waits until a task panics.
-    async fn panicked(&mut self) -> anyhow::Error {
-        while let Some(ended) = self.tasks.join_next().await {
-            if ended.is_err() {
-                return a_task_panicked();
-            }
-        }
-        std::future::pending().await
-    }
-
-    async fn finish(mut self) -> anyhow::Result<()> {
-        self.stop.cancel();
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.map_err(|_| a_task_panicked())?;
-        }
-        Ok(())
-    }
-}
-
-/// What a task says of its panic has the message in it, and that may hold what a tenant sent.
-fn a_task_panicked() -> anyhow::Error {
-    anyhow::anyhow!("a task of the whole process panicked; the log has the place")
-}
-
 /// The identity of the management cluster; asked until it answers or the process ends.
 async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<String> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -459,29 +395,5 @@ async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<S
             () = cancel.cancelled() => return None,
             () = tokio::time::sleep(delay.next().unwrap_or_default()) => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn the_error_of_a_panic_has_no_message_of_it() {
-        let tasks = || {
-            let mut tasks = ProcessTasks {
-                tasks: JoinSet::new(),
-                stop: CancellationToken::new(),
-            };
-            tasks.spawn(async { panic!("c4n4ry") });
-            tasks
-        };
-        let error = tasks().panicked().await;
-        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
-        let tasks = tasks();
-        // On one thread: it has its turn, and panics.
-        tokio::task::yield_now().await;
-        let error = tasks.finish().await.unwrap_err();
-        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
     }
 }

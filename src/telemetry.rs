@@ -7,6 +7,7 @@
 pub mod build;
 pub mod logs;
 pub mod metrics;
+pub mod pulse;
 pub mod traces;
 
 use std::time::Duration;

@@ -8,6 +8,7 @@ mod chain;
 mod webhooks;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
@@ -347,17 +348,7 @@ async fn where_prometheus_has_its_operator_the_service_is_monitored() {
     let printed = helm(&management, &printed).await.expect("they are values");
     let printed: Vec<Value> = serde_saphyr::from_multiple(&printed).expect("Helm prints YAML");
     chain::assert_scraped(&printed);
-    assert_eq!(
-        who_may_come(&printed),
-        [
-            ("admin".to_owned(), json!([{"namespaceSelector": {}}])),
-            ("admin".to_owned(), json!([{"namespaceSelector": {}}])),
-            (
-                "webhook".to_owned(),
-                json!([{"ipBlock": {"cidr": "10.0.0.0/28"}}])
-            ),
-        ]
-    );
+    assert_who_may_come(&printed);
     let content = |objects: &[Value], kind: &str, part: &str| {
         let mut found = objects.iter().filter(|it| it["kind"] == *kind);
         let named = |it: &&Value| kind == "PrometheusRule" || !it[part]["fleet.json"].is_null();
@@ -375,18 +366,27 @@ async fn where_prometheus_has_its_operator_the_service_is_monitored() {
     assert_eq!(ours.count(), 12, "{links}");
 }
 
-/// The ports that NetworkPolicies open, and to whom.
-fn who_may_come(objects: &[Value]) -> Vec<(String, Value)> {
+/// Pods of the cluster may read both admin ports, and whom the values name may call the webhooks.
+fn assert_who_may_come(objects: &[Value]) {
+    let text = |rule: &Value, path| rule.pointer(path).cloned().unwrap_or_default();
     let policies = objects.iter().filter(|it| it["kind"] == "NetworkPolicy");
-    let rules = policies.flat_map(|it| it["spec"]["ingress"].as_array().into_iter().flatten());
-    let mut rules: Vec<_> = rules
-        .map(|rule| {
-            let port = rule["ports"][0]["port"].as_str().unwrap_or_default();
-            (port.to_owned(), rule["from"].clone())
-        })
-        .collect();
-    rules.sort_by(|one, other| one.0.cmp(&other.0));
-    rules
+    let rules = policies.filter_map(|it| it.pointer("/spec/ingress")?.as_array());
+    let rules: BTreeMap<String, Vec<Value>> =
+        rules.flatten().fold(BTreeMap::new(), |mut rules, rule| {
+            let port = text(rule, "/ports/0/port").to_string();
+            rules.entry(port).or_default().push(text(rule, "/from"));
+            rules
+        });
+    let anybody_here = json!([{"namespaceSelector": {}}]);
+    let named = json!([{"ipBlock": {"cidr": "10.0.0.0/28"}}]);
+    let expected = [
+        (
+            "\"admin\"".to_owned(),
+            vec![anybody_here.clone(), anybody_here],
+        ),
+        ("\"webhook\"".to_owned(), vec![named]),
+    ];
+    assert_eq!(rules, expected.into());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,7 @@ use super::*;
 fn a_state(gates: &[Gate]) -> AdminState {
     AdminState {
         metrics: Metrics::new(),
+        pulse: None,
         readiness: Readiness::waiting_for(gates),
         refresh: Arc::new(|| {}),
         fleet: None,
@@ -49,6 +50,20 @@ async fn the_process_is_ready_when_the_last_gate_opens() {
 async fn a_process_that_is_not_ready_is_alive() {
     let answer = fetch(&a_state(&Gate::ALL), "/livez").await;
     assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_threads_hang_is_not_alive() {
+    let pulse = Pulse::default();
+    let state = AdminState {
+        pulse: Some(pulse.clone()),
+        ..a_state(&[])
+    };
+    let alive = async || fetch(&state, "/livez").await.status() == StatusCode::OK;
+    assert!(alive().await);
+    tokio::time::advance(Duration::from_secs(21)).await;
+    assert!(!alive().await);
+    assert_eq!(fetch(&state, "/readyz").await.status(), StatusCode::OK);
 }
 
 #[tokio::test]

@@ -7,11 +7,11 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use kube::Client;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, runtime::Handle};
 use tokio_util::sync::CancellationToken;
 
 use self::leader::Leader;
-use super::{FLEET_REQUESTS, ProcessTasks, built_in_profiles, management};
+use super::{FLEET_REQUESTS, built_in_profiles, management, process_tasks::ProcessTasks};
 use crate::admin::{AdminState, Readiness};
 use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfileSpec};
 use crate::controllers::{
@@ -120,19 +120,17 @@ pub async fn run_with(
     mut outside: Outside,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
-    let mut tasks = ProcessTasks {
-        tasks: tokio::task::JoinSet::new(),
-        stop: cancel.child_token(),
-    };
+    let mut tasks = ProcessTasks::new(&cancel);
     for listener in std::mem::take(&mut outside.pages) {
         // Whoever waits to be the leader is as alive and ready as the leader.
         let state = AdminState {
             metrics: outside.metrics.clone(),
+            pulse: None,
             readiness: Readiness::waiting_for(&[]),
             refresh: Arc::new(|| {}),
             fleet: None,
         };
-        tasks.serve_admin(listener, state);
+        tasks.serve_admin(listener, state, &Handle::current());
     }
     let mut leaders = leaders(&settings, &outside);
     let acquired = tokio::select! {

@@ -138,6 +138,7 @@ impl World {
             clock: self.clock(),
             default_profiles: fixtures::default_profiles(),
             admin: None,
+            lifeline: tokio::runtime::Handle::current(),
             metrics: metrics.clone(),
         };
         let cancel = CancellationToken::new();

@@ -61,6 +61,7 @@ fn a_state(access: Access, rows: Vec<Row>) -> AdminState {
         Overview::new(told.clone(), rows.clone(), filter)
     });
     AdminState {
+        pulse: None,
         metrics: Metrics::new(),
         readiness: Readiness::waiting_for(&[]),
         refresh: Arc::new(|| {}),

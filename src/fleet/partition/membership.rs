@@ -27,6 +27,7 @@ use crate::fleet::{clock::Clock, retry_delay::RetryDelay};
 use crate::telemetry::{
     logs::chain,
     metrics::{Attempted, Metrics},
+    pulse::Pulse,
 };
 
 /// How soon the Leases are read again while something is expected of another replica.
@@ -69,6 +70,8 @@ pub struct Params {
     pub fence: Fence,
     /// Where renewals are counted.
     pub metrics: Metrics,
+    /// Whether what the Lease stands for gets on.
+    pub pulse: Pulse,
 }
 
 /// What the fleet follows, and what it tells.
@@ -221,6 +224,10 @@ impl Membership {
 
     /// Renews if it is time, looks, and follows. Only a Lease that is lost is an error.
     async fn step(&self, member: &mut Member) -> Result<Pace, LeaseError> {
+        // Nobody is served by threads that hang: another replica may have the tenants.
+        if self.params.pulse.is_late() {
+            return Ok(Pace::Brisk);
+        }
         if member.renewed.elapsed() >= self.params.terms.renewal_interval() {
             let view = member.stance.published.clone();
             let renewed = self.write(member, view).await;

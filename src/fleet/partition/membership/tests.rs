@@ -5,6 +5,8 @@
 //! hand. Never can two replicas write to one tenant at the same time. What the tests play is the
 //! fleet, which takes tenants and lets go of them.
 
+mod renewals;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
@@ -140,6 +142,7 @@ fn params(client: Client, me: &Holder, clock: &Clock) -> Params {
         clock: clock.clone(),
         fence: Fence::closed(clock.clone(), TERMS.margin),
         metrics: Metrics::new(),
+        pulse: Pulse::default(),
     }
 }
 
@@ -174,11 +177,17 @@ struct Replica {
 impl Replica {
     fn new(cluster: &Cluster, clock: &Clock, (me, seed): (Holder, u64)) -> Self {
         let params = params(network(cluster, seed), &me, clock);
+        let beating = params.pulse.clone().beat();
         let (membership, placement) = Membership::new(params);
         let (leave, suspended) = (CancellationToken::new(), watch::Sender::new(false));
         let mut process = JoinSet::new();
         let until_left = leave.clone();
-        let member = async move { membership.run(&until_left).await };
+        let member = async move {
+            tokio::select! {
+                () = beating => unreachable!("it never ends"),
+                ended = membership.run(&until_left) => ended,
+            }
+        };
         process.spawn(suspendable(member, suspended.subscribe()));
         Self {
             me,
@@ -422,42 +431,6 @@ fn leases_that_are_deleted_by_hand_make_no_two_writers() {
     check_histories(Hand::DeletesLeases);
 }
 
-/// The write of a Lease takes this long.
-const SLOW: Duration = Duration::from_secs(3);
-
-/// Starts a replica whose first write of this kind is slow, and cuts it off right after that write;
-/// then the fence closes as if the write had been answered at once.
-async fn check_end_of_lease(slow: Verb) {
-    let cluster = Cluster::default();
-    let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
-    let writes = Matcher::on(&[slow], "leases");
-    cluster.inject_times(writes, Fault::Delay(SLOW), 1);
-    let params = params(cluster.client(), &Holder::parse("a_1"), &clock);
-    let fence = params.fence.clone();
-    let (membership, _placement) = Membership::new(params);
-    let mut process = JoinSet::new();
-    process.spawn(async move { membership.run(&CancellationToken::new()).await });
-    let is_slow = |it: &fake_cluster::AuditEntry| it.wrote && it.verb == slow;
-    cluster
-        .wait_until(|cluster| cluster.audit().iter().any(is_slow))
-        .await;
-    let any = Matcher {
-        resource: Some("leases".to_owned()),
-        ..Matcher::any()
-    };
-    cluster.inject(any, Fault::Hang);
-    sleep(TERMS.duration.saturating_sub(TERMS.margin + SLOW)).await;
-    assert_eq!(fence.check(&Method::POST), Ok(()), "{slow:?}");
-    advance(Duration::from_millis(5)).await;
-    assert_eq!(fence.check(&Method::POST), Err(Fenced::Lease), "{slow:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_counts_from_the_moment_in_which_its_write_was_sent() {
-    check_end_of_lease(Verb::Create).await;
-    check_end_of_lease(Verb::Patch).await;
-}
-
 /// Others have listed a Lease and find it over. Meanwhile its holder renews it, or it was deleted
 /// and the holder has joined again.
 #[tokio::test(start_paused = true)]
@@ -487,10 +460,4 @@ async fn a_lease_that_was_written_since_it_was_listed_is_neither_taken_nor_remov
     let seen = of_a.list().await.unwrap().leases["osm-b"].clone();
     assert_eq!(of_a.evict("osm-b", &seen).await.unwrap(), Swapped::Here);
     assert_eq!(holder().await, None, "one that was not written since");
-}
-
-#[test]
-fn renewals_and_their_calls_fit_in_before_the_fence_closes() {
-    assert_eq!(TERMS.renewal_interval(), Duration::from_secs(3));
-    assert_eq!(TERMS.call_timeout(), Duration::from_secs(6));
 }

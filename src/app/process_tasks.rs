@@ -1,0 +1,139 @@
+//! Tasks of the whole process, which no tenant has for itself.
+
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::{net::TcpListener, runtime::Handle, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::lifeline;
+use crate::admin::{self, AdminState};
+use crate::controllers::{
+    profile_store,
+    rollout::{Rollout, Tenants},
+    serve::Controllers,
+    watch::follow_configs,
+};
+use crate::fleet::watch::Scope;
+use crate::telemetry::{logs::chain, metrics::Metrics};
+use crate::tenant::waves::Pace;
+
+/// Tasks of the whole process, not of one cluster. Each is awaited; one that panics ends the
+/// process.
+pub(super) struct ProcessTasks {
+    tasks: JoinSet<()>,
+    stop: CancellationToken,
+}
+
+impl ProcessTasks {
+    /// None yet; they end when this is cancelled.
+    pub(super) fn new(cancel: &CancellationToken) -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            stop: cancel.child_token(),
+        }
+    }
+
+    pub(super) fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+
+    /// Not cut short: answers in flight are given a moment.
+    pub(super) fn serve_admin(&mut self, listener: TcpListener, state: AdminState, on: &Handle) {
+        let stop = self.stop.clone();
+        match lifeline::hand_over(listener, on) {
+            Ok(listener) => drop(self.tasks.spawn_on(admin::run(listener, state, stop), on)),
+            Err(error) => tracing::error!(error = %chain(&error), "the admin port failed"),
+        }
+    }
+
+    /// Gives turns to install newer default profiles.
+    pub(super) fn pace(
+        &mut self,
+        controllers: &Controllers,
+        tenants: Tenants,
+        (pace, metrics): (Pace, &Metrics),
+    ) {
+        let rollout = Rollout {
+            turns: Arc::clone(&controllers.turns),
+            tenants,
+            profiles: Arc::clone(&controllers.profiles),
+            defaults: Arc::clone(&controllers.defaults),
+            pace,
+            metrics: metrics.clone(),
+        };
+        self.spawn(rollout.run());
+    }
+
+    pub(super) fn watch_management(
+        &mut self,
+        client: &Client,
+        scope: &Scope,
+        controllers: &Controllers,
+    ) {
+        let subscriptions = &controllers.subscriptions;
+        self.spawn(follow_configs(
+            client.clone(),
+            scope.clone(),
+            Arc::clone(subscriptions),
+        ));
+        let profiles = Arc::clone(&controllers.profiles);
+        self.spawn(profile_store::follow(
+            client.clone(),
+            scope.clone(),
+            profiles,
+            Arc::clone(subscriptions),
+        ));
+    }
+
+    /// Waits until a task panics.
+    pub(super) async fn panicked(&mut self) -> anyhow::Error {
+        while let Some(ended) = self.tasks.join_next().await {
+            if ended.is_err() {
+                return a_task_panicked();
+            }
+        }
+        std::future::pending().await
+    }
+
+    pub(super) async fn finish(mut self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.map_err(|_| a_task_panicked())?;
+        }
+        Ok(())
+    }
+}
+
+/// What a task says of its panic has the message in it, and that may hold what a tenant sent.
+pub(super) fn a_task_panicked() -> anyhow::Error {
+    anyhow::anyhow!("a task of the whole process panicked; the log has the place")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_error_of_a_panic_has_no_message_of_it() {
+        let tasks = || {
+            let mut tasks = ProcessTasks::new(&CancellationToken::new());
+            tasks.spawn(async { panic!("c4n4ry") });
+            tasks
+        };
+        let error = tasks().panicked().await;
+        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
+        let tasks = tasks();
+        // On one thread: it has its turn, and panics.
+        tokio::task::yield_now().await;
+        let error = tasks.finish().await.unwrap_err();
+        assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
+    }
+}
