@@ -63,6 +63,7 @@ use crate::fleet::{
     worker_clusters,
 };
 use crate::render::{Limits, default_profiles::default_profiles};
+use crate::render_worker::{Pool, Renderer};
 use crate::settings::Settings;
 use crate::telemetry::{
     logs::chain,
@@ -92,6 +93,19 @@ pub struct Outside {
     pub lifeline: Handle,
     /// Where everything is counted.
     pub metrics: Metrics,
+    /// Where templates are rendered that tenants wrote.
+    pub renderer: Renderer,
+}
+
+/// What the process has of itself.
+#[derive(Debug)]
+pub struct Inside {
+    /// The socket of the admin port.
+    pub admin: TcpListener,
+    /// Where everything is counted.
+    pub metrics: Metrics,
+    /// Where templates are rendered that tenants wrote.
+    pub renderer: Renderer,
 }
 
 /// The budget of the watches of the whole fleet: four watches, and their pages.
@@ -111,14 +125,18 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
             )
         })?;
     tracing::info!(address = %listener.local_addr()?, "the admin port listens");
-    run_on(settings, listener, Metrics::new(), cancel).await
+    let inside = Inside {
+        admin: listener,
+        metrics: Metrics::new(),
+        renderer: Renderer::Workers(Arc::new(Pool::of_this_program())),
+    };
+    run_on(settings, inside, cancel).await
 }
 
-/// As [`run`], on a socket for the admin port and with metrics that the caller keeps.
+/// As [`run`], with what the caller has made of the process.
 pub async fn run_on(
     settings: Settings,
-    listener: TcpListener,
-    metrics: Metrics,
+    inside: Inside,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
     let config = management::config(settings.kubeconfig.as_deref()).await?;
@@ -132,7 +150,7 @@ pub async fn run_on(
     let patience = Patience::of(settings.request_timeout);
     let caller = Caller {
         user_agent: agent.clone(),
-        metrics: metrics.clone(),
+        metrics: inside.metrics.clone(),
     };
     let lifeline = Lifeline::start().context("cannot start a thread")?;
     let outside = Outside {
@@ -143,9 +161,10 @@ pub async fn run_on(
         }),
         clock: Clock::system(),
         default_profiles: built_in_profiles()?,
-        admin: Some(listener),
+        admin: Some(inside.admin),
         lifeline: lifeline.handle().clone(),
-        metrics,
+        metrics: inside.metrics,
+        renderer: inside.renderer,
     };
     Box::pin(run_with(settings, outside, cancel)).await
 }
@@ -177,7 +196,9 @@ pub async fn run_with(
         return tasks.finish().await;
     };
     let scope = scope(&settings);
-    let controllers = controllers(&settings, &scope, outside.default_profiles);
+    tasks.spawn(outside.renderer.clone().tidy());
+    let own = (outside.default_profiles, outside.renderer);
+    let controllers = controllers(&settings, &scope, own);
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);
@@ -317,7 +338,11 @@ fn scope(settings: &Settings) -> Scope {
     Scope::Namespaces(all.into_iter().collect())
 }
 
-fn controllers(settings: &Settings, scope: &Scope, defaults: Arc<[DefaultProfile]>) -> Controllers {
+fn controllers(
+    settings: &Settings,
+    scope: &Scope,
+    (defaults, renderer): (Arc<[DefaultProfile]>, Renderer),
+) -> Controllers {
     let quotas = Quotas {
         policies: Arc::clone(&settings.policies),
         defaults: defaults.iter().map(|it| it.name.clone()).collect(),
@@ -330,6 +355,7 @@ fn controllers(settings: &Settings, scope: &Scope, defaults: Arc<[DefaultProfile
         rules: Rules {
             token_lifetime: settings.token_lifetime,
             limits: Limits::default(),
+            renderer,
             mode: Mode::Fleet,
             registry_credentials: None,
             bootstrap_account: None,

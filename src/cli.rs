@@ -17,6 +17,7 @@ mod output;
 mod plan;
 mod profiles;
 mod render;
+mod render_worker;
 mod run;
 mod tenant;
 mod tenants;
@@ -29,6 +30,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use clap::{Command as Words, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 
+use crate::render_worker::COMMAND;
 use crate::settings::RunFlags;
 
 /// One process that configures the nodes of every worker cluster.
@@ -70,6 +72,9 @@ SIGTERM and SIGINT end it gracefully; a second one at once.")]
 
 Exit codes: 0 rendered, 1 refused, 2 a file cannot be read.")]
     Render(render::RenderFlags),
+    /// Render what another process of ours asks for, until it closes the pipe.
+    #[command(name = COMMAND, hide = true)]
+    RenderWorker,
     /// Find what is wrong with profiles.
     #[command(after_help = "Examples:
   osm lint my-profile.yaml
@@ -201,6 +206,7 @@ impl Cli {
             Command::Webhook(flags) => return served(webhook::run(flags)),
             Command::Crds => crds::run(),
             Command::Render(flags) => render::run(&flags),
+            Command::RenderWorker => render_worker::run(),
             Command::Lint(flags) => lint::run(&flags),
             Command::Diff(flags) => diff::run(&flags),
             Command::Plan(flags) => Ok(plan::run(*flags)),

@@ -22,6 +22,7 @@ pub mod fleet;
 pub mod plan;
 pub mod port;
 pub mod render;
+pub mod render_worker;
 pub mod rules;
 pub mod settings;
 pub mod telemetry;

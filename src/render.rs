@@ -35,6 +35,7 @@ pub mod input;
 mod kubelet;
 pub mod limits;
 pub mod overlay;
+pub mod recent;
 pub mod reference;
 pub mod template;
 pub mod user_data;

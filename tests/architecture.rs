@@ -23,11 +23,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("settings", &["api", "tenant", "telemetry"]),
     ("fleet", &["api", "tenant", "telemetry"]),
     (
+        "render_worker",
+        &["api", "tenant", "render", "rules", "fleet"],
+    ),
+    (
         "controllers",
         &[
             "api",
             "tenant",
             "render",
+            "render_worker",
             "rules",
             "plan",
             "fleet",
@@ -36,7 +41,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "admission",
-        &["api", "tenant", "render", "rules", "telemetry", "port"],
+        &[
+            "api",
+            "tenant",
+            "render",
+            "render_worker",
+            "rules",
+            "telemetry",
+            "port",
+        ],
     ),
     ("admin", &["api", "tenant", "telemetry", "port"]),
     (
@@ -45,6 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "api",
             "tenant",
             "render",
+            "render_worker",
             "rules",
             "plan",
             "telemetry",
@@ -61,6 +75,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "api",
             "tenant",
             "render",
+            "render_worker",
             "rules",
             "plan",
             "settings",

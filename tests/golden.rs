@@ -7,6 +7,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use kube::ResourceExt;
@@ -16,6 +17,7 @@ use osm::{
         machine_deployment::MachineDeployment,
         profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     },
+    fleet::permits::Urgency,
     render::{
         Limits, Rendered,
         convert::{compare, convert},
@@ -27,11 +29,17 @@ use osm::{
         render,
         template::CompiledProfile,
     },
+    render_worker::Pool,
     tenant::{
+        id::TenantId,
         secret_text::SecretText,
         settings::{MirrorOrder, TenantSettings},
     },
 };
+use tokio::runtime::Runtime;
+
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("there are threads"));
+static WORKERS: LazyLock<Pool> = LazyLock::new(|| Pool::new(env!("CARGO_BIN_EXE_osm")));
 
 #[expect(
     clippy::disallowed_methods,
@@ -59,6 +67,24 @@ fn cases(vectors: &Path) -> Vec<PathBuf> {
     folders.sort();
     assert!(!folders.is_empty(), "the vectors have no case");
     folders
+}
+
+/// What a render comes to, which is the same in this process and in a worker.
+fn rendered(input: &RenderInput<'_>) -> Rendered {
+    let limits = Limits::default();
+    let rendered = render(input, &limits).expect("the profile renders");
+    let in_worker = RUNTIME.block_on(async {
+        let tenant = TenantId::new("tenant-berlin");
+        let turn = WORKERS.turn(&tenant, Urgency::Fresh).await;
+        turn.render(input, &limits).await
+    });
+    let weighed = in_worker.expect("it answers").expect("the profile renders");
+    let fitting = weighed.fitting.expect("it fits");
+    assert!(
+        fitting.rendered == rendered,
+        "a worker renders something else"
+    );
+    rendered
 }
 
 fn read(path: &Path) -> String {
@@ -190,7 +216,7 @@ fn containerd_files(case: &ContainerdCase) -> String {
         },
         registry_credentials: &credentials.collect(),
     };
-    let rendered = render(&input, &Limits::default()).expect("the profile renders");
+    let rendered = rendered(&input);
     let files = rendered.config.provisioning_config.files.into_iter();
     files
         .map(|file| {
@@ -298,7 +324,7 @@ fn render_vector(folder: &Path, inputs: &Inputs) -> Rendered {
         },
         registry_credentials: &BTreeMap::new(),
     };
-    render(&input, &Limits::default()).expect("the profile renders")
+    rendered(&input)
 }
 
 #[test]

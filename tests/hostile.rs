@@ -3,6 +3,8 @@
 //! is refused for the meant reason, and takes no more memory than the bound. Time is printed and
 //! not judged.
 //!
+//! And what a worker does with those that the engine would not stop: `worker.rs`.
+//!
 //! `cargo test --test hostile` prints a line for each, and the worst at the end.
 
 use std::{
@@ -28,6 +30,8 @@ mod jinja;
 mod one_file;
 #[path = "rendering/subject.rs"]
 mod subject;
+#[path = "hostile/worker.rs"]
+mod worker;
 
 /// What one render may take at worst, besides what the process had before.
 const PEAK_BYTES_MAX: u64 = 64 << 20;
@@ -87,6 +91,7 @@ fn main() -> ExitCode {
     let trials = every_case()
         .into_iter()
         .map(|(language, case)| trial(full_name(language, &case), &case, Arc::clone(&costs)))
+        .chain(worker::trials())
         .collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     let costs = costs

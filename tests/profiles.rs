@@ -11,9 +11,10 @@ use std::{
 
 use osm::{
     api::profile::{
-        OperatingSystem, OperatingSystemProfile, ProvisioningUtility, TemplateLanguage,
+        OperatingSystem, OperatingSystemProfile, OperatingSystemProfileSpec, ProvisioningUtility,
+        TemplateLanguage,
     },
-    render::default_profiles::default_profiles,
+    render::{default_profiles::default_profiles, template::CompiledProfile},
 };
 use sha2::{Digest, Sha256};
 
@@ -48,8 +49,11 @@ fn content_does_not_change_under_a_version_that_exists() {
     let known = known_digests(&text);
     for name in source_names() {
         let built = build(&name);
-        let release = (name.clone(), parse(&built).spec.version);
+        let spec = parse(&built).spec;
+        let compiled = CompiledProfile::compile(&spec).expect("a default profile compiles");
+        let release = (name.clone(), spec.version);
         let digest = hex(&Sha256::digest(built.as_bytes()));
+        let digest = format!("{digest} {}", compiled.digest());
         match known.get(&release) {
             Some(known) => assert_eq!(
                 *known, digest,
@@ -62,6 +66,23 @@ fn content_does_not_change_under_a_version_that_exists() {
             }
             None => panic!("{name} {} is new: UPDATE_PROFILES=1", release.1),
         }
+    }
+}
+
+#[test]
+fn a_profile_of_a_release_is_known_by_its_content() {
+    let is_shipped = |spec: &OperatingSystemProfileSpec| {
+        let compiled = CompiledProfile::compile(spec).expect("it is a default profile, nearly");
+        compiled.is_shipped()
+    };
+    for default in default_profiles() {
+        let mut spec = parse(default.yaml).spec;
+        assert!(is_shipped(&spec), "{}", default.name);
+        // Definitions of others drop what they do not know.
+        spec.template_language = None;
+        assert!(is_shipped(&spec), "{} without its language", default.name);
+        spec.os_version.push('1');
+        assert!(!is_shipped(&spec), "{} with a change", default.name);
     }
 }
 
@@ -312,10 +333,10 @@ fn known_digests(text: &str) -> BTreeMap<(String, String), String> {
     text.lines()
         .map(|line| {
             let [name, version, digest] = line
-                .split(' ')
+                .splitn(3, ' ')
                 .collect::<Vec<_>>()
                 .try_into()
-                .expect("a line has three words");
+                .expect("a line has a name, a version and digests");
             ((name.to_owned(), version.to_owned()), digest.to_owned())
         })
         .collect()

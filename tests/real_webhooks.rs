@@ -20,6 +20,7 @@ use osm::{
         server,
     },
     app::webhook::{self, Certificates, Params},
+    render_worker::Pool,
     telemetry::metrics::Metrics,
 };
 use rcgen::{CertificateParams, KeyPair};
@@ -50,6 +51,7 @@ async fn a_real_api_server_asks_the_webhooks_and_does_what_they_say() {
         admins: Vec::new(),
         certificates: Certificates::Folder(folder.path().to_owned()),
         metrics: Metrics::new(),
+        workers: Arc::new(Pool::new(env!("CARGO_BIN_EXE_osm"))),
     };
     let mut tasks = JoinSet::new();
     tasks.spawn(webhook::run(params, cancel.clone()));

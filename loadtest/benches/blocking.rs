@@ -18,7 +18,8 @@ use clap::Parser as _;
 use fake_cluster::{AuditEntry, object};
 use loadtest::load::fleet::Fleet;
 use osm::{
-    app,
+    app::{self, Inside},
+    render_worker::Renderer,
     settings::RunFlags,
     telemetry::{self, metrics::Metrics},
 };
@@ -105,7 +106,12 @@ fn start_manager(kubeconfig: &str, cancel: CancellationToken) -> anyhow::Result<
             async move {
                 let listener = TcpListener::bind("127.0.0.1:0").await?;
                 addresses.send(listener.local_addr()?.to_string())?;
-                app::run_on(settings, listener, Metrics::new(), cancel).await
+                let inside = Inside {
+                    admin: listener,
+                    metrics: Metrics::new(),
+                    renderer: Renderer::Here,
+                };
+                app::run_on(settings, inside, cancel).await
             },
             runtime.handle(),
         );

@@ -8,14 +8,19 @@ use std::{fs, path::Path};
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
 use osm::{
     api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
+    fleet::permits::Urgency,
     render::{
+        Limits,
         convert::convert,
         default_profiles::default_profiles,
         encode::{MachineFacts, encode},
         error::Half,
         template::CompiledProfile,
     },
+    render_worker::Pool,
+    tenant::id::TenantId,
 };
+use tokio::runtime::Builder;
 
 use subject::Subject;
 
@@ -80,6 +85,49 @@ fn render_go_converted(bencher: Bencher<'_, '_>) {
         }
         None => eprintln!("left out: there are no conformance vectors"),
     }
+}
+
+/// The same as `render_jinja`, and the sizes judged, by a worker that has the profile compiled; or
+/// by one that is started for it.
+#[divan::bench(args = [Worker::Warm, Worker::Cold])]
+fn render_in_worker(bencher: Bencher<'_, '_>, worker: Worker) {
+    let profile = CompiledProfile::compile(&ubuntu()).expect("the profile compiles");
+    let (subject, tenant) = (Subject::new(), TenantId::new("tenant-berlin"));
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let pool = || Pool::new(env!("CARGO_BIN_EXE_osm"));
+    let render = |pool: &Pool| {
+        let rendered = subject.with_input(&profile, |input| {
+            let answered = runtime.block_on(async {
+                let turn = pool.turn(&tenant, Urgency::Fresh).await;
+                turn.render(input, &Limits::default()).await
+            });
+            answered.expect("the worker answers")
+        });
+        rendered.expect("the profile renders")
+    };
+    let bencher = bencher.counter(ItemsCount::new(1_u32));
+    match worker {
+        Worker::Warm => {
+            let pool = pool();
+            render(&pool);
+            bencher.bench_local(|| render(&pool));
+        }
+        Worker::Cold => {
+            // Ending one needs the runtime, too.
+            let _entered = runtime.enter();
+            bencher
+                .with_inputs(pool)
+                .bench_local_refs(|pool| render(pool));
+        }
+    }
+}
+
+/// Whether a worker has the profile compiled.
+#[derive(Clone, Copy, Debug)]
+enum Worker {
+    Warm,
+    Cold,
 }
 
 #[divan::bench]

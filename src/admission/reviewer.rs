@@ -13,7 +13,9 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use serde_json::Value as Json;
 use tokio::{
+    runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout},
 };
@@ -29,13 +31,16 @@ use super::{
 use crate::api::{profile::OperatingSystemProfile, weight};
 use crate::port::Source;
 use crate::render::default_profiles::default_profiles;
+use crate::render_worker::Pool;
 use crate::rules::admission::{
     Answer, Asked, judge_config, judge_machine_deployment, judge_profile, remarks_on_profile,
+    written_profile,
 };
 use crate::telemetry::{
     metrics::{Metrics, Verdict, Webhook},
     traces::{self, TRACEPARENT},
 };
+use crate::tenant::id::TenantId;
 
 /// The API server takes objects up to 3 MiB, and a review may hold one twice.
 pub const REVIEW_BYTES_MAX: usize = 7 * 1024 * 1024;
@@ -131,6 +136,27 @@ impl Reviewer {
             remark: Arc::new(move |asked| {
                 remarks_on_profile(asked, &|name| bases.get(name).cloned())
             }),
+        }
+    }
+
+    /// Has samples rendered in processes of their own.
+    #[must_use]
+    pub fn with_workers(self, workers: Arc<Pool>) -> Self {
+        let runtime = Handle::current();
+        let remark = move |asked: &Asked<'_>| {
+            let Some((name, profile)) = written_profile(asked) else {
+                return Vec::new();
+            };
+            let namespace = asked.object.pointer("/metadata/namespace");
+            let tenant = TenantId::new(namespace.and_then(Json::as_str).unwrap_or_default());
+            let remarks = workers.remark(&tenant, (name, &profile));
+            runtime
+                .block_on(remarks)
+                .unwrap_or_else(|_| not_tried_out())
+        };
+        Self {
+            remark: Arc::new(remark),
+            ..self
         }
     }
 
@@ -247,17 +273,20 @@ impl Reviewer {
 
     /// What there is to say of a profile, if it can be said in time.
     async fn remarks(&self, held: &Arc<Held>) -> Vec<String> {
-        let late = || vec!["the profile was not tried out; `osm lint` does that".to_owned()];
         let Ok(permit) = Arc::clone(&self.remarks).try_acquire_owned() else {
-            return late();
+            return not_tried_out();
         };
         let (held, remark) = (Arc::clone(held), Arc::clone(&self.remark));
         let remarks = on_a_thread(permit, move || remark(&held.review.asked()));
         match timeout(REMARKS_TIMEOUT, remarks).await {
             Ok(Ok(remarks)) => remarks,
-            Ok(Err(_)) | Err(_) => late(),
+            Ok(Err(_)) | Err(_) => not_tried_out(),
         }
     }
+}
+
+fn not_tried_out() -> Vec<String> {
+    vec!["the profile was not tried out; `osm lint` does that".to_owned()]
 }
 
 /// The review as a whole, from its first byte to the answer.

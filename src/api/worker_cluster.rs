@@ -90,6 +90,9 @@ pub struct WorkerClusterSpec {
     /// What happens to the default profiles of the tenant.
     #[serde(default)]
     pub default_profiles: DefaultProfiles,
+    /// What is taken over of the program that served the worker cluster before; looked at once.
+    #[serde(default)]
+    pub adoption: Adoption,
     /// Which default profiles are installed, by name. Absent means all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
@@ -212,6 +215,17 @@ pub enum DefaultProfiles {
     Keep,
     /// They are not installed.
     Disabled,
+}
+
+/// What is taken over of the program that served the worker cluster before.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum Adoption {
+    /// The profiles that machine deployments name are copied into the tenant's namespace, as far as
+    /// its quota has room, and no default profile replaces them.
+    #[default]
+    Profiles,
+    /// No profile: machine deployments get what stands in the tenant's namespace.
+    Nothing,
 }
 
 /// Whose token machines fetch their documents with.

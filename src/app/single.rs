@@ -32,6 +32,7 @@ use crate::fleet::{
     watch::Scope,
 };
 use crate::render::Limits;
+use crate::render_worker::{Pool, Renderer};
 use crate::settings::drop_in::{DefaultProfileInstallation, DropInSettings, LeaderElection};
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
@@ -71,6 +72,8 @@ pub struct Outside {
     pub pages: Vec<TcpListener>,
     /// Where everything is counted.
     pub metrics: Metrics,
+    /// Where templates are rendered that tenants wrote.
+    pub renderer: Renderer,
 }
 
 /// Runs until it is cancelled: the real thing.
@@ -110,6 +113,7 @@ pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow:
         clock: Clock::system(),
         pages,
         metrics: Metrics::new(),
+        renderer: Renderer::Workers(Arc::new(Pool::of_this_program())),
     };
     Box::pin(run_with(settings, outside, cancel)).await
 }
@@ -144,7 +148,8 @@ pub async fn run_with(
     };
     acquired?;
     let [management_fence, worker_fence] = fences(&leaders);
-    let controllers = controllers(&settings)?;
+    tasks.spawn(outside.renderer.clone().tidy());
+    let controllers = controllers(&settings, outside.renderer.clone())?;
     let client = plain_client(
         outside.management.clone(),
         &outside,
@@ -262,7 +267,7 @@ fn profile_reach(mode: Mode) -> ProfileReach {
     }
 }
 
-fn controllers(settings: &DropInSettings) -> anyhow::Result<Controllers> {
+fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<Controllers> {
     let defaults: Arc<[DefaultProfile]> = match settings.default_profiles {
         DefaultProfileInstallation::Disabled => Arc::default(),
         DefaultProfileInstallation::Kept => {
@@ -285,6 +290,7 @@ fn controllers(settings: &DropInSettings) -> anyhow::Result<Controllers> {
         rules: Rules {
             token_lifetime: TOKEN_LIFETIME,
             limits: Limits::default(),
+            renderer,
             mode: settings.mode,
             registry_credentials: settings.registry_credentials.clone(),
             bootstrap_account: settings.bootstrap_account.clone(),

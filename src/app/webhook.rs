@@ -23,6 +23,7 @@ use crate::fleet::{
     rate_limit::Budget,
     transport::{self, Patience},
 };
+use crate::render_worker::{Pool, Renderer};
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 
 /// How long one call may take.
@@ -39,6 +40,8 @@ pub struct Params {
     pub certificates: Certificates,
     /// Where everything is counted.
     pub metrics: Metrics,
+    /// Where samples of profiles are rendered.
+    pub workers: Arc<Pool>,
 }
 
 /// Where the server's certificate comes from.
@@ -104,10 +107,12 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
             });
         }
     }
+    tasks.spawn(tidied(Renderer::Workers(Arc::clone(&params.workers))));
+    let reviewer = Reviewer::new(metrics).with_workers(params.workers);
     let server = server::Params {
         listener: params.listener,
         identity,
-        router: Reviewer::new(metrics).router(),
+        router: reviewer.router(),
     };
     let ended = tokio::select! {
         ended = server::run(server, cancel) => ended.context("cannot serve TLS"),
@@ -115,6 +120,11 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
     };
     tasks.shutdown().await;
     ended
+}
+
+async fn tidied(workers: Renderer) -> anyhow::Result<()> {
+    workers.tidy().await;
+    Ok(())
 }
 
 async fn open_gate(

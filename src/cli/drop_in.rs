@@ -1,7 +1,7 @@
 //! The program under the names of those that it stands in for: `osm-controller` and `webhook`, with
 //! the flags that KubeOne and KKP give them.
 
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{ffi::OsString, path::Path, process::ExitCode, sync::Arc};
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
@@ -11,6 +11,7 @@ use crate::app::{
     self,
     webhook::{Certificates, Params},
 };
+use crate::render_worker::Pool;
 use crate::settings::drop_in::{
     CONTROLLER_FLAGS, ControllerFlags, Flag, Read, Stop, WEBHOOK_FLAGS, WebhookFlags, read,
 };
@@ -88,6 +89,7 @@ fn webhook(read: Read<WebhookFlags>) -> anyhow::Result<()> {
             admins,
             certificates: Certificates::Folder(settings.certificate_folder),
             metrics: Metrics::new(),
+            workers: Arc::new(Pool::of_this_program()),
         };
         app::webhook::run(params, cancel).await
     })

@@ -8,7 +8,7 @@
 use std::{
     fs,
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::{fd::AsFd as _, unix::fs::OpenOptionsExt as _},
     path::Path,
     process::ExitCode,
 };
@@ -55,6 +55,14 @@ pub(super) fn document(bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Stdout, for a process that reads it: byte for byte, and no line sent by itself.
+pub(super) fn pipe() -> io::Result<fs::File> {
+    io::stdout()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(fs::File::from)
 }
 
 /// Writes a value as YAML that every reader reads.

@@ -1,6 +1,6 @@
 //! `osm webhook`: settings, telemetry, signals, and then the webhooks.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 
 use super::run::run_until_a_signal;
 use crate::app::webhook::{Certificates, Own, Params, run as serve};
+use crate::render_worker::Pool;
 use crate::settings::TraceFlags;
 use crate::telemetry::{TelemetrySettings, logs::LogFormat, metrics::Metrics};
 
@@ -111,5 +112,6 @@ async fn listen(flags: WebhookFlags) -> anyhow::Result<Params> {
         admins: vec![admin],
         certificates: folder.unwrap_or(Certificates::Own(own)),
         metrics: Metrics::new(),
+        workers: Arc::new(Pool::of_this_program()),
     })
 }

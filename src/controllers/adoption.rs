@@ -13,6 +13,7 @@ use crate::api::{
     machine_deployment::MachineDeployment,
     names::{FINALIZER, KUBE_SYSTEM, PINNED, PROFILE, PROFILE_NAMESPACE, is_path_segment},
     profile::OperatingSystemProfile,
+    worker_cluster::Adoption,
 };
 use crate::fleet::{adoption::Predecessor, pages::Pages};
 use crate::tenant::{
@@ -45,7 +46,14 @@ pub fn profile_namespace(tenant: &TenantId, policy: &TenantPolicy, named: Option
 /// those that stand there already are pinned. Once: an operator who unpins one is not overruled.
 pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
     let predecessor = context.engagement.predecessor;
-    if predecessor == Predecessor::None || is_adopted(context) {
+    let wanted = {
+        let own = context.engagement.worker_cluster.borrow();
+        own.as_ref()
+            .map(|own| own.spec.adoption)
+            .unwrap_or_default()
+    };
+    let is_over = wanted == Adoption::Nothing || is_adopted(context);
+    if predecessor == Predecessor::None || is_over {
         return Ok(());
     }
     let mut room = context.engagement.policy.profiles;

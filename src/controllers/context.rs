@@ -22,6 +22,7 @@ use crate::api::{
 use crate::fleet::engagement::Engagement;
 use crate::plan::digest::DigestKey;
 use crate::render::Limits;
+use crate::render_worker::Renderer;
 use crate::tenant::{
     facts::ClusterFacts,
     mode::{Mode, NamespacedName},
@@ -35,6 +36,8 @@ pub struct Rules {
     pub token_lifetime: Duration,
     /// What bounds a render.
     pub limits: Limits,
+    /// Where templates are rendered that tenants wrote.
+    pub renderer: Renderer,
     /// What the process is.
     pub mode: Mode,
     /// The Secret with credentials of registries, where no WorkerCluster names one.

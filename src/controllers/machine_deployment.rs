@@ -40,8 +40,6 @@ use crate::plan::{
     machine_rollout::{Machines, machines},
     validate::{Deployment, Invalid, Policy, created, validate},
 };
-use crate::render::render;
-use crate::rules::user_data::{Fitting, fit};
 use crate::telemetry::{
     metrics::{Took, Trigger},
     traces::{self, TRACEPARENT},
@@ -222,7 +220,7 @@ async fn converge(
         // The config's write is paid for first: else the documents of a whole fleet would be
         // rendered, and wait in memory for the budget that all tenants share.
         let management = context.engagement.management.paid(urgency).await;
-        let fitting = render_aside(context, &deployment, urgency).await?;
+        let fitting = rendering::render(context, &deployment, urgency).await?;
         Some((fitting, management))
     };
     let (fitting, management) = rendered.unzip();
@@ -254,49 +252,6 @@ async fn converge(
         kept,
         machines,
     })
-}
-
-/// Renders and weighs beside the runtime: a slow render must not delay watches. The permit is for
-/// this alone: one that were kept through calls would let slow clusters starve the others.
-async fn render_aside(
-    context: &Context,
-    deployment: &Arc<Deployment>,
-    urgency: Urgency,
-) -> Result<Fitting, Error> {
-    let asked = Instant::now();
-    let wait = tracing::info_span!("wait for a permit");
-    let shared = &context.engagement.shared;
-    let tenant = context.engagement.tenant();
-    let permit = shared.permits.take(&tenant, urgency).instrument(wait).await;
-    shared.metrics.permit_waited(asked.elapsed());
-    let limits = context.rules.limits;
-    let deployment = Arc::clone(deployment);
-    let span = tracing::info_span!("render", profile = deployment.profile.digest());
-    let begun = Instant::now();
-    let rendering = tokio::task::spawn_blocking(move || {
-        span.in_scope(|| {
-            let namespace = deployment
-                .machine_deployment
-                .namespace()
-                .unwrap_or_default();
-            let name = deployment.machine_deployment.name_any();
-            let rendered = render(&deployment.render_input(&name, &namespace), &limits)?;
-            let sizes = [rendered.provisioning.len(), rendered.bootstrap.len()];
-            Ok::<_, Error>((sizes, fit(rendered)))
-        })
-    });
-    let rendered = rendering.await.unwrap_or(Err(Error::RenderPanicked));
-    drop(permit);
-    let metrics = &shared.metrics;
-    let (sizes, fitting) =
-        rendered.inspect_err(|error| rendering::failed(metrics, error, begun.elapsed()))?;
-    rendering::ended(metrics, sizes, (&fitting, begun.elapsed()));
-    if fitting.is_ok() {
-        let [provisioning, bootstrap] = sizes;
-        let vitals = &context.engagement.board.vitals;
-        vitals.user_data(provisioning.max(bootstrap));
-    }
-    Ok(fitting?)
 }
 
 /// The token's renewal is the only thing that time alone makes due; and rights that are missing,

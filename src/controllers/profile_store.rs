@@ -6,7 +6,6 @@
 //! each a namespace keeps the newest, within bounds.
 
 mod marks;
-mod recent;
 mod room;
 mod shared;
 
@@ -25,7 +24,7 @@ use kube::{
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
-use self::{recent::Recent, room::fetch_wanted};
+use self::room::fetch_wanted;
 pub use self::{
     room::Quotas,
     shared::{Compiled, SharedProfile},
@@ -35,6 +34,7 @@ use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use crate::fleet::watch::{RELIST_PROFILES, Scope, covers, interpret, relisted};
 use crate::render::{
     overlay::{self, OverlayError},
+    recent::Recent,
     template::CompiledProfile,
 };
 

@@ -91,8 +91,8 @@ pub(super) fn provisioning_utility(facts: &Facts<'_>) -> Result<ProvisioningUtil
         return Ok(needed);
     }
     Err(RenderError::UtilityMismatch {
-        profile: offered.as_str(),
-        machine_deployment: needed.as_str(),
+        profile: offered.as_str().into(),
+        machine_deployment: needed.as_str().into(),
     })
 }
 

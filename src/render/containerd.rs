@@ -180,7 +180,7 @@ impl Hosts<'_> {
             let mirror = Mirror::parse(url).map_err(|reason| RenderError::Mirror {
                 registry: self.registry.to_owned(),
                 index,
-                reason,
+                reason: reason.into(),
             })?;
             match mirrors.iter_mut().find(|known| known.url == mirror.url) {
                 Some(known) => *known = mirror,

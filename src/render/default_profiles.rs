@@ -42,6 +42,16 @@ pub fn default_profiles() -> &'static [DefaultProfile] {
     DEFAULT_PROFILES
 }
 
+/// Each version of each profile that a release has had, a line each: its name, its version, and the
+/// digests of its file and of its spec.
+const DIGESTS: &str = include_str!("../../manifests/profiles/digests.txt");
+
+/// Whether we wrote the spec with this digest, in this release or an earlier one.
+pub(super) fn is_shipped(digest: &str) -> bool {
+    let mut shipped = DIGESTS.lines().filter_map(|line| line.split(' ').nth(3));
+    shipped.any(|shipped| shipped == digest)
+}
+
 /// Which of two versions of a profile is newer; nothing where one cannot be read. Build metadata
 /// does not count.
 pub fn version_order(left: &str, right: &str) -> Option<Ordering> {

@@ -1,10 +1,12 @@
 //! Why a configuration cannot be rendered. Every variant names the object and the field that must
 //! change, and none carries rendered text: what is rendered holds secrets.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
+
+use serde::{Deserialize, Serialize};
 
 /// One of the two halves of a profile, and of the two documents made from them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Half {
     /// What a machine gets as user data.
     Bootstrap,
@@ -37,7 +39,7 @@ impl fmt::Display for Half {
 }
 
 /// A place in a profile's templates.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TemplatePlace {
     /// The half of the profile.
     pub half: Half,
@@ -63,7 +65,7 @@ impl fmt::Display for TemplatePlace {
 }
 
 /// Why a configuration cannot be rendered.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RenderError {
     /// A file has no inline content.
     #[error("profile, spec.{half}, file `{path}`: content.inline is missing")]
@@ -87,7 +89,7 @@ pub enum RenderError {
         /// Which of its mirrors, from 0.
         index: usize,
         /// Why it is no URL.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
     /// An insecure registry stands for any, and it has no mirror that says which host is meant.
     #[error(
@@ -205,9 +207,9 @@ pub enum RenderError {
     )]
     UtilityMismatch {
         /// What the profile says.
-        profile: &'static str,
+        profile: Cow<'static, str>,
         /// What the machine deployment needs.
-        machine_deployment: &'static str,
+        machine_deployment: Cow<'static, str>,
     },
     /// A profile for cloud-init names a version of Ignition.
     #[error(
@@ -219,7 +221,7 @@ pub enum RenderError {
     #[error("machine deployment, annotation {annotation}: {reason}")]
     KubeletAnnotation {
         /// The annotation's name, without its prefix.
-        annotation: &'static str,
+        annotation: Cow<'static, str>,
         /// Why.
         reason: String,
     },
@@ -248,7 +250,7 @@ pub enum RenderError {
         /// The place in it.
         place: String,
         /// Why.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
 }
 
@@ -264,6 +266,14 @@ impl RenderError {
             | Self::WorkTooLarge { place, .. } => Some(place),
             _ => None,
         }
+    }
+
+    /// Whether the templates asked for more than one render may take.
+    pub const fn is_of_a_limit(&self) -> bool {
+        matches!(
+            self,
+            Self::OutOfFuel { .. } | Self::OutputTooLarge { .. } | Self::WorkTooLarge { .. }
+        )
     }
 
     /// The error in one word, for metrics and events.

@@ -5,8 +5,13 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use serde::{Deserialize, Serialize};
+
 use super::template::CompiledProfile;
-use crate::tenant::{secret_text::SecretText, settings::TenantSettings};
+use crate::tenant::{
+    secret_text::{SecretText, exposed},
+    settings::TenantSettings,
+};
 
 mod go_decode;
 mod provider_config;
@@ -59,15 +64,19 @@ pub struct ClusterInput<'a> {
 }
 
 /// How to log in to a registry; what is empty is not written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegistryCredential {
     /// The user's name.
+    #[serde(with = "exposed")]
     pub username: SecretText,
     /// The user's password.
+    #[serde(with = "exposed")]
     pub password: SecretText,
     /// Name and password in base64.
+    #[serde(with = "exposed")]
     pub auth: SecretText,
     /// A token for the registry.
+    #[serde(with = "exposed")]
     pub identity_token: SecretText,
 }
 

@@ -134,7 +134,7 @@ fn integer(annotation: &'static str, field: &str, value: &str) -> Result<i32, Re
         "invalid syntax"
     };
     value.parse().map_err(|_| RenderError::KubeletAnnotation {
-        annotation,
+        annotation: annotation.into(),
         reason: format!("parsing {field}: strconv.ParseInt: parsing {value:?}: {problem}"),
     })
 }
@@ -143,7 +143,7 @@ fn age(annotation: &'static str, field: &str, value: &str) -> Result<String, Ren
     match GoDuration::parse(value) {
         Ok(duration) => Ok(duration.to_string()),
         Err(reason) => Err(RenderError::KubeletAnnotation {
-            annotation,
+            annotation: annotation.into(),
             reason: format!("parsing {field}: {reason}"),
         }),
     }

@@ -1,6 +1,8 @@
 //! What one render may take. Templates are written by users, and a mistake or a malicious template
 //! must cost one refusal, not the process.
 
+use serde::{Deserialize, Serialize};
+
 /// Instructions that a profile's templates may run in one render. A default profile needs about ten
 /// thousand for both of its halves; a loop over every mirror of a large site some thousand more.
 /// Measured: 100,000 take at most 50 ms.
@@ -22,7 +24,7 @@ pub const RECURSION_MAX: usize = 100;
 pub const SOURCE_BYTES_MAX: usize = 1 << 20;
 
 /// What one render may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Instructions that a profile's templates may run in one render.
     pub fuel: u64,

@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use super::{
     compose::{files_of, half_of, inline_of, templates_of},
     data::BOOTSTRAP_KUBECONFIG,
+    default_profiles::is_shipped,
     engine::{self, Source},
     error::{Half, RenderError},
     go_template::{self, GoHalf},
@@ -29,6 +30,7 @@ use crate::api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
 pub struct CompiledProfile {
     spec: OperatingSystemProfileSpec,
     digest: String,
+    is_shipped: bool,
     bootstrap: CompiledHalf,
     provisioning: CompiledHalf,
 }
@@ -56,10 +58,12 @@ pub(super) struct CompiledFile {
 impl CompiledProfile {
     /// Compiles a profile's templates.
     pub fn compile(spec: &OperatingSystemProfileSpec) -> Result<Self, RenderError> {
+        let digest = digest(spec);
         Ok(Self {
             bootstrap: compile_half(spec, Half::Bootstrap)?,
             provisioning: compile_half(spec, Half::Provisioning)?,
-            digest: digest(spec),
+            is_shipped: is_shipped(&digest) || is_shipped_without_language(spec),
+            digest,
             spec: spec.clone(),
         })
     }
@@ -72,6 +76,11 @@ impl CompiledProfile {
     /// The hex SHA-256 of the profile as JSON with sorted keys.
     pub fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Whether we wrote it, in this release or an earlier one.
+    pub fn is_shipped(&self) -> bool {
+        self.is_shipped
     }
 
     /// Whether a template may read the kubelet's bootstrap kubeconfig, whose token changes.
@@ -104,6 +113,15 @@ fn digest(spec: &OperatingSystemProfileSpec) -> String {
     let mut json = serde_json::to_value(spec).unwrap_or_default();
     json.sort_all_objects();
     hex::encode(Sha256::digest(json.to_string()))
+}
+
+/// Definitions that do not know the language drop it, where the version says it, too.
+fn is_shipped_without_language(spec: &OperatingSystemProfileSpec) -> bool {
+    spec.template_language.is_none()
+        && is_shipped(&digest(&OperatingSystemProfileSpec {
+            template_language: Some(spec.language()),
+            ..spec.clone()
+        }))
 }
 
 impl CompiledHalf {

@@ -15,7 +15,7 @@ use serde_json::Value as Json;
 pub use self::{
     config::judge as judge_config,
     machine_deployment::judge as judge_machine_deployment,
-    profile::{judge as judge_profile, remarks as remarks_on_profile},
+    profile::{judge as judge_profile, remarks as remarks_on_profile, written as written_profile},
 };
 
 /// What the API server is asked to do.

@@ -148,11 +148,7 @@ fn lint_document(document: &Document, find: &Find<'_>) -> Vec<Finding> {
 
 /// What is wrong with a profile of the right shape, of which there is no text to point at: each a
 /// sentence with what to do about it. Whether what it extends is there, only its namespace knows.
-pub(super) fn remarks(
-    name: &str,
-    spec: &OperatingSystemProfileSpec,
-    find: &Find<'_>,
-) -> Vec<String> {
+pub fn remarks(name: &str, spec: &OperatingSystemProfileSpec, find: &Find<'_>) -> Vec<String> {
     let told = lint_spec(name, spec, find).into_iter();
     told.filter(|told| told.rule != Rule::OVERLAY)
         .map(|told| format!("{}; {}", told.message, told.fix))

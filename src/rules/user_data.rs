@@ -4,12 +4,16 @@
 //! Judged before anything is written: a document that the provider refuses would leave machines
 //! that never come up, while the one before it still works.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use base64::encoded_len;
+use serde::{Deserialize, Serialize};
 
 use crate::api::profile::{CloudProvider, File, OperatingSystem};
-use crate::render::{Half, Rendered, encode::carried_bytes, encode::gzip::gzip};
+use crate::render::{
+    Half, Limits, RenderError, RenderInput, Rendered, encode::carried_bytes, encode::gzip::gzip,
+    render,
+};
 
 const KIB: usize = 1_024;
 /// Kubernetes takes this many bytes of data in a Secret.
@@ -25,7 +29,7 @@ const MACHINE_NAME_LONGEST: &str =
     "machine-deployment-of-a-very-long-name-in-prod-5d8f7c9b64-x2vqz";
 
 /// What is counted against a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Counted {
     /// The bytes of the document.
     Plain,
@@ -71,19 +75,19 @@ pub struct Fitting {
 }
 
 /// A document, or the config, is too large.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "{what} has {size} bytes{counted}, {excess} more than the {bytes_max} that {taker} \
      takes{largest}; make it smaller, set `encoding: gzip` for its large files, or move them to \
      provisioningConfig"
 )]
 pub struct TooLarge {
-    what: &'static str,
+    what: Cow<'static, str>,
     size: usize,
     counted: Counted,
     excess: usize,
     bytes_max: usize,
-    taker: &'static str,
+    taker: Cow<'static, str>,
     largest: Largest,
 }
 
@@ -98,7 +102,7 @@ impl fmt::Display for Counted {
 }
 
 /// The largest file of a document, with the bytes that it takes there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Largest(Option<(String, usize)>);
 
 impl Largest {
@@ -140,12 +144,12 @@ impl Measured<'_> {
         let largest = || Largest::of(self.files.iter().copied());
         if let Some(excess) = size.checked_sub(bytes_max).filter(|excess| *excess > 0) {
             return Err(TooLarge {
-                what,
+                what: what.into(),
                 size,
                 counted,
                 excess,
                 bytes_max,
-                taker,
+                taker: taker.into(),
                 largest: largest(),
             });
         }
@@ -158,6 +162,28 @@ impl Measured<'_> {
             )
         }))
     }
+}
+
+/// What a render came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weighed {
+    /// The bytes of both documents, provisioning first.
+    pub sizes: [usize; 2],
+    /// The documents, unless one is too large.
+    pub fitting: Result<Fitting, TooLarge>,
+}
+
+/// Renders a profile for a machine deployment, and judges the sizes.
+///
+/// # Errors
+///
+/// The profile cannot be rendered for it.
+pub fn weigh(input: &RenderInput<'_>, limits: &Limits) -> Result<Weighed, RenderError> {
+    let rendered = render(input, limits)?;
+    Ok(Weighed {
+        sizes: [rendered.provisioning.len(), rendered.bootstrap.len()],
+        fitting: fit(rendered),
+    })
 }
 
 /// Judges the sizes of what was rendered.

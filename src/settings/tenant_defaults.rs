@@ -7,7 +7,7 @@ use crate::api::worker_cluster::WorkerClusterSpec;
 use crate::tenant::settings::TenantSettings;
 
 /// Fields of a spec that speak of one tenant, or of what is done with it.
-const NOT_DEFAULTS: [&str; 7] = [
+const NOT_DEFAULTS: [&str; 8] = [
     "kubeconfigSecretRef",
     "registryCredentialsSecretRef",
     "confirmedClusterUid",
@@ -15,6 +15,7 @@ const NOT_DEFAULTS: [&str; 7] = [
     "onRemoval",
     "profileAnnotation",
     "defaultProfiles",
+    "adoption",
 ];
 
 /// A WorkerCluster's spec without its Secret: what operators know from there works here.

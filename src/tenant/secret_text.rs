@@ -56,6 +56,63 @@ impl fmt::Debug for SecretBytes {
     }
 }
 
+/// Texts for a pipe to a process of ours, and for nowhere else: no secret is serialized unless a
+/// field says so.
+pub mod exposed {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::SecretText;
+
+    /// Writes the text itself.
+    ///
+    /// # Errors
+    ///
+    /// The serializer fails.
+    pub fn serialize<S: Serializer>(text: &SecretText, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(text.expose())
+    }
+
+    /// Reads a text that was written so.
+    ///
+    /// # Errors
+    ///
+    /// There is no text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SecretText, D::Error> {
+        String::deserialize(from).map(SecretText::new)
+    }
+
+    /// The same where there may be none.
+    pub mod optional {
+        use serde::{Deserialize, Deserializer, Serialize as _, Serializer};
+
+        use super::SecretText;
+
+        /// Writes the text itself, if there is one.
+        ///
+        /// # Errors
+        ///
+        /// The serializer fails.
+        pub fn serialize<S: Serializer>(
+            text: &Option<SecretText>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            text.as_ref().map(SecretText::expose).serialize(serializer)
+        }
+
+        /// Reads what was written so.
+        ///
+        /// # Errors
+        ///
+        /// There is something else than a text.
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Option<SecretText>, D::Error> {
+            let text = Option::<String>::deserialize(from)?;
+            Ok(text.map(SecretText::new))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::api::worker_cluster::{
     MachineRollout, NodeCredentials, ProfileRollout, StoredConfig, WorkerClusterSpec,
@@ -13,7 +13,7 @@ use crate::api::worker_cluster::{
 const ROTATE_SERVER_CERTIFICATE: &str = "RotateKubeletServerCertificate";
 
 /// The settings of one tenant.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TenantSettings {
     /// The cluster's DNS servers.
     pub cluster_dns: Vec<IpAddr>,
@@ -53,7 +53,7 @@ pub struct TenantSettings {
     pub node_credentials: NodeCredentials,
     /// What a stored config says in place of secrets. What most tenants have is left out, so that
     /// what was made before there was a choice is current.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub stored_config: StoredConfig,
     /// Which default profiles are installed; none means all. No input of a render.
     #[serde(skip)]
@@ -95,7 +95,7 @@ impl Default for TenantSettings {
 }
 
 /// The order in which the mirrors of one registry are written, which is the order of trial.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MirrorOrder {
     /// As the setting lists them.
     #[default]

@@ -170,6 +170,32 @@ pub async fn an_adoption_copies_no_more_profiles_than_the_quota_has_room_for(
     manager.stop().await;
 }
 
+pub async fn an_adoption_that_is_to_take_nothing_copies_no_profile(world: &'static World) {
+    let stage = Stage::open(world, "adopt-nothing");
+    let tenant = stage.tenant().await;
+    restore(&tenant, &KUBEONE).await;
+    let there: Api<OperatingSystemProfile> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let profile = OperatingSystemProfile::new("a", fixtures::a_profile("v1.0.0", "text").spec);
+    let created = there.create(&PostParams::default(), &profile).await;
+    ok(created, "an administrator may create it");
+    let user = fixtures::a_machine_deployment("a");
+    drop(
+        tenant
+            .create(&fixtures::with_annotation(user, (PROFILE, "a")))
+            .await,
+    );
+    renewed(&tenant, &KUBEONE, SignedDuration::from_hours(-2)).await;
+    tenant.register().await;
+    tenant.configure(json!({ "adoption": "Nothing" })).await;
+    let manager = Manager::start(&stage, &[]).await;
+    let entry = |name, entry| tenant.entry(name, entry);
+    entry("kube-system/a", ("Refused", "ProfileNotFound")).await;
+    entry("kube-system/workers", ("Served", "Current")).await;
+    let copied = ok(tenant.profiles().get_opt("a").await, "profiles are read");
+    assert!(copied.is_none(), "nobody asked for it");
+    manager.stop().await;
+}
+
 pub async fn a_cluster_that_is_handed_back_does_not_rotate(world: &'static World) {
     let layout = Layout {
         name: "tenant",

@@ -4,7 +4,8 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Parser;
-use osm::app;
+use osm::app::{self, Inside};
+use osm::render_worker::{Pool, Renderer};
 use osm::settings::RunFlags;
 use osm::telemetry::metrics::Metrics;
 use tempfile::NamedTempFile;
@@ -59,6 +60,12 @@ fn kubeconfig_file(stage: &Stage) -> NamedTempFile {
 impl Manager {
     /// Starts one that serves the stage's registrations alone.
     pub async fn start(stage: &Stage, more: &[&str]) -> Self {
+        let workers = Arc::new(Pool::new(env!("CARGO_BIN_EXE_osm")));
+        Self::start_with(stage, more, workers).await
+    }
+
+    /// Starts one whose workers are these.
+    pub async fn start_with(stage: &Stage, more: &[&str], workers: Arc<Pool>) -> Self {
         let kubeconfig = kubeconfig_file(stage);
         let arguments = arguments(stage, &kubeconfig, more);
         let flags = Flags::try_parse_from(std::iter::once("osm".to_owned()).chain(arguments));
@@ -67,10 +74,14 @@ impl Manager {
             "the flags fit",
         );
         let metrics = Metrics::new();
-        let listener = ok(TcpListener::bind("127.0.0.1:0").await, "a port is free");
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let app = app::run_on(settings, listener, metrics.clone(), cancel.clone());
+        let inside = Inside {
+            admin: ok(TcpListener::bind("127.0.0.1:0").await, "a port is free"),
+            metrics: metrics.clone(),
+            renderer: Renderer::Workers(workers),
+        };
+        let app = app::run_on(settings, inside, cancel.clone());
         tasks.spawn(app);
         Self {
             metrics,

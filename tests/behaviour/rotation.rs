@@ -324,7 +324,7 @@ pub async fn change_profile(tenant: &Tenant, version: &str, text: &str) {
     .await;
 }
 
-async fn made_of_version(tenant: &Tenant, version: &str) -> Made {
+pub async fn made_of_version(tenant: &Tenant, version: &str) -> Made {
     made_with_version(tenant, "workers", version).await
 }
 

@@ -161,7 +161,7 @@ fn text(made: &Made) -> String {
 }
 
 /// Waits for a Warning about the machine deployment.
-async fn an_event(tenant: &Tenant, reason: &str) -> Event {
+pub async fn an_event(tenant: &Tenant, reason: &str) -> Event {
     let is_it = |event: &Event| {
         event.reason.as_deref() == Some(reason)
             && event.type_.as_deref() == Some("Warning")

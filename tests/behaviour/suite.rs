@@ -39,6 +39,7 @@ pub mod takeover;
 mod terminator;
 pub mod traces;
 mod wait;
+pub mod workers;
 mod world;
 
 use std::sync::LazyLock;
@@ -106,6 +107,8 @@ macro_rules! scenarios {
     ($kind:ident) => {
         $crate::suite::tests! { $kind =>
             serving::tenants_that_register_at_run_time_are_served_each_in_its_own_clusters,
+            workers::templates_of_a_tenant_are_rendered_in_a_process_of_their_own,
+            workers::a_render_that_is_stopped_leaves_everything_as_it_was,
             rotation::a_new_revision_with_equal_bytes_deletes_nothing,
             rotation::a_changed_annotation_is_stamped_on_everything,
             rotation::another_profile_version_with_equal_bytes_deletes_nothing,
@@ -184,6 +187,7 @@ macro_rules! scenarios {
             adoption::a_cluster_of_kkp_is_adopted_without_a_rotation,
             adoption::a_cluster_with_a_management_cluster_is_adopted_without_a_rotation,
             adoption::an_adoption_copies_no_more_profiles_than_the_quota_has_room_for,
+            adoption::an_adoption_that_is_to_take_nothing_copies_no_profile,
             adoption::a_cluster_that_is_handed_back_does_not_rotate,
             adoption::a_cluster_of_kkp_goes_there_and_back_as_it_was,
             drop_in::kubeones_line_serves_one_cluster_with_its_definitions_and_rights,

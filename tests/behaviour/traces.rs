@@ -228,7 +228,7 @@ fn check_trace(trace: &[Span]) {
             .find(|span| span.name == name && span.parent_span_id.as_ref() == Some(&root.span_id));
         found.unwrap_or_else(|| unreachable!("{name} is not in\n{shown}"))
     };
-    for step in ["dereference", "validate", "wait for a permit", "render"] {
+    for step in ["dereference", "validate", "wait for a worker", "render"] {
         assert!(child(step).duration <= root.duration, "{shown}");
     }
     let apply = child("apply");

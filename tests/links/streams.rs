@@ -8,8 +8,9 @@ use fake_cluster::{AuditEntry, Cluster, Options, User, Verb};
 use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use osm::{
-    app,
+    app::{self, Inside},
     fleet::{clock::Clock, connect, partition::fence::Fence},
+    render_worker::Renderer,
     settings::RunFlags,
     telemetry::{logs::chain, metrics::Metrics},
 };
@@ -175,9 +176,13 @@ async fn sixty_listed_namespaces_are_watched_and_the_lease_is_renewed_beside_the
     let flags = CommandLine::try_parse_from(line).expect("the flags exist");
     let settings = flags.flags.check().expect("the flags are right");
     let cancel = CancellationToken::new();
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let mut tasks = JoinSet::new();
-    let run = app::run_on(settings, listener, Metrics::new(), cancel.clone());
+    let inside = Inside {
+        admin: TcpListener::bind("127.0.0.1:0").await.expect("a port"),
+        metrics: Metrics::new(),
+        renderer: Renderer::Here,
+    };
+    let run = app::run_on(settings, inside, cancel.clone());
     tasks.spawn(run);
     let served = async {
         let mut renewals_before = None;

@@ -40,8 +40,17 @@ impl Subject {
 
     /// Renders a profile.
     pub fn render(&self, profile: &CompiledProfile) -> Result<Rendered, RenderError> {
+        self.with_input(profile, |input| render(input, &Limits::default()))
+    }
+
+    /// What something comes to with what a profile is rendered from.
+    pub fn with_input<T>(
+        &self,
+        profile: &CompiledProfile,
+        work: impl FnOnce(&RenderInput<'_>) -> Result<T, RenderError>,
+    ) -> Result<T, RenderError> {
         let provider = ProviderConfig::decode(&self.provider_spec)?;
-        let input = RenderInput {
+        work(&RenderInput {
             machine_deployment: MachineDeploymentInput {
                 name: "workers",
                 namespace: "kube-system",
@@ -59,7 +68,6 @@ impl Subject {
                 bootstrap_kubeconfig: &SecretText::new("hidden-kubeconfig"),
             },
             registry_credentials: &self.registry_credentials,
-        };
-        render(&input, &Limits::default())
+        })
     }
 }

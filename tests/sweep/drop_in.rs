@@ -7,6 +7,7 @@ use fake_cluster::{Cluster, Fault, Matcher, Options, Verb, object};
 use osm::{
     app::single::{self, Outside},
     fleet::clock::Clock,
+    render_worker::Renderer,
     settings::drop_in::{CONTROLLER_FLAGS, DropInSettings, read},
     telemetry::metrics::Metrics,
 };
@@ -115,6 +116,7 @@ impl Place {
             clock: Clock::tokio(Options::default().started_at + self.begun.elapsed()),
             pages: Vec::new(),
             metrics: Metrics::new(),
+            renderer: Renderer::Here,
         };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();

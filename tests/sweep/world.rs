@@ -7,6 +7,7 @@ use fake_cluster::{AuditEntry, Cluster, Front, Options, User, Verb};
 use osm::{
     app::{self, Outside},
     fleet::{clock::Clock, connect::Connector},
+    render_worker::Renderer,
     settings::{RunFlags, Settings},
     telemetry::metrics::Metrics,
     tenant::secret_text::SecretText,
@@ -140,6 +141,7 @@ impl World {
             admin: None,
             lifeline: tokio::runtime::Handle::current(),
             metrics: metrics.clone(),
+            renderer: Renderer::Here,
         };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();

@@ -6,6 +6,7 @@ use crate::api::worker_cluster::MachineDeploymentState;
 use crate::fleet::health::HeldBack;
 use crate::plan::validate::Invalid;
 use crate::render::RenderError;
+use crate::render_worker::Stopped;
 use crate::rules::{machine_deployment::NoDefaultProfile, user_data::TooLarge};
 
 /// Why a machine deployment was not served.
@@ -26,6 +27,9 @@ pub enum Error {
     /// The render panicked: a defect, contained.
     #[error("the render panicked; please report this")]
     RenderPanicked,
+    /// The render was stopped by the bounds of its process.
+    #[error(transparent)]
+    RenderStopped(#[from] Stopped),
     /// Something is still missing.
     #[error("waiting: {reason}")]
     Waiting {
@@ -95,6 +99,7 @@ impl Error {
             Self::Render(_) => "RenderFailed",
             Self::TooLarge(_) => "UserDataTooLarge",
             Self::RenderPanicked => "RenderPanicked",
+            Self::RenderStopped(_) => "RenderStopped",
             Self::Waiting { reason, .. } => reason,
             Self::RegistryCredentials(_) => "RegistryCredentialsRefused",
             Self::BootstrapAccount(_) => "BootstrapAccountWithoutToken",
@@ -112,6 +117,7 @@ impl Error {
             Self::Render(error) => error.category(),
             Self::TooLarge(_) => "user_data_too_large",
             Self::RenderPanicked => "render_panicked",
+            Self::RenderStopped(_) => "render_stopped",
             Self::Waiting { .. } | Self::HeldBack => "waiting",
             Self::RegistryCredentials(_) => "registry_credentials_refused",
             Self::BootstrapAccount(_) => "bootstrap_account_without_token",
@@ -130,6 +136,7 @@ impl Error {
                 MachineDeploymentState::Waiting
             }
             Self::RenderPanicked
+            | Self::RenderStopped(_)
             | Self::RegistryCredentials(_)
             | Self::BootstrapAccount(_)
             | Self::Call { .. } => MachineDeploymentState::Failing,

@@ -1,33 +1,117 @@
-//! Counts what became of renders.
+//! Renders beside the runtime, here or in a worker, and counts what became of it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::error::Error;
+use kube::ResourceExt;
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::{super::context::Context, error::Error};
+use crate::fleet::permits::Urgency;
+use crate::plan::validate::Deployment;
 use crate::render::RenderError;
-use crate::rules::user_data::{Fitting, TooLarge};
+use crate::render_worker::Pool;
+use crate::rules::user_data::{Fitting, Weighed, weigh};
 use crate::telemetry::metrics::{Document, Metrics, RenderResult, TemplateLimit};
 
+/// What a render came to, and how long it took, without what it waited for.
+type Timed = (Result<Weighed, Error>, Duration);
+
+/// Renders and weighs. A slow render delays nothing else: it has a thread or a process of its own,
+/// and its permit is for this alone: one that were kept through calls would let slow clusters
+/// starve the others.
+pub async fn render(
+    context: &Context,
+    deployment: &Arc<Deployment>,
+    urgency: Urgency,
+) -> Result<Fitting, Error> {
+    let workers = context.rules.renderer.workers_for(&deployment.profile);
+    let (weighed, took) = match workers {
+        Some(workers) => in_worker(context, deployment, (workers, urgency)).await,
+        None => in_thread(context, deployment, urgency).await,
+    };
+    let metrics = &context.engagement.shared.metrics;
+    let Weighed { sizes, fitting } = weighed.inspect_err(|error| failed(metrics, error, took))?;
+    ended(metrics, sizes, (fitting.is_ok(), took));
+    let fitting = fitting?;
+    let [provisioning, bootstrap] = sizes;
+    let vitals = &context.engagement.board.vitals;
+    vitals.user_data(provisioning.max(bootstrap));
+    Ok(fitting)
+}
+
+async fn in_thread(context: &Context, deployment: &Arc<Deployment>, urgency: Urgency) -> Timed {
+    let asked = Instant::now();
+    let shared = &context.engagement.shared;
+    let tenant = context.engagement.tenant();
+    let wait = tracing::info_span!("wait for a permit");
+    let _permit = shared.permits.take(&tenant, urgency).instrument(wait).await;
+    shared.metrics.permit_waited(asked.elapsed());
+    let limits = context.rules.limits;
+    let deployment = Arc::clone(deployment);
+    let span = tracing::info_span!("render", profile = deployment.profile.digest());
+    let begun = Instant::now();
+    let rendering = tokio::task::spawn_blocking(move || {
+        span.in_scope(|| {
+            let (name, namespace) = named(&deployment);
+            weigh(&deployment.render_input(&name, &namespace), &limits)
+        })
+    });
+    let weighed = match rendering.await {
+        Ok(weighed) => weighed.map_err(Error::Render),
+        Err(_) => Err(Error::RenderPanicked),
+    };
+    (weighed, begun.elapsed())
+}
+
+async fn in_worker(
+    context: &Context,
+    deployment: &Deployment,
+    (workers, urgency): (&Pool, Urgency),
+) -> Timed {
+    let asked = Instant::now();
+    let tenant = context.engagement.tenant();
+    let wait = tracing::info_span!("wait for a worker");
+    let turn = workers.turn(&tenant, urgency).instrument(wait).await;
+    let metrics = &context.engagement.shared.metrics;
+    metrics.permit_waited(asked.elapsed());
+    let span = tracing::info_span!("render", profile = deployment.profile.digest());
+    let begun = Instant::now();
+    let (name, namespace) = named(deployment);
+    let input = deployment.render_input(&name, &namespace);
+    let rendering = turn.render(&input, &context.rules.limits);
+    let weighed = match rendering.instrument(span).await {
+        Ok(weighed) => weighed.map_err(Error::Render),
+        Err(stopped) => Err(stopped.into()),
+    };
+    (weighed, begun.elapsed())
+}
+
+fn named(deployment: &Deployment) -> (String, String) {
+    let machine_deployment = &deployment.machine_deployment;
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    (machine_deployment.name_any(), namespace)
+}
+
 /// A render ended in documents of these sizes, provisioning first. They may be too large.
-pub fn ended(
-    metrics: &Metrics,
-    sizes: [usize; 2],
-    (fitting, took): (&Result<Fitting, TooLarge>, Duration),
-) {
+fn ended(metrics: &Metrics, sizes: [usize; 2], (fits, took): (bool, Duration)) {
     let documents = [Document::Provisioning, Document::Bootstrap];
     for (document, size) in documents.into_iter().zip(sizes) {
         metrics.user_data_rendered(document, size);
     }
-    let result = match fitting {
-        Ok(_) => RenderResult::Rendered,
-        Err(_) => RenderResult::TooLarge,
+    let result = if fits {
+        RenderResult::Rendered
+    } else {
+        RenderResult::TooLarge
     };
     metrics.rendered(result, took);
 }
 
 /// A render ended without documents.
-pub fn failed(metrics: &Metrics, error: &Error, took: Duration) {
+fn failed(metrics: &Metrics, error: &Error, took: Duration) {
     let result = match error {
         Error::RenderPanicked => RenderResult::Panicked,
+        Error::RenderStopped(_) => RenderResult::Stopped,
         _ => RenderResult::Refused,
     };
     metrics.rendered(result, took);

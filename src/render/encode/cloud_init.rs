@@ -264,7 +264,7 @@ impl Document {
         RenderError::Unsafe {
             half: self.half,
             place,
-            reason,
+            reason: reason.into(),
         }
     }
 }

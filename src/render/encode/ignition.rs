@@ -131,7 +131,7 @@ fn refuse_file(half: Half, (path, what): (&str, &str), reason: &'static str) -> 
     RenderError::Unsafe {
         half,
         place: format!("file `{}`, {what}", path.escape_debug()),
-        reason,
+        reason: reason.into(),
     }
 }
 
@@ -139,7 +139,7 @@ fn refuse_unit(half: Half, (name, what): (&str, &str), reason: &'static str) -> 
     RenderError::Unsafe {
         half,
         place: format!("unit `{}`, {what}", name.escape_debug()),
-        reason,
+        reason: reason.into(),
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::go_decode::{DecodeError, UnknownKeys, fields, set_flag, set_text, set_texts};
 use crate::api::profile::{CloudProvider, OperatingSystem, ProvisioningUtility};
 use crate::render::error::RenderError;
-use crate::tenant::secret_text::SecretText;
+use crate::tenant::secret_text::{SecretText, exposed};
 
 const KEYS: &[&str] = &[
     "sshPublicKeys",
@@ -39,7 +40,7 @@ const OPERATING_SYSTEM_KEYS: &[&str] = &[
 
 /// The provider spec of a machine deployment. It may hold credentials of the cloud provider, so
 /// printing it shows names alone.
-#[derive(Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProviderConfig {
     /// The operating system, as given.
     pub operating_system: String,
@@ -54,11 +55,12 @@ pub struct ProviderConfig {
     /// What concerns the operating system.
     pub operating_system_spec: OperatingSystemSpec,
     /// The cloud provider's configuration file, verbatim.
+    #[serde(with = "exposed::optional")]
     pub overwrite_cloud_config: Option<SecretText>,
 }
 
 /// The network of a machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     /// The machine's address with the network's size.
     pub cidr: String,
@@ -78,7 +80,7 @@ impl Network {
 }
 
 /// What concerns the operating system; only the operating system's own part is ever set.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatingSystemSpec {
     /// Whether packages are upgraded at the first boot.
     pub dist_upgrade_on_boot: bool,
@@ -89,7 +91,7 @@ pub struct OperatingSystemSpec {
 }
 
 /// Flatcar's part of the operating system's settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each name is machine-controller's own")]
 pub struct FlatcarSpec {
     pub disable_auto_update: bool,
@@ -99,16 +101,21 @@ pub struct FlatcarSpec {
 }
 
 /// Red Hat Enterprise Linux's part of the operating system's settings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "each name is machine-controller's own")]
 pub struct RhelSpec {
+    #[serde(with = "exposed")]
     pub subscription_manager_user: SecretText,
+    #[serde(with = "exposed")]
     pub subscription_manager_password: SecretText,
+    #[serde(with = "exposed")]
     pub rhsm_offline_token: SecretText,
     pub attach_subscription: bool,
     pub use_satellite_server: bool,
     pub satellite_server: String,
+    #[serde(with = "exposed")]
     pub organization_name: SecretText,
+    #[serde(with = "exposed")]
     pub activation_key: SecretText,
 }
 

@@ -95,14 +95,18 @@ fn version(object: &Json) -> Option<&Json> {
 /// What probably is a mistake in a profile that may be written, each a sentence: everything that
 /// `osm lint` says. It renders samples, which takes its time; nothing of it is a reason to refuse.
 pub fn remarks(asked: &Asked<'_>, find: &Find<'_>) -> Vec<String> {
+    let written = written(asked);
+    written.map_or_else(Vec::new, |(name, new)| lint::remarks(name, &new, find))
+}
+
+/// The name and the profile of a write that there may be something to say of.
+pub fn written<'a>(asked: &Asked<'a>) -> Option<(&'a str, Spec)> {
     let is_write = matches!(asked.operation, Operation::Create | Operation::Update);
-    let Ok(new) = spec::<Spec>(asked.object) else {
-        return Vec::new();
-    };
     let is_as_before = asked.old_object.get("spec") == asked.object.get("spec");
     if !is_write || is_as_before || asked.is_deleting() {
-        return Vec::new();
+        return None;
     }
     let name = asked.object.pointer("/metadata/name");
-    lint::remarks(name.and_then(Json::as_str).unwrap_or_default(), &new, find)
+    let name = name.and_then(Json::as_str).unwrap_or_default();
+    Some((name, spec(asked.object).ok()?))
 }

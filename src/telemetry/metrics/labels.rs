@@ -85,6 +85,8 @@ label! {
         TooLarge = "too_large",
         /// A defect of ours.
         Panicked = "panicked",
+        /// It took more than its process may, and was ended.
+        Stopped = "stopped",
     }
 }
 

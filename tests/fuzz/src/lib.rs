@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 
 use subject::Subject;
 
+pub use answers::{list, review, watch_event};
+
+mod answers;
 #[path = "../../rendering/one_file.rs"]
 mod one_file;
 #[path = "../../rendering/subject.rs"]
@@ -33,13 +36,16 @@ const ANNOTATION: &str = "v1.kubelet-config.machine-controller.kubermatic.io/";
 pub type Target = fn(&[u8]);
 
 /// Every target, by its name.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("profile", profile),
     ("jinja", jinja),
     ("go_template", go_template),
     ("provider_spec", provider_spec),
     ("kubelet_annotations", kubelet_annotations),
     ("kubeconfig", kubeconfig),
+    ("list", list),
+    ("watch_event", watch_event),
+    ("review", review),
 ];
 
 /// A profile in YAML renders or is refused.

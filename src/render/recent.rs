@@ -1,17 +1,18 @@
-//! What a namespace keeps of what can be made again: the newest, as much as there is room for.
+//! What is kept of profiles and can be made again: the newest, as much as there is room for.
 
 use std::collections::VecDeque;
 
 /// Values with the bytes that each is counted with; at least the newest one is kept.
 #[derive(Debug)]
-pub(super) struct Recent<K, T> {
+pub struct Recent<K, T> {
     bytes_max: usize,
     bytes: usize,
     kept: VecDeque<(K, usize, T)>,
 }
 
 impl<K: PartialEq, T> Recent<K, T> {
-    pub(super) const fn new(bytes_max: usize) -> Self {
+    /// Nothing, with room for so many bytes.
+    pub const fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
             bytes: 0,
@@ -19,13 +20,14 @@ impl<K: PartialEq, T> Recent<K, T> {
         }
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<&T> {
+    /// The value of a key, if it is kept.
+    pub fn get(&self, key: &K) -> Option<&T> {
         let mut kept = self.kept.iter();
         kept.find(|(it, ..)| it == key).map(|(.., value)| value)
     }
 
     /// Keeps a value, and gives those that it takes the room of.
-    pub(super) fn put(&mut self, key: K, (bytes, value): (usize, T)) -> Vec<T> {
+    pub fn put(&mut self, key: K, (bytes, value): (usize, T)) -> Vec<T> {
         let mut gone = Vec::from_iter(self.remove(&key));
         self.bytes += bytes;
         self.kept.push_back((key, bytes, value));
@@ -39,14 +41,16 @@ impl<K: PartialEq, T> Recent<K, T> {
         gone
     }
 
-    pub(super) fn remove(&mut self, key: &K) -> Option<T> {
+    /// Takes a value away.
+    pub fn remove(&mut self, key: &K) -> Option<T> {
         let at = self.kept.iter().position(|(it, ..)| it == key)?;
         let (_, bytes, value) = self.kept.remove(at)?;
         self.bytes -= bytes;
         Some(value)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 }

@@ -1,0 +1,97 @@
+//! The worker's side: reads tasks, renders, answers, until the pipe is closed.
+
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
+};
+
+use rlimit::Resource;
+use rustix::{
+    thread::set_no_new_privs,
+    time::{ClockId, clock_gettime},
+};
+
+use super::{
+    KEPT_BYTES_MAX, MEMORY_BYTES_MAX, pipe,
+    task::{Outcome, Render, Task, alone, to_parts},
+};
+use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use crate::render::{
+    default_profiles::default_profiles, recent::Recent, template::CompiledProfile,
+};
+use crate::rules::{lint, user_data::weigh};
+
+/// Allocators reserve more than they use; the kernel counts here what is reserved, too.
+const ADDRESSES_BYTES_MAX: u64 = 8 << 30;
+/// Seconds of processor time that one task may take. The pool ends a worker sooner.
+const TASK_SECONDS_MAX: u64 = 5;
+
+/// Renders what is asked for, until the pipe is closed.
+///
+/// The process gives up first what a render needs no more of: rights, files, memory.
+///
+/// # Errors
+///
+/// The kernel refuses a limit, or what comes is no task.
+pub fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    confine()?;
+    let mut profiles = Recent::new(KEPT_BYTES_MAX);
+    while let Some(task) = pipe::read(from)? {
+        let spent = u64::try_from(clock_gettime(ClockId::ProcessCPUTime).tv_sec);
+        let until = spent.map_err(io::Error::other)? + TASK_SECONDS_MAX;
+        let (_, most) = Resource::CPU.get()?;
+        Resource::CPU.set(until.min(most), most)?;
+        let task: Task<'_> = serde_json::from_slice(&task)?;
+        let answer = match &task {
+            Task::Render(task) => to_parts(rendered(task, &mut profiles)?)?,
+            Task::Remark { name, profile } => alone(&lint::remarks(name, profile, &shipped))?,
+        };
+        for part in answer {
+            pipe::write(to, &part)?;
+        }
+        to.flush()?;
+    }
+    Ok(())
+}
+
+/// What is given up here cannot be had back. A core file and being read as the same user are
+/// forbidden to every process of ours.
+fn confine() -> io::Result<()> {
+    set_no_new_privs(true)?;
+    lower(Resource::DATA, MEMORY_BYTES_MAX)?;
+    lower(Resource::AS, ADDRESSES_BYTES_MAX)?;
+    // Those that are open stay; no other is opened.
+    lower(Resource::NOFILE, 0)
+}
+
+/// Somebody may have set a lower one already.
+fn lower(resource: Resource, to: u64) -> io::Result<()> {
+    let (_, most) = resource.get()?;
+    resource.set(to.min(most), to.min(most))
+}
+
+fn rendered(
+    task: &Render<'_>,
+    profiles: &mut Recent<String, CompiledProfile>,
+) -> io::Result<Outcome> {
+    if let Some(profile) = &task.profile {
+        let spec: OperatingSystemProfileSpec = serde_json::from_str(profile.get())?;
+        // The other side has compiled it before.
+        let compiled = CompiledProfile::compile(&spec).map_err(io::Error::other)?;
+        // One that reads otherwise here would give other bytes.
+        if compiled.digest() != task.digest {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        profiles.put(task.digest.to_string(), (profile.get().len(), compiled));
+    }
+    let profile = profiles.get(&task.digest.to_string());
+    let profile = profile.ok_or(io::ErrorKind::InvalidData)?;
+    Ok(weigh(&task.input(profile), &task.limits))
+}
+
+/// One of our own profiles, which others extend.
+fn shipped(name: &str) -> Option<Arc<OperatingSystemProfileSpec>> {
+    let shipped = default_profiles().iter().find(|it| it.name == name)?;
+    let profile: OperatingSystemProfile = serde_saphyr::from_str(shipped.yaml).ok()?;
+    Some(Arc::new(profile.spec))
+}

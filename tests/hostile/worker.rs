@@ -1,0 +1,317 @@
+//! A worker renders what this process renders; and what the engine does not stop ends a worker, and
+//! nothing else. Here the engine is told to stop nothing.
+
+use std::{fs, pin::pin, sync::Arc, time::Duration};
+
+use libtest_mimic::{Failed, Trial};
+use osm::{
+    api::profile::TemplateLanguage,
+    fleet::permits::Urgency,
+    render::{
+        Limits, RenderError, RenderInput, default_profiles::default_profiles,
+        input::RegistryCredential, render, template::CompiledProfile,
+    },
+    render_worker::{MEMORY_BYTES_MAX, Pool, Renderer, Stopped},
+    rules::user_data::Weighed,
+    tenant::{id::TenantId, secret_text::SecretText},
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+use super::{every_case, full_name, one_file::a_profile_of, subject::Subject};
+
+/// As if there were no accounting at all.
+const UNLIMITED: Limits = Limits {
+    fuel: 1 << 60,
+    output_bytes_max: 1 << 60,
+    work_bytes_max: 1 << 60,
+};
+
+/// Functions as tests of their names.
+macro_rules! named {
+    ($($test:ident),* $(,)?) => {
+        vec![$(Trial::test(concat!("worker::", stringify!($test)), $test)),*]
+    };
+}
+
+/// All tests of workers.
+pub fn trials() -> Vec<Trial> {
+    named![
+        a_worker_renders_what_this_process_renders,
+        each_template_ends_in_a_worker_as_it_does_here,
+        what_takes_too_much_memory_ends_its_worker_alone,
+        what_takes_too_long_ends_its_worker_alone,
+        a_worker_can_open_and_become_nothing,
+        a_worker_that_somebody_killed_is_replaced,
+        workers_that_nobody_needs_are_ended,
+        tenants_that_hit_limits_share_one_worker,
+    ]
+}
+
+/// A pool with a runtime of its own.
+struct Workers {
+    runtime: Runtime,
+    pool: Arc<Pool>,
+}
+
+type Outcome = Result<Result<Weighed, RenderError>, Stopped>;
+
+impl Workers {
+    fn new() -> Result<Self, Failed> {
+        Ok(Self {
+            runtime: Builder::new_current_thread().enable_all().build()?,
+            pool: Arc::new(Pool::new(env!("CARGO_BIN_EXE_osm"))),
+        })
+    }
+
+    fn render(&self, input: &RenderInput<'_>, limits: &Limits) -> Outcome {
+        let tenant = TenantId::new("tenant-berlin");
+        self.runtime.block_on(async {
+            let turn = self.pool.turn(&tenant, Urgency::Fresh).await;
+            turn.render(input, limits).await
+        })
+    }
+
+    /// Renders a profile of one file.
+    fn render_one(&self, template: &str, limits: &Limits) -> Result<Outcome, Failed> {
+        let profile = a_profile_of(TemplateLanguage::Jinja, template);
+        let profile = CompiledProfile::compile(&profile)?;
+        let outcome = Subject::new().with_input(&profile, |input| Ok(self.render(input, limits)));
+        Ok(outcome?)
+    }
+
+    /// An ordinary render, which must come to something.
+    fn serves(&self) -> Result<(), Failed> {
+        let weighed = self.render_one("{{ KubeVersion }}", &Limits::default())???;
+        weighed.fitting?;
+        Ok(())
+    }
+}
+
+/// A subject with everything in it that a render reads.
+fn a_rich_subject() -> Subject {
+    let mut subject = Subject::new();
+    subject.provider_spec = json!({
+        "operatingSystem": "rhel",
+        "cloudProvider": "openstack",
+        "cloudProviderSpec": {"ratio": 0.1, "large": 1.797_693_134_862_315_7e308, "n": u64::MAX},
+        "sshPublicKeys": ["ssh-ed25519 AAAA a"],
+        "network": {"cidr": "10.0.0.7/24", "gateway": "10.0.0.1", "dns": {"servers": ["1.1.1.1"]}},
+        "operatingSystemSpec": {
+            "distUpgradeOnBoot": true,
+            "rhelSubscriptionManagerUser": "hidden-user",
+            "rhelSubscriptionManagerPassword": "hidden-password",
+            "rhsmOfflineToken": "hidden-offline-token",
+        },
+        "overwriteCloudConfig": "hidden-cloud-config",
+    });
+    let key = "v1.kubelet-config.machine-controller.kubermatic.io/MaxPods";
+    subject.annotations = [(key.to_owned(), "77".to_owned())].into();
+    subject.settings.variables = [("site".to_owned(), "a\u{0}\u{2028}b".to_owned())].into();
+    subject.settings.http_proxy = Some("http://proxy.example:3128".to_owned());
+    let credential = RegistryCredential {
+        username: SecretText::new("hidden-registry-user"),
+        password: SecretText::new("hidden-registry-password"),
+        ..RegistryCredential::default()
+    };
+    subject.registry_credentials = [("registry.example".to_owned(), credential)].into();
+    subject
+}
+
+/// The same bytes, and the same words where there are none.
+fn a_worker_renders_what_this_process_renders() -> Result<(), Failed> {
+    let workers = Workers::new()?;
+    let mut compared = 0;
+    for default in default_profiles() {
+        let profile: osm::api::profile::OperatingSystemProfile =
+            serde_saphyr::from_str(default.yaml)?;
+        let profile = CompiledProfile::compile(&profile.spec)?;
+        for subject in [Subject::new(), a_rich_subject()] {
+            let both = subject.with_input(&profile, |input| {
+                let limits = Limits::default();
+                Ok((render(input, &limits), workers.render(input, &limits)))
+            });
+            let (here, there) = both?;
+            let there = there?;
+            match (here, there) {
+                (Ok(here), Ok(there)) => {
+                    let is_equal = there.fitting.is_ok_and(|fitting| fitting.rendered == here);
+                    if !is_equal {
+                        return Err(format!("{} differs", default.name).into());
+                    }
+                    compared += 1;
+                }
+                (Err(here), Err(there)) if here == there => {}
+                (here, there) => {
+                    let (here, there) = (here.err(), there.err());
+                    return Err(format!("{}: {here:?}, {there:?}", default.name).into());
+                }
+            }
+        }
+    }
+    if compared < default_profiles().len() / 2 {
+        return Err(format!("only {compared} renders came to something").into());
+    }
+    Ok(())
+}
+
+fn each_template_ends_in_a_worker_as_it_does_here() -> Result<(), Failed> {
+    let workers = Workers::new()?;
+    let subject = Subject::new();
+    for (language, case) in every_case() {
+        let name = full_name(language, &case);
+        // What does not compile is never asked of a worker.
+        let Ok(profile) = CompiledProfile::compile(&a_profile_of(language, &case.template)) else {
+            continue;
+        };
+        let outcome = subject.with_input(&profile, |input| {
+            Ok(workers.render(input, &Limits::default()))
+        });
+        let outcome = outcome?.map_err(|stopped| format!("{name}: {stopped}"))?;
+        let category = outcome
+            .as_ref()
+            .map_or_else(RenderError::category, |_| "rendered");
+        if !case.refused_as.contains(&category) {
+            return Err(format!("{name}: `{category}`").into());
+        }
+    }
+    Ok(())
+}
+
+fn what_takes_too_much_memory_ends_its_worker_alone() -> Result<(), Failed> {
+    let workers = Workers::new()?;
+    // Sixteen bytes, doubled so often that they are more than a worker may have.
+    let doubled = usize::try_from(MEMORY_BYTES_MAX.ilog2())?;
+    let doubling = "{% set a = a ~ a %}".repeat(doubled);
+    let template = format!("{{% set a = '0123456789abcdef' %}}{doubling}{{{{ a | length }}}}");
+    match workers.render_one(&template, &UNLIMITED)? {
+        Err(Stopped::Died) => {}
+        other => return Err(format!("it went on: {other:?}").into()),
+    }
+    workers.serves()
+}
+
+fn what_takes_too_long_ends_its_worker_alone() -> Result<(), Failed> {
+    let workers = Workers::new()?;
+    let template = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}\
+                    {% endfor %}{% endfor %}{% endfor %}";
+    match workers.render_one(template, &UNLIMITED)? {
+        Err(Stopped::Late) => {}
+        other => return Err(format!("it went on: {other:?}").into()),
+    }
+    workers.serves()
+}
+
+/// What Linux tells of a process, in lines.
+fn told(id: u32, what: &str) -> Result<Vec<Vec<String>>, Failed> {
+    let text = fs::read_to_string(format!("/proc/{id}/{what}"))?;
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+    Ok(text.lines().map(words).collect())
+}
+
+fn a_worker_can_open_and_become_nothing() -> Result<(), Failed> {
+    let workers = Workers::new()?;
+    workers.serves()?;
+    let [id] = workers.pool.resting()[..] else {
+        return Err("one worker rests".into());
+    };
+    let memory = MEMORY_BYTES_MAX.to_string();
+    let (status, limits) = (told(id, "status")?, told(id, "limits")?);
+    for (lines, begin) in [
+        (&status, vec!["NoNewPrivs:", "1"]),
+        (&status, vec!["Threads:", "1"]),
+        (&limits, vec!["Max", "data", "size", &memory, &memory]),
+        (&limits, vec!["Max", "core", "file", "size", "0", "0"]),
+        (&limits, vec!["Max", "open", "files", "0", "0"]),
+    ] {
+        let begins = |line: &Vec<String>| {
+            line.iter()
+                .map(String::as_str)
+                .take(begin.len())
+                .eq(begin.iter().copied())
+        };
+        if !lines.iter().any(begins) {
+            return Err(format!("no line begins with {begin:?}").into());
+        }
+    }
+    match fs::read(format!("/proc/{id}/environ")) {
+        Ok(environment) if environment.is_empty() => {}
+        Ok(_) => return Err("it has an environment".into()),
+        Err(error) => eprintln!("its environment is not looked at: {error}"),
+    }
+    Ok(())
+}
+
+fn a_worker_that_somebody_killed_is_replaced() -> Result<(), Failed> {
+    let workers = Workers::new()?;
+    workers.serves()?;
+    let before = workers.pool.resting();
+    for id in &before {
+        let id = Pid::from_raw(i32::try_from(*id)?).ok_or("no process has the number 0")?;
+        kill_process(id, Signal::KILL)?;
+    }
+    while before.iter().any(|id| is_alive(*id)) {
+        std::thread::yield_now();
+    }
+    workers.serves()?;
+    if workers.pool.resting() == before {
+        return Err("it is the same".into());
+    }
+    Ok(())
+}
+
+/// Whether a process has not ended. One that has, and that nobody has asked about, is a zombie.
+fn is_alive(id: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|it| it.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+fn workers_that_nobody_needs_are_ended() -> Result<(), Failed> {
+    let workers = Workers::new()?;
+    workers.serves()?;
+    let ids = workers.pool.resting();
+    workers.runtime.block_on(async {
+        tokio::time::pause();
+        let tidy = Renderer::Workers(Arc::clone(&workers.pool)).tidy();
+        let ended = async {
+            while !workers.pool.resting().is_empty() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            () = tidy => {}
+            () = ended => {}
+        }
+    });
+    while ids.iter().any(|id| is_alive(*id)) {
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+fn tenants_that_hit_limits_share_one_worker() -> Result<(), Failed> {
+    let workers = Workers::new()?;
+    let little = Limits {
+        fuel: 10,
+        ..Limits::default()
+    };
+    let refused = workers.render_one("{% for a in range(100) %}{% endfor %}", &little)??;
+    if !refused.is_err_and(|error| error.is_of_a_limit()) {
+        return Err("it has hit no limit".into());
+    }
+    let (berlin, lisbon) = (
+        TenantId::new("tenant-berlin"),
+        TenantId::new("tenant-lisbon"),
+    );
+    workers.runtime.block_on(async {
+        let _first = workers.pool.turn(&berlin, Urgency::Fresh).await;
+        let mut second = pin!(workers.pool.turn(&berlin, Urgency::Fresh));
+        if futures::poll!(second.as_mut()).is_ready() {
+            return Err("it has two workers".into());
+        }
+        let _other = workers.pool.turn(&lisbon, Urgency::Fresh).await;
+        Ok(())
+    })
+}
