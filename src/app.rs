@@ -2,6 +2,7 @@
 //! hands the fleet what to do with each cluster.
 
 pub mod caller;
+mod container;
 pub mod doctor;
 pub mod enrol;
 mod fleet_page;
@@ -47,6 +48,7 @@ use crate::fleet::{
     clock::Clock,
     connect::{self, ClientParts, Connector, Transport},
     engagement::Shared,
+    memory::Memory,
     partition::{
         Holder,
         fence::Fence,
@@ -95,6 +97,8 @@ pub struct Outside {
     pub metrics: Metrics,
     /// Where templates are rendered that tenants wrote.
     pub renderer: Renderer,
+    /// Memory for what tenants make the process keep.
+    pub memory: Arc<Memory>,
 }
 
 /// What the process has of itself.
@@ -165,8 +169,26 @@ pub async fn run_on(
         lifeline: lifeline.handle().clone(),
         metrics: inside.metrics,
         renderer: inside.renderer,
+        memory: Arc::new(memory(&settings)),
     };
     Box::pin(run_with(settings, outside, cancel)).await
+}
+
+/// What tenants share of what the process may take: as much as they ask for, where nothing says how
+/// much that is.
+fn memory(settings: &Settings) -> Memory {
+    let limit = settings.memory_limit.or_else(container::memory_limit);
+    let Some(limit) = limit else {
+        return Memory::unlimited();
+    };
+    let memory = Memory::within(limit, Pool::BYTES_MAX);
+    let shared = memory.bytes_max();
+    tracing::info!(
+        limit,
+        shared,
+        "tenants share memory beyond what is each one's own"
+    );
+    memory
 }
 
 /// Runs until it is cancelled, in a world that is handed in.
@@ -220,6 +242,7 @@ pub async fn run_with(
         request_timeout: settings.request_timeout,
         facts_interval: settings.facts_interval,
         permits: Permits::new(settings.reconciles_max),
+        memory: outside.memory,
         management_budget: Arc::new(SharedBudget::new(settings.management_requests)),
         clock: outside.clock,
         metrics: outside.metrics,

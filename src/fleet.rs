@@ -27,6 +27,7 @@ pub mod facts;
 pub mod health;
 pub mod index;
 pub mod jitter;
+pub mod memory;
 pub mod pages;
 pub mod partition;
 pub mod permits;

@@ -33,7 +33,7 @@ pub const COMMAND: &str = "render-worker";
 
 /// Bytes of memory that a worker may take. The worst of the templates that were tried takes 33 MiB
 /// of a process that renders it.
-pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
+pub const MEMORY_BYTES_MAX: usize = 64 << 20;
 
 /// Of how many bytes of profiles, as JSON, a worker keeps what they are compiled to: about 17 times
 /// as many.

@@ -48,6 +48,8 @@ pub struct Settings {
     pub tenant_defaults: TenantSettings,
     /// Reconciles under way at once for all tenants together.
     pub reconciles_max: usize,
+    /// Bytes of memory that the process and its workers may take, where somebody says so.
+    pub memory_limit: Option<usize>,
     /// Requests to the management cluster for all tenants together.
     pub management_requests: RequestBudget,
     /// How long a call may take.
@@ -192,6 +194,7 @@ impl RunFlags {
             fleet_page_token_file: self.fleet_page_token_file,
             policies: Arc::new(policies),
             reconciles_max: self.reconciles,
+            memory_limit: self.memory_limit,
             management_requests: RequestBudget {
                 per_second: self.fleet_management_requests,
                 burst: self.fleet_management_burst,

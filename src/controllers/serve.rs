@@ -207,6 +207,7 @@ impl Controllers {
             index: Arc::clone(&context.index),
             listed: listed_sender,
             bytes_max: engagement.policy.machine_deployment_bytes_max(),
+            memory: Arc::clone(&engagement.shared.memory),
         };
         let (sweeps, due) = (Arc::clone(&context.sweeps), Arc::clone(&context.due));
         // One for both watches: it rests for as long as they do.

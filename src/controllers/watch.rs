@@ -36,6 +36,7 @@ use crate::fleet::{
     account::Account,
     board::Board,
     health::Health,
+    memory::{Memory, Share},
     watch::{RELIST, Scope, Watched, interpret, relisted},
 };
 
@@ -54,7 +55,8 @@ pub fn machine_deployments(
 ) -> impl Stream<Item = MachineDeployment> + Send + use<> {
     let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
     let watched = Watched::there("machine deployments", health);
-    let mut account = Account::of(watchers.bytes_max);
+    let share = Share::of(&watchers.memory);
+    let mut account = Account::of(watchers.bytes_max, share);
     let watch = move |page| {
         let config = watcher::Config::default().page_size(page);
         watcher::watcher(api.clone(), config)
@@ -135,6 +137,8 @@ pub struct Watchers {
     pub listed: watch::Sender<u64>,
     /// What all of them may weigh, in bytes.
     pub bytes_max: usize,
+    /// What there is for all tenants.
+    pub memory: Arc<Memory>,
 }
 
 impl Watchers {

@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 
 use kube::{
-    Resource, ResourceExt,
+    Resource,
     api::ObjectMeta,
     runtime::watcher::{self, Event},
 };
 use serde::Serialize;
 
+use super::memory::Share;
 use crate::api::{
     names::{TOO_LARGE, is_name_alone},
     weight,
@@ -29,6 +30,7 @@ struct Full;
 #[derive(Debug)]
 pub struct Account {
     bytes_max: usize,
+    share: Share,
     kept: Side,
     /// What the list that is being read has shown so far: it takes the place of what is kept.
     listed: Side,
@@ -36,16 +38,19 @@ pub struct Account {
 
 #[derive(Debug, Default)]
 struct Side {
-    /// By uid.
-    weights: HashMap<Box<str>, usize>,
-    total: usize,
+    /// By uid; nothing for those of which the name alone is kept.
+    weights: HashMap<Box<str>, Option<usize>>,
+    /// What the whole objects weigh.
+    whole: usize,
+    names: usize,
 }
 
 impl Account {
-    /// For objects that may weigh `bytes_max` together.
-    pub fn of(bytes_max: usize) -> Self {
+    /// For objects that may weigh `bytes_max` together, as far as there is memory for the tenant.
+    pub fn of(bytes_max: usize, share: Share) -> Self {
         Self {
             bytes_max,
+            share,
             kept: Side::default(),
             listed: Side::default(),
         }
@@ -65,48 +70,83 @@ impl Account {
                 self.listed = Side::default();
                 Event::Init
             }
-            Event::InitApply(object) => Event::InitApply(self.listed.keep(object, self.bytes_max)?),
+            Event::InitApply(object) => {
+                let mut listed = std::mem::take(&mut self.listed);
+                let kept = self.admit(&mut listed, object);
+                self.listed = listed;
+                Event::InitApply(kept?)
+            }
             Event::InitDone => {
                 self.kept = std::mem::take(&mut self.listed);
+                self.share.hold(self.kept.bytes());
                 Event::InitDone
             }
-            Event::Apply(object) => Event::Apply(self.kept.keep(object, self.bytes_max)?),
+            Event::Apply(object) => {
+                let mut side = std::mem::take(&mut self.kept);
+                let kept = self.admit(&mut side, object);
+                self.kept = side;
+                Event::Apply(kept?)
+            }
             Event::Delete(object) => {
-                self.kept
-                    .remove(object.meta().uid.as_deref().unwrap_or_default());
+                self.kept.remove(&uid_of(&object));
+                self.share.hold(self.kept.bytes());
                 Event::Delete(object)
             }
         })
     }
-}
 
-impl Side {
-    fn keep<K>(&mut self, object: K, bytes_max: usize) -> watcher::Result<K>
+    /// The object, where there is room for it; and else its name.
+    fn admit<K>(&mut self, side: &mut Side, object: K) -> watcher::Result<K>
     where
         K: Resource + Serialize + From<ObjectMeta>,
     {
-        let uid = object.uid().unwrap_or_default();
-        self.remove(&uid);
+        let uid = uid_of(&object);
+        side.remove(&uid);
         // Its names and values stand in it once, and its text is about as long as they are.
         let weight = serde_json::to_vec(&object).map_or(0, |text| weight::of(&text));
-        let (object, weight) = if is_name_alone(object.meta()) {
-            (object, NAME_BYTES)
-        } else if self.total + weight > bytes_max {
-            (K::from(name_alone(object.meta(), weight)), NAME_BYTES)
+        let is_whole = !is_name_alone(object.meta())
+            && side.whole + weight <= self.bytes_max
+            && self
+                .share
+                .hold((side.bytes() + weight).max(self.kept.bytes()));
+        let object = if is_whole || is_name_alone(object.meta()) {
+            object
         } else {
-            (object, weight)
+            K::from(name_alone(object.meta(), weight))
         };
-        if self.total + weight > bytes_max.saturating_add(NAMES_MAX * NAME_BYTES) {
+        if !is_whole && side.names == NAMES_MAX {
             let full = kube::Error::Service(Full.into());
             return Err(watcher::Error::InitialListFailed(full));
         }
-        self.total += weight;
-        self.weights.insert(uid.into(), weight);
+        side.insert(uid, is_whole.then_some(weight));
         Ok(object)
+    }
+}
+
+fn uid_of<K: Resource>(object: &K) -> Box<str> {
+    object.meta().uid.as_deref().unwrap_or_default().into()
+}
+
+impl Side {
+    /// What everything weighs, names as well.
+    fn bytes(&self) -> usize {
+        self.whole + self.names * NAME_BYTES
+    }
+
+    fn insert(&mut self, uid: Box<str>, weight: Option<usize>) {
+        match weight {
+            Some(weight) => self.whole += weight,
+            None => self.names += 1,
+        }
+        self.weights.insert(uid, weight);
     }
 
     fn remove(&mut self, uid: &str) {
-        self.total -= self.weights.remove(uid).unwrap_or_default();
+        match self.weights.remove(uid) {
+            Some(Some(weight)) => self.whole -= weight,
+            Some(None) => self.names -= 1,
+            None => {}
+        }
     }
 }
 
@@ -126,10 +166,14 @@ fn name_alone(metadata: &ObjectMeta, weight: usize) -> ObjectMeta {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use kube::ResourceExt;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::api::machine_deployment::MachineDeployment;
+    use crate::fleet::memory::{Memory, SHARE_BYTES};
 
     fn a_machine_deployment(index: usize, bytes: usize) -> MachineDeployment {
         serde_json::from_value::<MachineDeployment>(json!({
@@ -141,6 +185,11 @@ mod tests {
             "spec": {},
         }))
         .unwrap()
+    }
+
+    /// An account where all tenants have memory.
+    fn an_account(bytes_max: usize) -> Account {
+        Account::of(bytes_max, Share::of(&Arc::new(Memory::unlimited())))
     }
 
     /// Whether the whole object is kept.
@@ -160,7 +209,7 @@ mod tests {
 
     #[test]
     fn beyond_what_objects_may_take_their_names_are_kept() {
-        let mut account = Account::of(1 << 20);
+        let mut account = an_account(1 << 20);
         let large = |index| a_machine_deployment(index, 400 << 10);
         let mut apply = |object| is_whole(account.keep(Event::Apply(object)));
         assert!(apply(large(1)) && apply(large(2)));
@@ -174,8 +223,30 @@ mod tests {
     }
 
     #[test]
+    fn beyond_its_share_a_tenant_keeps_what_there_is_memory_for() {
+        let memory = Arc::new(Memory::within(0, 0));
+        let account = || Account::of(usize::MAX, Share::of(&memory));
+        let (mut one, mut other) = (account(), account());
+        let half = |index| a_machine_deployment(index, SHARE_BYTES / 2 - 20_000);
+        let keeps =
+            |account: &mut Account, index| is_whole(account.keep(Event::Apply(half(index))));
+        assert!(keeps(&mut one, 1) && keeps(&mut one, 2) && !keeps(&mut one, 3));
+        assert!(
+            keeps(&mut other, 1) && keeps(&mut other, 2),
+            "its share is its own"
+        );
+        one.keep(Event::Delete(half(1))).unwrap();
+        assert!(keeps(&mut one, 3), "there is room again");
+        drop(other);
+        assert!(
+            memory.held() <= SHARE_BYTES,
+            "what is dropped is given back"
+        );
+    }
+
+    #[test]
     fn a_list_takes_the_place_of_what_is_kept() {
-        let mut account = Account::of(1 << 20);
+        let mut account = an_account(1 << 20);
         let large = |index| a_machine_deployment(index, 900 << 10);
         assert!(is_whole(account.keep(Event::Apply(large(1)))));
         for _ in 0..2 {
@@ -189,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_list_without_end_of_names_is_given_up() {
-        let mut account = Account::of(0);
+        let mut account = an_account(0);
         let mut fits = |index| {
             let object = a_machine_deployment(index, 10);
             account.keep(Event::InitApply(object)).is_ok()

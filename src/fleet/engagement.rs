@@ -14,6 +14,7 @@ use super::{
     connect::Connector,
     connect::{Clients, Transport},
     health::Health,
+    memory::Memory,
     permits::Permits,
     rate_limit::Budget,
     rate_limit::SharedBudget,
@@ -55,6 +56,8 @@ pub struct Shared {
     pub facts_interval: Duration,
     /// Permits for reconciles, for all tenants together.
     pub permits: Permits,
+    /// Memory for what tenants make the process keep.
+    pub memory: Arc<Memory>,
     /// What all tenants together may ask of the management API.
     pub management_budget: Arc<SharedBudget>,
     /// The time of day.

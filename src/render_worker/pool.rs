@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{
+    MEMORY_BYTES_MAX,
     slow::Slow,
     task::Outcome,
     worker::{Stopped, Worker},
@@ -22,7 +23,7 @@ use crate::fleet::permits::{Permit, Permits, Urgency};
 use crate::render::{Limits, RenderError, RenderInput};
 use crate::tenant::id::TenantId;
 
-/// How many workers there are at most. With [`super::MEMORY_BYTES_MAX`] it is what they take at
+/// How many workers there are at most. With [`MEMORY_BYTES_MAX`] it is what they take at
 /// worst, which the container's limit must have room for.
 pub const WORKERS_MAX: usize = 2;
 /// How long a worker waits to be needed again.
@@ -55,6 +56,9 @@ impl fmt::Debug for Pool {
 }
 
 impl Pool {
+    /// Bytes of memory that all workers take at worst.
+    pub const BYTES_MAX: usize = WORKERS_MAX * MEMORY_BYTES_MAX;
+
     /// A pool of processes that run this program, which is our own.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {

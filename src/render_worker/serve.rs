@@ -58,7 +58,7 @@ pub fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
 /// forbidden to every process of ours.
 fn confine() -> io::Result<()> {
     set_no_new_privs(true)?;
-    lower(Resource::DATA, MEMORY_BYTES_MAX)?;
+    lower(Resource::DATA, MEMORY_BYTES_MAX as u64)?;
     lower(Resource::AS, ADDRESSES_BYTES_MAX)?;
     // Those that are open stay; no other is opened.
     lower(Resource::NOFILE, 0)

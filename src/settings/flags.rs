@@ -104,6 +104,11 @@ pub struct RunFlags {
     #[arg(long, value_name = "COUNT", default_value = "64")]
     pub reconciles: usize,
 
+    /// Bytes of memory that the process and its workers may take. Without it: the limit of the
+    /// container, if it has one.
+    #[arg(long, value_name = "BYTES")]
+    pub memory_limit: Option<usize>,
+
     /// How long a call to an API server may take, watches excepted.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
     pub request_timeout: Duration,

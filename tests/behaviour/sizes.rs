@@ -120,6 +120,27 @@ pub async fn a_machine_deployment_that_is_too_large_is_refused_and_what_was_made
     manager.stop().await;
 }
 
+pub async fn beyond_its_share_a_tenant_is_served_as_far_as_there_is_memory(world: &'static World) {
+    let stage = Stage::open(world, "share");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &["--memory-limit=1"]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile_of("v1.0.0", 10)).await;
+    drop(tenant.serve(&a_machine_deployment()).await);
+    let other = on_cloud(a_little_machine_deployment("others"), "openstack");
+    drop(tenant.serve(&other).await);
+    // Each is more than half of a tenant's share.
+    tenant.change("workers", with_tags(1_000)).await;
+    tenant.change("others", with_tags(1_000)).await;
+    let other = "kube-system/others";
+    tenant.entry(other, ("Refused", "TooLarge")).await;
+    tenant.entry(NAME, ("Served", "Current")).await;
+    manager.stop().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.entry(other, ("Served", "Current")).await;
+    manager.stop().await;
+}
+
 /// A patch of the provider spec.
 fn with_tags(count: usize) -> serde_json::Value {
     let value = json!({ "cloudProviderSpec": { "tags": vec![json!({}); count] } });

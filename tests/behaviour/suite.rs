@@ -164,6 +164,7 @@ macro_rules! scenarios {
             profiles::a_default_profile_that_is_deleted_or_downgraded_is_back,
             sizes::a_document_that_the_provider_does_not_take_is_refused_and_the_old_one_stays,
             sizes::a_machine_deployment_that_is_too_large_is_refused_and_what_was_made_stays,
+            sizes::beyond_its_share_a_tenant_is_served_as_far_as_there_is_memory,
             sizes::a_document_close_to_its_limit_is_served_with_a_warning_until_it_shrinks,
             overlays::an_overlay_of_a_default_profile_brings_its_hook_and_its_file,
             overlays::a_changed_base_renders_what_lies_on_it_anew_and_nothing_else,

@@ -6,7 +6,7 @@ use clap::Parser;
 use fake_cluster::{AuditEntry, Cluster, Front, Options, User, Verb};
 use osm::{
     app::{self, Outside},
-    fleet::{clock::Clock, connect::Connector},
+    fleet::{clock::Clock, connect::Connector, memory::Memory},
     render_worker::Renderer,
     settings::{RunFlags, Settings},
     telemetry::metrics::Metrics,
@@ -142,6 +142,7 @@ impl World {
             lifeline: tokio::runtime::Handle::current(),
             metrics: metrics.clone(),
             renderer: Renderer::Here,
+            memory: Arc::new(Memory::unlimited()),
         };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();

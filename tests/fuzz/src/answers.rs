@@ -97,11 +97,11 @@ fn has_a_name(found: &MachineDeployment) {
 fn answering(data: &[u8]) -> Client {
     let (size, answer) = data.split_first().unwrap_or((&1, &[]));
     let parts = answer.chunks(usize::from(*size).max(1));
-    let parts: Arc<[Bytes]> = parts.map(Bytes::copy_from_slice).collect();
+    let parts: Vec<Bytes> = parts.map(Bytes::copy_from_slice).collect();
     let transport = service_fn(move |_: Request<kube::client::Body>| {
-        let parts = Arc::clone(&parts);
+        let parts = parts.clone();
         async move {
-            let frames = parts.to_vec().into_iter().map(|part| Ok(Frame::data(part)));
+            let frames = parts.into_iter().map(|part| Ok(Frame::data(part)));
             let body = ResponseBody::new(StreamBody::new(stream::iter(frames)));
             Ok::<_, BoxError>(Response::new(body))
         }

@@ -20,6 +20,7 @@ use crate::fleet::{
     clock::Clock,
     connect::Transport,
     engagement::Engagement,
+    memory::Memory,
     partition::{Holder, View, grant::Grant},
     permits::Permits,
     rate_limit::SharedBudget,
@@ -108,6 +109,7 @@ fn shared(
         request_timeout: Duration::from_secs(10),
         facts_interval: Duration::from_mins(10),
         permits: Permits::new(4),
+        memory: Arc::new(Memory::unlimited()),
         management_budget: Arc::new(SharedBudget::new(RequestBudget {
             per_second: many,
             burst: many,

@@ -7,6 +7,7 @@ use crate::fleet::{
     clock::Clock,
     discovery::Registration,
     index::visits,
+    memory::Memory,
     partition::{Holder, View},
     permits::Permits,
     rate_limit::SharedBudget,
@@ -33,6 +34,7 @@ fn shared() -> Arc<Shared> {
         management_uid: String::new(),
         connector: Arc::new(|_, _| Err("nothing is reached".into())),
         permits: Permits::new(1),
+        memory: Arc::new(Memory::unlimited()),
         management_budget: Arc::new(SharedBudget::new(policy.management_requests)),
         policies: Arc::new(TenantPolicies {
             rules: Vec::new(),
