@@ -163,6 +163,7 @@ mod tests {
         assert!(other.reach(16 * MIB).now_or_never().is_some());
         // What it has counts: it takes as much more as it asked for in all.
         let mut third = intake.share(Some(source(3)));
+        assert!(third.reach(12 * MIB).now_or_never().is_none());
         assert!(third.reach(8 * MIB).now_or_never().is_some());
         assert!(third.reach(9 * MIB).now_or_never().is_none());
     }
