@@ -95,20 +95,20 @@ pub struct Outside {
     pub lifeline: Handle,
     /// Where everything is counted.
     pub metrics: Metrics,
-    /// Where templates are rendered that tenants wrote.
+    /// Where templates written by tenants are rendered.
     pub renderer: Renderer,
-    /// Memory for what tenants make the process keep.
+    /// The memory that tenants share.
     pub memory: Arc<Memory>,
 }
 
-/// What the process has of itself.
+/// The parts of a process that its caller provides.
 #[derive(Debug)]
 pub struct Inside {
     /// The socket of the admin port.
     pub admin: TcpListener,
     /// Where everything is counted.
     pub metrics: Metrics,
-    /// Where templates are rendered that tenants wrote.
+    /// Where templates written by tenants are rendered.
     pub renderer: Renderer,
 }
 
@@ -137,7 +137,7 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
     run_on(settings, inside, cancel).await
 }
 
-/// As [`run`], with what the caller has made of the process.
+/// Like [`run`], with parts that the caller provides.
 pub async fn run_on(
     settings: Settings,
     inside: Inside,
@@ -174,8 +174,7 @@ pub async fn run_on(
     Box::pin(run_with(settings, outside, cancel)).await
 }
 
-/// What tenants share of what the process may take: as much as they ask for, where nothing says how
-/// much that is.
+/// Returns the memory that tenants share; unlimited if neither a flag nor a cgroup sets a limit.
 fn memory(settings: &Settings) -> Memory {
     let limit = settings.memory_limit.or_else(container::memory_limit);
     let Some(limit) = limit else {
@@ -186,7 +185,7 @@ fn memory(settings: &Settings) -> Memory {
     tracing::info!(
         limit,
         shared,
-        "tenants share memory beyond what is each one's own"
+        "tenants share memory beyond their guaranteed part"
     );
     memory
 }
@@ -218,7 +217,7 @@ pub async fn run_with(
         return tasks.finish().await;
     };
     let scope = scope(&settings);
-    tasks.spawn(outside.renderer.clone().tidy());
+    tasks.spawn(outside.renderer.clone().stop_idle());
     let own = (outside.default_profiles, outside.renderer);
     let controllers = controllers(&settings, &scope, own);
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);

@@ -72,7 +72,7 @@ SIGTERM and SIGINT end it gracefully; a second one at once.")]
 
 Exit codes: 0 rendered, 1 refused, 2 a file cannot be read.")]
     Render(render::RenderFlags),
-    /// Render what another process of ours asks for, until it closes the pipe.
+    /// Serve render tasks from stdin until it is closed. Started by `osm run` and `osm webhook`.
     #[command(name = COMMAND, hide = true)]
     RenderWorker,
     /// Find what is wrong with profiles.

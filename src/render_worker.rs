@@ -1,55 +1,56 @@
-//! Templates that tenants wrote are rendered in processes of their own: whatever one of them does
-//! to its process, this one goes on.
+//! Renders tenant-written profiles in worker processes, so that a hostile template can only kill
+//! its worker.
 //!
-//! The engine bounds what a template may take, and says in which line it asks for more. A worker
-//! bounds what the engine may take where that accounting has a hole: the kernel ends a worker that
-//! asks for more memory than it may have, and the pool one that takes too long. Profiles that we
-//! ship are rendered in this process.
+//! The template engine accounts for instructions and memory, and reports the line that exceeds a
+//! limit. The worker is the second wall, for anything that accounting misses: the kernel enforces
+//! its memory limit, and the pool kills it at a deadline. Profiles that we ship are rendered in
+//! process.
 //!
 //! ```text
-//! reconcile ─► Pool ─► a turn, tenant by tenant ─► Worker ═ pipes ═► osm render-worker
-//!                                                     Task ─────────► compile once, render
-//!                                                     documents ◄──── or why there are none
+//! reconcile ─► Pool ─► Slot (fair queue of tenants) ─► Worker ═ pipes ═► osm render-worker
+//!                                                        Task ──────────► compile once, render
+//!                                                        documents ◄───── or the RenderError
 //! ```
 
+mod limit_hits;
 mod pipe;
 mod pool;
 mod serve;
-mod slow;
 mod task;
 mod worker;
 
 use std::{fmt, sync::Arc};
 
 pub use self::{
-    pool::{Pool, Turn},
+    pool::{Pool, Slot},
     serve::serve,
-    worker::{DEADLINE, Stopped},
+    worker::{DEADLINE, WorkerError},
 };
 use crate::render::template::CompiledProfile;
 
-/// The command that a worker is started with.
+/// The hidden subcommand that starts a worker.
 pub const COMMAND: &str = "render-worker";
 
-/// Bytes of memory that a worker may take. The worst of the templates that were tried takes 33 MiB
-/// of a process that renders it.
+/// The memory limit of a worker, in bytes. The most expensive template in `tests/hostile.rs` needs
+/// 33 MiB, profile and answer included.
 pub const MEMORY_BYTES_MAX: usize = 64 << 20;
 
-/// Of how many bytes of profiles, as JSON, a worker keeps what they are compiled to: about 17 times
-/// as many.
+/// The size of the profiles that a worker keeps compiled, in bytes of JSON. A compiled profile
+/// takes about 17 times as much memory.
 const KEPT_BYTES_MAX: usize = 512 << 10;
 
-/// Where templates are rendered that tenants wrote.
+/// Renders tenant-written profiles.
 #[derive(Clone)]
 pub enum Renderer {
-    /// In this process, as those that we ship.
-    Here,
-    /// In others.
+    /// In this process. For tests on a paused clock.
+    InProcess,
+    /// In worker processes.
     Workers(Arc<Pool>),
 }
 
 impl Renderer {
-    /// The workers that render a profile; none where this process does.
+    /// Returns the pool that must render a profile, or `None` for a profile that may be rendered in
+    /// this process.
     pub fn workers_for(&self, profile: &CompiledProfile) -> Option<&Pool> {
         match self {
             Self::Workers(pool) if !profile.is_shipped() => Some(pool),
@@ -57,11 +58,11 @@ impl Renderer {
         }
     }
 
-    /// Ends workers that nobody has needed for a while, for as long as it is polled.
-    pub async fn tidy(self) {
+    /// Stops idle workers until cancelled.
+    pub async fn stop_idle(self) {
         match self {
-            Self::Here => std::future::pending().await,
-            Self::Workers(pool) => pool.tidy().await,
+            Self::InProcess => std::future::pending().await,
+            Self::Workers(pool) => pool.stop_idle().await,
         }
     }
 }
@@ -69,7 +70,7 @@ impl Renderer {
 impl fmt::Debug for Renderer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Here => "here",
+            Self::InProcess => "in process",
             Self::Workers(_) => "workers",
         })
     }

@@ -48,7 +48,7 @@ pub struct Settings {
     pub tenant_defaults: TenantSettings,
     /// Reconciles under way at once for all tenants together.
     pub reconciles_max: usize,
-    /// Bytes of memory that the process and its workers may take, where somebody says so.
+    /// The memory limit of the process and its render workers, in bytes.
     pub memory_limit: Option<usize>,
     /// Requests to the management cluster for all tenants together.
     pub management_requests: RequestBudget,

@@ -75,8 +75,8 @@ fn rendered(input: &RenderInput<'_>) -> Rendered {
     let rendered = render(input, &limits).expect("the profile renders");
     let in_worker = RUNTIME.block_on(async {
         let tenant = TenantId::new("tenant-berlin");
-        let turn = WORKERS.turn(&tenant, Urgency::Fresh).await;
-        turn.render(input, &limits).await
+        let slot = WORKERS.acquire(&tenant, Urgency::Fresh).await;
+        slot.render(input, &limits).await
     });
     let weighed = in_worker.expect("it answers").expect("the profile renders");
     let fitting = weighed.fitting.expect("it fits");

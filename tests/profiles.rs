@@ -70,7 +70,7 @@ fn content_does_not_change_under_a_version_that_exists() {
 }
 
 #[test]
-fn a_profile_of_a_release_is_known_by_its_content() {
+fn a_shipped_profile_is_recognized_by_its_digest() {
     let is_shipped = |spec: &OperatingSystemProfileSpec| {
         let compiled = CompiledProfile::compile(spec).expect("it is a default profile, nearly");
         compiled.is_shipped()

@@ -109,7 +109,7 @@ fn start_manager(kubeconfig: &str, cancel: CancellationToken) -> anyhow::Result<
                 let inside = Inside {
                     admin: listener,
                     metrics: Metrics::new(),
-                    renderer: Renderer::Here,
+                    renderer: Renderer::InProcess,
                 };
                 app::run_on(settings, inside, cancel).await
             },

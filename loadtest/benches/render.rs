@@ -99,8 +99,8 @@ fn render_in_worker(bencher: Bencher<'_, '_>, worker: Worker) {
     let render = |pool: &Pool| {
         let rendered = subject.with_input(&profile, |input| {
             let answered = runtime.block_on(async {
-                let turn = pool.turn(&tenant, Urgency::Fresh).await;
-                turn.render(input, &Limits::default()).await
+                let slot = pool.acquire(&tenant, Urgency::Fresh).await;
+                slot.render(input, &Limits::default()).await
             });
             answered.expect("the worker answers")
         });

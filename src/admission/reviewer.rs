@@ -139,7 +139,7 @@ impl Reviewer {
         }
     }
 
-    /// Has samples rendered in processes of their own.
+    /// Renders samples in worker processes. Must be called in a Tokio runtime.
     #[must_use]
     pub fn with_workers(self, workers: Arc<Pool>) -> Self {
         let runtime = Handle::current();
@@ -149,7 +149,7 @@ impl Reviewer {
             };
             let namespace = asked.object.pointer("/metadata/namespace");
             let tenant = TenantId::new(namespace.and_then(Json::as_str).unwrap_or_default());
-            let remarks = workers.remark(&tenant, (name, &profile));
+            let remarks = workers.lint(&tenant, (name, &profile));
             runtime
                 .block_on(remarks)
                 .unwrap_or_else(|_| not_tried_out())

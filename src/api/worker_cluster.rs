@@ -90,7 +90,7 @@ pub struct WorkerClusterSpec {
     /// What happens to the default profiles of the tenant.
     #[serde(default)]
     pub default_profiles: DefaultProfiles,
-    /// What is taken over of the program that served the worker cluster before; looked at once.
+    /// What to take over from the manager that served the worker cluster before. Read once.
     #[serde(default)]
     pub adoption: Adoption,
     /// Which default profiles are installed, by name. Absent means all of them.
@@ -217,14 +217,14 @@ pub enum DefaultProfiles {
     Disabled,
 }
 
-/// What is taken over of the program that served the worker cluster before.
+/// What to take over from the manager that served the worker cluster before.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum Adoption {
-    /// The profiles that machine deployments name are copied into the tenant's namespace, as far as
-    /// its quota has room, and no default profile replaces them.
+    /// Copies the profiles that machine deployments name into the tenant's namespace, up to its
+    /// quota. Default profiles do not replace them.
     #[default]
     Profiles,
-    /// No profile: machine deployments get what stands in the tenant's namespace.
+    /// Copies no profile. Machine deployments use the profiles of the tenant's namespace.
     Nothing,
 }
 

@@ -1,16 +1,16 @@
-//! What this process and its children may take of the machine's memory.
+//! Reads the memory limit of the container.
 
 use std::{fs, path::Path};
 
-/// Where Linux says it to a container: cgroup v2, then v1.
+/// The files of cgroup v2 and v1, as a container sees them.
 const LIMITS: [&str; 2] = [
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
 ];
-/// The first version says a number like this where there is no limit.
+/// cgroup v1 reports a number above this if there is no limit.
 const NO_LIMIT: usize = 1 << 50;
 
-/// The limit of the container, in bytes; nothing where there is none.
+/// Returns the memory limit of the container in bytes, or `None` if there is none.
 pub(super) fn memory_limit() -> Option<usize> {
     LIMITS.iter().find_map(|path| read(Path::new(path)))
 }
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_limit_is_none() {
+    fn an_unlimited_or_missing_cgroup_has_no_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("memory.max");
         for (text, limit) in [

@@ -72,7 +72,7 @@ pub struct Outside {
     pub pages: Vec<TcpListener>,
     /// Where everything is counted.
     pub metrics: Metrics,
-    /// Where templates are rendered that tenants wrote.
+    /// Where templates written by tenants are rendered.
     pub renderer: Renderer,
 }
 
@@ -148,7 +148,7 @@ pub async fn run_with(
     };
     acquired?;
     let [management_fence, worker_fence] = fences(&leaders);
-    tasks.spawn(outside.renderer.clone().tidy());
+    tasks.spawn(outside.renderer.clone().stop_idle());
     let controllers = controllers(&settings, outside.renderer.clone())?;
     let client = plain_client(
         outside.management.clone(),

@@ -107,7 +107,7 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
             });
         }
     }
-    tasks.spawn(tidied(Renderer::Workers(Arc::clone(&params.workers))));
+    tasks.spawn(stop_idle(Renderer::Workers(Arc::clone(&params.workers))));
     let reviewer = Reviewer::new(metrics).with_workers(params.workers);
     let server = server::Params {
         listener: params.listener,
@@ -122,8 +122,8 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
     ended
 }
 
-async fn tidied(workers: Renderer) -> anyhow::Result<()> {
-    workers.tidy().await;
+async fn stop_idle(workers: Renderer) -> anyhow::Result<()> {
+    workers.stop_idle().await;
     Ok(())
 }
 

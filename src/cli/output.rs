@@ -57,7 +57,7 @@ pub(super) fn document(bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
     }
 }
 
-/// Stdout, for a process that reads it: byte for byte, and no line sent by itself.
+/// Returns stdout as an unbuffered file, for a process that reads binary data from it.
 pub(super) fn pipe() -> io::Result<fs::File> {
     io::stdout()
         .as_fd()

@@ -1,5 +1,4 @@
-//! `osm render-worker`: the other side of the pipes of a process that serves clusters. Nobody types
-//! it.
+//! `osm render-worker`: the hidden command that a pool of render workers starts.
 
 use std::{
     io::{self, BufWriter},
@@ -13,6 +12,6 @@ use crate::render_worker::serve;
 
 pub(super) fn run() -> anyhow::Result<ExitCode> {
     let mut to = BufWriter::new(output::pipe()?);
-    serve(&mut io::stdin().lock(), &mut to).context("the pipes of a worker are of no use")?;
+    serve(&mut io::stdin().lock(), &mut to).context("cannot serve render tasks")?;
     Ok(output::SUCCESS)
 }

@@ -36,7 +36,7 @@ pub struct Rules {
     pub token_lifetime: Duration,
     /// What bounds a render.
     pub limits: Limits,
-    /// Where templates are rendered that tenants wrote.
+    /// Where templates written by tenants are rendered.
     pub renderer: Renderer,
     /// What the process is.
     pub mode: Mode,

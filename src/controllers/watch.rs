@@ -36,7 +36,7 @@ use crate::fleet::{
     account::Account,
     board::Board,
     health::Health,
-    memory::{Memory, Share},
+    memory::{Memory, Reservation},
     watch::{RELIST, Scope, Watched, interpret, relisted},
 };
 
@@ -55,8 +55,8 @@ pub fn machine_deployments(
 ) -> impl Stream<Item = MachineDeployment> + Send + use<> {
     let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
     let watched = Watched::there("machine deployments", health);
-    let share = Share::of(&watchers.memory);
-    let mut account = Account::of(watchers.bytes_max, share);
+    let reservation = Reservation::new(&watchers.memory);
+    let mut account = Account::of(watchers.bytes_max, reservation);
     let watch = move |page| {
         let config = watcher::Config::default().page_size(page);
         watcher::watcher(api.clone(), config)
@@ -137,7 +137,7 @@ pub struct Watchers {
     pub listed: watch::Sender<u64>,
     /// What all of them may weigh, in bytes.
     pub bytes_max: usize,
-    /// What there is for all tenants.
+    /// The memory that all tenants share.
     pub memory: Arc<Memory>,
 }
 

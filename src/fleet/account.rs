@@ -10,7 +10,7 @@ use kube::{
 };
 use serde::Serialize;
 
-use super::memory::Share;
+use super::memory::Reservation;
 use crate::api::{
     names::{TOO_LARGE, is_name_alone},
     weight,
@@ -30,7 +30,7 @@ struct Full;
 #[derive(Debug)]
 pub struct Account {
     bytes_max: usize,
-    share: Share,
+    reservation: Reservation,
     kept: Side,
     /// What the list that is being read has shown so far: it takes the place of what is kept.
     listed: Side,
@@ -38,19 +38,19 @@ pub struct Account {
 
 #[derive(Debug, Default)]
 struct Side {
-    /// By uid; nothing for those of which the name alone is kept.
+    /// By uid; `None` for objects of which only the name is kept.
     weights: HashMap<Box<str>, Option<usize>>,
-    /// What the whole objects weigh.
+    /// The weight of the whole objects, in bytes.
     whole: usize,
     names: usize,
 }
 
 impl Account {
-    /// For objects that may weigh `bytes_max` together, as far as there is memory for the tenant.
-    pub fn of(bytes_max: usize, share: Share) -> Self {
+    /// Creates an account for objects of up to `bytes_max` bytes, charged to `reservation`.
+    pub fn of(bytes_max: usize, reservation: Reservation) -> Self {
         Self {
             bytes_max,
-            share,
+            reservation,
             kept: Side::default(),
             listed: Side::default(),
         }
@@ -78,7 +78,7 @@ impl Account {
             }
             Event::InitDone => {
                 self.kept = std::mem::take(&mut self.listed);
-                self.share.hold(self.kept.bytes());
+                self.reservation.resize(self.kept.bytes());
                 Event::InitDone
             }
             Event::Apply(object) => {
@@ -89,13 +89,13 @@ impl Account {
             }
             Event::Delete(object) => {
                 self.kept.remove(&uid_of(&object));
-                self.share.hold(self.kept.bytes());
+                self.reservation.resize(self.kept.bytes());
                 Event::Delete(object)
             }
         })
     }
 
-    /// The object, where there is room for it; and else its name.
+    /// Returns the object if there is room for it, and otherwise only its name.
     fn admit<K>(&mut self, side: &mut Side, object: K) -> watcher::Result<K>
     where
         K: Resource + Serialize + From<ObjectMeta>,
@@ -107,8 +107,8 @@ impl Account {
         let is_whole = !is_name_alone(object.meta())
             && side.whole + weight <= self.bytes_max
             && self
-                .share
-                .hold((side.bytes() + weight).max(self.kept.bytes()));
+                .reservation
+                .resize((side.bytes() + weight).max(self.kept.bytes()));
         let object = if is_whole || is_name_alone(object.meta()) {
             object
         } else {
@@ -128,7 +128,7 @@ fn uid_of<K: Resource>(object: &K) -> Box<str> {
 }
 
 impl Side {
-    /// What everything weighs, names as well.
+    /// Returns the weight of everything, names included, in bytes.
     fn bytes(&self) -> usize {
         self.whole + self.names * NAME_BYTES
     }
@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::api::machine_deployment::MachineDeployment;
-    use crate::fleet::memory::{Memory, SHARE_BYTES};
+    use crate::fleet::memory::{GUARANTEED_BYTES, Memory};
 
     fn a_machine_deployment(index: usize, bytes: usize) -> MachineDeployment {
         serde_json::from_value::<MachineDeployment>(json!({
@@ -187,9 +187,9 @@ mod tests {
         .unwrap()
     }
 
-    /// An account where all tenants have memory.
+    /// Creates an account without a shared limit.
     fn an_account(bytes_max: usize) -> Account {
-        Account::of(bytes_max, Share::of(&Arc::new(Memory::unlimited())))
+        Account::of(bytes_max, Reservation::new(&Arc::new(Memory::unlimited())))
     }
 
     /// Whether the whole object is kept.
@@ -223,24 +223,24 @@ mod tests {
     }
 
     #[test]
-    fn beyond_its_share_a_tenant_keeps_what_there_is_memory_for() {
+    fn an_account_exceeds_its_guaranteed_memory_only_while_there_is_some_left() {
         let memory = Arc::new(Memory::within(0, 0));
-        let account = || Account::of(usize::MAX, Share::of(&memory));
+        let account = || Account::of(usize::MAX, Reservation::new(&memory));
         let (mut one, mut other) = (account(), account());
-        let half = |index| a_machine_deployment(index, SHARE_BYTES / 2 - 20_000);
+        let half = |index| a_machine_deployment(index, GUARANTEED_BYTES / 2 - 20_000);
         let keeps =
             |account: &mut Account, index| is_whole(account.keep(Event::Apply(half(index))));
         assert!(keeps(&mut one, 1) && keeps(&mut one, 2) && !keeps(&mut one, 3));
         assert!(
             keeps(&mut other, 1) && keeps(&mut other, 2),
-            "its share is its own"
+            "its own part is guaranteed"
         );
         one.keep(Event::Delete(half(1))).unwrap();
         assert!(keeps(&mut one, 3), "there is room again");
         drop(other);
         assert!(
-            memory.held() <= SHARE_BYTES,
-            "what is dropped is given back"
+            memory.reserved() <= GUARANTEED_BYTES,
+            "a dropped account releases its memory"
         );
     }
 

@@ -56,7 +56,7 @@ pub struct Shared {
     pub facts_interval: Duration,
     /// Permits for reconciles, for all tenants together.
     pub permits: Permits,
-    /// Memory for what tenants make the process keep.
+    /// The memory that tenants share.
     pub memory: Arc<Memory>,
     /// What all tenants together may ask of the management API.
     pub management_budget: Arc<SharedBudget>,

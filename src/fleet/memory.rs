@@ -1,98 +1,97 @@
-//! Memory for what tenants make the process keep: each has a share that it always gets, and
-//! beyond it gets more for as long as there is some left.
+//! The memory budget for objects that are kept on behalf of tenants: each tenant has a guaranteed
+//! part, and all tenants share what the process has beyond that.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// What a tenant gets whatever the others have: room for about thirty machine deployments.
-pub const SHARE_BYTES: usize = 1 << 20;
+/// The memory that every tenant is guaranteed, in bytes: about thirty machine deployments.
+pub const GUARANTEED_BYTES: usize = 1 << 20;
 
-/// What the process has without any tenant: docs/capacity.md measures 23 MiB.
-const ALONE_BYTES: usize = 32 << 20;
-/// Kept free, as a part of all: pages and documents on their way, and what the allocator does not
-/// give back.
+/// The memory of a process without tenants, in bytes. docs/capacity.md measures 23 MiB.
+const BASELINE_BYTES: usize = 32 << 20;
+/// One part in this many is kept free for requests in flight and allocator fragmentation.
 const RESERVE_PART: usize = 4;
-/// What is kept takes at most this many times what it is charged with.
+/// An object takes at most this many times the bytes that it is charged with.
 const ALLOCATED_PER_CHARGED: usize = 2;
 
-/// Memory for what tenants make the process keep.
+/// The memory budget of a process.
 #[derive(Debug)]
 pub struct Memory {
     bytes_max: usize,
-    /// What all shares hold together; more than `bytes_max` where many have what is their own.
-    held: AtomicUsize,
+    /// The sum of all reservations. Exceeds `bytes_max` if many tenants use their guaranteed part.
+    reserved: AtomicUsize,
 }
 
 impl Memory {
-    /// As much as anybody asks for.
+    /// Creates a budget without a limit.
     pub const fn unlimited() -> Self {
         Self {
             bytes_max: usize::MAX,
-            held: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
         }
     }
 
-    /// What a process has for tenants that may take `limit` bytes, of which `aside` are for
-    /// something else.
-    pub const fn within(limit: usize, aside: usize) -> Self {
-        let spent = ALONE_BYTES + aside + limit / RESERVE_PART;
+    /// Creates the budget of a process that may use `limit` bytes, of which child processes may use
+    /// `children`.
+    pub const fn within(limit: usize, children: usize) -> Self {
+        let unavailable = BASELINE_BYTES + children + limit / RESERVE_PART;
         Self {
-            bytes_max: limit.saturating_sub(spent) / ALLOCATED_PER_CHARGED,
-            held: AtomicUsize::new(0),
+            bytes_max: limit.saturating_sub(unavailable) / ALLOCATED_PER_CHARGED,
+            reserved: AtomicUsize::new(0),
         }
     }
 
-    /// What all tenants hold together.
-    pub fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+    /// Returns the sum of all reservations, in bytes.
+    pub fn reserved(&self) -> usize {
+        self.reserved.load(Ordering::Relaxed)
     }
 
-    /// What all tenants may hold together, where somebody wants more than its share.
+    /// Returns the sum up to which reservations beyond the guaranteed part are granted, in bytes.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 }
 
-/// What one tenant holds. It is given back when dropped.
+/// The reservation of one tenant. Dropping it releases the memory.
 #[derive(Debug)]
-pub struct Share {
+pub struct Reservation {
     memory: Arc<Memory>,
     bytes: usize,
 }
 
-impl Share {
-    /// Nothing yet.
-    pub fn of(memory: &Arc<Memory>) -> Self {
+impl Reservation {
+    /// Creates an empty reservation.
+    pub fn new(memory: &Arc<Memory>) -> Self {
         Self {
             memory: Arc::clone(memory),
             bytes: 0,
         }
     }
 
-    /// Holds this many bytes from now on, unless that is more than before, and than the tenant's
-    /// share, and than there is. Tells whether it does.
-    pub fn hold(&mut self, bytes: usize) -> bool {
+    /// Resizes the reservation. Returns `false`, and changes nothing, if it would grow beyond
+    /// [`GUARANTEED_BYTES`] and no memory is left.
+    pub fn resize(&mut self, bytes: usize) -> bool {
         let memory = &self.memory;
-        let others = |held: usize| held.saturating_sub(self.bytes);
-        let changed = memory
-            .held
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-                let held_then = others(held).saturating_add(bytes);
-                let is_ours = bytes <= self.bytes.max(SHARE_BYTES);
-                (is_ours || held_then <= memory.bytes_max).then_some(held_then)
-            });
-        if changed.is_ok() {
+        let is_granted = bytes <= self.bytes.max(GUARANTEED_BYTES);
+        let resized = memory
+            .reserved
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+                let total = reserved.saturating_sub(self.bytes).saturating_add(bytes);
+                (is_granted || total <= memory.bytes_max).then_some(total)
+            })
+            .is_ok();
+        if resized {
             self.bytes = bytes;
         }
-        changed.is_ok()
+        resized
     }
 }
 
-impl Drop for Share {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.hold(0);
+        self.resize(0);
     }
 }
 
@@ -103,27 +102,31 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn a_tenant_gets_its_share_whatever_others_have() {
+    fn guaranteed_memory_is_always_granted() {
         let memory = Arc::new(Memory::within(64 * MIB, 8 * MIB));
         assert_eq!(memory.bytes_max(), 4 * MIB);
-        let mut greedy = Share::of(&memory);
-        assert!(greedy.hold(4 * MIB) && !greedy.hold(4 * MIB + 1));
-        let mut modest: Vec<Share> = (0..8).map(|_| Share::of(&memory)).collect();
-        assert!(modest.iter_mut().all(|share| share.hold(SHARE_BYTES)));
-        assert!(!modest.iter_mut().any(|share| share.hold(SHARE_BYTES + 1)));
-        assert_eq!(memory.held(), 12 * MIB);
-        // What is held stays, and may become less.
-        assert!(greedy.hold(4 * MIB) && greedy.hold(3 * MIB) && !greedy.hold(4 * MIB));
+        let mut greedy = Reservation::new(&memory);
+        assert!(greedy.resize(4 * MIB) && !greedy.resize(4 * MIB + 1));
+        let mut modest: Vec<Reservation> = (0..8).map(|_| Reservation::new(&memory)).collect();
+        assert!(modest.iter_mut().all(|one| one.resize(GUARANTEED_BYTES)));
+        assert!(
+            !modest
+                .iter_mut()
+                .any(|one| one.resize(GUARANTEED_BYTES + 1))
+        );
+        assert_eq!(memory.reserved(), 12 * MIB);
+        // An existing reservation stays, and may shrink.
+        assert!(greedy.resize(4 * MIB) && greedy.resize(3 * MIB) && !greedy.resize(4 * MIB));
         drop((greedy, modest));
-        assert_eq!(memory.held(), 0);
-        assert!(Share::of(&memory).hold(4 * MIB));
+        assert_eq!(memory.reserved(), 0);
+        assert!(Reservation::new(&memory).resize(4 * MIB));
     }
 
     #[test]
-    fn a_small_limit_leaves_everybody_its_share() {
+    fn a_small_limit_still_grants_guaranteed_memory() {
         let memory = Arc::new(Memory::within(16 * MIB, 128 * MIB));
-        let mut share = Share::of(&memory);
-        assert!(share.hold(SHARE_BYTES) && !share.hold(SHARE_BYTES + 1));
-        assert!(Share::of(&Arc::new(Memory::unlimited())).hold(usize::MAX / 2));
+        let mut share = Reservation::new(&memory);
+        assert!(share.resize(GUARANTEED_BYTES) && !share.resize(GUARANTEED_BYTES + 1));
+        assert!(Reservation::new(&Arc::new(Memory::unlimited())).resize(usize::MAX / 2));
     }
 }

@@ -42,11 +42,10 @@ pub fn default_profiles() -> &'static [DefaultProfile] {
     DEFAULT_PROFILES
 }
 
-/// Each version of each profile that a release has had, a line each: its name, its version, and the
-/// digests of its file and of its spec.
+/// One line per shipped profile and version: name, version, digest of the file, digest of the spec.
 const DIGESTS: &str = include_str!("../../manifests/profiles/digests.txt");
 
-/// Whether we wrote the spec with this digest, in this release or an earlier one.
+/// Whether this release or an earlier one shipped the spec with this digest.
 pub(super) fn is_shipped(digest: &str) -> bool {
     let mut shipped = DIGESTS.lines().filter_map(|line| line.split(' ').nth(3));
     shipped.any(|shipped| shipped == digest)

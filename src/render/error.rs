@@ -268,7 +268,7 @@ impl RenderError {
         }
     }
 
-    /// Whether the templates asked for more than one render may take.
+    /// Whether a template exceeded one of the engine's limits.
     pub const fn is_of_a_limit(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! What is kept of profiles and can be made again: the newest, as much as there is room for.
+//! A bounded cache that keeps the newest entries.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ pub struct Recent<K, T> {
 }
 
 impl<K: PartialEq, T> Recent<K, T> {
-    /// Nothing, with room for so many bytes.
+    /// Creates an empty cache of `bytes_max` bytes.
     pub const fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
@@ -20,13 +20,13 @@ impl<K: PartialEq, T> Recent<K, T> {
         }
     }
 
-    /// The value of a key, if it is kept.
+    /// Returns the value of a key.
     pub fn get(&self, key: &K) -> Option<&T> {
         let mut kept = self.kept.iter();
         kept.find(|(it, ..)| it == key).map(|(.., value)| value)
     }
 
-    /// Keeps a value, and gives those that it takes the room of.
+    /// Inserts a value, and returns the values that it evicts.
     pub fn put(&mut self, key: K, (bytes, value): (usize, T)) -> Vec<T> {
         let mut gone = Vec::from_iter(self.remove(&key));
         self.bytes += bytes;
@@ -41,7 +41,7 @@ impl<K: PartialEq, T> Recent<K, T> {
         gone
     }
 
-    /// Takes a value away.
+    /// Removes a value, and returns it.
     pub fn remove(&mut self, key: &K) -> Option<T> {
         let at = self.kept.iter().position(|(it, ..)| it == key)?;
         let (_, bytes, value) = self.kept.remove(at)?;
@@ -49,7 +49,7 @@ impl<K: PartialEq, T> Recent<K, T> {
         Some(value)
     }
 
-    /// Whether nothing is kept.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }

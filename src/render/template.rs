@@ -78,7 +78,7 @@ impl CompiledProfile {
         &self.digest
     }
 
-    /// Whether we wrote it, in this release or an earlier one.
+    /// Whether this release or an earlier one shipped the profile.
     pub fn is_shipped(&self) -> bool {
         self.is_shipped
     }
@@ -115,7 +115,7 @@ fn digest(spec: &OperatingSystemProfileSpec) -> String {
     hex::encode(Sha256::digest(json.to_string()))
 }
 
-/// Definitions that do not know the language drop it, where the version says it, too.
+/// CRDs of other installers drop `templateLanguage`; the version's build metadata implies it.
 fn is_shipped_without_language(spec: &OperatingSystemProfileSpec) -> bool {
     spec.template_language.is_none()
         && is_shipped(&digest(&OperatingSystemProfileSpec {

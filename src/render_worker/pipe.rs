@@ -1,19 +1,18 @@
-//! What goes through a pipe: parts, each behind the number of its bytes as four bytes, the least
-//! significant first.
+//! The wire format: parts, each prefixed with its length as a little-endian `u32`.
 
 use std::io::{self, Read, Write};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use zeroize::Zeroizing;
 
-/// A part. It holds secrets.
+/// A part of a message. It contains secrets, so it is zeroed on drop.
 pub(super) type Part = Zeroizing<Vec<u8>>;
 
-/// Of how many bytes a part may be. The largest is a profile of 3 MiB, which is what API servers
-/// take, with its escapes; documents of more than 1 MiB are refused before they are sent.
+/// The maximum size of a part, in bytes. The largest parts are profiles: API servers accept objects
+/// of up to 3 MiB, and JSON escapes add to that. Documents above 1 MiB are refused before.
 const BYTES_MAX: u32 = 16 << 20;
 
-fn room(bytes: u32) -> io::Result<Part> {
+fn buffer(bytes: u32) -> io::Result<Part> {
     if bytes > BYTES_MAX {
         return Err(io::ErrorKind::InvalidData.into());
     }
@@ -27,14 +26,14 @@ fn length(part: &[u8]) -> io::Result<u32> {
     bytes.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Reads a part; nothing where the other side has closed the pipe.
+/// Reads a part. Returns `None` at the end of the stream.
 pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Part>> {
     let mut bytes = [0; 4];
     if let Err(error) = from.read_exact(&mut bytes) {
         let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
         return if is_end { Ok(None) } else { Err(error) };
     }
-    let mut part = room(u32::from_le_bytes(bytes))?;
+    let mut part = buffer(u32::from_le_bytes(bytes))?;
     from.read_exact(&mut part)?;
     Ok(Some(part))
 }
@@ -45,14 +44,14 @@ pub(super) fn write(to: &mut impl Write, part: &[u8]) -> io::Result<()> {
     to.write_all(part)
 }
 
-/// As [`read`], of a task that waits meanwhile. The other side may not close the pipe.
+/// Like [`read`], but asynchronous. The end of the stream is an error.
 pub(super) async fn receive(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Part> {
-    let mut part = room(from.read_u32_le().await?)?;
+    let mut part = buffer(from.read_u32_le().await?)?;
     from.read_exact(&mut part).await?;
     Ok(part)
 }
 
-/// As [`write`], of a task that waits meanwhile.
+/// Like [`write`], but asynchronous.
 pub(super) async fn send(to: &mut (impl AsyncWrite + Unpin), part: &[u8]) -> io::Result<()> {
     to.write_u32_le(length(part)?).await?;
     to.write_all(part).await?;
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_as_they_went_until_the_pipe_is_closed() {
+    fn parts_round_trip_until_the_end_of_the_stream() {
         let mut pipe = Vec::new();
         for part in ["first", "", "second"] {
             write(&mut pipe, part.as_bytes()).unwrap();
@@ -78,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_made_for_a_part_that_is_too_large() {
+    fn a_length_prefix_that_is_too_large_allocates_nothing() {
         let mut from = u32::MAX.to_le_bytes().to_vec();
         from.extend([0; 16]);
         let error = read(&mut from.as_slice()).unwrap_err();

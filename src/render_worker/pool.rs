@@ -1,4 +1,5 @@
-//! A few workers for all tenants: started when somebody needs one, ended when nobody does.
+//! A small pool of workers that all tenants share. Workers are started on demand and stopped when
+//! idle.
 
 use std::{
     fmt,
@@ -14,36 +15,36 @@ use tokio::{
 
 use super::{
     MEMORY_BYTES_MAX,
-    slow::Slow,
+    limit_hits::LimitHits,
     task::Outcome,
-    worker::{Stopped, Worker},
+    worker::{Worker, WorkerError},
 };
 use crate::api::profile::OperatingSystemProfileSpec;
 use crate::fleet::permits::{Permit, Permits, Urgency};
 use crate::render::{Limits, RenderError, RenderInput};
 use crate::tenant::id::TenantId;
 
-/// How many workers there are at most. With [`MEMORY_BYTES_MAX`] it is what they take at
-/// worst, which the container's limit must have room for.
+/// The maximum number of workers. Multiplied by [`MEMORY_BYTES_MAX`], it must fit into the
+/// container's memory limit.
 pub const WORKERS_MAX: usize = 2;
-/// How long a worker waits to be needed again.
-const REST: Duration = Duration::from_mins(1);
+/// How long a worker stays idle before it is stopped.
+const IDLE_MAX: Duration = Duration::from_mins(1);
 
-/// Workers that all tenants share in equal parts. Those whose renders have hit a limit lately share
-/// one of them.
+/// A pool of workers with a fair queue. Tenants whose renders recently hit a limit share one
+/// worker.
 pub struct Pool {
     program: PathBuf,
-    turns: Permits,
-    turns_of_slow: Permits,
-    slow: Slow,
-    /// Those that wait to be needed, with since when; the last one rests for the shortest time.
-    resting: Mutex<Vec<(Instant, Worker)>>,
-    /// Rung when one begins to rest.
-    rests: Notify,
+    slots: Permits,
+    slots_after_limit_hit: Permits,
+    limit_hits: LimitHits,
+    /// The idle workers and since when they are idle, longest first.
+    idle: Mutex<Vec<(Instant, Worker)>>,
+    /// Notified when a worker becomes idle.
+    worker_released: Notify,
 }
 
-/// A turn at a worker.
-pub struct Turn<'a> {
+/// The right to use one worker. Dropping it lets the next tenant in.
+pub struct Slot<'a> {
     pool: &'a Pool,
     tenant: &'a TenantId,
     _permits: (Option<Permit>, Permit),
@@ -51,133 +52,131 @@ pub struct Turn<'a> {
 
 impl fmt::Debug for Pool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "workers of {}", self.program.display())
+        write!(formatter, "pool of {}", self.program.display())
     }
 }
 
 impl Pool {
-    /// Bytes of memory that all workers take at worst.
+    /// The memory that all workers may use together, in bytes.
     pub const BYTES_MAX: usize = WORKERS_MAX * MEMORY_BYTES_MAX;
 
-    /// A pool of processes that run this program, which is our own.
+    /// Creates a pool whose workers run `program`, which must be this program.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
-            turns: Permits::new(WORKERS_MAX),
-            turns_of_slow: Permits::new(1),
-            slow: Slow::default(),
-            resting: Mutex::default(),
-            rests: Notify::new(),
+            slots: Permits::new(WORKERS_MAX),
+            slots_after_limit_hit: Permits::new(1),
+            limit_hits: LimitHits::default(),
+            idle: Mutex::default(),
+            worker_released: Notify::new(),
         }
     }
 
-    /// A pool of processes that run the program of this one, wherever it lies.
+    /// Creates a pool whose workers run the executable of the current process.
     pub fn of_this_program() -> Self {
         Self::new("/proc/self/exe")
     }
 
-    /// Waits for a turn.
-    pub async fn turn<'a>(&'a self, tenant: &'a TenantId, urgency: Urgency) -> Turn<'a> {
-        let among_slow = if self.slow.has(tenant) {
-            Some(self.turns_of_slow.take(tenant, urgency).await)
+    /// Waits for a slot. Tenants are served round-robin.
+    pub async fn acquire<'a>(&'a self, tenant: &'a TenantId, urgency: Urgency) -> Slot<'a> {
+        let after_limit_hit = if self.limit_hits.contains(tenant) {
+            Some(self.slots_after_limit_hit.take(tenant, urgency).await)
         } else {
             None
         };
-        Turn {
+        Slot {
             pool: self,
             tenant,
-            _permits: (among_slow, self.turns.take(tenant, urgency).await),
+            _permits: (after_limit_hit, self.slots.take(tenant, urgency).await),
         }
     }
 
-    /// Says what a linter says of a profile that somebody is about to write, each a sentence.
+    /// Lints a profile with sample renders, and returns one sentence per finding.
     ///
     /// # Errors
     ///
-    /// There is no answer.
-    pub async fn remark(
+    /// The worker could not be started, exited or exceeded its deadline.
+    pub async fn lint(
         &self,
         tenant: &TenantId,
         (name, profile): (&str, &OperatingSystemProfileSpec),
-    ) -> Result<Vec<String>, Stopped> {
-        let _turn = self.turn(tenant, Urgency::Fresh).await;
+    ) -> Result<Vec<String>, WorkerError> {
+        let _slot = self.acquire(tenant, Urgency::Fresh).await;
         let mut worker = self.worker_with("")?;
-        let remarks = worker.remark(name, profile).await;
-        match &remarks {
-            Ok(_) => self.rest(worker),
-            Err(_) => self.slow.add(tenant),
+        let findings = worker.lint(name, profile).await;
+        match &findings {
+            Ok(_) => self.release(worker),
+            Err(_) => self.limit_hits.record(tenant),
         }
-        remarks
+        findings
     }
 
-    /// The processes of those that wait to be needed.
-    pub fn resting(&self) -> Vec<u32> {
-        let resting = self.lock();
-        resting
-            .iter()
-            .filter_map(|(_, worker)| worker.id())
-            .collect()
+    /// Returns the process ids of the idle workers.
+    pub fn idle(&self) -> Vec<u32> {
+        let idle = self.lock();
+        idle.iter().filter_map(|(_, worker)| worker.id()).collect()
     }
 
-    /// Ends those that nobody has needed for a while.
-    pub(super) async fn tidy(&self) {
+    /// Stops workers that have been idle for [`IDLE_MAX`], until cancelled.
+    pub(super) async fn stop_idle(&self) {
         loop {
-            let rested = self.rests.notified();
-            let oldest = self.lock().first().map(|(since, _)| *since + REST);
+            let released = self.worker_released.notified();
+            let oldest = self.lock().first().map(|(since, _)| *since + IDLE_MAX);
             match oldest {
-                None => rested.await,
+                None => released.await,
                 Some(until) => {
                     sleep_until(until).await;
                     let now = Instant::now();
-                    self.lock().retain(|(since, _)| *since + REST > now);
+                    self.lock().retain(|(since, _)| *since + IDLE_MAX > now);
                 }
             }
         }
     }
 
-    /// One that has the profile, if there is one; else any, else a new one.
-    fn worker_with(&self, digest: &str) -> Result<Worker, Stopped> {
-        let mut resting = self.lock();
-        resting.retain_mut(|(_, worker)| worker.is_running());
-        let known = resting.iter().rposition(|(_, worker)| worker.has(digest));
-        let at = known.or(resting.len().checked_sub(1));
-        let rested = at.map(|at| resting.remove(at).1);
-        drop(resting);
-        rested.map_or_else(|| Worker::start(&self.program), Ok)
+    /// Returns an idle worker, if possible one that has the profile compiled, or starts a new one.
+    fn worker_with(&self, digest: &str) -> Result<Worker, WorkerError> {
+        let mut idle = self.lock();
+        idle.retain_mut(|(_, worker)| worker.is_running());
+        let compiled = idle.iter().rposition(|(_, worker)| worker.has(digest));
+        let at = compiled.or(idle.len().checked_sub(1));
+        let reused = at.map(|at| idle.remove(at).1);
+        drop(idle);
+        reused.map_or_else(|| Worker::start(&self.program), Ok)
     }
 
-    fn rest(&self, worker: Worker) {
+    fn release(&self, worker: Worker) {
         self.lock().push((Instant::now(), worker));
-        self.rests.notify_one();
+        self.worker_released.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(Instant, Worker)>> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Turn<'_> {
-    /// Renders, and judges the sizes.
+impl Slot<'_> {
+    /// Renders and checks the sizes of the documents.
     ///
     /// # Errors
     ///
-    /// There is no answer, which says nothing of the documents that are there.
+    /// The worker could not be started, exited or exceeded its deadline. The caller must leave the
+    /// existing documents unchanged.
     pub async fn render(
         self,
         input: &RenderInput<'_>,
         limits: &Limits,
-    ) -> Result<Outcome, Stopped> {
+    ) -> Result<Outcome, WorkerError> {
         let mut worker = self.pool.worker_with(input.profile.digest())?;
         let outcome = worker.render(input, limits).await;
-        let has_hit_a_limit = match &outcome {
+        let has_hit_limit = match &outcome {
             Ok(outcome) => outcome.as_ref().is_err_and(RenderError::is_of_a_limit),
             Err(_) => true,
         };
-        if has_hit_a_limit {
-            self.pool.slow.add(self.tenant);
+        if has_hit_limit {
+            self.pool.limit_hits.record(self.tenant);
         }
         if outcome.is_ok() {
-            self.pool.rest(worker);
+            self.pool.release(worker);
         }
         outcome
     }

@@ -1,4 +1,4 @@
-//! The worker's side: reads tasks, renders, answers, until the pipe is closed.
+//! The main loop of a worker: reads tasks and writes answers until the pipe is closed.
 
 use std::{
     io::{self, Read, Write},
@@ -21,18 +21,16 @@ use crate::render::{
 };
 use crate::rules::{lint, user_data::weigh};
 
-/// Allocators reserve more than they use; the kernel counts here what is reserved, too.
+/// The limit of address space, in bytes. Loose, because allocators reserve more than they use.
 const ADDRESSES_BYTES_MAX: u64 = 8 << 30;
-/// Seconds of processor time that one task may take. The pool ends a worker sooner.
+/// The CPU time of one task, in seconds. The pool's deadline expires sooner.
 const TASK_SECONDS_MAX: u64 = 5;
 
-/// Renders what is asked for, until the pipe is closed.
-///
-/// The process gives up first what a render needs no more of: rights, files, memory.
+/// Serves tasks until the pipe is closed. Drops privileges and sets resource limits first.
 ///
 /// # Errors
 ///
-/// The kernel refuses a limit, or what comes is no task.
+/// A resource limit cannot be set, the pipe fails, or a task cannot be decoded.
 pub fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     confine()?;
     let mut profiles = Recent::new(KEPT_BYTES_MAX);
@@ -44,7 +42,7 @@ pub fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         let task: Task<'_> = serde_json::from_slice(&task)?;
         let answer = match &task {
             Task::Render(task) => to_parts(rendered(task, &mut profiles)?)?,
-            Task::Remark { name, profile } => alone(&lint::remarks(name, profile, &shipped))?,
+            Task::Lint { name, profile } => alone(&lint::remarks(name, profile, &shipped))?,
         };
         for part in answer {
             pipe::write(to, &part)?;
@@ -54,17 +52,16 @@ pub fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What is given up here cannot be had back. A core file and being read as the same user are
-/// forbidden to every process of ours.
+/// Limits this process irrevocably. Core dumps and ptrace are disabled for every command already.
 fn confine() -> io::Result<()> {
     set_no_new_privs(true)?;
     lower(Resource::DATA, MEMORY_BYTES_MAX as u64)?;
     lower(Resource::AS, ADDRESSES_BYTES_MAX)?;
-    // Those that are open stay; no other is opened.
+    // Open files stay open, and no new ones can be opened.
     lower(Resource::NOFILE, 0)
 }
 
-/// Somebody may have set a lower one already.
+/// Lowers a limit. A hard limit that is lower already stays.
 fn lower(resource: Resource, to: u64) -> io::Result<()> {
     let (_, most) = resource.get()?;
     resource.set(to.min(most), to.min(most))
@@ -76,9 +73,9 @@ fn rendered(
 ) -> io::Result<Outcome> {
     if let Some(profile) = &task.profile {
         let spec: OperatingSystemProfileSpec = serde_json::from_str(profile.get())?;
-        // The other side has compiled it before.
+        // It compiles: the parent compiled it before it sent it.
         let compiled = CompiledProfile::compile(&spec).map_err(io::Error::other)?;
-        // One that reads otherwise here would give other bytes.
+        // A profile that changed on the way would render other bytes.
         if compiled.digest() != task.digest {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -89,7 +86,7 @@ fn rendered(
     Ok(weigh(&task.input(profile), &task.limits))
 }
 
-/// One of our own profiles, which others extend.
+/// Returns a default profile, which a profile may extend.
 fn shipped(name: &str) -> Option<Arc<OperatingSystemProfileSpec>> {
     let shipped = default_profiles().iter().find(|it| it.name == name)?;
     let profile: OperatingSystemProfile = serde_saphyr::from_str(shipped.yaml).ok()?;

@@ -1,4 +1,4 @@
-//! What a worker is asked, and what it answers.
+//! The messages between the pool and a worker.
 
 use std::{borrow::Cow, collections::BTreeMap, io};
 
@@ -18,14 +18,14 @@ use crate::tenant::{
     settings::TenantSettings,
 };
 
-/// What a worker is asked.
+/// A request to a worker.
 #[derive(Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+#[expect(clippy::large_enum_variant, reason = "only one exists at a time")]
 pub(super) enum Task<'a> {
-    /// The documents of a machine deployment.
+    /// Render the documents of a machine deployment.
     Render(Render<'a>),
-    /// What a linter says of a profile that is about to be written.
-    Remark {
+    /// Lint a profile with sample renders.
+    Lint {
         /// The profile's name.
         name: Cow<'a, str>,
         /// The profile.
@@ -33,14 +33,14 @@ pub(super) enum Task<'a> {
     },
 }
 
-/// A render: everything that it is made from, by value.
+/// All inputs of a render, by value.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Render<'a> {
     /// The digest of the profile.
     pub(super) digest: Cow<'a, str>,
-    /// The profile, unless the worker has it.
+    /// The profile; `None` if the worker keeps it already.
     pub(super) profile: Option<Box<RawValue>>,
-    /// What the render may take.
+    /// The limits of the template engine.
     pub(super) limits: Limits,
     name: Cow<'a, str>,
     namespace: Cow<'a, str>,
@@ -104,14 +104,13 @@ impl<'a> Render<'a> {
     }
 }
 
-/// The first part of the answer to a render. Both documents follow, as they are; where there are
-/// none they are empty.
+/// The first part of the answer to a render. The other parts are the two documents, or empty.
 #[derive(Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+#[expect(clippy::large_enum_variant, reason = "only one exists at a time")]
 enum Answer<'a> {
     Fits {
         config: Cow<'a, OperatingSystemConfigSpec>,
-        /// Where it is another one.
+        /// `None` if it equals `config`.
         stored_config: Option<Cow<'a, OperatingSystemConfigSpec>>,
         near_limit: Option<Cow<'a, str>>,
     },
@@ -122,13 +121,13 @@ enum Answer<'a> {
     Refused(RenderError),
 }
 
-/// How many parts an answer has.
+/// The number of parts of an answer.
 pub(super) const PARTS: usize = 3;
 
-/// What a render came to.
+/// The result of a render.
 pub(super) type Outcome = Result<Weighed, RenderError>;
 
-/// The parts of the answer to a render.
+/// Encodes the answer to a render.
 pub(super) fn to_parts(outcome: Outcome) -> io::Result<[Part; PARTS]> {
     let (fitting, sizes) = match outcome {
         Ok(Weighed { fitting, sizes }) => (fitting, sizes),
@@ -158,17 +157,17 @@ pub(super) fn to_parts(outcome: Outcome) -> io::Result<[Part; PARTS]> {
     ])
 }
 
-/// The parts of an answer without documents.
+/// Encodes an answer without documents.
 pub(super) fn alone(answer: &impl Serialize) -> io::Result<[Part; PARTS]> {
     Ok([json(answer)?, Part::default(), Part::default()])
 }
 
-/// A value as a part.
+/// Encodes a value as JSON.
 pub(super) fn json(value: &impl Serialize) -> io::Result<Part> {
     Ok(Part::new(serde_json::to_vec(value)?))
 }
 
-/// What the parts of the answer to a render say.
+/// Decodes the answer to a render.
 pub(super) fn from_parts([answer, provisioning, bootstrap]: [Part; PARTS]) -> io::Result<Outcome> {
     let document = |mut part: Part| UserData::new(std::mem::take(&mut *part));
     Ok(match serde_json::from_slice(&answer)? {

@@ -1,4 +1,4 @@
-//! One worker, seen from the process that asks it.
+//! The parent's handle of one worker process.
 
 use std::{borrow::Cow, io, path::Path, process::Stdio, time::Duration};
 
@@ -17,45 +17,44 @@ use super::{
 use crate::api::profile::OperatingSystemProfileSpec;
 use crate::render::{Limits, RenderInput, recent::Recent};
 
-/// How long a render may take in a worker, with the start of one and compiling included. The
-/// engine's own limits end the worst template that was tried in a tenth of it; a machine that is
-/// short of processors may need the rest.
+/// The deadline of one render, including compilation. The engine's own limits stop the most
+/// expensive template in `tests/hostile.rs` after a tenth of it; the rest is headroom for a
+/// throttled CPU.
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Why a worker gave no answer.
+/// Why a worker returned no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Stopped {
-    /// It took too long.
+pub enum WorkerError {
+    /// The deadline expired, and the worker was killed.
     #[error(
         "the render took longer than {} s and was ended; nothing was changed",
         DEADLINE.as_secs()
     )]
-    Late,
-    /// It ended.
+    TimedOut,
+    /// The worker exited, most likely at its memory limit.
     #[error(
         "the render ended its process, as one does that takes more than {} MiB of memory; \
          nothing was changed",
         MEMORY_BYTES_MAX >> 20
     )]
-    Died,
-    /// There is none.
+    Exited,
+    /// The worker could not be started.
     #[error("no process can be started to render in")]
-    NotStarted(#[source] io::Error),
+    Spawn(#[source] io::Error),
 }
 
-/// One worker. Dropped, it is ended.
+/// A running worker. Dropping it kills the process.
 pub(super) struct Worker {
-    /// Killed when it is dropped.
     process: Child,
     to: ChildStdin,
     from: ChildStdout,
-    /// What the worker keeps, as it does: by the same rule, in the same order.
+    /// Mirrors the profiles that the worker keeps: both sides evict by the same rule.
     profiles: Recent<String, ()>,
 }
 
 impl Worker {
-    /// Starts one: it has no environment, and no file of ours but the pipes.
-    pub(super) fn start(program: &Path) -> Result<Self, Stopped> {
+    /// Starts a worker with an empty environment and no inherited files except its pipes.
+    pub(super) fn start(program: &Path) -> Result<Self, WorkerError> {
         let started = Command::new(program)
             .arg(COMMAND)
             .env_clear()
@@ -65,9 +64,9 @@ impl Worker {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn();
-        let mut process = started.map_err(Stopped::NotStarted)?;
+        let mut process = started.map_err(WorkerError::Spawn)?;
         let pipes = process.stdin.take().zip(process.stdout.take());
-        let (to, from) = pipes.ok_or(Stopped::Died)?;
+        let (to, from) = pipes.ok_or(WorkerError::Exited)?;
         Ok(Self {
             process,
             to,
@@ -76,28 +75,28 @@ impl Worker {
         })
     }
 
-    /// Its process, unless that has ended.
+    /// Returns the process id, or `None` after the process has been reaped.
     pub(super) fn id(&self) -> Option<u32> {
         self.process.id()
     }
 
-    /// Whether nobody has ended it meanwhile.
+    /// Whether the process is still running.
     pub(super) fn is_running(&mut self) -> bool {
         matches!(self.process.try_wait(), Ok(None))
     }
 
-    /// Whether it keeps a profile compiled.
+    /// Whether the worker keeps the profile with this digest compiled.
     pub(super) fn has(&self, digest: &str) -> bool {
         self.profiles.get(&digest.to_owned()).is_some()
     }
 
-    /// Asks for a render. A worker that gave no answer is good for nothing more.
+    /// Renders. After an error the worker must be dropped.
     pub(super) async fn render(
         &mut self,
         input: &RenderInput<'_>,
         limits: &Limits,
-    ) -> Result<Outcome, Stopped> {
-        in_time(async {
+    ) -> Result<Outcome, WorkerError> {
+        before_deadline(async {
             let mut render = Render::new(input, limits);
             if !self.has(&render.digest) {
                 let profile = to_raw_value(input.profile.spec())?;
@@ -105,29 +104,29 @@ impl Worker {
                 self.profiles.put(render.digest.to_string(), (bytes, ()));
                 render.profile = Some(profile);
             }
-            let parts = self.ask(&Task::Render(render)).await?;
-            // Up to some MiB of JSON: not on a thread that others wait for.
-            let read = spawn_blocking(move || from_parts(parts));
-            read.await.map_err(io::Error::other)?
+            let parts = self.request(&Task::Render(render)).await?;
+            // Decoding megabytes of JSON would block other tasks.
+            let decoded = spawn_blocking(move || from_parts(parts));
+            decoded.await.map_err(io::Error::other)?
         })
         .await
     }
 
-    /// Asks what a linter says of a profile. As with [`Self::render`].
-    pub(super) async fn remark(
+    /// Lints a profile. After an error the worker must be dropped.
+    pub(super) async fn lint(
         &mut self,
         name: &str,
         profile: &OperatingSystemProfileSpec,
-    ) -> Result<Vec<String>, Stopped> {
-        in_time(async {
+    ) -> Result<Vec<String>, WorkerError> {
+        before_deadline(async {
             let (name, profile) = (name.into(), Cow::Borrowed(profile));
-            let [remarks, ..] = self.ask(&Task::Remark { name, profile }).await?;
-            Ok(serde_json::from_slice(&remarks)?)
+            let [findings, ..] = self.request(&Task::Lint { name, profile }).await?;
+            Ok(serde_json::from_slice(&findings)?)
         })
         .await
     }
 
-    async fn ask(&mut self, task: &Task<'_>) -> io::Result<[Part; PARTS]> {
+    async fn request(&mut self, task: &Task<'_>) -> io::Result<[Part; PARTS]> {
         let task = json(task)?;
         pipe::send(&mut self.to, &task).await?;
         Ok([
@@ -138,10 +137,10 @@ impl Worker {
     }
 }
 
-async fn in_time<T>(answer: impl Future<Output = io::Result<T>>) -> Result<T, Stopped> {
+async fn before_deadline<T>(answer: impl Future<Output = io::Result<T>>) -> Result<T, WorkerError> {
     match timeout(DEADLINE, answer).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(_)) => Err(Stopped::Died),
-        Err(_) => Err(Stopped::Late),
+        Ok(Err(_)) => Err(WorkerError::Exited),
+        Err(_) => Err(WorkerError::TimedOut),
     }
 }

@@ -164,20 +164,20 @@ impl Measured<'_> {
     }
 }
 
-/// What a render came to.
+/// Rendered documents with their sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weighed {
-    /// The bytes of both documents, provisioning first.
+    /// The sizes of both documents in bytes, provisioning first.
     pub sizes: [usize; 2],
-    /// The documents, unless one is too large.
+    /// The documents, or the one that is too large.
     pub fitting: Result<Fitting, TooLarge>,
 }
 
-/// Renders a profile for a machine deployment, and judges the sizes.
+/// Renders a profile for a machine deployment, and checks the sizes.
 ///
 /// # Errors
 ///
-/// The profile cannot be rendered for it.
+/// The profile cannot be rendered.
 pub fn weigh(input: &RenderInput<'_>, limits: &Limits) -> Result<Weighed, RenderError> {
     let rendered = render(input, limits)?;
     Ok(Weighed {

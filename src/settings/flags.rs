@@ -104,8 +104,8 @@ pub struct RunFlags {
     #[arg(long, value_name = "COUNT", default_value = "64")]
     pub reconciles: usize,
 
-    /// Bytes of memory that the process and its workers may take. Without it: the limit of the
-    /// container, if it has one.
+    /// Memory limit of the process and its render workers, in bytes. Defaults to the container's
+    /// limit, if it has one.
     #[arg(long, value_name = "BYTES")]
     pub memory_limit: Option<usize>,
 

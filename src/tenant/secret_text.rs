@@ -56,14 +56,14 @@ impl fmt::Debug for SecretBytes {
     }
 }
 
-/// Texts for a pipe to a process of ours, and for nowhere else: no secret is serialized unless a
-/// field says so.
+/// Serializes secrets, for pipes to our own processes only: a field must ask for it with
+/// `#[serde(with = "exposed")]`.
 pub mod exposed {
     use serde::{Deserialize, Deserializer, Serializer};
 
     use super::SecretText;
 
-    /// Writes the text itself.
+    /// Serializes the secret in plain text.
     ///
     /// # Errors
     ///
@@ -72,22 +72,22 @@ pub mod exposed {
         serializer.serialize_str(text.expose())
     }
 
-    /// Reads a text that was written so.
+    /// Deserializes a secret.
     ///
     /// # Errors
     ///
-    /// There is no text.
+    /// The input is not a string.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SecretText, D::Error> {
         String::deserialize(from).map(SecretText::new)
     }
 
-    /// The same where there may be none.
+    /// The same for an optional secret.
     pub mod optional {
         use serde::{Deserialize, Deserializer, Serialize as _, Serializer};
 
         use super::SecretText;
 
-        /// Writes the text itself, if there is one.
+        /// Serializes the secret in plain text, or null.
         ///
         /// # Errors
         ///
@@ -99,11 +99,11 @@ pub mod exposed {
             text.as_ref().map(SecretText::expose).serialize(serializer)
         }
 
-        /// Reads what was written so.
+        /// Deserializes an optional secret.
         ///
         /// # Errors
         ///
-        /// There is something else than a text.
+        /// The input is neither a string nor null.
         pub fn deserialize<'de, D: Deserializer<'de>>(
             from: D,
         ) -> Result<Option<SecretText>, D::Error> {

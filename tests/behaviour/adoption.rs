@@ -170,7 +170,7 @@ pub async fn an_adoption_copies_no_more_profiles_than_the_quota_has_room_for(
     manager.stop().await;
 }
 
-pub async fn an_adoption_that_is_to_take_nothing_copies_no_profile(world: &'static World) {
+pub async fn adoption_nothing_copies_no_profile(world: &'static World) {
     let stage = Stage::open(world, "adopt-nothing");
     let tenant = stage.tenant().await;
     restore(&tenant, &KUBEONE).await;

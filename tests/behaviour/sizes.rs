@@ -120,7 +120,9 @@ pub async fn a_machine_deployment_that_is_too_large_is_refused_and_what_was_made
     manager.stop().await;
 }
 
-pub async fn beyond_its_share_a_tenant_is_served_as_far_as_there_is_memory(world: &'static World) {
+pub async fn a_tenant_exceeds_its_guaranteed_memory_only_while_there_is_some_left(
+    world: &'static World,
+) {
     let stage = Stage::open(world, "share");
     let tenant = stage.tenant().await;
     let manager = Manager::start(&stage, &["--memory-limit=1"]).await;

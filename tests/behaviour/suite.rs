@@ -107,8 +107,8 @@ macro_rules! scenarios {
     ($kind:ident) => {
         $crate::suite::tests! { $kind =>
             serving::tenants_that_register_at_run_time_are_served_each_in_its_own_clusters,
-            workers::templates_of_a_tenant_are_rendered_in_a_process_of_their_own,
-            workers::a_render_that_is_stopped_leaves_everything_as_it_was,
+            workers::tenant_templates_are_rendered_in_a_worker_and_shipped_ones_in_process,
+            workers::a_stopped_render_changes_nothing,
             rotation::a_new_revision_with_equal_bytes_deletes_nothing,
             rotation::a_changed_annotation_is_stamped_on_everything,
             rotation::another_profile_version_with_equal_bytes_deletes_nothing,
@@ -164,7 +164,7 @@ macro_rules! scenarios {
             profiles::a_default_profile_that_is_deleted_or_downgraded_is_back,
             sizes::a_document_that_the_provider_does_not_take_is_refused_and_the_old_one_stays,
             sizes::a_machine_deployment_that_is_too_large_is_refused_and_what_was_made_stays,
-            sizes::beyond_its_share_a_tenant_is_served_as_far_as_there_is_memory,
+            sizes::a_tenant_exceeds_its_guaranteed_memory_only_while_there_is_some_left,
             sizes::a_document_close_to_its_limit_is_served_with_a_warning_until_it_shrinks,
             overlays::an_overlay_of_a_default_profile_brings_its_hook_and_its_file,
             overlays::a_changed_base_renders_what_lies_on_it_anew_and_nothing_else,
@@ -188,7 +188,7 @@ macro_rules! scenarios {
             adoption::a_cluster_of_kkp_is_adopted_without_a_rotation,
             adoption::a_cluster_with_a_management_cluster_is_adopted_without_a_rotation,
             adoption::an_adoption_copies_no_more_profiles_than_the_quota_has_room_for,
-            adoption::an_adoption_that_is_to_take_nothing_copies_no_profile,
+            adoption::adoption_nothing_copies_no_profile,
             adoption::a_cluster_that_is_handed_back_does_not_rotate,
             adoption::a_cluster_of_kkp_goes_there_and_back_as_it_was,
             drop_in::kubeones_line_serves_one_cluster_with_its_definitions_and_rights,

@@ -1,4 +1,4 @@
-//! Templates that tenants wrote, rendered in processes of their own.
+//! Tenant-written profiles are rendered in worker processes.
 
 use std::sync::Arc;
 
@@ -11,21 +11,23 @@ use super::sizes::an_event;
 use super::stage::Stage;
 use super::world::World;
 
-pub async fn templates_of_a_tenant_are_rendered_in_a_process_of_their_own(world: &'static World) {
+pub async fn tenant_templates_are_rendered_in_a_worker_and_shipped_ones_in_process(
+    world: &'static World,
+) {
     let stage = Stage::open(world, "workers");
     let tenant = stage.tenant().await;
     let workers = Arc::new(Pool::new(env!("CARGO_BIN_EXE_osm")));
     let manager = Manager::start_with(&stage, &[], Arc::clone(&workers)).await;
     tenant.register().await;
     drop(tenant.serve(&a_machine_deployment("ours")).await);
-    assert_eq!(workers.resting(), [0; 0], "nobody has needed one for ours");
+    assert_eq!(workers.idle(), [0; 0], "shipped profiles need no worker");
     install(&tenant, &a_profile("v1.0.0", "first")).await;
     drop(tenant.serve(&a_little_machine_deployment("theirs")).await);
-    assert_eq!(workers.resting().len(), 1);
+    assert_eq!(workers.idle().len(), 1);
     manager.stop().await;
 }
 
-pub async fn a_render_that_is_stopped_leaves_everything_as_it_was(world: &'static World) {
+pub async fn a_stopped_render_changes_nothing(world: &'static World) {
     let stage = Stage::open(world, "stopped");
     let tenant = stage.tenant().await;
     let manager = Manager::start(&stage, &[]).await;
@@ -33,7 +35,7 @@ pub async fn a_render_that_is_stopped_leaves_everything_as_it_was(world: &'stati
     install(&tenant, &a_profile("v1.0.0", "first")).await;
     let before = tenant.serve(&a_little_machine_deployment("workers")).await;
     manager.stop().await;
-    // It ends at once, whatever it is asked.
+    // A worker that exits at once.
     let broken = Arc::new(Pool::new("/bin/false"));
     let manager = Manager::start_with(&stage, &[], broken).await;
     change_profile(&tenant, "v1.0.1", "second").await;

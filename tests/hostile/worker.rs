@@ -1,5 +1,5 @@
-//! A worker renders what this process renders; and what the engine does not stop ends a worker, and
-//! nothing else. Here the engine is told to stop nothing.
+//! Workers render the same bytes as this process, and a template that exceeds the limits of a
+//! worker kills only that worker. The engine's own limits are disabled for that.
 
 use std::{fs, pin::pin, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use osm::{
         Limits, RenderError, RenderInput, default_profiles::default_profiles,
         input::RegistryCredential, render, template::CompiledProfile,
     },
-    render_worker::{MEMORY_BYTES_MAX, Pool, Renderer, Stopped},
+    render_worker::{MEMORY_BYTES_MAX, Pool, Renderer, WorkerError},
     rules::user_data::Weighed,
     tenant::{id::TenantId, secret_text::SecretText},
 };
@@ -21,41 +21,41 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{every_case, full_name, one_file::a_profile_of, subject::Subject};
 
-/// As if there were no accounting at all.
+/// Disables the engine's accounting.
 const UNLIMITED: Limits = Limits {
     fuel: 1 << 60,
     output_bytes_max: 1 << 60,
     work_bytes_max: 1 << 60,
 };
 
-/// Functions as tests of their names.
+/// Creates a test per function, with the function's name.
 macro_rules! named {
     ($($test:ident),* $(,)?) => {
         vec![$(Trial::test(concat!("worker::", stringify!($test)), $test)),*]
     };
 }
 
-/// All tests of workers.
+/// Returns all tests of workers.
 pub fn trials() -> Vec<Trial> {
     named![
-        a_worker_renders_what_this_process_renders,
-        each_template_ends_in_a_worker_as_it_does_here,
-        what_takes_too_much_memory_ends_its_worker_alone,
-        what_takes_too_long_ends_its_worker_alone,
-        a_worker_can_open_and_become_nothing,
-        a_worker_that_somebody_killed_is_replaced,
-        workers_that_nobody_needs_are_ended,
+        a_worker_renders_the_same_bytes_as_this_process,
+        every_hostile_template_ends_in_a_worker_as_in_process,
+        exceeding_the_memory_limit_kills_only_the_worker,
+        exceeding_the_deadline_kills_only_the_worker,
+        a_worker_has_no_files_environment_or_privileges,
+        a_killed_worker_is_replaced,
+        idle_workers_are_stopped,
         tenants_that_hit_limits_share_one_worker,
     ]
 }
 
-/// A pool with a runtime of its own.
+/// A pool with its own runtime.
 struct Workers {
     runtime: Runtime,
     pool: Arc<Pool>,
 }
 
-type Outcome = Result<Result<Weighed, RenderError>, Stopped>;
+type Outcome = Result<Result<Weighed, RenderError>, WorkerError>;
 
 impl Workers {
     fn new() -> Result<Self, Failed> {
@@ -68,8 +68,8 @@ impl Workers {
     fn render(&self, input: &RenderInput<'_>, limits: &Limits) -> Outcome {
         let tenant = TenantId::new("tenant-berlin");
         self.runtime.block_on(async {
-            let turn = self.pool.turn(&tenant, Urgency::Fresh).await;
-            turn.render(input, limits).await
+            let slot = self.pool.acquire(&tenant, Urgency::Fresh).await;
+            slot.render(input, limits).await
         })
     }
 
@@ -81,7 +81,7 @@ impl Workers {
         Ok(outcome?)
     }
 
-    /// An ordinary render, which must come to something.
+    /// Fails unless an ordinary profile renders.
     fn serves(&self) -> Result<(), Failed> {
         let weighed = self.render_one("{{ KubeVersion }}", &Limits::default())???;
         weighed.fitting?;
@@ -89,7 +89,7 @@ impl Workers {
     }
 }
 
-/// A subject with everything in it that a render reads.
+/// Returns a subject that sets every input of a render.
 fn a_rich_subject() -> Subject {
     let mut subject = Subject::new();
     subject.provider_spec = json!({
@@ -119,8 +119,7 @@ fn a_rich_subject() -> Subject {
     subject
 }
 
-/// The same bytes, and the same words where there are none.
-fn a_worker_renders_what_this_process_renders() -> Result<(), Failed> {
+fn a_worker_renders_the_same_bytes_as_this_process() -> Result<(), Failed> {
     let workers = Workers::new()?;
     let mut compared = 0;
     for default in default_profiles() {
@@ -156,12 +155,12 @@ fn a_worker_renders_what_this_process_renders() -> Result<(), Failed> {
     Ok(())
 }
 
-fn each_template_ends_in_a_worker_as_it_does_here() -> Result<(), Failed> {
+fn every_hostile_template_ends_in_a_worker_as_in_process() -> Result<(), Failed> {
     let workers = Workers::new()?;
     let subject = Subject::new();
     for (language, case) in every_case() {
         let name = full_name(language, &case);
-        // What does not compile is never asked of a worker.
+        // Profiles that do not compile are never sent to a worker.
         let Ok(profile) = CompiledProfile::compile(&a_profile_of(language, &case.template)) else {
             continue;
         };
@@ -179,41 +178,41 @@ fn each_template_ends_in_a_worker_as_it_does_here() -> Result<(), Failed> {
     Ok(())
 }
 
-fn what_takes_too_much_memory_ends_its_worker_alone() -> Result<(), Failed> {
+fn exceeding_the_memory_limit_kills_only_the_worker() -> Result<(), Failed> {
     let workers = Workers::new()?;
-    // Sixteen bytes, doubled so often that they are more than a worker may have.
+    // Sixteen bytes, doubled until they exceed the memory limit.
     let doubled = usize::try_from(MEMORY_BYTES_MAX.ilog2())?;
     let doubling = "{% set a = a ~ a %}".repeat(doubled);
     let template = format!("{{% set a = '0123456789abcdef' %}}{doubling}{{{{ a | length }}}}");
     match workers.render_one(&template, &UNLIMITED)? {
-        Err(Stopped::Died) => {}
+        Err(WorkerError::Exited) => {}
         other => return Err(format!("it went on: {other:?}").into()),
     }
     workers.serves()
 }
 
-fn what_takes_too_long_ends_its_worker_alone() -> Result<(), Failed> {
+fn exceeding_the_deadline_kills_only_the_worker() -> Result<(), Failed> {
     let workers = Workers::new()?;
     let template = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}\
                     {% endfor %}{% endfor %}{% endfor %}";
     match workers.render_one(template, &UNLIMITED)? {
-        Err(Stopped::Late) => {}
+        Err(WorkerError::TimedOut) => {}
         other => return Err(format!("it went on: {other:?}").into()),
     }
     workers.serves()
 }
 
-/// What Linux tells of a process, in lines.
+/// Returns a file of `/proc/ID` as lines of words.
 fn told(id: u32, what: &str) -> Result<Vec<Vec<String>>, Failed> {
     let text = fs::read_to_string(format!("/proc/{id}/{what}"))?;
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
     Ok(text.lines().map(words).collect())
 }
 
-fn a_worker_can_open_and_become_nothing() -> Result<(), Failed> {
+fn a_worker_has_no_files_environment_or_privileges() -> Result<(), Failed> {
     let workers = Workers::new()?;
     workers.serves()?;
-    let [id] = workers.pool.resting()[..] else {
+    let [id] = workers.pool.idle()[..] else {
         return Err("one worker rests".into());
     };
     let memory = MEMORY_BYTES_MAX.to_string();
@@ -243,10 +242,10 @@ fn a_worker_can_open_and_become_nothing() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_worker_that_somebody_killed_is_replaced() -> Result<(), Failed> {
+fn a_killed_worker_is_replaced() -> Result<(), Failed> {
     let workers = Workers::new()?;
     workers.serves()?;
-    let before = workers.pool.resting();
+    let before = workers.pool.idle();
     for id in &before {
         let id = Pid::from_raw(i32::try_from(*id)?).ok_or("no process has the number 0")?;
         kill_process(id, Signal::KILL)?;
@@ -255,33 +254,33 @@ fn a_worker_that_somebody_killed_is_replaced() -> Result<(), Failed> {
         std::thread::yield_now();
     }
     workers.serves()?;
-    if workers.pool.resting() == before {
+    if workers.pool.idle() == before {
         return Err("it is the same".into());
     }
     Ok(())
 }
 
-/// Whether a process has not ended. One that has, and that nobody has asked about, is a zombie.
+/// Whether a process is running. A zombie is not.
 fn is_alive(id: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().and_then(|it| it.chars().next());
     state.is_some_and(|state| state != 'Z')
 }
 
-fn workers_that_nobody_needs_are_ended() -> Result<(), Failed> {
+fn idle_workers_are_stopped() -> Result<(), Failed> {
     let workers = Workers::new()?;
     workers.serves()?;
-    let ids = workers.pool.resting();
+    let ids = workers.pool.idle();
     workers.runtime.block_on(async {
         tokio::time::pause();
-        let tidy = Renderer::Workers(Arc::clone(&workers.pool)).tidy();
+        let stop_idle = Renderer::Workers(Arc::clone(&workers.pool)).stop_idle();
         let ended = async {
-            while !workers.pool.resting().is_empty() {
+            while !workers.pool.idle().is_empty() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         };
         tokio::select! {
-            () = tidy => {}
+            () = stop_idle => {}
             () = ended => {}
         }
     });
@@ -306,12 +305,12 @@ fn tenants_that_hit_limits_share_one_worker() -> Result<(), Failed> {
         TenantId::new("tenant-lisbon"),
     );
     workers.runtime.block_on(async {
-        let _first = workers.pool.turn(&berlin, Urgency::Fresh).await;
-        let mut second = pin!(workers.pool.turn(&berlin, Urgency::Fresh));
+        let _first = workers.pool.acquire(&berlin, Urgency::Fresh).await;
+        let mut second = pin!(workers.pool.acquire(&berlin, Urgency::Fresh));
         if futures::poll!(second.as_mut()).is_ready() {
             return Err("it has two workers".into());
         }
-        let _other = workers.pool.turn(&lisbon, Urgency::Fresh).await;
+        let _other = workers.pool.acquire(&lisbon, Urgency::Fresh).await;
         Ok(())
     })
 }

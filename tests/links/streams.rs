@@ -180,7 +180,7 @@ async fn sixty_listed_namespaces_are_watched_and_the_lease_is_renewed_beside_the
     let inside = Inside {
         admin: TcpListener::bind("127.0.0.1:0").await.expect("a port"),
         metrics: Metrics::new(),
-        renderer: Renderer::Here,
+        renderer: Renderer::InProcess,
     };
     let run = app::run_on(settings, inside, cancel.clone());
     tasks.spawn(run);

@@ -116,7 +116,7 @@ impl Place {
             clock: Clock::tokio(Options::default().started_at + self.begun.elapsed()),
             pages: Vec::new(),
             metrics: Metrics::new(),
-            renderer: Renderer::Here,
+            renderer: Renderer::InProcess,
         };
         let cancel = CancellationToken::new();
         let mut tasks = JoinSet::new();

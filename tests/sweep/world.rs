@@ -141,7 +141,7 @@ impl World {
             admin: None,
             lifeline: tokio::runtime::Handle::current(),
             metrics: metrics.clone(),
-            renderer: Renderer::Here,
+            renderer: Renderer::InProcess,
             memory: Arc::new(Memory::unlimited()),
         };
         let cancel = CancellationToken::new();

@@ -6,7 +6,7 @@ use crate::api::worker_cluster::MachineDeploymentState;
 use crate::fleet::health::HeldBack;
 use crate::plan::validate::Invalid;
 use crate::render::RenderError;
-use crate::render_worker::Stopped;
+use crate::render_worker::WorkerError;
 use crate::rules::{machine_deployment::NoDefaultProfile, user_data::TooLarge};
 
 /// Why a machine deployment was not served.
@@ -27,9 +27,9 @@ pub enum Error {
     /// The render panicked: a defect, contained.
     #[error("the render panicked; please report this")]
     RenderPanicked,
-    /// The render was stopped by the bounds of its process.
+    /// The worker was killed at one of its limits, or could not be started.
     #[error(transparent)]
-    RenderStopped(#[from] Stopped),
+    RenderStopped(#[from] WorkerError),
     /// Something is still missing.
     #[error("waiting: {reason}")]
     Waiting {

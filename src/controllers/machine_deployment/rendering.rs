@@ -1,4 +1,4 @@
-//! Renders beside the runtime, here or in a worker, and counts what became of it.
+//! Renders off the runtime's threads, in process or in a render worker, and records the outcome.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,12 +14,16 @@ use crate::render_worker::Pool;
 use crate::rules::user_data::{Fitting, Weighed, weigh};
 use crate::telemetry::metrics::{Document, Metrics, RenderResult, TemplateLimit};
 
-/// What a render came to, and how long it took, without what it waited for.
+/// The outcome of a render and its duration, without the wait for a permit.
 type Timed = (Result<Weighed, Error>, Duration);
 
-/// Renders and weighs. A slow render delays nothing else: it has a thread or a process of its own,
-/// and its permit is for this alone: one that were kept through calls would let slow clusters
-/// starve the others.
+/// Renders and checks the sizes. A slow render must not block the runtime, so it gets a blocking
+/// thread or a worker process. The permit is released before any API call: otherwise slow clusters
+/// would starve the others.
+///
+/// # Errors
+///
+/// The profile cannot be rendered, a document is too large, or the worker was killed.
 pub async fn render(
     context: &Context,
     deployment: &Arc<Deployment>,
@@ -72,14 +76,14 @@ async fn in_worker(
     let asked = Instant::now();
     let tenant = context.engagement.tenant();
     let wait = tracing::info_span!("wait for a worker");
-    let turn = workers.turn(&tenant, urgency).instrument(wait).await;
+    let slot = workers.acquire(&tenant, urgency).instrument(wait).await;
     let metrics = &context.engagement.shared.metrics;
     metrics.permit_waited(asked.elapsed());
     let span = tracing::info_span!("render", profile = deployment.profile.digest());
     let begun = Instant::now();
     let (name, namespace) = named(deployment);
     let input = deployment.render_input(&name, &namespace);
-    let rendering = turn.render(&input, &context.rules.limits);
+    let rendering = slot.render(&input, &context.rules.limits);
     let weighed = match rendering.instrument(span).await {
         Ok(weighed) => weighed.map_err(Error::Render),
         Err(stopped) => Err(stopped.into()),
@@ -93,7 +97,7 @@ fn named(deployment: &Deployment) -> (String, String) {
     (machine_deployment.name_any(), namespace)
 }
 
-/// A render ended in documents of these sizes, provisioning first. They may be too large.
+/// Records a render that produced documents of these sizes, provisioning first.
 fn ended(metrics: &Metrics, sizes: [usize; 2], (fits, took): (bool, Duration)) {
     let documents = [Document::Provisioning, Document::Bootstrap];
     for (document, size) in documents.into_iter().zip(sizes) {
@@ -107,7 +111,7 @@ fn ended(metrics: &Metrics, sizes: [usize; 2], (fits, took): (bool, Duration)) {
     metrics.rendered(result, took);
 }
 
-/// A render ended without documents.
+/// Records a render that produced no documents.
 fn failed(metrics: &Metrics, error: &Error, took: Duration) {
     let result = match error {
         Error::RenderPanicked => RenderResult::Panicked,

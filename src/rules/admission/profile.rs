@@ -99,7 +99,7 @@ pub fn remarks(asked: &Asked<'_>, find: &Find<'_>) -> Vec<String> {
     written.map_or_else(Vec::new, |(name, new)| lint::remarks(name, &new, find))
 }
 
-/// The name and the profile of a write that there may be something to say of.
+/// Returns the name and the spec of a profile that is created or changed.
 pub fn written<'a>(asked: &Asked<'a>) -> Option<(&'a str, Spec)> {
     let is_write = matches!(asked.operation, Operation::Create | Operation::Update);
     let is_as_before = asked.old_object.get("spec") == asked.object.get("spec");

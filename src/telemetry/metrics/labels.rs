@@ -85,7 +85,7 @@ label! {
         TooLarge = "too_large",
         /// A defect of ours.
         Panicked = "panicked",
-        /// It took more than its process may, and was ended.
+        /// The worker was killed at one of its limits.
         Stopped = "stopped",
     }
 }
