@@ -4,10 +4,7 @@
 //! The allocator counts for a whole program, so this is one of its own. The times are in
 //! `cargo bench --bench render`.
 
-use osm::{
-    api::profile::OperatingSystemProfile,
-    render::{default_profiles::default_profiles, template::CompiledProfile},
-};
+use osm::render::{default_profiles::default_profile, template::CompiledProfile};
 
 use subject::Subject;
 
@@ -22,12 +19,7 @@ const BYTES_MAX: u64 = 305_000;
 
 #[test]
 fn a_warm_render_takes_no_more_allocations_than_it_did() {
-    let profile = default_profiles()
-        .iter()
-        .find(|profile| profile.name == "osp-ubuntu")
-        .expect("it is shipped");
-    let profile: OperatingSystemProfile =
-        serde_saphyr::from_str(profile.yaml).expect("a default profile is a profile");
+    let profile = default_profile("osp-ubuntu").expect("it is a default profile");
     let profile = CompiledProfile::compile(&profile.spec).expect("it compiles");
     let subject = Subject::new();
     // The first one fills what is kept.

@@ -12,7 +12,7 @@ use osm::{
     render::{
         Limits,
         convert::convert,
-        default_profiles::default_profiles,
+        default_profiles::default_profile,
         encode::{MachineFacts, encode},
         error::Half,
         template::CompiledProfile,
@@ -35,12 +35,7 @@ fn main() {
 }
 
 fn ubuntu() -> OperatingSystemProfileSpec {
-    let profile = default_profiles()
-        .iter()
-        .find(|profile| profile.name == "osp-ubuntu")
-        .expect("it is shipped");
-    let profile: OperatingSystemProfile =
-        serde_saphyr::from_str(profile.yaml).expect("a default profile is a profile");
+    let profile = default_profile("osp-ubuntu").expect("it is a default profile");
     profile.spec
 }
 

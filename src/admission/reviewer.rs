@@ -3,7 +3,7 @@
 //! Judging compiles templates and remarks render samples, so both run on blocking threads. A
 //! verdict waits for a thread; remarks are left out where they would be late.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
@@ -28,9 +28,8 @@ use super::{
     intake::{Intake, Share},
     review::Review,
 };
-use crate::api::{profile::OperatingSystemProfile, weight};
+use crate::api::weight;
 use crate::port::Source;
-use crate::render::default_profiles::default_profiles;
 use crate::render_worker::Pool;
 use crate::rules::admission::{
     Answer, Asked, judge_config, judge_machine_deployment, judge_profile, remarks_on_profile,
@@ -121,21 +120,14 @@ impl Failure {
 }
 
 impl Reviewer {
-    /// Judges profiles that extend others as if those were this release's default ones.
+    /// Creates a reviewer that renders samples in this process.
     pub fn new(metrics: Metrics) -> Self {
-        let parsed = default_profiles().iter().filter_map(|default| {
-            let profile = serde_saphyr::from_str::<OperatingSystemProfile>(default.yaml).ok()?;
-            Some((default.name.to_owned(), Arc::new(profile.spec)))
-        });
-        let bases: BTreeMap<String, _> = parsed.collect();
         Self {
             metrics,
             intake: Intake::default(),
             verdicts: Arc::new(Semaphore::new(VERDICTS_MAX)),
             remarks: Arc::new(Semaphore::new(REMARKS_MAX)),
-            remark: Arc::new(move |asked| {
-                remarks_on_profile(asked, &|name| bases.get(name).cloned())
-            }),
+            remark: Arc::new(remarks_on_profile),
         }
     }
 

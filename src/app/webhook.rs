@@ -23,7 +23,7 @@ use crate::fleet::{
     rate_limit::Budget,
     transport::{self, Patience},
 };
-use crate::render_worker::{Pool, Renderer};
+use crate::render_worker::Pool;
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 
 /// How long one call may take.
@@ -107,7 +107,11 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
             });
         }
     }
-    tasks.spawn(stop_idle(Renderer::Workers(Arc::clone(&params.workers))));
+    let workers = Arc::clone(&params.workers);
+    tasks.spawn(async move {
+        workers.stop_idle().await;
+        Ok(())
+    });
     let reviewer = Reviewer::new(metrics).with_workers(params.workers);
     let server = server::Params {
         listener: params.listener,
@@ -120,11 +124,6 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
     };
     tasks.shutdown().await;
     ended
-}
-
-async fn stop_idle(workers: Renderer) -> anyhow::Result<()> {
-    workers.stop_idle().await;
-    Ok(())
 }
 
 async fn open_gate(

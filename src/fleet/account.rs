@@ -78,7 +78,7 @@ impl Account {
             }
             Event::InitDone => {
                 self.kept = std::mem::take(&mut self.listed);
-                self.reservation.resize(self.kept.bytes());
+                self.reservation.force_resize(self.kept.bytes());
                 Event::InitDone
             }
             Event::Apply(object) => {
@@ -89,7 +89,7 @@ impl Account {
             }
             Event::Delete(object) => {
                 self.kept.remove(&uid_of(&object));
-                self.reservation.resize(self.kept.bytes());
+                self.reservation.force_resize(self.kept.bytes());
                 Event::Delete(object)
             }
         })
@@ -119,6 +119,9 @@ impl Account {
             return Err(watcher::Error::InitialListFailed(full));
         }
         side.insert(uid, is_whole.then_some(weight));
+        // A name is kept even if no memory is left: an object that is not known is an orphan.
+        let bytes = side.bytes().max(self.kept.bytes());
+        self.reservation.force_resize(bytes);
         Ok(object)
     }
 }
@@ -242,6 +245,11 @@ mod tests {
             memory.reserved() <= GUARANTEED_BYTES,
             "a dropped account releases its memory"
         );
+        let before = memory.reserved();
+        assert!(!keeps(&mut one, 4) && !keeps(&mut one, 5));
+        assert_eq!(memory.reserved(), before + 2 * NAME_BYTES, "names count");
+        one.keep(Event::Delete(half(4))).unwrap();
+        assert_eq!(memory.reserved(), before + NAME_BYTES);
     }
 
     #[test]

@@ -87,11 +87,22 @@ impl Reservation {
         }
         resized
     }
+
+    /// Resizes the reservation even beyond what is left.
+    pub fn force_resize(&mut self, bytes: usize) {
+        let reserved = &self.memory.reserved;
+        if let Some(more) = bytes.checked_sub(self.bytes) {
+            reserved.fetch_add(more, Ordering::Relaxed);
+        } else {
+            reserved.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.resize(0);
+        self.force_resize(0);
     }
 }
 

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 
 use super::version::Version;
+use crate::api::profile::OperatingSystemProfile;
 
 /// A profile that we ship.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,14 @@ const DEFAULT_PROFILES: &[DefaultProfile] = &[
 /// Every profile that we ship, in the order of their names.
 pub fn default_profiles() -> &'static [DefaultProfile] {
     DEFAULT_PROFILES
+}
+
+/// Parses the default profile of this name. Returns `None` if there is no such profile.
+pub fn default_profile(name: &str) -> Option<OperatingSystemProfile> {
+    let default = DEFAULT_PROFILES
+        .iter()
+        .find(|profile| profile.name == name)?;
+    serde_saphyr::from_str(default.yaml).ok()
 }
 
 /// One line per shipped profile and version: name, version, digest of the file, digest of the spec.

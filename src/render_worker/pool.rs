@@ -101,13 +101,10 @@ impl Pool {
         tenant: &TenantId,
         (name, profile): (&str, &OperatingSystemProfileSpec),
     ) -> Result<Vec<String>, WorkerError> {
-        let _slot = self.acquire(tenant, Urgency::Fresh).await;
+        let slot = self.acquire(tenant, Urgency::Fresh).await;
         let mut worker = self.worker_with("")?;
         let findings = worker.lint(name, profile).await;
-        match &findings {
-            Ok(_) => self.release(worker),
-            Err(_) => self.limit_hits.record(tenant),
-        }
+        slot.finish(worker, &findings, |_| false);
         findings
     }
 
@@ -118,7 +115,7 @@ impl Pool {
     }
 
     /// Stops workers that have been idle for [`IDLE_MAX`], until cancelled.
-    pub(super) async fn stop_idle(&self) {
+    pub async fn stop_idle(&self) {
         loop {
             let released = self.worker_released.notified();
             let oldest = self.lock().first().map(|(since, _)| *since + IDLE_MAX);
@@ -168,16 +165,24 @@ impl Slot<'_> {
     ) -> Result<Outcome, WorkerError> {
         let mut worker = self.pool.worker_with(input.profile.digest())?;
         let outcome = worker.render(input, limits).await;
-        let has_hit_limit = match &outcome {
-            Ok(outcome) => outcome.as_ref().is_err_and(RenderError::is_of_a_limit),
-            Err(_) => true,
-        };
-        if has_hit_limit {
+        self.finish(worker, &outcome, |outcome| {
+            outcome.as_ref().is_err_and(RenderError::is_of_a_limit)
+        });
+        outcome
+    }
+
+    /// Returns a worker that answered to the pool, and stops one that failed. Records a limit hit.
+    fn finish<T>(
+        &self,
+        worker: Worker,
+        answer: &Result<T, WorkerError>,
+        is_limit_hit: impl Fn(&T) -> bool,
+    ) {
+        if answer.as_ref().map_or(true, is_limit_hit) {
             self.pool.limit_hits.record(self.tenant);
         }
-        if outcome.is_ok() {
+        if answer.is_ok() {
             self.pool.release(worker);
         }
-        outcome
     }
 }

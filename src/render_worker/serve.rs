@@ -1,9 +1,6 @@
 //! The main loop of a worker: reads tasks and writes answers until the pipe is closed.
 
-use std::{
-    io::{self, Read, Write},
-    sync::Arc,
-};
+use std::io::{self, Read, Write};
 
 use rlimit::Resource;
 use rustix::{
@@ -15,10 +12,8 @@ use super::{
     KEPT_BYTES_MAX, MEMORY_BYTES_MAX, pipe,
     task::{Outcome, Render, Task, alone, to_parts},
 };
-use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
-use crate::render::{
-    default_profiles::default_profiles, recent::Recent, template::CompiledProfile,
-};
+use crate::api::profile::OperatingSystemProfileSpec;
+use crate::render::{recent::Recent, template::CompiledProfile};
 use crate::rules::{lint, user_data::weigh};
 
 /// The limit of address space, in bytes. Loose, because allocators reserve more than they use.
@@ -42,7 +37,7 @@ pub fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         let task: Task<'_> = serde_json::from_slice(&task)?;
         let answer = match &task {
             Task::Render(task) => to_parts(rendered(task, &mut profiles)?)?,
-            Task::Lint { name, profile } => alone(&lint::remarks(name, profile, &shipped))?,
+            Task::Lint { name, profile } => alone(&lint::remarks(name, profile))?,
         };
         for part in answer {
             pipe::write(to, &part)?;
@@ -84,11 +79,4 @@ fn rendered(
     let profile = profiles.get(&task.digest.to_string());
     let profile = profile.ok_or(io::ErrorKind::InvalidData)?;
     Ok(weigh(&task.input(profile), &task.limits))
-}
-
-/// Returns a default profile, which a profile may extend.
-fn shipped(name: &str) -> Option<Arc<OperatingSystemProfileSpec>> {
-    let shipped = default_profiles().iter().find(|it| it.name == name)?;
-    let profile: OperatingSystemProfile = serde_saphyr::from_str(shipped.yaml).ok()?;
-    Some(Arc::new(profile.spec))
 }

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, io, path::Path, process::Stdio, time::Duration};
 
+use close_fds::set_fds_cloexec_threadsafe;
 use serde_json::value::to_raw_value;
 use tokio::{
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -21,6 +22,9 @@ use crate::render::{Limits, RenderInput, recent::Recent};
 /// expensive template in `tests/hostile.rs` after a tenth of it; the rest is headroom for a
 /// throttled CPU.
 pub const DEADLINE: Duration = Duration::from_secs(2);
+
+/// The first file descriptor after standard input, output and error.
+const FIRST_INHERITED: i32 = 3;
 
 /// Why a worker returned no answer.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +59,8 @@ pub(super) struct Worker {
 impl Worker {
     /// Starts a worker with an empty environment and no inherited files except its pipes.
     pub(super) fn start(program: &Path) -> Result<Self, WorkerError> {
+        // Files that this process inherited from its parent are not close-on-exec yet.
+        set_fds_cloexec_threadsafe(FIRST_INHERITED, &[]);
         let started = Command::new(program)
             .arg(COMMAND)
             .env_clear()

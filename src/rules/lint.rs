@@ -17,7 +17,7 @@ use super::{
 use crate::api::profile::{
     OperatingSystemProfile, OperatingSystemProfileSpec, TemplateLanguage, VERSION_METADATA_JINJA,
 };
-use crate::render::overlay::resolve;
+use crate::render::{default_profiles::default_profile, overlay::resolve};
 
 mod files;
 mod rendered;
@@ -147,9 +147,11 @@ fn lint_document(document: &Document, find: &Find<'_>) -> Vec<Finding> {
 }
 
 /// What is wrong with a profile of the right shape, of which there is no text to point at: each a
-/// sentence with what to do about it. Whether what it extends is there, only its namespace knows.
-pub fn remarks(name: &str, spec: &OperatingSystemProfileSpec, find: &Find<'_>) -> Vec<String> {
-    let told = lint_spec(name, spec, find).into_iter();
+/// sentence with what to do about it. A profile that extends another is judged as if that one were
+/// a default profile; only its namespace knows whether it exists.
+pub fn remarks(name: &str, spec: &OperatingSystemProfileSpec) -> Vec<String> {
+    let find = |name: &str| default_profile(name).map(|profile| Arc::new(profile.spec));
+    let told = lint_spec(name, spec, &find).into_iter();
     told.filter(|told| told.rule != Rule::OVERLAY)
         .map(|told| format!("{}; {}", told.message, told.fix))
         .collect()

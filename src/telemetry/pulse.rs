@@ -25,7 +25,7 @@ impl Default for Pulse {
 }
 
 impl Pulse {
-    /// Beats for as long as it is polled, by the threads that it tells of.
+    /// Beats until cancelled. The runtime whose threads are monitored must poll it.
     pub async fn beat(self) {
         loop {
             self.0.send_replace(Instant::now());

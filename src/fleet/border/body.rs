@@ -176,7 +176,10 @@ mod tests {
         let kib = PACE.burst.get() + 60 * PACE.per_second.get();
         let expected = usize::try_from(kib).unwrap() / (1 + EVENT_KIB);
         assert!(count.abs_diff(expected) <= 10, "{count}, not {expected}");
-        assert!(slept.load(Ordering::Relaxed) > 0, "nobody is told of it");
+        assert!(
+            slept.load(Ordering::Relaxed) > 0,
+            "the delay is not reported"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use serde_json::Value as Json;
 use super::{Answer, Asked, Operation, spec};
 use crate::api::profile::OperatingSystemProfileSpec as Spec;
 use crate::rules::{
-    lint::{self, Find},
+    lint,
     profile::{ProfileRefused, check, check_update},
 };
 
@@ -94,9 +94,9 @@ fn version(object: &Json) -> Option<&Json> {
 
 /// What probably is a mistake in a profile that may be written, each a sentence: everything that
 /// `osm lint` says. It renders samples, which takes its time; nothing of it is a reason to refuse.
-pub fn remarks(asked: &Asked<'_>, find: &Find<'_>) -> Vec<String> {
+pub fn remarks(asked: &Asked<'_>) -> Vec<String> {
     let written = written(asked);
-    written.map_or_else(Vec::new, |(name, new)| lint::remarks(name, &new, find))
+    written.map_or_else(Vec::new, |(name, new)| lint::remarks(name, &new))
 }
 
 /// Returns the name and the spec of a profile that is created or changed.

@@ -162,12 +162,12 @@ fn remarks_are_what_the_linter_says_and_refuse_nothing() {
     let profile = with(a_profile(), path, json!("etc/hello"));
     let write = asked(Operation::Create, &profile, &Value::Null);
     assert_eq!(message(judge_profile(&write)).0, 200);
-    let remarks = remarks_on_profile(&write, &|_| None);
+    let remarks = remarks_on_profile(&write);
     let expected = "spec.provisioningConfig.files[0].path: the path is not absolute; begin the \
                     path with a slash";
     assert_eq!(remarks, [expected]);
     let unchanged = asked(Operation::Update, &profile, &profile);
-    assert_eq!(remarks_on_profile(&unchanged, &|_| None), [""; 0]);
+    assert_eq!(remarks_on_profile(&unchanged), [""; 0]);
     let large = with(
         a_profile(),
         "/spec/bootstrapConfig/files/0/content/inline/data",
@@ -179,7 +179,7 @@ fn remarks_are_what_the_linter_says_and_refuse_nothing() {
     );
     let write = asked(Operation::Create, &large, &Value::Null);
     assert_eq!(message(judge_profile(&write)).0, 200);
-    let remarks = remarks_on_profile(&write, &|_| None).concat();
+    let remarks = remarks_on_profile(&write).concat();
     assert!(
         remarks.contains("more than the 16384 that aws takes"),
         "{remarks}"

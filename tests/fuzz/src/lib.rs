@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use osm::{
     api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec, TemplateLanguage},
     render::{
-        RenderError, Rendered, default_profiles::default_profiles, input::ProviderConfig,
+        RenderError, Rendered, default_profiles::default_profile, input::ProviderConfig,
         template::CompiledProfile,
     },
     tenant::access::{AccessRules, ClusterAccess},
@@ -145,12 +145,7 @@ pub fn kubeconfig(data: &[u8]) {
 }
 
 static UBUNTU: LazyLock<CompiledProfile> = LazyLock::new(|| {
-    let profile = default_profiles()
-        .iter()
-        .find(|profile| profile.name == "osp-ubuntu")
-        .expect("it is shipped");
-    let profile: OperatingSystemProfile =
-        serde_saphyr::from_str(profile.yaml).expect("a default profile is a profile");
+    let profile = default_profile("osp-ubuntu").expect("it is a default profile");
     CompiledProfile::compile(&profile.spec).expect("a default profile compiles")
 });
 
