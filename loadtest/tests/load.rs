@@ -55,6 +55,7 @@ async fn a_stage(tenants: usize) -> Stage {
         osm: binary.with_file_name("osm"),
         arguments: PATIENT.map(str::to_owned).to_vec(),
         per_cluster_cmd: None,
+        attack: None,
         log: None,
         screen: Screen::of_this_process(),
     };

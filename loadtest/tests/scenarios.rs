@@ -29,6 +29,7 @@ async fn play(scenario: Scenario, management: Kind) -> Outcome {
             "--lease-duration=40s".to_owned(),
         ],
         per_cluster_cmd: None,
+        attack: None,
         log: None,
         screen: Screen::of_this_process(),
     };

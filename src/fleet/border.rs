@@ -26,6 +26,8 @@ const OBJECT_MIB_MAX: usize = 2;
 const SINGLE_MIB_MAX: usize = 8;
 /// What a page may weigh: 100 machine deployments are 3 MiB.
 const PAGE_MIB_MAX: usize = 8;
+/// What a watch may send in a second. Beyond that its events are read with a delay.
+pub(super) const EVENTS_MIB_MAX: u32 = 4;
 /// What may stand around the objects of a page, or of one event.
 const AROUND_KIB_MAX: usize = 64;
 /// Longer than the keys that matter.

@@ -262,7 +262,13 @@ async fn send(
     let (metrics, kind) = (parts.metrics.clone(), parts.kind);
     // The management cluster is the operator's own.
     let is_paced = kind == ClusterKind::Worker;
-    let waited = is_paced.then_some(move |waited| metrics.throttled(kind, waited));
+    let health = parts.health.clone();
+    let waited = is_paced.then_some(move |waited| {
+        metrics.throttled(kind, waited);
+        if let Some(health) = &health {
+            health.events_delayed();
+        }
+    });
     let exchanged = exchange(service, (request, shape), waited);
     let outcome = match tokio::time::timeout(parts.timeout, exchanged).await {
         Ok(outcome) => outcome,

@@ -26,7 +26,7 @@ use self::{
     circuit::{Circuit, Failure, Pass},
     retry_after::retry_after,
 };
-use super::{board::Board, clock::Clock, connect::Clients};
+use super::{board::Board, border::EVENTS_MIB_MAX, clock::Clock, connect::Clients};
 use crate::api::names::KUBE_SYSTEM;
 use crate::telemetry::logs::chain;
 use crate::tenant::report::{ConditionType, Finding};
@@ -38,6 +38,11 @@ pub enum State {
     Unknown,
     /// The circuit is closed: at most an accident of one request lies behind.
     Healthy,
+    /// As [`State::Healthy`], but a watch sends events faster than they are read.
+    EventsDelayed {
+        /// When the first call that succeeds makes it healthy again.
+        until: Instant,
+    },
     /// The circuit is open, and the last answer said that something is wrong with the cluster.
     Degraded {
         /// When that began.
@@ -53,6 +58,9 @@ pub enum State {
         why: String,
     },
 }
+
+/// How long a delay of events is reported after the last one.
+const EVENTS_DELAYED: Duration = Duration::from_mins(1);
 
 /// A call that was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -128,6 +136,14 @@ impl Health {
     /// A call was answered after so long.
     pub fn took(&self, duration: Duration) {
         self.board.vitals.call_took(duration);
+    }
+
+    /// Reports that a watch sends events faster than they are read.
+    pub fn events_delayed(&self) {
+        if !self.is_wrong() {
+            let until = Instant::now() + EVENTS_DELAYED;
+            self.enter(State::EventsDelayed { until });
+        }
     }
 
     /// Lets a call through, or says that it is held back.
@@ -212,6 +228,7 @@ impl Health {
         match (&*state, &mut next) {
             // A call that changes nothing costs one comparison.
             (State::Healthy, State::Healthy) => return,
+            (State::EventsDelayed { until }, State::Healthy) if Instant::now() < *until => return,
             (State::Degraded { since: begun, .. }, State::Degraded { since, .. })
             | (State::Unreachable { since: begun, .. }, State::Unreachable { since, .. }) => {
                 *since = *begun;
@@ -224,6 +241,13 @@ impl Health {
         let finding = match &next {
             State::Unknown => return,
             State::Healthy => Finding::well("Healthy"),
+            State::EventsDelayed { .. } => Finding {
+                message: format!(
+                    "the worker cluster sends more than {EVENTS_MIB_MAX} MiB of events a second; \
+                     they are read with a delay"
+                ),
+                ..Finding::well("EventsDelayed")
+            },
             State::Degraded { why, .. } => Finding::wrong("Degraded", why.as_str()),
             State::Unreachable { why, .. } => Finding::wrong("Unreachable", why.as_str()),
         };
@@ -294,173 +318,4 @@ async fn sleep_or_pend(until: Option<Instant>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn a_health() -> (Health, Arc<Board>) {
-        let board = Arc::new(Board::default());
-        let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
-        (Health::new(Arc::clone(&board), clock), board)
-    }
-
-    fn said(board: &Board) -> (bool, &'static str, String) {
-        let report = board.report();
-        let finding = report.findings[&ConditionType::Connected].clone();
-        (finding.holds, finding.reason, finding.message)
-    }
-
-    fn an_answer(status: StatusCode) -> Response<()> {
-        let mut answer = Response::new(());
-        *answer.status_mut() = status;
-        answer
-    }
-
-    /// The next calls are answered so.
-    async fn answered(health: &Health, status: StatusCode, times: usize) {
-        for _ in 0..times {
-            health.due().await;
-            health
-                .admit(&Method::GET)
-                .unwrap()
-                .answered(&an_answer(status));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_a_call_that_moves_the_circuit_wakes_who_waits_for_it() {
-        let (health, _) = a_health();
-        let mut circuit = health.circuit.subscribe();
-        let mut has_moved = || {
-            let has_moved = circuit.has_changed().unwrap();
-            circuit.mark_unchanged();
-            has_moved
-        };
-        answered(&health, StatusCode::OK, 1).await;
-        assert!(!has_moved(), "it is well as before");
-        answered(&health, StatusCode::SERVICE_UNAVAILABLE, 3).await;
-        assert!(has_moved(), "it is in doubt");
-        health.due().await;
-        let call = health.admit(&Method::GET).unwrap();
-        assert!(has_moved(), "the call that decides is under way");
-        call.answered(&an_answer(StatusCode::OK));
-        assert!(has_moved(), "it is well again");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_board_says_what_the_circuit_says() {
-        let (health, board) = a_health();
-        for (status, holds, reason) in [
-            (StatusCode::OK, true, "Healthy"),
-            (StatusCode::SERVICE_UNAVAILABLE, false, "Degraded"),
-            (StatusCode::NOT_FOUND, true, "Healthy"),
-            (StatusCode::TOO_MANY_REQUESTS, false, "Degraded"),
-            (StatusCode::CONFLICT, true, "Healthy"),
-            (StatusCode::UNAUTHORIZED, false, "Degraded"),
-            (StatusCode::FORBIDDEN, true, "Healthy"),
-        ] {
-            answered(&health, status, 1).await;
-            assert!(said(&board).0, "once is an accident: {status}");
-            answered(&health, status, 2).await;
-            assert_eq!(said(&board).0, holds, "{status}");
-            assert_eq!(said(&board).1, reason, "{status}");
-        }
-        answered(&health, StatusCode::INTERNAL_SERVER_ERROR, 3).await;
-        assert!(said(&board).2.contains("500"));
-        answered(&health, StatusCode::BAD_GATEWAY, 1).await;
-        assert!(said(&board).2.contains("502"), "another failure is news");
-        health.due().await;
-        let refused = std::io::Error::other("refused");
-        health.admit(&Method::GET).unwrap().unreachable(&refused);
-        assert_eq!(said(&board), (false, "Unreachable", "refused".to_owned()));
-        health.due().await;
-        health
-            .admit(&Method::GET)
-            .unwrap()
-            .answered(&an_answer(StatusCode::OK));
-        assert!(said(&board).0);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_state_keeps_its_beginning_and_tells_its_last_cause() {
-        let (health, _) = a_health();
-        assert_eq!(health.state(), State::Unknown);
-        for cause in ["refused", "reset", "refused"] {
-            health.due().await;
-            let error = std::io::Error::other(cause);
-            health.admit(&Method::GET).unwrap().unreachable(&error);
-            let since = Timestamp::UNIX_EPOCH;
-            let why = cause.to_owned();
-            assert_eq!(health.state(), State::Unreachable { since, why });
-        }
-        tokio::time::sleep(Duration::from_mins(1)).await;
-        answered(&health, StatusCode::BAD_GATEWAY, 1).await;
-        let State::Degraded { since, .. } = health.state() else {
-            panic!("{:?}", health.state());
-        };
-        assert!(since > Timestamp::UNIX_EPOCH, "another state has begun");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_waits_until_it_is_well_wakes_when_it_is() {
-        let (health, _) = a_health();
-        let refused = std::io::Error::other("refused");
-        health.admit(&Method::GET).unwrap().unreachable(&refused);
-        assert!(health.holds_back());
-        assert!(health.admit(&Method::GET).is_err());
-        let heal = async {
-            health.due().await;
-            let probe = health.admit(&Method::GET).expect("it is due");
-            assert!(health.admit(&Method::GET).is_err(), "one call decides");
-            drop(probe);
-            let probe = health.admit(&Method::GET).expect("the other was given up");
-            probe.answered(&an_answer(StatusCode::OK));
-        };
-        tokio::join!(health.well(), heal);
-        assert_eq!(health.state(), State::Healthy);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn errors_of_writes_leave_the_cluster_healthy_and_those_of_reads_do_not() {
-        let failed = an_answer(StatusCode::INTERNAL_SERVER_ERROR);
-        for (method, is_wrong) in [
-            (Method::POST, false),
-            (Method::PATCH, false),
-            (Method::GET, true),
-        ] {
-            let (health, _) = a_health();
-            for _ in 0..3 {
-                health.admit(&method).unwrap().answered(&failed);
-            }
-            assert_eq!(health.is_wrong(), is_wrong, "{method}");
-            assert_eq!(health.holds_back(), is_wrong, "{method}");
-        }
-        let (health, _) = a_health();
-        for _ in 0..3 {
-            let unavailable = an_answer(StatusCode::SERVICE_UNAVAILABLE);
-            health.admit(&Method::POST).unwrap().answered(&unavailable);
-        }
-        assert!(health.is_wrong(), "another error of a write counts");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_state_that_was_forgotten_is_news_again() {
-        let (health, board) = a_health();
-        answered(&health, StatusCode::OK, 1).await;
-        assert!(!health.is_wrong());
-        board.found(ConditionType::Connected, Finding::wrong("Other", "why"));
-        answered(&health, StatusCode::OK, 1).await;
-        assert_eq!(said(&board).1, "Other", "it was not news");
-        health.forget();
-        assert_eq!(health.state(), State::Unknown);
-        answered(&health, StatusCode::OK, 1).await;
-        assert_eq!(said(&board).1, "Healthy");
-    }
-
-    #[test]
-    fn a_call_that_was_held_back_is_found_among_the_causes() {
-        let held_back = kube::Error::Service(Box::new(HeldBack));
-        assert!(HeldBack::is_cause_of(&HeldBack));
-        assert!(HeldBack::is_cause_of(&held_back));
-        assert!(!HeldBack::is_cause_of(&std::io::Error::other("refused")));
-    }
-}
+mod tests;

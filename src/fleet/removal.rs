@@ -18,6 +18,7 @@ use kube::{
 
 use serde::de::DeserializeOwned;
 
+use super::pages::Pages;
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
@@ -32,20 +33,14 @@ pub async fn held(
     worker: &Client,
 ) -> Result<Vec<PartialObjectMeta<MachineDeployment>>, kube::Error> {
     let machine_deployments: Api<MachineDeployment> = Api::all(worker.clone());
-    let mut page = ListParams::default().limit(PAGE);
+    let mut pages = Pages::of(ListParams::default(), PAGE);
     let mut held = Vec::new();
-    loop {
-        let list = machine_deployments.list_metadata(&page).await?;
-        held.extend(
-            list.items
-                .into_iter()
-                .filter(|found| found.finalizers().iter().any(|f| f == FINALIZER)),
-        );
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok(held),
-        }
+    while let Some(page) = pages.next_metadata(&machine_deployments).await? {
+        let is_held =
+            |found: &PartialObjectMeta<_>| found.finalizers().iter().any(|it| it == FINALIZER);
+        held.extend(page.into_iter().filter(is_held));
     }
+    Ok(held)
 }
 
 /// Takes our finalizer off a machine deployment, and nothing else.
@@ -123,12 +118,12 @@ pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bo
 pub async fn tokens(worker: &Client, names: &DerivedNames) -> Result<Vec<ObjectMeta>, kube::Error> {
     let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
-    let found = tokens.list_metadata(&ours).await?;
-    Ok(found
-        .items
-        .into_iter()
-        .map(|token| token.metadata)
-        .collect())
+    let mut pages = Pages::of(ours, PAGE);
+    let mut found = Vec::new();
+    while let Some(page) = pages.next_metadata(&tokens).await? {
+        found.extend(page.into_iter().map(|token| token.metadata));
+    }
+    Ok(found)
 }
 
 /// What a machine deployment's own credentials are made of, as it was seen.

@@ -268,13 +268,15 @@ fn served_finding(entries: &[MachineDeploymentEntry]) -> Finding {
     match not_served.clone().count() {
         0 => Finding::well("AllServed"),
         count => {
-            let first = not_served
-                .map(|entry| entry.name.as_str())
-                .take(3)
-                .collect::<Vec<_>>();
+            let names = not_served.clone().map(|entry| entry.name.as_str());
+            let first = names.take(3).collect::<Vec<_>>().join(", ");
+            let cause = not_served
+                .clone()
+                .find_map(|entry| entry.message.as_deref());
+            let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
             Finding::wrong(
                 "SomeNotServed",
-                format!("{count} not served, among them {}", first.join(", ")),
+                format!("{count} not served, among them {first}{cause}"),
             )
         }
     }

@@ -196,6 +196,13 @@ impl fmt::Display for Chain<'_> {
         let unread = causes().find_map(Unread::of);
         let mut told = String::new();
         for error in causes() {
+            // Its text is that of its cause, with the answer in Rust's debug form behind it.
+            if matches!(
+                error.downcast_ref(),
+                Some(kube::Error::Api(_) | kube::Error::Service(_))
+            ) {
+                continue;
+            }
             let mut text = error.to_string();
             if let Some(unread) = &unread {
                 text = text.replace(&unread.quoting, &unread.place);
@@ -277,6 +284,13 @@ impl MakeWriter<'_> for LogBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_answer_of_an_api_server_is_shown_once_and_not_in_debug_form() {
+        let status = kube::core::Status::failure("quota exceeded", "Forbidden");
+        let error = kube::Error::Api(status.boxed());
+        assert_eq!(chain(&error).to_string(), "quota exceeded: Forbidden");
+    }
 
     #[test]
     fn text_is_shown_as_one_line_that_controls_nothing() {

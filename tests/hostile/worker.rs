@@ -290,7 +290,7 @@ fn only_pipes(open: fs::ReadDir) -> Result<(), Failed> {
             _ => false,
         };
         if !is_expected {
-            return Err(format!("{:?} is {}", file.file_name(), target.display()).into());
+            return Err(format!("{} is {}", file.path().display(), target.display()).into());
         }
     }
     Ok(())

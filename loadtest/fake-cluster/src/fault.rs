@@ -3,6 +3,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::request::{Target, Verb};
@@ -10,9 +11,14 @@ use crate::request::{Target, Verb};
 /// Tells which watch events get lost.
 pub type EventFilter = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
+/// Creates the chunks of a response body, which may have no end.
+pub type Chunks = Arc<dyn Fn() -> Box<dyn Iterator<Item = Bytes> + Send> + Send + Sync>;
+
 /// What goes wrong.
 #[derive(Clone)]
 pub enum Fault {
+    /// The request is not executed; it is answered with 200 and these chunks.
+    Body(Chunks),
     /// The request is not executed; it is answered with this code.
     Status {
         /// The HTTP status code.
@@ -58,6 +64,7 @@ pub enum Fault {
 impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Body(_) => f.write_str("Body"),
             Self::Status { code, retry_after } => f
                 .debug_struct("Status")
                 .field("code", code)

@@ -75,7 +75,7 @@ pub use crate::{
     authority::Identity,
     backup::{Backup, Revisions},
     cluster::{Cluster, Moment, ObjectRef, object},
-    fault::{EventFilter, Fault, FaultId, Matcher},
+    fault::{Chunks, EventFilter, Fault, FaultId, Matcher},
     front::{tls::TlsFront, tower::Front},
     rbac::{Grant, RoleName},
     request::{Target, Verb},

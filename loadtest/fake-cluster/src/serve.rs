@@ -147,6 +147,12 @@ async fn before(
                 note(inner, call, &user.name, (0, false));
                 return broken(io::ErrorKind::ConnectionReset);
             }
+            Fault::Body(chunks) => {
+                note(inner, call, &user.name, (200, false));
+                let chunks = futures::stream::iter(chunks().map(|it| Ok(Frame::data(it))));
+                let body = StreamBody::new(chunks).boxed_unsync();
+                return ControlFlow::Break(Ok(response(200, "application/json", body)));
+            }
             Fault::Status { code, retry_after } => {
                 note(inner, call, &user.name, (code, false));
                 let refusal = Refusal::by_code(code, retry_after.map(|time| time.as_secs()));

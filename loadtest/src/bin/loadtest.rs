@@ -68,6 +68,9 @@ struct Run {
     /// `osm-controller`; `{kubeconfig}` stands for the path of the cluster's kubeconfig.
     #[arg(long, value_name = "COMMAND")]
     per_cluster_cmd: Option<String>,
+    /// `siege`: the only attack.
+    #[arg(long, value_name = "NAME")]
+    attack: Option<String>,
     /// More arguments of `osm run`.
     #[arg(last = true)]
     arguments: Vec<String>,
@@ -122,6 +125,7 @@ fn run(run: Run) -> anyhow::Result<()> {
         osm: run.osm.unwrap_or_else(|| beside.with_file_name("osm")),
         arguments: run.arguments,
         per_cluster_cmd: run.per_cluster_cmd,
+        attack: run.attack,
         log: run.log,
         screen,
     };

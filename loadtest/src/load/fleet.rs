@@ -261,7 +261,11 @@ impl Server {
 
 impl Worker {
     async fn start(index: usize, machine_deployments: usize) -> anyhow::Result<Self> {
-        let tenant = format!("tenant-{index:05}");
+        Self::of(format!("tenant-{index:05}"), machine_deployments).await
+    }
+
+    /// Starts the worker cluster of a tenant with this namespace.
+    pub async fn of(tenant: String, machine_deployments: usize) -> anyhow::Result<Self> {
         let server = Server::start(Options {
             audit_max: WORKER_REQUESTS_MAX,
             changes_max: WORKER_CHANGES_MAX,

@@ -12,6 +12,7 @@ mod making;
 mod real_workers;
 mod replicas;
 mod side_by_side;
+mod siege;
 
 use clap::ValueEnum;
 use futures::future::LocalBoxFuture;
@@ -46,6 +47,8 @@ pub enum Scenario {
     Noisy,
     /// A tenth of the tenants have profiles that burn their limits, over and over.
     Hostile,
+    /// Three replicas serve ordinary tenants beside clusters that attack them.
+    Siege,
     /// Each tenth worker cluster is dead.
     Dead,
     /// Each tenth worker cluster is slow.
@@ -83,6 +86,7 @@ impl Scenario {
             Self::Generation => "everything was rendered by another generation of the renderer",
             Self::Replicas => "three replicas serve the fleet, and one is killed",
             Self::Hostile => "a tenth of the tenants have profiles that burn their limits",
+            Self::Siege => "three replicas serve ordinary tenants beside one that attacks",
             Self::Dead => "each tenth worker cluster is dead",
             Self::Slow => "each tenth worker cluster answers after five seconds",
             Self::Busy => "each tenth worker cluster answers 429",
@@ -159,6 +163,7 @@ impl Scenario {
             Self::Generation => Box::pin(generation::generation(stage, outcome)),
             Self::Replicas => Box::pin(replicas::replicas(stage, outcome)),
             Self::Hostile => Box::pin(hostile::hostile(stage, outcome)),
+            Self::Siege => Box::pin(siege::siege(stage, outcome)),
             Self::Dead => Box::pin(busy::failing(stage, outcome, Failure::Dead)),
             Self::Slow => Box::pin(busy::failing(stage, outcome, Failure::Slow)),
             Self::Busy => Box::pin(busy::failing(stage, outcome, Failure::Busy)),

@@ -42,6 +42,8 @@ pub struct Params {
     pub arguments: Vec<String>,
     /// The command line of a process for one cluster, where a scenario compares with such.
     pub per_cluster_cmd: Option<String>,
+    /// The only attack of a siege, by its name.
+    pub attack: Option<String>,
     /// Where the manager's log stays after the run; without it, it goes with the run.
     pub log: Option<PathBuf>,
     /// Where everything is printed.
@@ -165,6 +167,17 @@ impl Stage {
         let mut killed = self.running.remove(found.context("no such replica runs")?);
         killed.manager.kill().await?;
         Ok(Instant::now())
+    }
+
+    /// Returns the process ids of the replicas.
+    pub fn process_ids(&self) -> Vec<u32> {
+        self.running.iter().map(|running| running.pid).collect()
+    }
+
+    /// Returns the addresses of the replicas' admin ports.
+    pub fn admin_addresses(&self) -> Vec<String> {
+        let running = self.running.iter();
+        running.map(|running| running.admin.clone()).collect()
     }
 
     /// Looks at the manager; at replicas together.

@@ -8,7 +8,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tower::BoxError;
 
-use super::{Border, Refused, Shape};
+use super::{Border, EVENTS_MIB_MAX, Refused, Shape};
 use crate::fleet::{connect::ResponseBody, rate_limit::Budget};
 use crate::tenant::policy::RequestBudget;
 
@@ -65,7 +65,7 @@ pub(in crate::fleet) async fn read_status(mut body: ResponseBody) -> Result<Byte
 
 /// What a watch may send, in KiB: in a second, and at once. A machine deployment has 5.
 const PACE: RequestBudget = RequestBudget {
-    per_second: kib(4 << 10),
+    per_second: kib(EVENTS_MIB_MAX << 10),
     burst: kib(32 << 10),
 };
 /// What an event costs beside its bytes: to parse it, to compare it and to wake who follows it.

@@ -212,7 +212,8 @@ fn what_fails_comes_first_and_a_hundred_are_enough() {
             name.to_owned()
         };
         report.existing.as_mut().unwrap().insert(name.clone());
-        let outcome = an_outcome(outcome.0, outcome.1, "trace");
+        let mut outcome = an_outcome(outcome.0, outcome.1, "trace");
+        outcome.message = Some(format!("the cause of {name}"));
         report.outcomes.insert(name, outcome);
     }
     let status = fresh(&report);
@@ -227,6 +228,12 @@ fn what_fails_comes_first_and_a_hundred_are_enough() {
     assert_eq!(
         ready(&status),
         ("False".to_owned(), "SomeNotServed".to_owned())
+    );
+    let mut conditions = status.conditions.iter();
+    let served = conditions.find(|it| it.type_ == "MachineDeploymentsServed");
+    assert_eq!(
+        served.map(|it| it.message.as_str()),
+        Some("2 not served, among them z/refused, z/failing: the cause of z/refused")
     );
 }
 

@@ -110,7 +110,7 @@ async fn change_all(changing: &[(Revisions, String)], changed: &mut usize) -> an
     Ok(())
 }
 
-fn a_profile(burning: &str) -> Value {
+pub(super) fn a_profile(burning: &str) -> Value {
     let file = |path: &str, data: &str| json!({ "path": path, "permissions": 644, "content": { "inline": { "data": data } } });
     json!({
         "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",

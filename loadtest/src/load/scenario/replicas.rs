@@ -17,7 +17,7 @@ use crate::load::{
     stage::Stage,
 };
 
-const REPLICAS: [&str; 3] = ["osm-0", "osm-1", "osm-2"];
+pub(super) const REPLICAS: [&str; 3] = ["osm-0", "osm-1", "osm-2"];
 /// How long a killed replica's tenants may wait: the Lease that it leaves, and five seconds.
 const TAKEN_MAX_SECONDS: f64 = 20.0;
 /// What the replicas' views of their members are told by.
@@ -96,7 +96,7 @@ pub async fn replicas(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Resul
 }
 
 /// Whether every replica has published the same members, and as many as there are.
-fn agree(fleet: &Fleet) -> bool {
+pub(super) fn agree(fleet: &Fleet) -> bool {
     let leases = fleet
         .management
         .cluster

@@ -1,0 +1,187 @@
+//! Three replicas serve ordinary tenants beside a tenant that attacks: in one way after another,
+//! each for the length of the window. No replica may die or take much memory, the ordinary tenants
+//! must be served, the attacker's conditions must name the cause, and an attacker that behaves
+//! again must be served.
+
+mod attacks;
+mod process_tree;
+
+use std::{cell::Cell, time::Duration};
+
+use anyhow::Context as _;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout};
+
+use self::attacks::{ATTACKS, Attack};
+use super::{
+    making::{latencies, make, make_while},
+    replicas::{REPLICAS, agree},
+};
+use crate::load::{
+    fleet::{Fleet, Worker},
+    latency::Latencies,
+    outcome::{Figure, Outcome, count, float},
+    stage::Stage,
+};
+
+/// What a replica and its render workers may take together, in MiB.
+const TREE_MIB_MAX: f64 = 256.0;
+/// How often the memory of the processes is read.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
+/// How long the attacker's status may take to name the cause when the window is over: an endless
+/// list of 1,000 pages is read at the pace of the tenant's requests.
+const CAUSE_TIMEOUT: Duration = Duration::from_mins(3);
+/// How many times as long an ordinary machine deployment may take beside an attack.
+const LONGER_MAX: f64 = 1.5;
+
+/// Half of the machine deployments that a tenant may have.
+const MACHINE_DEPLOYMENTS_MAX: usize = 250;
+
+/// Replicas under siege.
+pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
+    start_all(stage).await?;
+    stage.register_all().await?;
+    stage.until_all_served(1).await?;
+    stage.settle().await?;
+    let ordinary: Vec<usize> = (0..stage.params.tenants).collect();
+    let alone = make(stage, &ordinary).await?;
+    let mut attackers = Vec::new();
+    let only = stage.params.attack.clone();
+    let wanted = |attack: &&Attack| only.as_deref().is_none_or(|name| name == attack.name);
+    for attack in ATTACKS.iter().filter(wanted) {
+        let attacker = Worker::of(format!("attacker-{}", attack.name), 1).await?;
+        stage.fleet.give_namespace(&attacker)?;
+        attack.begin(stage, &attacker)?;
+        stage.fleet.register(&attacker).await?;
+        if attack.restarts {
+            stage.stop().await?;
+            start_all(stage).await?;
+        }
+        let (beside, peak) = besieged(stage, &ordinary, attack).await?;
+        if !attack.lasts {
+            end(stage, attack, &attacker).await?;
+        }
+        outcome.figures.extend([
+            Figure::new(&format!("{}: memory", attack.name), peak, "MiB")
+                .wanted(TREE_MIB_MAX, TREE_MIB_MAX),
+            Figure::new(
+                &format!("{}: p99, times as long", attack.name),
+                beside.p99 / alone.p99.max(1.0),
+                "x",
+            )
+            .wanted(LONGER_MAX, LONGER_MAX),
+        ]);
+        outcome.latencies.insert(attack.name.to_owned(), beside);
+        attackers.push((attack, attacker));
+        make_room(stage).await?;
+    }
+    anyhow::ensure!(!attackers.is_empty(), "there is no such attack");
+    for (attack, attacker) in attackers.iter().filter(|(attack, _)| attack.lasts) {
+        end(stage, attack, attacker).await?;
+    }
+    let cleared = Instant::now();
+    for (_, attacker) in &attackers {
+        let what = format!("{} is served again", attacker.tenant);
+        let is_served = |fleet: &Fleet| ready(fleet, &attacker.tenant) == Some(true);
+        let recovered = stage.until(&what, is_served).await;
+        recovered.with_context(|| conditions(&stage.fleet, &attacker.tenant))?;
+    }
+    let recovered = cleared.elapsed().as_secs_f64();
+    outcome.figures.extend([
+        Figure::new("attacks", count(attackers.len()), ""),
+        Figure::new("until all attackers are served again", recovered, "s"),
+    ]);
+    outcome.latencies.insert("0 alone".to_owned(), alone);
+    Ok(())
+}
+
+/// Removes machine deployments of ordinary tenants before they exceed their quota.
+async fn make_room(stage: &mut Stage) -> anyhow::Result<()> {
+    let most = stage
+        .fleet
+        .workers
+        .iter()
+        .map(|it| it.machine_deployments.len())
+        .max();
+    if most.unwrap_or_default() < MACHINE_DEPLOYMENTS_MAX {
+        return Ok(());
+    }
+    for worker in &mut stage.fleet.workers {
+        for name in worker.machine_deployments.split_off(1) {
+            worker.remove_machine_deployment(&name).await?;
+        }
+    }
+    stage.settle().await
+}
+
+async fn start_all(stage: &mut Stage) -> anyhow::Result<()> {
+    for instance in REPLICAS {
+        stage.start_replica(instance).await?;
+    }
+    stage.until("all replicas know each other", agree).await
+}
+
+/// Serves new machine deployments of ordinary tenants during an attack. Returns how long they took,
+/// and the most memory that a replica took with its children, in MiB. Fails if a replica ends.
+async fn besieged(
+    stage: &mut Stage,
+    ordinary: &[usize],
+    attack: &Attack,
+) -> anyhow::Result<(Latencies, f64)> {
+    let (begun, window) = (Instant::now(), stage.params.window);
+    let (processes, admins) = (stage.process_ids(), stage.admin_addresses());
+    let peak = Cell::new(0_u64);
+    let sampling = async {
+        loop {
+            for id in &processes {
+                peak.set(peak.get().max(process_tree::resident_kib(*id)?));
+            }
+            sleep(SAMPLE_INTERVAL).await;
+        }
+    };
+    let making = make_while(stage, ordinary, |_| begun.elapsed() < window);
+    let made = tokio::select! {
+        ended = sampling => return ended,
+        () = (attack.noise)(admins) => anyhow::bail!("the attack ended by itself"),
+        made = making => made?,
+    };
+    Ok((latencies(&made)?, float(peak.get()) / 1024.0))
+}
+
+/// Waits until the attacker's status names the cause, and ends the attack.
+async fn end(stage: &mut Stage, attack: &Attack, attacker: &Worker) -> anyhow::Result<()> {
+    if !attack.cause.is_empty() {
+        let what = format!("{} reads \"{}\"", attacker.tenant, attack.cause);
+        let says = |fleet: &Fleet| conditions(fleet, &attacker.tenant).contains(attack.cause);
+        let named = timeout(CAUSE_TIMEOUT, stage.until(&what, says)).await;
+        let named = named.with_context(|| conditions(&stage.fleet, &attacker.tenant));
+        named.with_context(|| what)??;
+    }
+    attack.end(stage, attacker)
+}
+
+/// Returns the conditions of a tenant's WorkerCluster as JSON. Empty while there are none.
+fn conditions(fleet: &Fleet, tenant: &str) -> String {
+    let status = status(fleet, tenant);
+    let conditions = status.and_then(|it| it.get("conditions").cloned());
+    conditions.map_or_else(String::new, |it| it.to_string())
+}
+
+/// Whether a tenant's WorkerCluster is ready. Returns `None` while nothing is known.
+fn ready(fleet: &Fleet, tenant: &str) -> Option<bool> {
+    let status = status(fleet, tenant)?;
+    let mut conditions = status.get("conditions")?.as_array()?.iter();
+    let ready = conditions.find(|it| it.get("type").is_some_and(|kind| kind == "Ready"))?;
+    Some(ready.get("status")? == "True")
+}
+
+fn status(fleet: &Fleet, tenant: &str) -> Option<Value> {
+    let all = fleet
+        .management
+        .cluster
+        .objects("workerclusters.operatingsystemmanager.k8c.io");
+    let mut of_tenant = all
+        .into_iter()
+        .filter(|it| it.pointer("/metadata/namespace").and_then(Value::as_str) == Some(tenant));
+    of_tenant.next()?.get("status").cloned()
+}

@@ -1,0 +1,489 @@
+//! The attacks: what a tenant, its worker cluster or somebody who reaches the admin port does.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use fake_cluster::{Chunks, Fault, Matcher, Verb, object};
+use futures::future::{LocalBoxFuture, join_all, pending};
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::sleep};
+
+use super::super::hostile::a_profile;
+use crate::load::{
+    fleet::{KUBE_SYSTEM, PROFILE, Worker, machine_deployment},
+    stage::Stage,
+};
+
+const MACHINE_DEPLOYMENTS: &str = "machinedeployments";
+const FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
+const API_VERSION: &str = "cluster.k8s.io/v1alpha1";
+/// More labelled Secrets of this size than fit into a page of a list.
+const REGISTRATIONS: usize = 26;
+const REGISTRATION_BYTES: usize = 1_000_000;
+/// Overlays that each resolve to a profile as large as their base.
+const OVERLAYS: usize = 199;
+const BASE_BYTES: usize = 900_000;
+/// Profiles that a worker cluster offers for adoption.
+const OFFERED: usize = 166;
+/// Machine deployments that are larger together than any tenant's share.
+const LARGE: usize = 100;
+const LARGE_BYTES: usize = 1_200_000;
+/// Connections to each admin port, and what each sends of a request that never ends.
+const HALF_REQUESTS: usize = 500;
+const HALF_REQUEST_BYTES: usize = 380_000;
+
+/// One attack.
+pub(super) struct Attack {
+    /// Its name. The attacker's namespace is called after it.
+    pub name: &'static str,
+    /// What a condition of the attacker's WorkerCluster must say. Empty if nothing is wrong there.
+    pub cause: &'static str,
+    /// Whether the attack goes on beside the others until all of them are over.
+    pub lasts: bool,
+    /// Whether all replicas are restarted when the attack has begun.
+    pub restarts: bool,
+    /// What is done to the replicas' admin ports. Never returns.
+    pub noise: fn(Vec<String>) -> LocalBoxFuture<'static, ()>,
+    begin: fn(&Stage, &Worker) -> anyhow::Result<()>,
+    end: fn(&Stage, &Worker) -> anyhow::Result<()>,
+}
+
+impl Attack {
+    /// Attacks that begin by faults alone end when these are cleared.
+    const fn by(
+        name: &'static str,
+        cause: &'static str,
+        begin: fn(&Stage, &Worker) -> anyhow::Result<()>,
+    ) -> Self {
+        Self {
+            name,
+            cause,
+            lasts: false,
+            restarts: false,
+            noise: |_| Box::pin(pending()),
+            begin,
+            end: |_, _| Ok(()),
+        }
+    }
+
+    /// Begins the attack, before the attacker is registered.
+    pub(super) fn begin(&self, stage: &Stage, attacker: &Worker) -> anyhow::Result<()> {
+        (self.begin)(stage, attacker)
+    }
+
+    /// Makes the attacker behave again.
+    pub(super) fn end(&self, stage: &Stage, attacker: &Worker) -> anyhow::Result<()> {
+        attacker.server.cluster.clear_faults();
+        (self.end)(stage, attacker)
+    }
+}
+
+/// All attacks.
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack::by(
+        "empty-items",
+        "the list has more objects than were asked for",
+        |_, attacker| {
+            on_list(attacker, empty_items());
+            Ok(())
+        },
+    ),
+    Attack {
+        lasts: true,
+        ..Attack::by(
+            "endless-list",
+            "the list has not ended after 1000 pages",
+            |_, attacker| {
+                on_list(attacker, endless_list()?);
+                Ok(())
+            },
+        )
+    },
+    Attack::by(
+        "smuggled-name",
+        "has a name that no object can have",
+        |_, attacker| {
+            on_list(attacker, smuggled_name()?);
+            Ok(())
+        },
+    ),
+    Attack::by(
+        "managed-fields",
+        "more than 4 MiB of events a second",
+        |_, attacker| {
+            on_watch(attacker, managed_fields()?);
+            Ok(())
+        },
+    ),
+    Attack::by(
+        "endless-events",
+        "more than 4 MiB of events a second",
+        |_, attacker| {
+            on_watch(attacker, endless_events()?);
+            Ok(())
+        },
+    ),
+    Attack::by(
+        "endless-objects",
+        "more than 4 MiB of events a second",
+        |_, attacker| {
+            on_watch(attacker, endless_objects()?);
+            Ok(())
+        },
+    ),
+    Attack::by(
+        "long-version",
+        "an object of the answer is longer than 4 MiB",
+        |_, attacker| {
+            let long = "a".repeat(30 << 20);
+            let version =
+                json!({ "major": "1", "minor": "35", "gitVersion": format!("v1.35.0-{long}") });
+            let version = Bytes::from(version.to_string());
+            let chunks: Chunks = Arc::new(move || Box::new(std::iter::once(version.clone())));
+            let not_a_resource = Matcher {
+                resource: Some(String::new()),
+                ..Matcher::default()
+            };
+            attacker
+                .server
+                .cluster
+                .inject(not_a_resource, Fault::Body(chunks));
+            Ok(())
+        },
+    ),
+    Attack {
+        end: |_, attacker| {
+            for index in 0..LARGE {
+                forget(attacker, &format!("large-{index}"));
+            }
+            Ok(())
+        },
+        ..Attack::by("large-objects", "", |_, attacker| {
+            let long = "a".repeat(LARGE_BYTES);
+            for index in 0..LARGE {
+                let mut large = machine_deployment(&format!("large-{index}"));
+                annotate(&mut large, "long", &long)?;
+                attacker.server.put(large)?;
+            }
+            Ok(())
+        })
+    },
+    Attack {
+        end: |stage, attacker| give_profiles(stage, attacker, |_| "well".to_owned()),
+        ..Attack::by(
+            "templates",
+            "the profile makes more than",
+            |stage, attacker| {
+                give_profiles(stage, attacker, str::to_owned)?;
+                for index in 0..TEMPLATES.len() {
+                    name_profile(
+                        attacker,
+                        &format!("burning-{index}"),
+                        &format!("hostile-{index}"),
+                    )?;
+                }
+                Ok(())
+            },
+        )
+    },
+    Attack {
+        end: |stage, attacker| {
+            for index in 0..OVERLAYS {
+                forget(attacker, &format!("overlay-{index}"));
+                let name = format!("overlay-{index}");
+                let profile = object(PROFILES, &attacker.tenant, &name);
+                stage.fleet.management.cluster.delete_raw(profile);
+            }
+            let base = object(PROFILES, &attacker.tenant, "base");
+            stage.fleet.management.cluster.delete_raw(base);
+            Ok(())
+        },
+        ..Attack::by(
+            "overlays",
+            "more than 4 MiB of events a second",
+            |stage, attacker| {
+                let base = a_profile(&"a".repeat(BASE_BYTES));
+                stage
+                    .fleet
+                    .give_profile(attacker, ("base", &base), &json!({}))?;
+                for index in 0..OVERLAYS {
+                    let name = format!("overlay-{index}");
+                    let overlay = json!({
+                        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
+                        "templateLanguage": "Jinja", "extends": "base",
+                    });
+                    stage
+                        .fleet
+                        .give_profile(attacker, (&name, &overlay), &json!({}))?;
+                    name_profile(attacker, &name, &name)?;
+                }
+                Ok(())
+            },
+        )
+    },
+    Attack {
+        end: |_, attacker| {
+            for index in 0..OFFERED {
+                forget(attacker, &format!("offered-{index}"));
+            }
+            Ok(())
+        },
+        ..Attack::by(
+            "offered-profiles",
+            "not found in namespace",
+            |stage, attacker| {
+                for yaml in [stage.definitions.as_str(), ADOPTION_RIGHTS] {
+                    let applied = attacker.server.cluster.apply_yaml(yaml);
+                    applied.context("applying definitions and rights")?;
+                }
+                let spec = a_profile(&"{{ KubeVersion }} ".repeat(10_000));
+                for index in 0..OFFERED {
+                    let name = format!("offered-{index}");
+                    attacker.server.put(json!({
+                        "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1",
+                        "kind": "OperatingSystemProfile",
+                        "metadata": { "name": name, "namespace": KUBE_SYSTEM }, "spec": spec,
+                    }))?;
+                    name_profile(attacker, &name, &name)?;
+                }
+                Ok(())
+            },
+        )
+    },
+    Attack {
+        restarts: true,
+        end: |stage, attacker| {
+            for index in 0..REGISTRATIONS {
+                let name = format!("large-{index}");
+                let secret = object("secrets", &attacker.tenant, &name);
+                stage.fleet.management.cluster.delete_raw(secret);
+            }
+            Ok(())
+        },
+        ..Attack::by(
+            "large-registrations",
+            "registers a worker cluster in this namespace already",
+            |stage, attacker| {
+                let kubeconfig = STANDARD.encode("a".repeat(REGISTRATION_BYTES));
+                for index in 0..REGISTRATIONS {
+                    stage.fleet.management.put(json!({
+                        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+                        "metadata": {
+                            "name": format!("large-{index}"), "namespace": attacker.tenant,
+                            "labels": { "operatingsystemmanager.k8c.io/worker-cluster": "true" },
+                        },
+                        "data": { "kubeconfig": kubeconfig },
+                    }))?;
+                }
+                Ok(())
+            },
+        )
+    },
+    Attack {
+        noise: |admins| Box::pin(half_requests(admins)),
+        ..Attack::by("half-requests", "", |_, _| Ok(()))
+    },
+];
+
+/// The manager's rights to look for a program that served the cluster before.
+const ADOPTION_RIGHTS: &str = include_str!("../../../../../manifests/rbac/worker-adoption.yaml");
+const PROFILES: &str = "operatingsystemprofiles.operatingsystemmanager.k8c.io";
+
+/// Templates that take much memory or time if they are not stopped.
+const TEMPLATES: [&str; 3] = [
+    "{% for i in range(400) %}{{ go_printf('%1000000d', i) | length }}{% endfor %}",
+    "{% set x = go_printf('%950000d', 1) %}{% for i in range(16000) %}{{ x[i] }}{% endfor %}",
+    "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(1000) %}{% set ns.x = ns.x ~ ns.x %}\
+     {% endfor %}",
+];
+
+fn give_profiles(
+    stage: &Stage,
+    attacker: &Worker,
+    template: impl Fn(&str) -> String,
+) -> anyhow::Result<()> {
+    for (index, hostile) in TEMPLATES.iter().enumerate() {
+        let spec = a_profile(&template(hostile));
+        let name = format!("hostile-{index}");
+        stage
+            .fleet
+            .give_profile(attacker, (&name, &spec), &json!({}))?;
+    }
+    Ok(())
+}
+
+/// Creates a machine deployment that names a profile.
+fn name_profile(attacker: &Worker, name: &str, profile: &str) -> anyhow::Result<()> {
+    let mut named = machine_deployment(name);
+    annotate(&mut named, PROFILE, profile)?;
+    attacker.server.put(named)
+}
+
+fn annotate(object: &mut Value, key: &str, value: &str) -> anyhow::Result<()> {
+    let annotations = object.pointer_mut("/metadata/annotations");
+    let annotations = annotations.and_then(Value::as_object_mut);
+    let annotations = annotations.context("a machine deployment has annotations")?;
+    annotations.insert(key.to_owned(), value.into());
+    Ok(())
+}
+
+/// Removes a machine deployment without asking anybody.
+fn forget(attacker: &Worker, name: &str) {
+    let gone = attacker.machine_deployment(name);
+    attacker.server.cluster.delete_raw(gone);
+}
+
+fn on_list(attacker: &Worker, chunks: Chunks) {
+    let lists = Matcher::on(&[Verb::List], MACHINE_DEPLOYMENTS);
+    attacker.server.cluster.inject(lists, Fault::Body(chunks));
+}
+
+fn on_watch(attacker: &Worker, chunks: Chunks) {
+    let watches = Matcher::on(&[Verb::Watch], MACHINE_DEPLOYMENTS);
+    attacker.server.cluster.inject(watches, Fault::Body(chunks));
+}
+
+/// A list of ten million empty objects.
+fn empty_items() -> Chunks {
+    let head = head("");
+    let items = Bytes::from("{},".repeat(1000));
+    Arc::new(move || {
+        let items = std::iter::repeat_n(items.clone(), 10_000);
+        Box::new(
+            std::iter::once(head.clone())
+                .chain(items)
+                .chain(["{}]}".into()]),
+        )
+    })
+}
+
+/// A list that always has one more page of machine deployments that nobody has seen before.
+fn endless_list() -> anyhow::Result<Chunks> {
+    let head = head("more");
+    let item = template()?;
+    let made = Arc::new(AtomicU64::new(0));
+    Ok(Arc::new(move || {
+        let (item, made) = (item.clone(), Arc::clone(&made));
+        let items = (0..50).map(move |index| {
+            let number = made.fetch_add(1, Ordering::Relaxed).to_string();
+            let comma = if index == 0 { "" } else { "," };
+            Bytes::from(format!("{comma}{}", item.replace(NUMBER, &number)))
+        });
+        Box::new(
+            std::iter::once(head.clone())
+                .chain(items)
+                .chain(["]}".into()]),
+        )
+    }))
+}
+
+/// A list of one machine deployment that is being deleted, whose name turns a read of it into a
+/// watch.
+fn smuggled_name() -> anyhow::Result<Chunks> {
+    let head = head("");
+    let mut object: Value = serde_json::from_str(&template()?)?;
+    let metadata = object
+        .pointer_mut("/metadata")
+        .and_then(Value::as_object_mut);
+    let metadata = metadata.context("it has metadata")?;
+    metadata.insert("name".to_owned(), json!("x?watch=1&a="));
+    metadata.insert(
+        "deletionTimestamp".to_owned(),
+        json!("2026-01-01T00:00:00Z"),
+    );
+    metadata.insert("finalizers".to_owned(), json!([FINALIZER]));
+    let item = Bytes::from(object.to_string());
+    Ok(Arc::new(move || {
+        Box::new([head.clone(), item.clone(), "]}".into()].into_iter())
+    }))
+}
+
+/// A watch that sends one machine deployment with 3.9 MiB of managed fields over and over.
+fn managed_fields() -> anyhow::Result<Chunks> {
+    let fields = json!([{ "manager": "a", "fieldsV1": { "f:a": "a".repeat(3_900 << 10) } }]);
+    let event = event(&template()?.replacen(
+        "\"metadata\":{",
+        &format!("\"metadata\":{{\"managedFields\":{fields},"),
+        1,
+    ));
+    let event = Bytes::from(event.replace(NUMBER, "0"));
+    Ok(Arc::new(move || Box::new(std::iter::repeat(event.clone()))))
+}
+
+/// A watch that sends a machine deployment that changes without end.
+fn endless_events() -> anyhow::Result<Chunks> {
+    let one = template()?.replace(&format!("-{NUMBER}"), "-0");
+    Ok(endless(&one))
+}
+
+/// A watch that sends new machine deployments without end.
+fn endless_objects() -> anyhow::Result<Chunks> {
+    Ok(endless(&template()?))
+}
+
+/// Events of a template, with numbers from 0 on.
+fn endless(template: &str) -> Chunks {
+    let event = event(template);
+    Arc::new(move || {
+        let event = event.clone();
+        Box::new((0_u64..).map(move |number| event.replace(NUMBER, &number.to_string()).into()))
+    })
+}
+
+fn event(object: &str) -> String {
+    format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n")
+}
+
+/// The beginning of a list.
+fn head(more: &str) -> Bytes {
+    let head = format!(
+        "{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"MachineDeploymentList\",\
+         \"metadata\":{{\"resourceVersion\":\"1\",\"continue\":\"{more}\"}},\"items\":["
+    );
+    head.into()
+}
+
+/// Stands for a number in [`template`].
+const NUMBER: &str = "NUMBER";
+
+/// A machine deployment as text, with a number in its name, uid and version.
+fn template() -> anyhow::Result<String> {
+    let mut object = machine_deployment(&format!("pool-{NUMBER}"));
+    let metadata = object
+        .pointer_mut("/metadata")
+        .and_then(Value::as_object_mut);
+    metadata.context("it has metadata")?.extend(
+        [
+            ("uid", json!(format!("uid-{NUMBER}"))),
+            ("resourceVersion", json!(NUMBER)),
+        ]
+        .map(|(key, value)| (key.to_owned(), value)),
+    );
+    Ok(object.to_string())
+}
+
+/// Opens connections that send a request that never ends, and opens new ones when they are closed.
+async fn half_requests(admins: Vec<String>) {
+    let connections = admins.iter().flat_map(|admin| {
+        (0..HALF_REQUESTS).map(move |_| async move {
+            loop {
+                if let Ok(mut stream) = TcpStream::connect(admin).await {
+                    let head = "GET / HTTP/1.1\r\nhost: a\r\na: ";
+                    let _closed = stream.write_all(head.as_bytes()).await;
+                    let _closed = stream.write_all(&vec![b'a'; HALF_REQUEST_BYTES]).await;
+                    sleep(Duration::from_secs(10)).await;
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+        })
+    });
+    join_all(connections).await;
+}

@@ -1,0 +1,187 @@
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_of_events_is_reported_until_a_minute_after_the_last_one() {
+    let (health, board) = a_health();
+    let reason = || board.read(|report| report.findings[&ConditionType::Connected].reason);
+    let succeed = || {
+        let call = health.admit(&Method::GET).unwrap();
+        call.answered(&Response::new(()));
+    };
+    health.events_delayed();
+    tokio::time::advance(EVENTS_DELAYED / 2).await;
+    health.events_delayed();
+    tokio::time::advance(EVENTS_DELAYED / 2).await;
+    succeed();
+    assert_eq!(reason(), "EventsDelayed");
+    tokio::time::advance(EVENTS_DELAYED / 2).await;
+    succeed();
+    assert_eq!(reason(), "Healthy");
+}
+
+fn a_health() -> (Health, Arc<Board>) {
+    let board = Arc::new(Board::default());
+    let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
+    (Health::new(Arc::clone(&board), clock), board)
+}
+
+fn said(board: &Board) -> (bool, &'static str, String) {
+    let report = board.report();
+    let finding = report.findings[&ConditionType::Connected].clone();
+    (finding.holds, finding.reason, finding.message)
+}
+
+fn an_answer(status: StatusCode) -> Response<()> {
+    let mut answer = Response::new(());
+    *answer.status_mut() = status;
+    answer
+}
+
+/// The next calls are answered so.
+async fn answered(health: &Health, status: StatusCode, times: usize) {
+    for _ in 0..times {
+        health.due().await;
+        health
+            .admit(&Method::GET)
+            .unwrap()
+            .answered(&an_answer(status));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_call_that_moves_the_circuit_wakes_who_waits_for_it() {
+    let (health, _) = a_health();
+    let mut circuit = health.circuit.subscribe();
+    let mut has_moved = || {
+        let has_moved = circuit.has_changed().unwrap();
+        circuit.mark_unchanged();
+        has_moved
+    };
+    answered(&health, StatusCode::OK, 1).await;
+    assert!(!has_moved(), "it is well as before");
+    answered(&health, StatusCode::SERVICE_UNAVAILABLE, 3).await;
+    assert!(has_moved(), "it is in doubt");
+    health.due().await;
+    let call = health.admit(&Method::GET).unwrap();
+    assert!(has_moved(), "the call that decides is under way");
+    call.answered(&an_answer(StatusCode::OK));
+    assert!(has_moved(), "it is well again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_board_says_what_the_circuit_says() {
+    let (health, board) = a_health();
+    for (status, holds, reason) in [
+        (StatusCode::OK, true, "Healthy"),
+        (StatusCode::SERVICE_UNAVAILABLE, false, "Degraded"),
+        (StatusCode::NOT_FOUND, true, "Healthy"),
+        (StatusCode::TOO_MANY_REQUESTS, false, "Degraded"),
+        (StatusCode::CONFLICT, true, "Healthy"),
+        (StatusCode::UNAUTHORIZED, false, "Degraded"),
+        (StatusCode::FORBIDDEN, true, "Healthy"),
+    ] {
+        answered(&health, status, 1).await;
+        assert!(said(&board).0, "once is an accident: {status}");
+        answered(&health, status, 2).await;
+        assert_eq!(said(&board).0, holds, "{status}");
+        assert_eq!(said(&board).1, reason, "{status}");
+    }
+    answered(&health, StatusCode::INTERNAL_SERVER_ERROR, 3).await;
+    assert!(said(&board).2.contains("500"));
+    answered(&health, StatusCode::BAD_GATEWAY, 1).await;
+    assert!(said(&board).2.contains("502"), "another failure is news");
+    health.due().await;
+    let refused = std::io::Error::other("refused");
+    health.admit(&Method::GET).unwrap().unreachable(&refused);
+    assert_eq!(said(&board), (false, "Unreachable", "refused".to_owned()));
+    health.due().await;
+    health
+        .admit(&Method::GET)
+        .unwrap()
+        .answered(&an_answer(StatusCode::OK));
+    assert!(said(&board).0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_keeps_its_beginning_and_tells_its_last_cause() {
+    let (health, _) = a_health();
+    assert_eq!(health.state(), State::Unknown);
+    for cause in ["refused", "reset", "refused"] {
+        health.due().await;
+        let error = std::io::Error::other(cause);
+        health.admit(&Method::GET).unwrap().unreachable(&error);
+        let since = Timestamp::UNIX_EPOCH;
+        let why = cause.to_owned();
+        assert_eq!(health.state(), State::Unreachable { since, why });
+    }
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    answered(&health, StatusCode::BAD_GATEWAY, 1).await;
+    let State::Degraded { since, .. } = health.state() else {
+        panic!("{:?}", health.state());
+    };
+    assert!(since > Timestamp::UNIX_EPOCH, "another state has begun");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_until_it_is_well_wakes_when_it_is() {
+    let (health, _) = a_health();
+    let refused = std::io::Error::other("refused");
+    health.admit(&Method::GET).unwrap().unreachable(&refused);
+    assert!(health.holds_back());
+    assert!(health.admit(&Method::GET).is_err());
+    let heal = async {
+        health.due().await;
+        let probe = health.admit(&Method::GET).expect("it is due");
+        assert!(health.admit(&Method::GET).is_err(), "one call decides");
+        drop(probe);
+        let probe = health.admit(&Method::GET).expect("the other was given up");
+        probe.answered(&an_answer(StatusCode::OK));
+    };
+    tokio::join!(health.well(), heal);
+    assert_eq!(health.state(), State::Healthy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_of_writes_leave_the_cluster_healthy_and_those_of_reads_do_not() {
+    let failed = an_answer(StatusCode::INTERNAL_SERVER_ERROR);
+    for (method, is_wrong) in [
+        (Method::POST, false),
+        (Method::PATCH, false),
+        (Method::GET, true),
+    ] {
+        let (health, _) = a_health();
+        for _ in 0..3 {
+            health.admit(&method).unwrap().answered(&failed);
+        }
+        assert_eq!(health.is_wrong(), is_wrong, "{method}");
+        assert_eq!(health.holds_back(), is_wrong, "{method}");
+    }
+    let (health, _) = a_health();
+    for _ in 0..3 {
+        let unavailable = an_answer(StatusCode::SERVICE_UNAVAILABLE);
+        health.admit(&Method::POST).unwrap().answered(&unavailable);
+    }
+    assert!(health.is_wrong(), "another error of a write counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_was_forgotten_is_news_again() {
+    let (health, board) = a_health();
+    answered(&health, StatusCode::OK, 1).await;
+    assert!(!health.is_wrong());
+    board.found(ConditionType::Connected, Finding::wrong("Other", "why"));
+    answered(&health, StatusCode::OK, 1).await;
+    assert_eq!(said(&board).1, "Other", "it was not news");
+    health.forget();
+    assert_eq!(health.state(), State::Unknown);
+    answered(&health, StatusCode::OK, 1).await;
+    assert_eq!(said(&board).1, "Healthy");
+}
+
+#[test]
+fn a_call_that_was_held_back_is_found_among_the_causes() {
+    let held_back = kube::Error::Service(Box::new(HeldBack));
+    assert!(HeldBack::is_cause_of(&HeldBack));
+    assert!(HeldBack::is_cause_of(&held_back));
+    assert!(!HeldBack::is_cause_of(&std::io::Error::other("refused")));
+}
