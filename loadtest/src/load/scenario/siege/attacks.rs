@@ -206,28 +206,24 @@ pub(super) const ATTACKS: &[Attack] = &[
             stage.fleet.management.cluster.delete_raw(base);
             Ok(())
         },
-        ..Attack::by(
-            "overlays",
-            "more than 4 MiB of events a second",
-            |stage, attacker| {
-                let base = a_profile(&"a".repeat(BASE_BYTES));
+        ..Attack::by("overlays", "", |stage, attacker| {
+            let base = a_profile(&"a".repeat(BASE_BYTES));
+            stage
+                .fleet
+                .give_profile(attacker, ("base", &base), &json!({}))?;
+            for index in 0..OVERLAYS {
+                let name = format!("overlay-{index}");
+                let overlay = json!({
+                    "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
+                    "templateLanguage": "Jinja", "extends": "base",
+                });
                 stage
                     .fleet
-                    .give_profile(attacker, ("base", &base), &json!({}))?;
-                for index in 0..OVERLAYS {
-                    let name = format!("overlay-{index}");
-                    let overlay = json!({
-                        "osName": "ubuntu", "osVersion": "24.04", "version": "v1.0.0",
-                        "templateLanguage": "Jinja", "extends": "base",
-                    });
-                    stage
-                        .fleet
-                        .give_profile(attacker, (&name, &overlay), &json!({}))?;
-                    name_profile(attacker, &name, &name)?;
-                }
-                Ok(())
-            },
-        )
+                    .give_profile(attacker, (&name, &overlay), &json!({}))?;
+                name_profile(attacker, &name, &name)?;
+            }
+            Ok(())
+        })
     },
     Attack {
         end: |_, attacker| {
