@@ -114,7 +114,7 @@ impl Pool {
         idle.iter().filter_map(|(_, worker)| worker.id()).collect()
     }
 
-    /// Stops workers that have been idle for [`IDLE_MAX`], until cancelled.
+    /// Stops workers that have been idle for a minute, until cancelled.
     pub async fn stop_idle(&self) {
         loop {
             let released = self.worker_released.notified();
