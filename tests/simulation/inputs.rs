@@ -1,5 +1,7 @@
 //! What stands in documents, and when somebody changed it.
 
+use std::time::Duration;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fake_cluster::object;
 use osm::api::names::CLOUD_INIT_SETTINGS;
@@ -15,9 +17,9 @@ pub struct Inputs {
     pub provisioning: Vec<Instant>,
     /// What stands in bootstrap documents: the API server and the getter's token.
     pub bootstrap: Vec<Instant>,
-    /// The revision that the worker cluster was restored to without a bump, and when. Until the
-    /// next list, within an hour, watches are silent about what it has from before.
-    pub went_back: Option<(u64, Instant)>,
+    /// The revision that the worker cluster was restored to, when, and for how long the manager may
+    /// go by what stood there before.
+    pub went_back: Option<(u64, Instant, Duration)>,
 }
 
 impl Inputs {

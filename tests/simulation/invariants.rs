@@ -15,9 +15,6 @@ use crate::{
     wire::Sent,
 };
 
-/// A list follows the one before it within this time, whatever watches say.
-const LIST_INTERVAL: Duration = Duration::from_hours(1);
-
 /// Fails by saying what was seen.
 pub type Held = Result<(), String>;
 
@@ -208,7 +205,7 @@ fn kubelet_kubeconfig(
 struct Documents {
     bootstrap: Vec<Moment>,
     provisioning: Vec<Moment>,
-    went_back: Option<(u64, Instant)>,
+    went_back: Option<(u64, Instant, Duration)>,
 }
 
 impl Documents {
@@ -278,13 +275,13 @@ impl Documents {
     fn is_unseen(&self, object: &Value, now: Instant) -> bool {
         let version = object["metadata"]["resourceVersion"].as_str();
         let version: Option<u64> = version.and_then(|version| version.parse().ok());
-        let is_of_before = |(revision, _)| version.is_some_and(|version| version <= revision);
+        let is_of_before = |(revision, _, _)| version.is_some_and(|version| version <= revision);
         self.went_back.is_some_and(is_of_before) && self.went_back_before(now)
     }
 
-    /// Whether the cluster went back so short a time ago that no list may have shown it.
+    /// Whether the cluster went back so short a time ago that the manager may not know it.
     fn went_back_before(&self, now: Instant) -> bool {
         self.went_back
-            .is_some_and(|(_, at)| (at..=at + LIST_INTERVAL).contains(&now))
+            .is_some_and(|(_, at, unseen_for)| (at..=at + unseen_for).contains(&now))
     }
 }

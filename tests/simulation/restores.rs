@@ -19,6 +19,14 @@ use crate::{
 /// another state after it.
 const OTHERS: u64 = 10_000;
 
+/// Without a bump of revisions, watches do not show what a restoration brought back. A list does,
+/// within this time.
+const LIST_INTERVAL: Duration = Duration::from_hours(1);
+/// With a bump, watches begin again. But a reconcile that wrote the provisioning document before the
+/// restoration may write the bootstrap document after it: the restoration took away the one, and
+/// the version of the other is what it was. No precondition of a write spans two objects.
+const WRITE_INTERVAL: Duration = Duration::from_secs(10);
+
 /// What everything was like at one time.
 pub struct Backups {
     management: Backup,
@@ -85,8 +93,12 @@ impl Model {
         };
         cluster.restore(backup, revisions);
         if let Where::Worker(tenant) = place {
-            let went_back = (cluster.revision(), Instant::now());
-            self.inputs[tenant].went_back = (revisions == Revisions::GoBack).then_some(went_back);
+            let unseen_for = match revisions {
+                Revisions::GoBack => LIST_INTERVAL,
+                Revisions::AreBumped => WRITE_INTERVAL,
+            };
+            let went_back = (cluster.revision(), Instant::now(), unseen_for);
+            self.inputs[tenant].went_back = Some(went_back);
         }
         // As if others had written: versions of after the last restore are not given out again.
         cluster.skip_revisions(self.backups.uses.min(3) * OTHERS / 4);
