@@ -22,9 +22,9 @@ const OTHERS: u64 = 10_000;
 /// Without a bump of revisions, watches do not show what a restoration brought back. A list does,
 /// within this time.
 const LIST_INTERVAL: Duration = Duration::from_hours(1);
-/// With a bump, watches begin again. But a reconcile that wrote the provisioning document before the
-/// restoration may write the bootstrap document after it: the restoration took away the one, and
-/// the version of the other is what it was. No precondition of a write spans two objects.
+/// With a bump, watches begin again. But a reconcile that wrote the provisioning document before
+/// the restoration may write the bootstrap document after it: the restoration took away the one,
+/// and the version of the other is what it was. No precondition of a write spans two objects.
 const WRITE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What everything was like at one time.
