@@ -7,13 +7,15 @@
 //! ```
 //!
 //! A body is read as a stream, and of what is refused no more than one object is kept. What is let
-//! through is parsed afterwards, and both agree on where strings end.
+//! through is parsed afterwards. So that both find the same objects, what stands around them has
+//! the form that API servers write: each event in one line, no escapes, nothing but objects in the
+//! list.
 
 pub(super) mod body;
 mod object;
 pub(super) mod request;
 
-use memchr::memchr2;
+use memchr::memchr3;
 
 use crate::api::weight;
 
@@ -118,17 +120,17 @@ impl Border {
             match self.place {
                 Place::InString => {
                     let rest = bytes.get(at..).unwrap_or_default();
-                    let length = memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+                    let length = memchr3(b'"', b'\\', b'\n', rest).unwrap_or(rest.len());
                     self.note_key(rest.get(..length).unwrap_or_default());
                     self.place = match rest.get(length) {
                         Some(b'"') => Place::Between,
-                        Some(_) => Place::AfterBackslash,
+                        Some(b'\\') if self.object.is_some() => Place::AfterBackslash,
+                        Some(_) => return Err(Refused::Json),
                         None => Place::InString,
                     };
                     at += length + 1;
                 }
                 Place::AfterBackslash => {
-                    self.note_key(b"\\");
                     self.place = Place::InString;
                     at += 1;
                 }
@@ -138,7 +140,7 @@ impl Border {
                         from = at;
                         self.begin()?;
                     }
-                    self.follow(byte);
+                    self.follow(byte)?;
                     at += 1;
                     let depth = self.object.as_ref().map(|(depth, _)| *depth);
                     if byte == b'}' && depth == Some(self.depth) {
@@ -153,7 +155,10 @@ impl Border {
     }
 
     /// A byte that belongs to no string.
-    fn follow(&mut self, byte: u8) {
+    fn follow(&mut self, byte: u8) -> Result<(), Refused> {
+        if self.object.is_none() && self.is_strange(byte) {
+            return Err(Refused::Json);
+        }
         match byte {
             b'"' => {
                 self.place = Place::InString;
@@ -168,11 +173,26 @@ impl Border {
                 self.depth += 1;
             }
             b'}' | b']' => self.depth = self.depth.saturating_sub(1),
-            b'\n' if self.shape == Shape::Events && self.object.is_none() => {
+            b'\n' if self.shape == Shape::Events => {
+                if self.depth > 0 {
+                    return Err(Refused::Json);
+                }
                 // The next event begins.
-                (self.around, self.depth) = (0, 0);
+                self.around = 0;
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a byte around the objects can be part of an object that would not be seen as one.
+    fn is_strange(&self, byte: u8) -> bool {
+        match self.shape {
+            Shape::List(_) if self.is_in_items && self.depth == 2 => {
+                !byte.is_ascii_whitespace() && !matches!(byte, b',' | b']')
+            }
+            Shape::Events => byte == b'[',
+            Shape::List(_) | Shape::Object => false,
         }
     }
 

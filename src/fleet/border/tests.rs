@@ -69,6 +69,41 @@ fn managed_fields_are_left_out_and_all_else_stays() {
     assert_eq!(passed, event(&one) + &event(&two));
 }
 
+/// What the border takes for something else than an object is refused: whoever parses what it lets
+/// through could find one there.
+#[test]
+fn an_object_that_would_not_be_seen_as_one_is_refused() {
+    let object = r#"{"metadata":{"name":"a/b"}}"#;
+    let as_list = r#"["v1","Secret",{"name":"a/b"}]"#;
+    for (shape, text) in [
+        (
+            Shape::Events,
+            format!("{{\"type\":\"ADDED\",\"obj\\u0065ct\":{object}}}\n"),
+        ),
+        (
+            Shape::Events,
+            format!("{{\"type\":\"ADDED\",\"object\":{as_list}}}\n"),
+        ),
+        (
+            Shape::Events,
+            format!("{{\"object\":{{\"a\":\n{{\"object\":{object}}}\n}}}}\n"),
+        ),
+        (
+            Shape::Events,
+            format!("{{\"a\":\"\n{{\"object\":{object}}}\n\"}}\n"),
+        ),
+        (
+            Shape::Events,
+            format!("{{\"a\":{{\n{{\"object\":{object}}}\n}}}}\n"),
+        ),
+        (LIST, format!("{{\"it\\u0065ms\":[{object}]}}")),
+        (LIST, format!("{{\"items\":[{as_list}]}}")),
+        (LIST, format!("{{\"items\":[7,{object}]}}")),
+    ] {
+        assert_eq!(pass(shape, &text), Err(Refused::Json), "{text}");
+    }
+}
+
 #[test]
 fn of_what_is_too_large_the_name_stays() {
     let mut long = a_secret("one");
@@ -124,8 +159,8 @@ fn what_is_no_page_of_objects_is_refused() {
         Err(Refused::Objects)
     );
     assert!(pass(LIST, &items(vec![json!({}); 100])).is_ok());
-    let numbers = items(vec![json!(0); AROUND_KIB_MAX << 10]);
-    assert_eq!(pass(LIST, &numbers).err(), Some(Refused::Around));
+    let kind = json!({"kind": "a".repeat(AROUND_KIB_MAX << 10)}).to_string();
+    assert_eq!(pass(LIST, &kind).err(), Some(Refused::Around));
     let word = json!({"type": "a".repeat(AROUND_KIB_MAX << 10)}).to_string();
     assert_eq!(pass(Shape::Events, &word).err(), Some(Refused::Around));
     let spaces = " ".repeat((AROUND_KIB_MAX << 10) + 1);
@@ -236,7 +271,7 @@ impl Drawn {
 fn whatever_is_small_passes_without_its_managed_fields() {
     let mut drawn = Drawn(7);
     for _ in 0..5_000 {
-        let (object, other, mut list) = (drawn.object(), drawn.object(), drawn.object());
+        let (object, other) = (drawn.object(), drawn.object());
         let text = match drawn.below(2) {
             0 => object.to_string(),
             _ => serde_json::to_string_pretty(&object).unwrap(),
@@ -247,12 +282,13 @@ fn whatever_is_small_passes_without_its_managed_fields() {
             expected,
             "{text}"
         );
-        list["items"] = json!([object, other, drawn.below(9)]);
+        let metadata = json!({"object": [{"metadata": drawn.below(9)}], "items": ["b"]});
+        let mut list = json!({"a": [[]], "metadata": metadata, "items": [object, other]});
         let passed = pass(LIST, &list.to_string()).unwrap();
         list["items"][0] = expected.clone();
         list["items"][1] = without_managed_fields(other);
         assert_eq!(value(&passed), list);
-        let line = json!({"a": drawn.text(), "object": object, "b": drawn.value(2)});
+        let line = json!({"a": "object", "object": object, "b": {"c": drawn.below(9)}});
         let passed = pass(Shape::Events, &format!("{line}\n{line}\n")).unwrap();
         for line in passed.lines() {
             assert_eq!(value(line)["object"], expected);
