@@ -32,6 +32,7 @@ pub mod pages;
 pub mod partition;
 pub mod permits;
 pub mod prerequisites;
+mod quarantine;
 pub mod rate_limit;
 pub mod removal;
 pub mod retry_delay;

@@ -42,6 +42,8 @@ mod panics;
 mod persistent_failures;
 #[path = "sweep/policies.rs"]
 mod policies;
+#[path = "sweep/quarantine.rs"]
+mod quarantine;
 #[path = "sweep/races.rs"]
 mod races;
 #[path = "sweep/registry.rs"]

@@ -76,6 +76,8 @@ pub const CLAIM: &str = "operatingsystemmanager.k8c.io/claimed-by";
 pub const FLEET_LABEL: &str = "operatingsystemmanager.k8c.io/fleet";
 /// Annotation of a replica's Lease: the digest of the member set that it acts on.
 pub const VIEW: &str = "operatingsystemmanager.k8c.io/members";
+/// Annotation of a replica's Lease: the crashes that it has heard of, and the trial under way.
+pub const CRASHES: &str = "operatingsystemmanager.k8c.io/crashes";
 
 /// A label's value may have this many bytes at most.
 pub const LABEL_VALUE_BYTES_MAX: usize = 63;

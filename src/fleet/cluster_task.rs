@@ -187,6 +187,13 @@ impl Task {
             () = self.shared.worker_clusters.ready() => {}
         }
         worker_clusters::tell(&self.shared.worker_clusters, &self.member);
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = engage::until_admitted(&self.member, |why| {
+                self.note(why, &health);
+            }) => {}
+        }
         while !stop.is_cancelled() {
             let mut worker_clusters = self.member.worker_cluster.subscribe();
             let mut standings = self.member.standing.subscribe();

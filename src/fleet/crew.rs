@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{
     task::{Id, JoinError, JoinSet, coop::consume_budget},
-    time::{Instant, timeout},
+    time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -16,12 +16,13 @@ use super::{
     cluster_task,
     discovery::Discovered,
     engagement::Shared,
-    partition::{fence::Fence, grant::Grant, membership::Placement},
+    partition::{fence::Fence, grant::Grant, membership::Placement, suspicion::Suspicion},
+    quarantine::{Quarantine, TRIAL},
     retry_delay::RetryDelay,
     roster::Member,
     worker_clusters,
 };
-use crate::tenant::id::RegistrationId;
+use crate::tenant::id::{RegistrationId, TenantId};
 
 /// A watch that lags for longer than this is begun anew by then.
 const TOLD_AFTER: Duration = Duration::from_mins(10);
@@ -37,7 +38,11 @@ pub(super) struct Crew {
     here: HashSet<RegistrationId>,
     /// What is served and granted was decided by this grant.
     placed: Grant,
-    /// The tasks that it does not cover, and that have not ended.
+    /// The tenants that may be why replicas crash.
+    quarantine: Quarantine,
+    /// When it goes on.
+    next_trial: Option<Instant>,
+    /// The tasks that `placed` does not cover, and that have not ended.
     leaving: HashSet<Id>,
     /// When members last panicked, and how long they wait the next time.
     panics: HashMap<RegistrationId, (Instant, RetryDelay)>,
@@ -68,6 +73,8 @@ impl Crew {
             serving: HashMap::new(),
             here: HashSet::new(),
             placed,
+            quarantine: Quarantine::default(),
+            next_trial: None,
             leaving: HashSet::new(),
             panics: HashMap::new(),
             given_back: HashMap::new(),
@@ -83,6 +90,8 @@ impl Crew {
                 self.ended(ended.map(|(id, ())| id));
             }
             Ok(()) = self.placement.grants.changed() => self.place(),
+            Ok(()) = self.placement.precautions.announced.changed() => self.try_suspects(),
+            () = until(self.next_trial) => self.try_suspects(),
             () = self.shared.worker_clusters.ready(), if !self.has_all_worker_clusters => {
                 self.has_all_worker_clusters = true;
                 self.tell_of_bereaved(None);
@@ -161,6 +170,7 @@ impl Crew {
                 self.leaving.insert(*id);
             }
         }
+        self.quarantine.retain(|tenant| self.placed.covers(tenant));
         for member in self.shared.roster.members() {
             if !self.here.contains(&member.id) && self.is_granted(&member.id) {
                 self.serve(member, Duration::ZERO);
@@ -189,7 +199,48 @@ impl Crew {
         }
     }
 
+    /// Goes on with the trials of those who may be why replicas crash.
+    fn try_suspects(&mut self) {
+        let now = self.now();
+        let precautions = &mut self.placement.precautions;
+        let announced = *precautions.announced.borrow_and_update();
+        let step = self.quarantine.step(announced, now);
+        precautions.wanted.send_if_modified(|wanted| {
+            let is_another = *wanted != step.trial;
+            *wanted = step.trial;
+            is_another
+        });
+        for tenant in &step.admitted {
+            tracing::info!(%tenant, "tries a tenant for which replicas have crashed");
+            for member in self.shared.roster.members_of(Some(tenant.namespace())) {
+                member.suspicion.send_replace(None);
+            }
+        }
+        let wait = step
+            .next
+            .map(|next| u64::try_from(next - now).unwrap_or_default());
+        self.next_trial = wait.map(|wait| Instant::now() + Duration::from_secs(wait));
+    }
+
+    /// What crashes of replicas tell of a tenant.
+    fn suspicion(&self, tenant: &TenantId) -> Option<Suspicion> {
+        let crashes = self.placement.precautions.crashes.borrow();
+        crashes.suspicion(tenant, self.now())
+    }
+
+    fn now(&self) -> i64 {
+        self.shared.clock.now().as_second()
+    }
+
     fn serve(&mut self, member: Arc<Member>, after: Duration) {
+        let tenant = &member.id.tenant;
+        let suspicion = self.suspicion(tenant);
+        let held = self.quarantine.hold(tenant, suspicion, self.now());
+        if held.is_some() {
+            let trial = Instant::now() + TRIAL;
+            self.next_trial = Some(self.next_trial.map_or(trial, |before| before.min(trial)));
+        }
+        member.suspicion.send_replace(held);
         member.take();
         let cancel = CancellationToken::new();
         let fence = self.placement.fence.of_tenant();
@@ -269,6 +320,13 @@ impl Crew {
         let (last, delay) = self.panics.entry(id.clone()).or_insert_with(first);
         let lasted = now - std::mem::replace(last, now);
         delay.after(lasted)
+    }
+}
+
+async fn until(then: Option<Instant>) {
+    match then {
+        Some(then) => sleep_until(then).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod keep_facts;
 mod setback;
+mod until_admitted;
 mod until_upstream_runs;
 mod warn_of_expiry;
 
@@ -18,6 +19,7 @@ use self::setback::{not_connected, warn_by_event};
 pub use self::{
     keep_facts::{Reading, keep_facts},
     setback::Setback,
+    until_admitted::until_admitted,
     until_upstream_runs::until_upstream_runs,
     warn_of_expiry::{Warning, keep_warning_of_expiry, warn_of_expiry},
 };

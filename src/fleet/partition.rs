@@ -21,8 +21,10 @@ pub mod fence;
 pub mod grant;
 pub mod lease;
 pub mod membership;
+pub mod precautions;
 pub mod sightings;
 pub mod stance;
+pub mod suspicion;
 
 use std::{collections::BTreeSet, fmt};
 

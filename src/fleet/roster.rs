@@ -13,7 +13,7 @@ use std::{
 use dashmap::DashMap;
 use tokio::sync::watch;
 
-use super::{board::Board, discovery::Registration, watch::Scope};
+use super::{board::Board, discovery::Registration, partition::suspicion::Suspicion, watch::Scope};
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::tenant::id::{RegistrationId, TenantId};
 
@@ -29,7 +29,7 @@ pub enum Standing {
     },
 }
 
-/// One registration of the fleet. Whoever serves it follows the three watches.
+/// One registration of the fleet. Whoever serves it follows the watches.
 #[derive(Debug)]
 pub struct Member {
     /// The registration's Secret.
@@ -40,6 +40,8 @@ pub struct Member {
     pub worker_cluster: watch::Sender<Option<Arc<WorkerCluster>>>,
     /// Whether the registration has its namespace to itself.
     pub standing: watch::Sender<Standing>,
+    /// Why the replica that has it does not serve it yet; none for nearly everybody.
+    pub suspicion: watch::Sender<Option<Suspicion>>,
     /// What is known of the tenant.
     pub board: Arc<Board>,
     /// The `onRemoval` that was seen last: the WorkerCluster may go before the registration does.
@@ -64,6 +66,7 @@ impl Member {
             registration: watch::Sender::new(registration),
             worker_cluster: watch::Sender::new(None),
             standing: watch::Sender::new(Standing::Owner),
+            suspicion: watch::Sender::new(None),
             board: Arc::default(),
             on_removal: Mutex::default(),
             is_here: AtomicBool::new(false),

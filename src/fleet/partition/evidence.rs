@@ -61,6 +61,7 @@ mod tests {
         let listed = Listed {
             revision: 1,
             leases: leases.iter().map(lease).collect(),
+            ..Listed::default()
         };
         let found = Evidence::of(&Holder::parse("a_2"), &listed);
         assert_eq!(found, *expected, "{leases:?}");

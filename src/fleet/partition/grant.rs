@@ -38,10 +38,7 @@ impl Grant {
         let Some(against) = &self.against else {
             return false;
         };
-        let mine = draw(&self.me, tenant);
-        against
-            .iter()
-            .all(|other| *other == self.me || draw(other, tenant) < mine)
+        wins(&self.me, against, tenant)
     }
 
     /// Leaves what other members have to beat this one for. Members that go leave nothing behind
@@ -57,6 +54,13 @@ impl Grant {
         let instances = view.0.iter().map(|holder| holder.instance.clone());
         self.against = Some(instances.collect());
     }
+}
+
+/// Whether a replica draws higher than all others for a tenant.
+pub fn wins(me: &str, against: &BTreeSet<String>, tenant: &TenantId) -> bool {
+    let mine = draw(me, tenant);
+    let mut others = against.iter().filter(|other| *other != me);
+    others.all(|other| draw(other, tenant) < mine)
 }
 
 /// A replica's number for a tenant. Two replicas never draw the same.

@@ -17,8 +17,9 @@ use serde_json::{Value, json};
 use super::{
     Holder, View,
     sightings::{Listed, Sighting},
+    suspicion::Record,
 };
-use crate::api::names::{FLEET_LABEL, VIEW};
+use crate::api::names::{CRASHES, FLEET_LABEL, VIEW};
 
 /// The Leases of one fleet, for one of its replicas.
 #[derive(Clone, Debug)]
@@ -27,6 +28,21 @@ pub struct Leases {
     fleet: String,
     duration: Duration,
     me: Holder,
+}
+
+/// What a replica publishes in its Lease.
+#[derive(Clone, Debug, Default)]
+pub struct Statement {
+    /// The member set that it acts on.
+    pub view: View,
+    /// What it tells of crashes.
+    pub record: Record,
+}
+
+impl Statement {
+    fn annotations(&self) -> Value {
+        json!({VIEW: self.view.digest(), CRASHES: self.record.text()})
+    }
 }
 
 /// By whom a Lease that is over was changed.
@@ -100,6 +116,12 @@ impl Leases {
                 .iter()
                 .map(|lease| (lease.name_any(), sighting(lease)))
                 .collect(),
+            records: list
+                .items
+                .iter()
+                .filter_map(|lease| Some((lease.name_any(), lease.annotations().get(CRASHES)?)))
+                .map(|(name, text)| (name, Record::parse(text)))
+                .collect(),
         })
     }
 
@@ -107,11 +129,11 @@ impl Leases {
     /// earlier process of its name has left, as it was listed.
     pub async fn join(
         &self,
-        view: &View,
+        statement: &Statement,
         listed: &Listed,
         now: Timestamp,
     ) -> Result<Lease, LeaseError> {
-        let wanted = self.wanted(view, now);
+        let wanted = self.wanted(statement, now);
         let name = self.name();
         let Some(seen) = listed.leases.get(&name) else {
             let created = self.api.create(&PostParams::default(), &wanted).await;
@@ -123,7 +145,7 @@ impl Leases {
         let spec = found.spec.clone().unwrap_or_default();
         let mut spec_wanted = wanted.spec.unwrap_or_default();
         spec_wanted.lease_transitions = Some(spec.lease_transitions.unwrap_or_default() + 1);
-        let annotations = wanted.metadata.annotations;
+        let annotations = statement.annotations();
         let labels = wanted.metadata.labels;
         let change = json!({
             "metadata": {"annotations": annotations, "labels": labels},
@@ -136,11 +158,11 @@ impl Leases {
     pub async fn renew(
         &self,
         before: &Lease,
-        view: &View,
+        statement: &Statement,
         now: Timestamp,
     ) -> Result<Lease, LeaseError> {
         let change = json!({
-            "metadata": {"annotations": {VIEW: view.digest()}},
+            "metadata": {"annotations": statement.annotations()},
             "spec": {"renewTime": MicroTime(now)},
         });
         self.swap_own(before, change).await
@@ -251,7 +273,7 @@ impl Leases {
         }
     }
 
-    fn wanted(&self, view: &View, now: Timestamp) -> Lease {
+    fn wanted(&self, statement: &Statement, now: Timestamp) -> Lease {
         let seconds = self.duration.as_secs_f64().ceil();
         #[expect(
             clippy::cast_possible_truncation,
@@ -265,7 +287,15 @@ impl Leases {
                     FLEET_LABEL.to_owned(),
                     self.fleet.clone(),
                 )])),
-                annotations: Some(BTreeMap::from([(VIEW.to_owned(), view.digest())])),
+                annotations: Some(
+                    [
+                        (VIEW, Some(statement.view.digest())),
+                        (CRASHES, statement.record.text()),
+                    ]
+                    .into_iter()
+                    .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+                    .collect(),
+                ),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
@@ -320,11 +350,14 @@ mod tests {
 
     async fn joined(of: &Leases) -> Lease {
         let listed = of.list().await.unwrap();
-        of.join(&a_view(), &listed, NOW).await.unwrap()
+        of.join(&a_statement(), &listed, NOW).await.unwrap()
     }
 
-    fn a_view() -> View {
-        View([Holder::parse("a_1")].into())
+    fn a_statement() -> Statement {
+        Statement {
+            view: View([Holder::parse("a_1")].into()),
+            record: Record::default(),
+        }
     }
 
     #[tokio::test]
@@ -334,7 +367,7 @@ mod tests {
             let of_me = leases(&cluster, me);
             let lease = joined(&of_me).await;
             assert_eq!(lease.labels()[FLEET_LABEL], "osm");
-            assert_eq!(lease.annotations()[VIEW], a_view().digest());
+            assert_eq!(lease.annotations()[VIEW], a_statement().view.digest());
             let spec = lease.spec.unwrap();
             assert_eq!(spec.holder_identity.as_deref(), Some(me));
             assert_eq!(spec.lease_duration_seconds, Some(16), "rounded up");
@@ -360,8 +393,8 @@ mod tests {
         let of_a = leases(&cluster, "a_1");
         let first = joined(&of_a).await;
         let later = |seconds| Timestamp::from_second(seconds).unwrap();
-        of_a.renew(&first, &a_view(), later(1)).await.unwrap();
-        let again = of_a.renew(&first, &a_view(), later(2)).await.unwrap();
+        of_a.renew(&first, &a_statement(), later(1)).await.unwrap();
+        let again = of_a.renew(&first, &a_statement(), later(2)).await.unwrap();
         assert_eq!(again.uid(), first.uid());
         assert_eq!(again.spec.unwrap().renew_time, Some(MicroTime(later(2))));
     }
@@ -374,15 +407,15 @@ mod tests {
         let patches = Matcher::on(&[Verb::Patch], "leases");
         let (code, retry_after) = (403, None);
         cluster.inject_times(patches, Fault::Status { code, retry_after }, 1);
-        let refused = of_a.renew(&first, &a_view(), NOW).await.unwrap_err();
+        let refused = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
         assert!(matches!(refused, LeaseError::Call { .. }), "{refused}");
 
         joined(&leases(&cluster, "a_2")).await;
-        let taken = of_a.renew(&first, &a_view(), NOW).await.unwrap_err();
+        let taken = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
         assert!(matches!(&taken, LeaseError::Lost { why, .. } if why.ends_with("by a_2")));
 
         assert!(cluster.delete_raw(object("leases", NAMESPACE, "osm-a")));
-        let deleted = of_a.renew(&first, &a_view(), NOW).await.unwrap_err();
+        let deleted = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
         assert!(matches!(&deleted, LeaseError::Lost { why, .. } if why == "it was deleted"));
     }
 

@@ -19,9 +19,11 @@ use super::{
     evidence::Evidence,
     fence::Fence,
     grant::Grant,
-    lease::{LeaseError, Leases, Swapped},
+    lease::{LeaseError, Leases, Statement, Swapped},
+    precautions::{Announcer, CrashLog, Precautions},
     sightings::{LAST, Listed, Sightings, with_drift},
     stance::Stance,
+    suspicion::Trial,
 };
 use crate::fleet::{clock::Clock, retry_delay::RetryDelay};
 use crate::telemetry::{
@@ -83,6 +85,8 @@ pub struct Placement {
     pub let_go: watch::Sender<Grant>,
     /// What the writes pass.
     pub fence: Fence,
+    /// What is known of crashes.
+    pub precautions: Precautions,
 }
 
 /// A replica's membership.
@@ -90,6 +94,7 @@ pub struct Membership {
     params: Params,
     grants: watch::Sender<Grant>,
     let_go: watch::Receiver<Grant>,
+    announcer: Announcer,
 }
 
 /// A replica that holds its Lease.
@@ -97,6 +102,7 @@ struct Member {
     lease: Lease,
     stance: Stance,
     sightings: Sightings,
+    crashes: CrashLog,
     renewed: Instant,
     is_failing: bool,
 }
@@ -106,15 +112,18 @@ impl Membership {
     pub fn new(params: Params) -> (Self, Placement) {
         let grants = watch::Sender::new(Grant::nothing(&params.me.instance));
         let let_go = watch::Sender::new(Grant::nothing(&params.me.instance));
+        let (announcer, precautions) = Announcer::new();
         let placement = Placement {
             grants: grants.subscribe(),
             let_go: let_go.clone(),
             fence: params.fence.clone(),
+            precautions,
         };
         let membership = Self {
             params,
             grants,
             let_go: let_go.subscribe(),
+            announcer,
         };
         (membership, placement)
     }
@@ -139,6 +148,7 @@ impl Membership {
                 () = leave.cancelled() => break Ok(()),
                 () = sleep_until(next) => {}
                 Ok(()) = self.let_go.changed() => {}
+                Ok(()) = self.announcer.wanted.changed() => {}
             }
         };
         self.params.fence.extend(Duration::ZERO);
@@ -205,7 +215,16 @@ impl Membership {
         };
         let stance = Stance::joining(params.me.clone(), &listed, unseen_until);
         let (sent, now) = (params.clock.since_boot(), params.clock.now());
-        let lease = params.leases.join(&stance.published, &listed, now).await;
+        let mut crashes = CrashLog::default();
+        crashes.hear(&listed, now.as_second());
+        if let Some(found) = self.earlier_life(&listed) {
+            crashes.crashed(found, &stance.aim, now.as_second());
+        }
+        let statement = Statement {
+            view: stance.published.clone(),
+            record: crashes.record(None),
+        };
+        let lease = params.leases.join(&statement, &listed, now).await;
         self.has_written(&lease, now);
         let lease = lease?;
         params.fence.extend(sent + params.terms.duration);
@@ -213,13 +232,24 @@ impl Membership {
         tracing::info!(replica = %params.me, members = stance.aim.0.len(), "joined the fleet");
         let mut sightings = Sightings::new(params.terms.duration);
         sightings.update(listed, params.clock.since_boot());
+        crashes.wrote(statement.record);
+        self.announcer.tell(&crashes);
         Ok(Some(Member {
             lease,
             stance,
             sightings,
+            crashes,
             renewed: Instant::now(),
             is_failing: false,
         }))
+    }
+
+    /// A process of this replica's name that has not left the fleet.
+    fn earlier_life<'a>(&self, listed: &'a Listed) -> Option<(&'a str, &'a Holder)> {
+        let me = &self.params.me;
+        let leases = listed.leases.iter();
+        let mut held = leases.filter_map(|(name, it)| Some((name.as_str(), it.holder.as_ref()?)));
+        held.find(|(_, holder)| holder.instance == me.instance && *holder != me)
     }
 
     /// Renews if it is time, looks, and follows. Only a Lease that is lost is an error.
@@ -228,7 +258,8 @@ impl Membership {
         if self.params.pulse.is_late() {
             return Ok(Pace::Brisk);
         }
-        if member.renewed.elapsed() >= self.params.terms.renewal_interval() {
+        let is_due = member.renewed.elapsed() >= self.params.terms.renewal_interval();
+        if is_due || member.crashes.has_news(self.trial()) {
             let view = member.stance.published.clone();
             let renewed = self.write(member, view).await;
             weather(member, renewed)?;
@@ -243,7 +274,15 @@ impl Membership {
         Ok(verdict.pace)
     }
 
+    /// The trial that the fleet is at, or about to begin.
+    fn trial(&self) -> Option<Trial> {
+        *self.announcer.wanted.borrow()
+    }
+
     fn look(&self, member: &mut Member, listed: Listed) -> Verdict {
+        let today = self.params.clock.now().as_second();
+        member.crashes.hear(&listed, today);
+        self.announcer.tell(&member.crashes);
         let now = self.params.clock.since_boot();
         member.sightings.update(listed, now);
         let published = &member.stance.published;
@@ -282,9 +321,13 @@ impl Membership {
     async fn write(&self, member: &mut Member, view: View) -> Result<(), LeaseError> {
         let params = &self.params;
         let (sent, now) = (params.clock.since_boot(), params.clock.now());
-        let renewed = params.leases.renew(&member.lease, &view, now).await;
+        let record = member.crashes.record(self.trial());
+        let statement = Statement { view, record };
+        let renewed = params.leases.renew(&member.lease, &statement, now).await;
         self.has_written(&renewed, now);
         member.lease = renewed?;
+        member.crashes.wrote(statement.record);
+        self.announcer.tell(&member.crashes);
         if let Some(revision) = revision(&member.lease) {
             member.sightings.wrote(revision);
         }
@@ -303,13 +346,20 @@ impl Membership {
     }
 
     /// Ends the Leases of those that were not heard of. Somebody else may be faster.
-    async fn evict(&self, member: &Member, verdict: &Verdict) {
+    async fn evict(&self, member: &mut Member, verdict: &Verdict) {
         for name in &verdict.over {
             let Some(seen) = member.sightings.leases().get(name) else {
                 continue;
             };
             match self.params.leases.evict(name, &seen.lease).await {
-                Ok(Swapped::Here) => tracing::info!(lease = %name, "ended a Lease that was over"),
+                Ok(Swapped::Here) => {
+                    tracing::info!(lease = %name, "ended a Lease that was over");
+                    if let Some(holder) = &seen.lease.holder {
+                        let now = self.params.clock.now().as_second();
+                        let view = &member.stance.published;
+                        member.crashes.crashed((name, holder), view, now);
+                    }
+                }
                 Ok(Swapped::Elsewhere) => {}
                 Err(error) => {
                     tracing::warn!(error = %chain(&error), "cannot end a Lease that is over");

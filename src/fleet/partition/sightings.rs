@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::Holder;
+use super::{Holder, suspicion::Record};
 
 /// Clocks may differ by this part of a Lease's duration in the course of it.
 const DRIFT: u32 = 16;
@@ -42,6 +42,8 @@ pub struct Listed {
     pub revision: u64,
     /// The Leases.
     pub leases: BTreeMap<String, Sighting>,
+    /// What they tell of crashes, by the Leases' names.
+    pub records: BTreeMap<String, Record>,
 }
 
 /// A Lease, and for how long it has been like this.
@@ -196,6 +198,7 @@ mod tests {
         Listed {
             revision,
             leases: holders.iter().map(lease).collect(),
+            ..Listed::default()
         }
     }
 

@@ -100,6 +100,7 @@ mod tests {
         let listed = Listed {
             revision: 1,
             leases: others.iter().map(lease).collect(),
+            ..Listed::default()
         };
         Stance::joining(Holder::parse("a_1"), &listed, unseen_until)
     }

@@ -21,7 +21,7 @@ use crate::fleet::{
     connect::Transport,
     engagement::Engagement,
     memory::Memory,
-    partition::{Holder, View, grant::Grant},
+    partition::{Holder, View, grant::Grant, precautions::Precautions},
     permits::Permits,
     rate_limit::SharedBudget,
     roster::Roster,
@@ -161,6 +161,7 @@ async fn what_outlives_a_tenant_that_was_let_go_writes_nothing() {
         grants: grants.subscribe(),
         let_go: let_go.clone(),
         fence,
+        precautions: Precautions::default(),
     };
     let mut tasks = JoinSet::new();
     tasks.spawn(follow);

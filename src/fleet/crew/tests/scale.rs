@@ -8,7 +8,7 @@ use crate::fleet::{
     discovery::Registration,
     index::visits,
     memory::Memory,
-    partition::{Holder, View},
+    partition::{Holder, View, precautions::Precautions},
     permits::Permits,
     rate_limit::SharedBudget,
     roster::Roster,
@@ -96,6 +96,7 @@ fn a_crew() -> (
         grants: granted,
         let_go,
         fence: Fence::closed(clock, Duration::ZERO),
+        precautions: Precautions::default(),
     };
     let crew = Crew::new(shared(), placement, CancellationToken::new());
     (crew, grants, let_go_of)

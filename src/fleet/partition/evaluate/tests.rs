@@ -176,7 +176,14 @@ fn over_after(seconds: &[u64]) -> Vec<String> {
         now = Duration::from_secs(*second);
         let leases = [held("a_1", &two), held("b_1", &two)];
         let leases = leases.map(|(name, observed)| (name, observed.lease)).into();
-        seen.update(Listed { revision, leases }, now);
+        seen.update(
+            Listed {
+                revision,
+                leases,
+                ..Listed::default()
+            },
+            now,
+        );
     }
     let me = Holder::parse("a_1");
     evaluate(&me, &a_view(&two), seen.leases(), now).over

@@ -437,19 +437,22 @@ fn leases_that_are_deleted_by_hand_make_no_two_writers() {
 async fn a_lease_that_was_written_since_it_was_listed_is_neither_taken_nor_removed() {
     let cluster = Cluster::default();
     let (a, b) = (Holder::parse("a_1"), Holder::parse("b_1"));
-    let view = View([a.clone(), b.clone()].into());
+    let says = Statement {
+        view: View([a.clone(), b.clone()].into()),
+        ..Statement::default()
+    };
     let now = Timestamp::UNIX_EPOCH;
     let of_a = leases(cluster.client(), &a);
     let of_b = leases(cluster.client(), &b);
     let holder = async || of_a.list().await.unwrap().leases["osm-b"].holder.clone();
     let listed = of_a.list().await.unwrap();
-    let first = of_b.join(&view, &listed, now).await.unwrap();
+    let first = of_b.join(&says, &listed, now).await.unwrap();
     let before = of_a.list().await.unwrap().leases["osm-b"].clone();
-    of_b.renew(&first, &view, now).await.unwrap();
+    of_b.renew(&first, &says, now).await.unwrap();
     let renewed = of_a.list().await.unwrap().leases["osm-b"].clone();
     assert!(cluster.delete_raw(object("leases", NAMESPACE, "osm-b")));
     let listed = of_a.list().await.unwrap();
-    of_b.join(&view, &listed, now).await.unwrap();
+    of_b.join(&says, &listed, now).await.unwrap();
     for seen in [before, renewed] {
         let evicted = of_a.evict("osm-b", &seen).await.unwrap();
         assert_eq!(evicted, Swapped::Elsewhere);

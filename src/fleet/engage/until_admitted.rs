@@ -1,0 +1,25 @@
+//! Who may be why replicas crash waits for its turn.
+
+use super::Setback;
+use crate::fleet::roster::Member;
+use crate::tenant::report::ConditionType;
+
+/// Waits while the tenant is held back, and tells why.
+pub async fn until_admitted(member: &Member, tell: impl Fn(&Setback)) {
+    let mut suspicions = member.suspicion.subscribe();
+    loop {
+        let Some(suspicion) = *suspicions.borrow_and_update() else {
+            return;
+        };
+        let message = format!(
+            "replicas have crashed {} times while they served this tenant and others; it is \
+             served again once it is known that it is not the cause, or alone",
+            suspicion.crashes,
+        );
+        let condition = ConditionType::Connected;
+        tell(&Setback::failed(condition, "Quarantined", message));
+        if suspicions.changed().await.is_err() {
+            return;
+        }
+    }
+}
