@@ -12,8 +12,9 @@ use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
 use kube::runtime::{WatchStreamExt, watcher, watcher::Event};
 use kube::{Api, Resource, ResourceExt};
 
-/// What must come comes within this, or never: a busy machine needs some of it.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+/// What must come comes within this, or never: a busy machine needs some of it, and where two
+/// replicas have crashed within ten minutes their tenants wait for a minute.
+pub const DEADLINE: Duration = Duration::from_secs(90);
 /// How often something is looked at that cannot be watched.
 const POLL: Duration = Duration::from_millis(20);
 

@@ -222,7 +222,7 @@ impl Membership {
         }
         let statement = Statement {
             view: stance.published.clone(),
-            record: crashes.record(None),
+            record: crashes.record(None, (&params.me, &stance.aim), now.as_second()),
         };
         let lease = params.leases.join(&statement, &listed, now).await;
         self.has_written(&lease, now);
@@ -321,7 +321,8 @@ impl Membership {
     async fn write(&self, member: &mut Member, view: View) -> Result<(), LeaseError> {
         let params = &self.params;
         let (sent, now) = (params.clock.since_boot(), params.clock.now());
-        let record = member.crashes.record(self.trial());
+        let whose = (&params.me, &member.stance.published);
+        let record = member.crashes.record(self.trial(), whose, now.as_second());
         let statement = Statement { view, record };
         let renewed = params.leases.renew(&member.lease, &statement, now).await;
         self.has_written(&renewed, now);

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::{
     Holder, View,
     sightings::Listed,
-    suspicion::{Crash, Crashes, Record, Trial},
+    suspicion::{Crashes, Incident, Record, Trial},
 };
 
 /// The fleet's end.
@@ -93,13 +93,23 @@ impl CrashLog {
     pub(super) fn crashed(&mut self, (lease, holder): (&str, &Holder), view: &View, now: i64) {
         tracing::warn!(replica = %holder, "a replica ended without leaving the fleet");
         let trial = self.trials.get(lease).copied();
-        let crash = Crash::new(holder, view, now).during(trial);
+        let crash = Incident::crash(holder, view, now).during(trial);
         self.record.crashes.insert(crash);
     }
 
-    /// What to write into the replica's Lease while it is at this trial.
-    pub(super) fn record(&mut self, trial: Option<Trial>) -> Record {
-        self.record.trial = trial;
+    /// What to write at `now` into the replica's Lease while it is at this trial; whoever is at
+    /// another one than before has survived that.
+    pub(super) fn record(
+        &mut self,
+        trial: Option<Trial>,
+        (me, view): (&Holder, &View),
+        now: i64,
+    ) -> Record {
+        let before = std::mem::replace(&mut self.record.trial, trial);
+        if let Some(survived) = before.filter(|_| before != trial) {
+            let incident = Incident::crash(me, view, now).survived(survived);
+            self.record.crashes.insert(incident);
+        }
         self.record.clone()
     }
 

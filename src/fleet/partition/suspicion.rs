@@ -13,7 +13,8 @@ use crate::tenant::id::TenantId;
 
 /// Two crashes that are no further apart have one cause.
 const RELATED_SECONDS: i64 = 10 * 60;
-/// How long a suspect waits that is alone; twice as long after each crash that it comes with.
+/// How long a suspect waits with which a replica crashed while no other was tried; after each
+/// further crash twice as long.
 const FIRST_DELAY_SECONDS: i64 = 2 * 60;
 /// It waits no longer than this.
 const DELAY_SECONDS_MAX: i64 = 60 * 60;
@@ -60,11 +61,22 @@ pub struct Trial {
     pub on: Span,
 }
 
-/// A replica that ended without releasing its Lease.
+/// What became of a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Outcome {
+    /// It ended without releasing its Lease.
+    Crashed,
+    /// It survived a trial.
+    Survived,
+}
+
+/// What became of a replica while it had certain tenants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Crash {
-    /// When somebody took its Lease, in seconds since 1970.
+pub struct Incident {
+    /// When somebody took its Lease, or it ended the trial, in seconds since 1970.
     at: i64,
+    outcome: Outcome,
     /// Its `holderIdentity`.
     holder: String,
     /// The names of the members whom it had to beat for a tenant.
@@ -74,11 +86,12 @@ pub struct Crash {
     trial: Option<Trial>,
 }
 
-impl Crash {
+impl Incident {
     /// The holder of a Lease was found gone at `at`, in seconds since 1970.
-    pub fn new(holder: &Holder, view: &View, at: i64) -> Self {
+    pub fn crash(holder: &Holder, view: &View, at: i64) -> Self {
         Self {
             at,
+            outcome: Outcome::Crashed,
             holder: holder.to_string(),
             against: view.0.iter().map(|it| it.instance.clone()).collect(),
             trial: None,
@@ -91,29 +104,47 @@ impl Crash {
         Self { trial, ..self }
     }
 
+    /// The replica did not crash: it survived the trial.
+    #[must_use]
+    pub fn survived(self, trial: Trial) -> Self {
+        Self {
+            outcome: Outcome::Survived,
+            trial: Some(trial),
+            ..self
+        }
+    }
+
     fn covers(&self, tenant: &TenantId) -> bool {
-        let crashed = Holder::parse(&self.holder);
-        wins(&crashed.instance, &self.against, tenant)
+        let holder = Holder::parse(&self.holder);
+        wins(&holder.instance, &self.against, tenant)
+    }
+
+    /// Whether both tell of the same end of a replica.
+    fn is_same_end(&self, other: &Self) -> bool {
+        let are_ends = [self, other]
+            .iter()
+            .all(|it| it.outcome == Outcome::Crashed);
+        are_ends && self.holder == other.holder
     }
 }
 
-/// The crashes of the last day, as far as a replica has heard of them.
+/// The crashes and the trials of the last day, as far as a replica has heard of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Crashes(BTreeSet<Crash>);
+pub struct Crashes(BTreeSet<Incident>);
 
 impl Crashes {
-    /// Takes note of a crash; of each replica's life the first note counts.
-    pub fn insert(&mut self, crash: Crash) {
-        if !self.0.iter().any(|known| known.holder == crash.holder) {
-            self.0.insert(crash);
+    /// Takes note of an incident; of each replica's end the first note counts.
+    pub fn insert(&mut self, incident: Incident) {
+        if !self.0.iter().any(|known| known.is_same_end(&incident)) {
+            self.0.insert(incident);
         }
     }
 
     /// Takes note of what another replica has heard of.
     pub fn extend(&mut self, others: Self) {
-        for crash in others.0 {
-            self.insert(crash);
+        for incident in others.0 {
+            self.insert(incident);
         }
     }
 
@@ -135,22 +166,29 @@ impl Crashes {
     /// be their cause.
     pub fn suspicion(&self, tenant: &TenantId, now: i64) -> Option<Suspicion> {
         let mut found: Option<Suspicion> = None;
-        for crash in &self.0 {
-            found = found.filter(|it| crash.at < it.ends());
-            if !crash.covers(tenant) {
+        for incident in &self.0 {
+            found = found.filter(|it| incident.at < it.ends());
+            if !incident.covers(tenant) {
                 continue;
             }
-            found = match (found.filter(Suspicion::is_strong), crash.trial) {
-                (Some(suspicion), Some(trial)) => {
-                    suspicion.after_trial(trial, hash(tenant), crash.at)
+            found = match (found.filter(Suspicion::is_strong), incident.trial) {
+                (Some(suspicion), Some(trial)) if suspicion.span == trial.of => {
+                    let is_tried = trial.on.contains(hash(tenant));
+                    match incident.outcome {
+                        Outcome::Crashed if is_tried => {
+                            Some(suspicion.narrowed(trial, incident.at))
+                        }
+                        Outcome::Survived if !is_tried => Some(suspicion),
+                        Outcome::Crashed | Outcome::Survived => None,
+                    }
                 }
                 // Suspects are held back while there is no trial, and a trial blames nobody else.
-                (Some(_), None) | (None, Some(_)) => found,
+                (Some(_), _) | (None, Some(_)) => found,
                 (None, None) => Some(Suspicion {
                     span: Span::ALL,
                     crashes: found.map_or(1, |it| it.crashes + 1),
                     alone: 0,
-                    last: crash.at,
+                    last: incident.at,
                 }),
             };
         }
@@ -176,33 +214,29 @@ impl Suspicion {
         self.crashes >= 2
     }
 
-    /// What is left of it after a crash during a trial.
-    fn after_trial(self, trial: Trial, hash: u32, at: i64) -> Option<Self> {
-        if trial.of != self.span {
-            return Some(self);
-        }
-        let alone = if trial.on == trial.of {
-            self.alone + 1
-        } else {
-            0
-        };
-        trial.on.contains(hash).then_some(Self {
+    /// The tenant was on a trial that a replica did not survive.
+    fn narrowed(self, trial: Trial, at: i64) -> Self {
+        let is_alone = trial.on == trial.of;
+        Self {
             span: trial.on,
             crashes: self.crashes + 1,
-            alone,
+            alone: if is_alone { self.alone + 1 } else { 0 },
             last: at,
-        })
+        }
     }
 
     /// When a suspect that is alone may be tried again, in seconds since 1970.
     pub fn due(&self) -> i64 {
-        let delay = FIRST_DELAY_SECONDS.saturating_mul(1 << self.alone.min(16));
+        let Some(doublings) = self.alone.checked_sub(1) else {
+            return self.last;
+        };
+        let delay = FIRST_DELAY_SECONDS << doublings.min(16);
         self.last + delay.min(DELAY_SECONDS_MAX)
     }
 
     /// When it is forgotten, unless another crash comes before.
     fn ends(&self) -> i64 {
-        self.due() + RELATED_SECONDS - FIRST_DELAY_SECONDS
+        self.due() + RELATED_SECONDS
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fleet::partition::{
     Holder, View,
-    suspicion::{Crash, Crashes},
+    suspicion::{Crashes, Incident},
 };
 
 fn tenants(count: usize) -> Vec<TenantId> {
@@ -74,11 +74,18 @@ impl Fleet {
                 self.now += 2;
                 let holder = Holder::parse(&format!("a_{}", self.lives));
                 let view = View([holder.clone()].into());
-                let crash = Crash::new(&holder, &view, self.now).during(announced);
+                let crash = Incident::crash(&holder, &view, self.now).during(announced);
                 self.crashes.insert(crash);
                 return End::Crashed;
             }
             let is_last = step.trial.is_some_and(|trial| trial.of == trial.on);
+            if let Some(survived) = announced.filter(|_| step.trial != announced) {
+                let holder = Holder::parse(&format!("a_{}", self.lives));
+                let view = View([holder.clone()].into());
+                let incident = Incident::crash(&holder, &view, self.now).survived(survived);
+                self.crashes.insert(incident);
+                announced = None;
+            }
             if step.trial != announced && (goal == Goal::AllServed || !is_last) {
                 announced = step.trial;
                 continue;
@@ -126,6 +133,7 @@ fn who_is_alone_is_tried_again_later_and_later_and_served_once_it_does_no_harm()
     let mut fleet = Fleet::new(8, &[5]);
     fleet.crashes_until_all_are_known();
     let mut gaps = Vec::new();
+    assert_eq!(fleet.live(Goal::AllServed), End::Crashed);
     for _ in 0..6 {
         let before = fleet.now;
         assert_eq!(fleet.live(Goal::AllServed), End::Crashed);
@@ -144,7 +152,7 @@ fn suspects_without_a_killer_are_all_served_after_two_trials() {
         let holder = Holder::parse(life);
         fleet
             .crashes
-            .insert(Crash::new(&holder, &View([holder.clone()].into()), 0));
+            .insert(Incident::crash(&holder, &View([holder.clone()].into()), 0));
     }
     assert_eq!(fleet.live(Goal::AllServed), End::Survived(Vec::new()));
     assert_eq!(fleet.now, 3 * TRIAL_SECONDS);
@@ -159,7 +167,7 @@ fn who_is_served_here_already_is_not_held_back() {
     for at in [0, 1] {
         let holder = Holder::parse(&format!("a_{at}"));
         let view = View([holder.clone()].into());
-        fleet.crashes.insert(Crash::new(&holder, &view, at));
+        fleet.crashes.insert(Incident::crash(&holder, &view, at));
     }
     let suspicion = fleet.crashes.suspicion(&tenant, 2);
     assert!(suspicion.is_some());

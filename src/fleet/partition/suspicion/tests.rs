@@ -15,11 +15,11 @@ fn view(instances: &[&str]) -> View {
 }
 
 /// The life of a replica that served everybody ended at `at`.
-fn crash(life: &str, at: i64) -> Crash {
-    Crash::new(&Holder::parse(life), &view(&["a"]), at)
+fn crash(life: &str, at: i64) -> Incident {
+    Incident::crash(&Holder::parse(life), &view(&["a"]), at)
 }
 
-fn crashes(of: &[Crash]) -> Crashes {
+fn crashes(of: &[Incident]) -> Crashes {
     let mut crashes = Crashes::default();
     for crash in of {
         crashes.insert(crash.clone());
@@ -44,8 +44,8 @@ fn two_crashes_within_ten_minutes_make_suspects_of_those_whom_both_replicas_had(
     // b takes a part of what a had, and c keeps its own.
     let [first, second] = [&["a", "b", "c"][..], &["b", "c"]].map(view);
     let of_b = crashes(&[
-        Crash::new(&Holder::parse("a_1"), &first, 0),
-        Crash::new(&Holder::parse("b_1"), &second, MINUTE),
+        Incident::crash(&Holder::parse("a_1"), &first, 0),
+        Incident::crash(&Holder::parse("b_1"), &second, MINUTE),
     ]);
     let found = suspects(&of_b, MINUTE);
     assert!((30..=70).contains(&found.len()), "{}", found.len());
@@ -81,6 +81,15 @@ fn a_crash_during_a_trial_leaves_those_who_were_tried() {
         let expected = low.contains(hash(&tenant)).then_some(low);
         assert_eq!(found, expected, "{tenant}");
     }
+    // Surviving a trial clears those who were tried.
+    let mut survived = crashes(&two);
+    let holder = Holder::parse("a_3");
+    let incident = Incident::crash(&holder, &view(&["a"]), 2 * MINUTE);
+    survived.insert(incident.survived(Trial { of, on }));
+    for tenant in tenants() {
+        let is_left = survived.suspicion(&tenant, 3 * MINUTE).is_some();
+        assert_ne!(is_left, low.contains(hash(&tenant)), "{tenant}");
+    }
     // One that is about others says nothing of these.
     let other = crash("a_4", 3 * MINUTE).during(Some(Trial {
         of: Span { first: 1, ..low },
@@ -92,7 +101,7 @@ fn a_crash_during_a_trial_leaves_those_who_were_tried() {
     // Nor does one of a replica that had other tenants.
     let mut elsewhere = crashes(&two);
     let holder = Holder::parse("b_1");
-    let elsewhere_too = Crash::new(&holder, &view(&["a", "b"]), 2 * MINUTE);
+    let elsewhere_too = Incident::crash(&holder, &view(&["a", "b"]), 2 * MINUTE);
     elsewhere.insert(elsewhere_too.during(Some(Trial { of, on })));
     let of_a = tenants().filter(|it| wins("a", &["a".into(), "b".into()].into(), it));
     for tenant in of_a {
@@ -113,15 +122,15 @@ fn a_suspect_that_is_alone_waits_twice_as_long_after_each_crash_and_is_forgotten
     };
     let mut known = crashes(&[crash("a_1", 0), crash("a_2", MINUTE)]);
     let mut last = MINUTE;
-    for (life, minutes) in [2, 4, 8, 16, 32, 60, 60].into_iter().enumerate() {
+    for (life, minutes) in [0, 2, 4, 8, 16, 32, 60, 60].into_iter().enumerate() {
         let found = known.suspicion(&tenant(1), last).expect("it is suspect");
         assert_eq!(found.due(), last + minutes * MINUTE);
         last = found.due() + 10;
         known.insert(crash(&format!("a_{}", life + 3), last).during(Some(alone)));
     }
-    let found = known.suspicion(&tenant(1), last + 68 * MINUTE - 1);
+    let found = known.suspicion(&tenant(1), last + 70 * MINUTE - 1);
     assert!(found.is_some());
-    assert_eq!(known.suspicion(&tenant(1), last + 68 * MINUTE), None);
+    assert_eq!(known.suspicion(&tenant(1), last + 70 * MINUTE), None);
 }
 
 #[test]
