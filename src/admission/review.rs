@@ -63,7 +63,9 @@ pub(super) struct NotAReview;
 impl Review {
     /// Reads a body.
     pub(super) fn read(body: &[u8]) -> Result<Self, NotAReview> {
-        let review: Self = serde_json::from_slice(body).map_err(|_| NotAReview)?;
+        // What is skipped, too, must be text.
+        let text = str::from_utf8(body).map_err(|_| NotAReview)?;
+        let review: Self = serde_json::from_str(text).map_err(|_| NotAReview)?;
         let is_one = review.api_version == API_VERSION && review.kind == KIND;
         if is_one { Ok(review) } else { Err(NotAReview) }
     }

@@ -75,8 +75,11 @@ pub fn review(data: &[u8]) {
             let status = answer.status();
             assert_ne!(status, StatusCode::INTERNAL_SERVER_ERROR, "it panicked");
             let body = answer.into_body().collect().await.expect("it is whole");
-            if status == StatusCode::OK {
-                let asked: Value = serde_json::from_slice(data).expect("it was read");
+            // Whoever skips a field does not see a number in it that is too large.
+            if status == StatusCode::OK
+                && let Ok(asked) = serde_json::from_slice::<Value>(data)
+            {
+                assert!(str::from_utf8(data).is_ok());
                 let answer: Value =
                     serde_json::from_slice(&body.to_bytes()).expect("an answer is JSON");
                 let uid = "/request/uid";
