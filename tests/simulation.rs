@@ -3,7 +3,8 @@
 //!
 //! Each number is a world of its own. `OSM_SIMULATION_SEED=n` runs one of them and prints what
 //! happened in it; `OSM_SIMULATION_SEEDS=n` runs the first n, and `OSM_SIMULATION_NEW=n` as many
-//! that probably nobody has run before.
+//! that probably nobody has run before, from the number `OSM_SIMULATION_NEW_FROM` on if that is
+//! set.
 
 #[path = "sweep/fixtures.rs"]
 mod fixtures;
@@ -73,7 +74,8 @@ fn main() -> ExitCode {
     } else {
         let known = number("OSM_SIMULATION_SEEDS").unwrap_or(SEEDS);
         let new = number("OSM_SIMULATION_NEW").unwrap_or(0);
-        let first = NEW + u64::from(rand::random::<u32>());
+        let drawn = || u64::from(rand::random::<u32>());
+        let first = NEW + number("OSM_SIMULATION_NEW_FROM").unwrap_or_else(drawn);
         let all = blocks(0..known).chain(blocks(first..first + new));
         all.collect()
     };

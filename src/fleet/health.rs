@@ -140,10 +140,8 @@ impl Health {
 
     /// Reports that a watch sends events faster than they are read.
     pub fn events_delayed(&self) {
-        if !self.is_wrong() {
-            let until = Instant::now() + EVENTS_DELAYED;
-            self.enter(State::EventsDelayed { until });
-        }
+        let until = Instant::now() + EVENTS_DELAYED;
+        self.enter(State::EventsDelayed { until });
     }
 
     /// Lets a call through, or says that it is held back.
@@ -229,6 +227,9 @@ impl Health {
             // A call that changes nothing costs one comparison.
             (State::Healthy, State::Healthy) => return,
             (State::EventsDelayed { until }, State::Healthy) if Instant::now() < *until => return,
+            (State::Degraded { .. } | State::Unreachable { .. }, State::EventsDelayed { .. }) => {
+                return;
+            }
             (State::Degraded { since: begun, .. }, State::Degraded { since, .. })
             | (State::Unreachable { since: begun, .. }, State::Unreachable { since, .. }) => {
                 *since = *begun;
