@@ -1,6 +1,8 @@
 //! What a hostile API server can do to the client of a worker cluster, over sockets and TLS: every
 //! answer is bounded, and the error names the bound.
 
+#[path = "links/audience.rs"]
+mod audience;
 #[path = "links/streams.rs"]
 mod streams;
 
@@ -24,7 +26,7 @@ use kube::api::{ListParams, WatchParams};
 use kube::{Api, Client};
 use osm::fleet::connect::{self, ClientParts, Transport};
 use osm::fleet::rate_limit::Budget;
-use osm::fleet::transport::{self, Caller, Patience};
+use osm::fleet::transport::{self, Audience, Caller, Patience};
 use osm::telemetry::logs::chain;
 use osm::telemetry::metrics::{ClusterKind, Metrics};
 use osm::tenant::access::{AccessRules, ClusterAccess};
@@ -148,6 +150,10 @@ impl Hostile {
     }
 
     fn transport(&self, timeout: Duration) -> Transport {
+        self.transport_for(Audience::Operator, timeout)
+    }
+
+    fn transport_for(&self, audience: Audience, timeout: Duration) -> Transport {
         let rules = AccessRules {
             addresses: AddressRules {
                 loopback: Loopback::Allowed,
@@ -159,6 +165,7 @@ impl Hostile {
         let access = access.expect("our own kubeconfig is taken");
         let caller = Caller {
             user_agent: HeaderValue::from_static("osm"),
+            audience,
             metrics: self.metrics.clone(),
         };
         let transport = transport::connect(&access, &rules, &caller, Patience::of(timeout));

@@ -163,6 +163,7 @@ fn as_the_manager_dials(
 ) -> anyhow::Result<Transport> {
     let caller = transport::Caller {
         user_agent: transport::user_agent("command"),
+        audience: transport::Audience::Operator,
         metrics: metrics.clone(),
     };
     let patience = transport::Patience::of(CALL_TIMEOUT);

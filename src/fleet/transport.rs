@@ -31,7 +31,7 @@ use rustls::{
 };
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
-pub use self::dial::Patience;
+pub use self::dial::{Audience, Patience};
 use self::{dial::Dial, streams::LimitedClient};
 use super::connect::Transport;
 use crate::telemetry::{build, metrics::Metrics};
@@ -111,6 +111,8 @@ fn name_bound(error: BoxError) -> BoxError {
 pub struct Caller {
     /// What servers see of it.
     pub user_agent: HeaderValue,
+    /// Who reads its errors.
+    pub audience: Audience,
     /// Where its connections are counted.
     pub metrics: Metrics,
 }
@@ -133,6 +135,7 @@ fn build(
 ) -> Result<Transport, TransportError> {
     let Caller {
         user_agent,
+        audience,
         metrics,
     } = caller;
     let resolver = CheckedResolver {
@@ -140,7 +143,7 @@ fn build(
         port: access.server.port,
     };
     let tls = (tls(access)?, server_name(access)?);
-    let dial = Dial::new(http(resolver, patience), tls, patience, metrics);
+    let dial = Dial::new(http(resolver, patience), tls, patience, (audience, metrics));
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())

@@ -153,7 +153,7 @@ macro_rules! scenarios {
             links::a_worker_cluster_has_one_connection_over_a_whole_life,
             links::a_server_without_http2_is_served_too,
             links::a_version_of_megabytes_harms_no_other_tenant,
-            links::a_server_that_falls_silent_is_told_by_the_step_and_harms_nobody,
+            links::a_server_that_falls_silent_is_unreachable_and_harms_nobody,
             links::a_cluster_without_machine_deployments_is_waited_for,
             profiles::a_profile_outside_of_the_tenants_namespaces_is_refused,
             profiles::a_profile_of_a_namespace_that_the_operator_allows_is_used,

@@ -34,7 +34,7 @@ use crate::fleet::{
     facts::{self, InUse},
     pages::Pages,
     rate_limit::Budget,
-    transport::{self, Caller, Patience},
+    transport::{self, Audience, Caller, Patience},
 };
 use crate::plan::{
     bootstrap::Token,
@@ -217,6 +217,7 @@ fn connect(
     let access = ClusterAccess::parse(kubeconfig_of(registration)?, &policy.access)?;
     let caller = Caller {
         user_agent: transport::user_agent(&question.settings.replica.instance),
+        audience: Audience::Operator,
         metrics: Metrics::new(),
     };
     let patience = Patience::of(question.settings.request_timeout);

@@ -72,6 +72,16 @@ impl Patience {
     }
 }
 
+/// Who reads the errors of a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// The operator who runs a command. Errors are exact.
+    Operator,
+    /// Whoever reads the tenant's conditions and Events. Errors that would show which ports are
+    /// open or what a name resolves to go to the log instead.
+    Tenant,
+}
+
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 enum DialError {
@@ -81,10 +91,24 @@ enum DialError {
     Handshake(Duration),
     #[error("the TLS handshake failed")]
     Tls(#[source] io::Error),
+    #[error("no TLS connection to the API server; the manager's log has the cause")]
+    OnlyLogged,
     #[error("the connection that was waited for is gone")]
     Gone,
     #[error("{0}")]
     AsTheOneBefore(Arc<str>),
+}
+
+impl Audience {
+    /// Returns whether it may read the error. A tenant learns what is wrong with a certificate,
+    /// which its own kubeconfig has to match, and nothing of what comes before.
+    fn can_read(self, error: &BoxError) -> bool {
+        let Some(DialError::Tls(error)) = error.downcast_ref() else {
+            return self == Self::Operator;
+        };
+        let cause = error.get_ref().and_then(|it| it.downcast_ref());
+        self == Self::Operator || matches!(cause, Some(rustls::Error::InvalidCertificate(_)))
+    }
 }
 
 /// Dials one server.
@@ -94,6 +118,7 @@ pub(super) struct Dial {
     tls: TlsConnector,
     name: ServerName<'static>,
     patience: Patience,
+    audience: Audience,
     metrics: Metrics,
     shared: Arc<Shared>,
 }
@@ -116,7 +141,18 @@ enum Outcome {
     /// A connection that calls share: this ends with it.
     Shared(CancellationToken),
     /// None.
-    Failed(Arc<str>),
+    Failed {
+        /// What callers read.
+        error: Arc<str>,
+        /// What happened exactly.
+        cause: Arc<str>,
+    },
+}
+
+impl Outcome {
+    fn is_failure_by(&self, this: &str) -> bool {
+        matches!(self, Self::Failed { cause, .. } if **cause == *this)
+    }
 }
 
 impl Dial {
@@ -125,13 +161,14 @@ impl Dial {
         http: HttpConnector<CheckedResolver>,
         (tls, name): (ClientConfig, ServerName<'static>),
         patience: Patience,
-        metrics: Metrics,
+        (audience, metrics): (Audience, Metrics),
     ) -> Self {
         Self {
             http,
             tls: TlsConnector::from(Arc::new(tls)),
             name,
             patience,
+            audience,
             metrics,
             shared: Arc::default(),
         }
@@ -144,7 +181,9 @@ impl Dial {
         if shared.ended.load(Ordering::Acquire) != before {
             match last.clone() {
                 Outcome::Own => {}
-                Outcome::Failed(why) => return Err(DialError::AsTheOneBefore(why).into()),
+                Outcome::Failed { error, .. } => {
+                    return Err(DialError::AsTheOneBefore(error).into());
+                }
                 Outcome::Shared(gone) => {
                     drop(last);
                     // The call behind this one is given that connection, and this one forgotten.
@@ -153,15 +192,30 @@ impl Dial {
                 }
             }
         }
-        let (metrics, begun) = (self.metrics.clone(), Instant::now());
-        let dialled = self.try_dial(uri).await;
+        let (audience, metrics, begun) = (self.audience, self.metrics.clone(), Instant::now());
+        let dialled = self.try_dial(uri.clone()).await;
         metrics.connected(Attempted::of(&dialled), begun.elapsed());
-        *last = match &dialled {
-            Err(error) => Outcome::Failed(chain(error.as_ref()).to_string().into()),
-            Ok(Link { shared: None, .. }) => Outcome::Own,
-            Ok(Link {
-                shared: Some(gone), ..
-            }) => Outcome::Shared(gone.token.clone()),
+        let dialled = match dialled {
+            Ok(link) => {
+                *last = link.outcome();
+                Ok(link)
+            }
+            Err(exact) => {
+                let cause = chain(exact.as_ref()).to_string();
+                let error = if audience.can_read(&exact) {
+                    exact
+                } else {
+                    if !last.is_failure_by(&cause) {
+                        tracing::warn!(server = %uri, %cause, "cannot connect to an API server");
+                    }
+                    DialError::OnlyLogged.into()
+                };
+                *last = Outcome::Failed {
+                    error: chain(error.as_ref()).to_string().into(),
+                    cause: cause.into(),
+                };
+                Err(error)
+            }
         };
         shared.ended.fetch_add(1, Ordering::Release);
         dialled
@@ -217,6 +271,13 @@ pub(super) struct Link {
     stream: TokioIo<TlsStream<TcpStream>>,
     /// Where calls share it, tells of its end.
     shared: Option<Gone>,
+}
+
+impl Link {
+    fn outcome(&self) -> Outcome {
+        let gone = self.shared.as_ref();
+        gone.map_or(Outcome::Own, |it| Outcome::Shared(it.token.clone()))
+    }
 }
 
 impl Connection for Link {
