@@ -1,17 +1,20 @@
 //! What a process takes, from outside of it: memory, processor time, descriptors, threads, the
 //! series on its metrics page, and the time that its pages take.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
 
 /// Linux tells processor time in hundredths of a second, whatever the kernel's own tick.
 const TICK: Duration = Duration::from_millis(10);
+/// Where `/livez` is asked from. Connections are limited by their source, and attacks have another.
+const PROBER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// A process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -148,8 +151,22 @@ pub async fn fleet_page(admin: &str, tenants: usize) -> anyhow::Result<Duration>
 
 /// The text of a page.
 pub(super) async fn page(admin: &str, path: &str) -> anyhow::Result<String> {
+    let stream = TcpStream::connect(admin).await;
+    request(stream.context("connecting")?, (admin, path)).await
+}
+
+/// Returns how long `/livez` takes for a prober with an address of its own, as a kubelet has one.
+pub(super) async fn probe(admin: &str) -> anyhow::Result<Duration> {
+    let begun = Instant::now();
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((PROBER, 0)))?;
+    let stream = socket.connect(admin.parse()?).await;
+    request(stream.context("connecting")?, (admin, "/livez")).await?;
+    Ok(begun.elapsed())
+}
+
+async fn request(mut stream: TcpStream, (admin, path): (&str, &str)) -> anyhow::Result<String> {
     let ask = async {
-        let mut stream = TcpStream::connect(admin).await?;
         let request = format!("GET {path} HTTP/1.0\r\nhost: {admin}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();

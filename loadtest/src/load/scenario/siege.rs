@@ -20,6 +20,7 @@ use super::{
 use crate::load::{
     fleet::{Fleet, Worker},
     latency::Latencies,
+    measure,
     outcome::{Figure, Outcome, count, float},
     stage::Stage,
 };
@@ -28,6 +29,9 @@ use crate::load::{
 const TREE_MIB_MAX: f64 = 256.0;
 /// How often the memory of the processes is read.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
+/// How often the replicas' `/livez` is asked for, and how long it may take: the probe's timeout.
+const PROBE_INTERVAL: Duration = Duration::from_millis(200);
+const PROBE_SECONDS_MAX: f64 = 1.0;
 /// How long the attacker's status may take to name the cause when the window is over: an endless
 /// list of 1,000 pages is read at the pace of the tenant's requests.
 const CAUSE_TIMEOUT: Duration = Duration::from_mins(3);
@@ -57,13 +61,19 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
             stage.stop().await?;
             start_all(stage).await?;
         }
-        let (beside, peak) = besieged(stage, &ordinary, attack).await?;
+        let (beside, worst) = besieged(stage, &ordinary, attack).await?;
         if !attack.lasts {
             end(stage, attack, &attacker).await?;
         }
         outcome.figures.extend([
-            Figure::new(&format!("{}: memory", attack.name), peak, "MiB")
+            Figure::new(&format!("{}: memory", attack.name), worst.tree_mib, "MiB")
                 .wanted(TREE_MIB_MAX, TREE_MIB_MAX),
+            Figure::new(
+                &format!("{}: /livez", attack.name),
+                worst.probe_seconds,
+                "s",
+            )
+            .wanted(PROBE_SECONDS_MAX, PROBE_SECONDS_MAX),
             Figure::new(
                 &format!("{}: p99, times as long", attack.name),
                 beside.p99 / alone.p99.max(1.0),
@@ -121,31 +131,59 @@ async fn start_all(stage: &mut Stage) -> anyhow::Result<()> {
     stage.until("all replicas know each other", agree).await
 }
 
+/// The worst that was seen of any replica during an attack.
+#[derive(Clone, Copy, Default)]
+struct Worst {
+    /// The memory of a replica and its children, in MiB.
+    tree_mib: f64,
+    /// How long `/livez` took.
+    probe_seconds: f64,
+}
+
 /// Serves new machine deployments of ordinary tenants during an attack. Returns how long they took,
-/// and the most memory that a replica took with its children, in MiB. Fails if a replica ends.
+/// and the worst of all replicas. Fails if a replica ends or does not answer `/livez`.
 async fn besieged(
     stage: &mut Stage,
     ordinary: &[usize],
     attack: &Attack,
-) -> anyhow::Result<(Latencies, f64)> {
+) -> anyhow::Result<(Latencies, Worst)> {
     let (begun, window) = (Instant::now(), stage.params.window);
     let (processes, admins) = (stage.process_ids(), stage.admin_addresses());
-    let peak = Cell::new(0_u64);
-    let sampling = async {
+    let worst = Cell::<Worst>::default();
+    let weighing = async {
         loop {
             for id in &processes {
-                peak.set(peak.get().max(process_tree::resident_kib(*id)?));
+                let mib = float(process_tree::resident_kib(*id)?) / 1024.0;
+                let seen = worst.get();
+                worst.set(Worst {
+                    tree_mib: seen.tree_mib.max(mib),
+                    ..seen
+                });
             }
             sleep(SAMPLE_INTERVAL).await;
         }
     };
+    let probing = async {
+        loop {
+            for admin in &admins {
+                let took = measure::probe(admin).await?;
+                let seen = worst.get();
+                worst.set(Worst {
+                    probe_seconds: seen.probe_seconds.max(took.as_secs_f64()),
+                    ..seen
+                });
+            }
+            sleep(PROBE_INTERVAL).await;
+        }
+    };
     let making = make_while(stage, ordinary, |_| begun.elapsed() < window);
     let made = tokio::select! {
-        ended = sampling => return ended,
-        () = (attack.noise)(admins) => anyhow::bail!("the attack ended by itself"),
+        ended = weighing => return ended,
+        ended = probing => return ended,
+        () = (attack.noise)(admins.clone()) => anyhow::bail!("the attack ended by itself"),
         made = making => made?,
     };
-    Ok((latencies(&made)?, float(peak.get()) / 1024.0))
+    Ok((latencies(&made)?, worst.get()))
 }
 
 /// Waits until the attacker's status names the cause, and ends the attack.
