@@ -60,7 +60,7 @@ use crate::fleet::{
     rate_limit::{Budget, SharedBudget},
     retry_delay::RetryDelay,
     roster::Roster,
-    transport::{self, Caller, Patience},
+    transport::{self, Audience, Caller, Patience},
     watch::Scope,
     worker_clusters,
 };
@@ -154,6 +154,7 @@ pub async fn run_on(
     let patience = Patience::of(settings.request_timeout);
     let caller = Caller {
         user_agent: agent.clone(),
+        audience: Audience::Tenant,
         metrics: inside.metrics.clone(),
     };
     let lifeline = Lifeline::start().context("cannot start a thread")?;
@@ -181,10 +182,9 @@ fn memory(settings: &Settings) -> Memory {
         return Memory::unlimited();
     };
     let memory = Memory::within(limit, Pool::BYTES_MAX);
-    let shared = memory.bytes_max();
     tracing::info!(
         limit,
-        shared,
+        shared = memory.limit(),
         "tenants share memory beyond their guaranteed part"
     );
     memory
@@ -208,7 +208,7 @@ pub async fn run_with(
             metrics: outside.metrics.clone(),
             pulse: Some(pulse),
             readiness: readiness.clone(),
-            refresh: census_of(&roster, &outside.metrics),
+            refresh: census_of(&roster, &outside.memory, &outside.metrics),
             fleet: fleet_page::of(&settings, &listener, (&roster, &outside.clock)),
         };
         tasks.serve_admin(listener, state, &outside.lifeline);
@@ -219,7 +219,7 @@ pub async fn run_with(
     let scope = scope(&settings);
     tasks.spawn(outside.renderer.clone().stop_idle());
     let own = (outside.default_profiles, outside.renderer);
-    let controllers = controllers(&settings, &scope, own);
+    let controllers = controllers(&settings, &scope, own, &outside.memory);
     let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);
@@ -341,11 +341,17 @@ async fn open_membership_gate(readiness: Readiness, mut grants: watch::Receiver<
     }
 }
 
-fn census_of(roster: &Arc<Roster>, metrics: &Metrics) -> Arc<dyn Fn() + Send + Sync> {
+fn census_of(
+    roster: &Arc<Roster>,
+    memory: &Arc<Memory>,
+    metrics: &Metrics,
+) -> Arc<dyn Fn() + Send + Sync> {
     let (roster, metrics) = (Arc::clone(roster), metrics.clone());
+    let memory = Arc::clone(memory);
     let runtime = Handle::current();
     Arc::new(move || {
         metrics.set_tasks(runtime.metrics().num_alive_tasks());
+        metrics.set_memory(memory.reserved(), memory.limit());
         census::take(&roster, &metrics);
     })
 }
@@ -364,10 +370,12 @@ fn controllers(
     settings: &Settings,
     scope: &Scope,
     (defaults, renderer): (Arc<[DefaultProfile]>, Renderer),
+    memory: &Arc<Memory>,
 ) -> Controllers {
     let quotas = Quotas {
         policies: Arc::clone(&settings.policies),
         defaults: defaults.iter().map(|it| it.name.clone()).collect(),
+        memory: Arc::clone(memory),
     };
     Controllers {
         profiles: Arc::new(ProfileStore::new(scope.count(), quotas)),

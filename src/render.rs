@@ -53,7 +53,7 @@ use compose::{Form, RenderedFiles, compose, files_of, half_of, inline_of};
 use data::Facts;
 use encode::{MachineFacts, encode};
 use engine::{Fuel, Job, Label};
-use template::{CompiledHalf, JinjaHalf};
+use template::{CompiledHalf, JinjaHalf, Templates};
 
 /// What a machine deployment needs.
 #[derive(Clone, PartialEq)]
@@ -88,8 +88,16 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
     let mut with_markers = data.inline.clone();
     with_markers.extend(data.marked);
     let language = input.profile.spec().language();
+    let recompiled;
+    let templates = if let Some(templates) = input.profile.templates() {
+        templates
+    } else {
+        recompiled = Templates::compile(input.profile.spec())?;
+        &recompiled
+    };
     let pass = Pass {
         input,
+        templates,
         limits,
         fuel: engine::start(limits),
         variables: Variables::new(&data.inline, &with_markers, language),
@@ -151,6 +159,7 @@ impl Variables {
 /// One pass over a profile's files, for both forms of the config.
 struct Pass<'a> {
     input: &'a RenderInput<'a>,
+    templates: &'a Templates,
     limits: &'a Limits,
     fuel: Fuel,
     variables: Variables,
@@ -162,7 +171,7 @@ impl Pass<'_> {
     /// The texts of a half's files: as they are, and with markers. A file that reads no secret is
     /// rendered once.
     fn render_half(&self, half: Half) -> Result<(Vec<String>, Vec<String>), RenderError> {
-        match (self.input.profile.half(half), &self.variables) {
+        match (self.templates.half(half), &self.variables) {
             (CompiledHalf::Jinja(compiled), Variables::Jinja { inline, marked }) => {
                 self.render_jinja((half, compiled), inline, marked)
             }

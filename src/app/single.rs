@@ -281,6 +281,7 @@ fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<
     let quotas = Quotas {
         policies: Arc::new(policies),
         defaults: defaults.iter().map(|it| it.name.clone()).collect(),
+        memory: Arc::default(),
     };
     Ok(Controllers {
         profiles: Arc::new(ProfileStore::new(profile_scope(settings).count(), quotas)),

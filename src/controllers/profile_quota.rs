@@ -1,23 +1,35 @@
-//! Which profiles of a namespace are kept in memory: the oldest, as many as its quota has room
-//! for. Of the others only name, age and size are known.
+//! Which profiles of a namespace are kept in memory: the oldest, as many as its quota and the
+//! memory that tenants share have room for. Of the others only name, age and size are known.
 
 use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 
+use crate::fleet::memory::Reservation;
+use crate::plan::validate::Shortage;
 use crate::tenant::policy::ProfileQuota;
 
 /// The older comes first; of two made in one second, the one whose name does.
 type Age = (Timestamp, String);
 
+/// The size of a profile, or of several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// The length as JSON, which quotas limit.
+    pub bytes: usize,
+    /// What is reserved in memory, in bytes.
+    pub weight: usize,
+}
+
 /// The profiles of one namespace, by age. All that are kept are older than all that are not.
 #[derive(Debug)]
 pub struct Ledger {
     quota: ProfileQuota,
+    memory: Reservation,
     created: HashMap<String, Timestamp>,
-    kept: BTreeMap<Age, usize>,
-    refused: BTreeMap<Age, usize>,
-    bytes: usize,
+    kept: BTreeMap<Age, Size>,
+    refused: BTreeMap<Age, Size>,
+    total: Size,
 }
 
 /// What changes for other profiles than the one that was asked about.
@@ -30,14 +42,15 @@ pub struct Moves {
 }
 
 impl Ledger {
-    /// An empty one.
-    pub fn new(quota: ProfileQuota) -> Self {
+    /// Creates an empty ledger.
+    pub fn new(quota: ProfileQuota, memory: Reservation) -> Self {
         Self {
             quota,
+            memory,
             created: HashMap::new(),
             kept: BTreeMap::new(),
             refused: BTreeMap::new(),
-            bytes: 0,
+            total: Size::default(),
         }
     }
 
@@ -52,17 +65,17 @@ impl Ledger {
         self.settle()
     }
 
-    /// A profile has this size now. Afterwards [`Self::keeps`] tells whether there is room.
-    pub fn put(&mut self, name: &str, created: Timestamp, bytes: usize) -> Moves {
+    /// Sets the size of a profile. Afterwards [`Self::keeps`] returns whether there is room.
+    pub fn put(&mut self, name: &str, created: Timestamp, size: Size) -> Moves {
         self.forget(name);
         self.created.insert(name.to_owned(), created);
         let age = (created, name.to_owned());
         let is_younger = self.refused.first_key_value();
         if is_younger.is_some_and(|(first, _)| *first < age) {
-            self.refused.insert(age, bytes);
+            self.refused.insert(age, size);
         } else {
-            self.bytes += bytes;
-            self.kept.insert(age, bytes);
+            self.total.add(size);
+            self.kept.insert(age, size);
         }
         let mut moves = self.settle();
         moves.evicted.retain(|evicted| evicted != name);
@@ -81,9 +94,56 @@ impl Ledger {
         self.is_in(&self.kept, name)
     }
 
-    /// Whether a profile is there, and not kept.
-    pub fn refuses(&self, name: &str) -> bool {
-        self.is_in(&self.refused, name)
+    /// Returns what a profile that is not kept has no room in.
+    pub fn shortage(&self, name: &str) -> Option<Shortage> {
+        let is_refused = self.is_in(&self.refused, name);
+        is_refused.then(|| {
+            if self.is_short_of_memory() {
+                Shortage::Memory
+            } else {
+                Shortage::Quota
+            }
+        })
+    }
+
+    /// Whether the quota has room for more than the memory has.
+    pub fn is_short_of_memory(&self) -> bool {
+        let mut first = self.refused.values().take(1);
+        first.any(|first| self.has_quota_for(*first))
+    }
+
+    /// Keeps what there is room for now. Reservations of others may have shrunk.
+    pub fn settle(&mut self) -> Moves {
+        let mut moves = Moves::default();
+        while self.is_over_quota() || !self.memory.resize(self.total.weight) {
+            let Some((age, size)) = self.kept.pop_last() else {
+                break;
+            };
+            self.total.subtract(size);
+            moves.evicted.push(age.1.clone());
+            self.refused.insert(age, size);
+        }
+        while let Some((_, &size)) = self.refused.first_key_value() {
+            let weight = self.total.weight.saturating_add(size.weight);
+            if !self.has_quota_for(size) || !self.memory.resize(weight) {
+                break;
+            }
+            if let Some((age, size)) = self.refused.pop_first() {
+                moves.admitted.push(age.1.clone());
+                self.kept.insert(age, size);
+                self.total.add(size);
+            }
+        }
+        moves
+    }
+
+    fn is_over_quota(&self) -> bool {
+        self.kept.len() > self.quota.count_max || self.total.bytes > self.quota.bytes_max
+    }
+
+    fn has_quota_for(&self, one: Size) -> bool {
+        let bytes = self.total.bytes.saturating_add(one.bytes);
+        self.kept.len() < self.quota.count_max && bytes <= self.quota.bytes_max
     }
 
     /// All profiles, kept or not.
@@ -91,7 +151,7 @@ impl Ledger {
         self.created.keys()
     }
 
-    fn is_in(&self, those: &BTreeMap<Age, usize>, name: &str) -> bool {
+    fn is_in(&self, those: &BTreeMap<Age, Size>, name: &str) -> bool {
         let created = self.created.get(name);
         created.is_some_and(|created| those.contains_key(&(*created, name.to_owned())))
     }
@@ -99,50 +159,49 @@ impl Ledger {
     fn forget(&mut self, name: &str) {
         if let Some(created) = self.created.remove(name) {
             let age = (created, name.to_owned());
-            if let Some(bytes) = self.kept.remove(&age) {
-                self.bytes -= bytes;
+            if let Some(size) = self.kept.remove(&age) {
+                self.total.subtract(size);
             }
             self.refused.remove(&age);
         }
     }
+}
 
-    fn settle(&mut self) -> Moves {
-        let mut moves = Moves::default();
-        while self.kept.len() > self.quota.count_max || self.bytes > self.quota.bytes_max {
-            let Some((age, bytes)) = self.kept.pop_last() else {
-                break;
-            };
-            self.bytes -= bytes;
-            moves.evicted.push(age.1.clone());
-            self.refused.insert(age, bytes);
-        }
-        while let Some(first) = self.refused.first_entry() {
-            let bytes = self.bytes.saturating_add(*first.get());
-            if self.kept.len() >= self.quota.count_max || bytes > self.quota.bytes_max {
-                break;
-            }
-            let (age, size) = first.remove_entry();
-            moves.admitted.push(age.1.clone());
-            self.kept.insert(age, size);
-            self.bytes = bytes;
-        }
-        moves
+impl Size {
+    fn add(&mut self, other: Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.weight = self.weight.saturating_add(other.weight);
+    }
+
+    fn subtract(&mut self, other: Self) {
+        self.bytes = self.bytes.saturating_sub(other.bytes);
+        self.weight = self.weight.saturating_sub(other.weight);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::fleet::memory::{GUARANTEED_BYTES, Memory};
+
+    const QUOTA: Option<Shortage> = Some(Shortage::Quota);
 
     fn a_ledger(count_max: usize, bytes_max: usize) -> Ledger {
-        Ledger::new(ProfileQuota {
+        let quota = ProfileQuota {
             count_max,
             bytes_max,
-        })
+        };
+        Ledger::new(quota, Reservation::guaranteed(&Arc::default()))
     }
 
     fn put(ledger: &mut Ledger, name: &str, second: i64, bytes: usize) -> Moves {
-        ledger.put(name, Timestamp::from_second(second).unwrap(), bytes)
+        let size = Size {
+            bytes,
+            weight: bytes,
+        };
+        ledger.put(name, Timestamp::from_second(second).unwrap(), size)
     }
 
     fn moves(evicted: &[&str], admitted: &[&str]) -> Moves {
@@ -170,7 +229,9 @@ mod tests {
                 put(&mut ledger, name, second, 10);
             }
             assert_eq!(kept(&ledger), ["a", "b"], "{order:?}");
-            assert!(ledger.refuses("c") && ledger.refuses("d") && !ledger.refuses("e"));
+            for (name, shortage) in [("c", QUOTA), ("d", QUOTA), ("e", None)] {
+                assert_eq!(ledger.shortage(name), shortage);
+            }
         }
     }
 
@@ -182,7 +243,7 @@ mod tests {
         assert_eq!(put(&mut ledger, "c", 3, 10), moves(&[], &[]));
         assert_eq!(kept(&ledger), ["a"], "a younger one does not overtake");
         assert_eq!(put(&mut ledger, "a", 1, 30), moves(&[], &["b", "c"]));
-        assert_eq!(ledger.bytes, 100);
+        assert_eq!(ledger.total.bytes, 100);
         assert_eq!(put(&mut ledger, "a", 1, 35), moves(&["c"], &[]));
         assert_eq!(ledger.remove("b"), moves(&[], &["c"]));
         let quota = ProfileQuota {
@@ -192,15 +253,42 @@ mod tests {
         assert_eq!(ledger.resize(quota), moves(&["c"], &[]));
         assert_eq!(ledger.remove("a"), moves(&[], &["c"]));
         assert_eq!(ledger.remove("c"), moves(&[], &[]));
-        assert_eq!((ledger.bytes, ledger.names().count()), (0, 0));
+        assert_eq!((ledger.total.bytes, ledger.names().count()), (0, 0));
     }
 
     #[test]
     fn one_that_is_larger_than_the_quota_is_refused_alone() {
         let mut ledger = a_ledger(10, 100);
         put(&mut ledger, "a", 1, 101);
-        assert!(ledger.refuses("a") && !ledger.keeps("a"));
+        assert!(ledger.shortage("a") == QUOTA && !ledger.keeps("a"));
         assert_eq!(put(&mut ledger, "a", 1, 100), moves(&[], &[]));
         assert!(ledger.keeps("a"));
+    }
+
+    #[test]
+    fn beyond_the_guaranteed_memory_the_youngest_wait_until_others_release_theirs() {
+        let memory = Arc::new(Memory::within(3 << 30, 0));
+        let mut others = Reservation::surplus(&memory);
+        assert!(others.resize(memory.limit().unwrap()));
+        let quota = ProfileQuota {
+            count_max: 10,
+            bytes_max: usize::MAX,
+        };
+        let mut ledger = Ledger::new(quota, Reservation::guaranteed(&memory));
+        for (second, name) in [(1, "a"), (2, "b"), (3, "c")] {
+            put(&mut ledger, name, second, GUARANTEED_BYTES / 2);
+        }
+        assert_eq!(kept(&ledger), ["a", "b"]);
+        assert_eq!(ledger.shortage("c"), Some(Shortage::Memory));
+        assert!(ledger.is_short_of_memory());
+        assert_eq!(ledger.settle(), moves(&[], &[]));
+        drop(others);
+        assert_eq!(ledger.settle(), moves(&[], &["c"]));
+        assert!(!ledger.is_short_of_memory());
+        assert_eq!(memory.reserved(), GUARANTEED_BYTES / 2 * 3);
+        ledger.remove("b");
+        assert_eq!(memory.reserved(), GUARANTEED_BYTES);
+        drop(ledger);
+        assert_eq!(memory.reserved(), 0);
     }
 }

@@ -1,11 +1,9 @@
 //! The profiles of the whole fleet, each distinct content kept and compiled once, however many
 //! tenants have it. A profile that extends another is laid over it when somebody asks, and what
-//! comes of it is a content like any other.
-//!
-//! Both can be made again, and a compiled profile takes about 17 times the memory of its text: of
-//! each a namespace keeps the newest, within bounds.
+//! comes of it is a content like any other. It can be made again: a namespace keeps the newest.
 
 mod marks;
+mod overlays;
 mod room;
 mod shared;
 
@@ -24,30 +22,28 @@ use kube::{
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
-use self::room::fetch_wanted;
+use self::{overlays::Overlays, room::fetch_wanted};
 pub use self::{
     room::Quotas,
     shared::{Compiled, SharedProfile},
 };
-use super::{profile_quota::Ledger, subscriptions::Subscriptions};
-use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
-use crate::fleet::watch::{RELIST_PROFILES, Scope, covers, interpret, relisted};
-use crate::render::{
-    overlay::{self, OverlayError},
-    recent::Recent,
-    template::CompiledProfile,
+use super::{
+    profile_quota::{Ledger, Size},
+    subscriptions::Subscriptions,
 };
+use crate::api::{
+    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
+    weight,
+};
+use crate::fleet::{
+    memory::Memory,
+    watch::{RELIST_PROFILES, Scope, covers, interpret, relisted},
+};
+use crate::render::overlay::{self, OverlayError};
 
 type ContentId = [u8; 32];
 type Key = (String, String);
 
-/// Of how many bytes of profiles, as JSON, a namespace keeps what they are compiled to.
-const COMPILED_BYTES_MAX: usize = 2 << 20;
-/// How many bytes a namespace keeps of profiles laid over others: as many as it may write where
-/// nobody says otherwise.
-const RESOLVED_BYTES_MAX: usize = 8 << 20;
-/// What is counted of one that cannot be laid over its base.
-const UNRESOLVED_BYTES: usize = 1 << 10;
 /// More profiles than may lie on each other.
 const ROOT_STEPS_MAX: usize = 16;
 
@@ -64,10 +60,10 @@ struct Inner {
     /// Which profiles of its namespace extend one; it need not exist.
     overlays: HashMap<Key, BTreeSet<String>>,
     /// By namespace and name: what profiles that extend another come to, where somebody has asked.
-    resolved: HashMap<String, Recent<String, Resolved>>,
-    /// By namespace and content: what was compiled for it.
-    compiled: HashMap<String, Recent<ContentId, Arc<CompiledProfile>>>,
+    resolved: HashMap<String, Overlays>,
     contents: HashMap<ContentId, Weak<SharedProfile>>,
+    /// The memory that tenants share.
+    memory: Arc<Memory>,
     bells: HashMap<String, watch::Sender<()>>,
     /// Which profiles are kept, by namespace; default ones are not counted.
     ledgers: HashMap<String, Ledger>,
@@ -101,25 +97,19 @@ impl Inner {
     /// The one copy of a content.
     fn intern(
         &mut self,
-        (id, bytes): (ContentId, usize),
+        (id, size): (ContentId, Size),
         spec: OperatingSystemProfileSpec,
     ) -> Arc<SharedProfile> {
         let known = self.contents.get(&id).and_then(Weak::upgrade);
-        let shared = known.unwrap_or_else(|| Arc::new(SharedProfile::new((id, bytes), spec)));
+        let shared = known.unwrap_or_else(|| Arc::new(SharedProfile::new((id, size), spec)));
         self.make_room_for_contents();
         self.contents.insert(id, Arc::downgrade(&shared));
         shared
     }
 
-    /// Forgets what a namespace has no more, and a content that nobody has any more.
-    fn release(&mut self, namespace: &str, shared: Arc<SharedProfile>) {
+    /// Forgets a content that no namespace has any more.
+    fn release(&mut self, shared: Arc<SharedProfile>) {
         let id = shared.id;
-        if let Some(compiled) = self.compiled.get_mut(namespace) {
-            compiled.remove(&id);
-            if compiled.is_empty() {
-                self.compiled.remove(namespace);
-            }
-        }
         drop(shared);
         let content = self.contents.get(&id);
         if content.is_some_and(|content| content.strong_count() == 0) {
@@ -152,7 +142,7 @@ impl Inner {
             self.overlays.entry(base).or_default().insert(name.clone());
         }
         if let Some(before) = before {
-            self.release(namespace, before);
+            self.release(before);
         }
         let changed = self.on_top_of(key);
         self.forget_resolved(namespace, &changed);
@@ -169,7 +159,7 @@ impl Inner {
             self.resolved.remove(namespace);
         }
         for shared in gone.into_iter().flatten() {
-            self.release(namespace, shared);
+            self.release(shared);
         }
     }
 
@@ -192,12 +182,11 @@ impl Inner {
     fn resolve(&mut self, key: Key, spec: &OperatingSystemProfileSpec) -> Resolved {
         let resolved = self.lay(&key, spec);
         let (namespace, name) = key;
-        let bytes = resolved.as_ref().map_or(UNRESOLVED_BYTES, |it| it.bytes);
-        let kept = self.resolved.entry(namespace.clone());
-        let kept = kept.or_insert_with(|| Recent::new(RESOLVED_BYTES_MAX));
-        let gone = kept.put(name, (bytes, resolved.clone()));
+        let kept = self.resolved.entry(namespace);
+        let kept = kept.or_insert_with(|| Overlays::new(&self.memory));
+        let gone = kept.put(name, resolved.clone());
         for shared in gone.into_iter().flatten() {
-            self.release(&namespace, shared);
+            self.release(shared);
         }
         resolved
     }
@@ -226,7 +215,10 @@ impl ProfileStore {
     /// An empty store that so many watches will fill.
     pub fn new(watches: usize, quotas: Quotas) -> Self {
         Self {
-            inner: RwLock::default(),
+            inner: RwLock::new(Inner {
+                memory: Arc::clone(&quotas.memory),
+                ..Inner::default()
+            }),
             quotas,
             wanted: Notify::new(),
             incomplete: watch::Sender::new(watches),
@@ -272,20 +264,6 @@ impl ProfileStore {
         Some(inner.resolve(key, &spec))
     }
 
-    /// Compiles a profile for a namespace that has it. May take some milliseconds of a core.
-    pub fn compile(&self, namespace: &str, shared: &SharedProfile) -> Compiled {
-        let (compiled, is_new) = shared.compile();
-        if let Ok(compiled) = &compiled
-            && is_new
-        {
-            let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-            let kept = inner.compiled.entry(namespace.to_owned());
-            let kept = kept.or_insert_with(|| Recent::new(COMPILED_BYTES_MAX));
-            kept.put(shared.id, (shared.bytes, Arc::clone(compiled)));
-        }
-        compiled
-    }
-
     /// Follows the changes of one namespace's profiles.
     pub fn changes(&self, namespace: &str) -> ProfileChanges {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
@@ -306,7 +284,7 @@ impl ProfileStore {
     /// Takes a profile. Gives the names of those that come to something else by it.
     fn insert(&self, key: &Key, profile: Aged) -> BTreeSet<String> {
         let Aged { created, spec } = profile;
-        let (id, bytes) = content_id(&spec);
+        let (id, size) = content_id(&spec);
         let (namespace, name) = key;
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         if inner.profiles.get(key).is_some_and(|known| known.id == id) {
@@ -316,7 +294,7 @@ impl ProfileStore {
         let mut changed = BTreeSet::new();
         if !self.quotas.defaults.contains(name) {
             let ledger = self.ledger(&mut inner, namespace);
-            let moves = ledger.put(name, created, bytes);
+            let moves = ledger.put(name, created, size);
             let is_kept = ledger.keeps(name);
             changed = inner.moved(namespace, moves);
             if !is_kept {
@@ -325,7 +303,7 @@ impl ProfileStore {
                 return changed;
             }
         }
-        let shared = inner.intern((id, bytes), spec);
+        let shared = inner.intern((id, size), spec);
         changed.extend(inner.put(key, Some(shared)));
         self.wanted.notify_one();
         changed
@@ -380,13 +358,18 @@ pub fn content_digest(spec: &OperatingSystemProfileSpec) -> String {
 
 /// How many bytes a profile's content has as JSON, which is what quotas count.
 pub fn size(spec: &OperatingSystemProfileSpec) -> usize {
-    content_id(spec).1
+    content_id(spec).1.bytes
 }
 
-/// A spec is plain values; two that are equal have the same JSON. And how many bytes that has.
-fn content_id(spec: &OperatingSystemProfileSpec) -> (ContentId, usize) {
+/// Returns the digest and the size of a profile's content. A spec is plain values; two that are
+/// equal have the same JSON.
+fn content_id(spec: &OperatingSystemProfileSpec) -> (ContentId, Size) {
     let json = serde_json::to_vec(spec).expect("a profile's spec is plain values");
-    (Sha256::digest(&json).into(), json.len())
+    let size = Size {
+        bytes: json.len(),
+        weight: weight::of(&json),
+    };
+    (Sha256::digest(&json).into(), size)
 }
 
 /// Watches the profiles of the management cluster for ever.

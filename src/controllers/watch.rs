@@ -55,7 +55,7 @@ pub fn machine_deployments(
 ) -> impl Stream<Item = MachineDeployment> + Send + use<> {
     let api: Api<DeserializeGuard<MachineDeployment>> = Api::all(worker);
     let watched = Watched::there("machine deployments", health);
-    let reservation = Reservation::new(&watchers.memory);
+    let reservation = Reservation::guaranteed(&watchers.memory);
     let mut account = Account::of(watchers.bytes_max, reservation);
     let watch = move |page| {
         let config = watcher::Config::default().page_size(page);

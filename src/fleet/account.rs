@@ -192,7 +192,10 @@ mod tests {
 
     /// Creates an account without a shared limit.
     fn an_account(bytes_max: usize) -> Account {
-        Account::of(bytes_max, Reservation::new(&Arc::new(Memory::unlimited())))
+        Account::of(
+            bytes_max,
+            Reservation::guaranteed(&Arc::new(Memory::unlimited())),
+        )
     }
 
     /// Whether the whole object is kept.
@@ -228,7 +231,7 @@ mod tests {
     #[test]
     fn an_account_exceeds_its_guaranteed_memory_only_while_there_is_some_left() {
         let memory = Arc::new(Memory::within(0, 0));
-        let account = || Account::of(usize::MAX, Reservation::new(&memory));
+        let account = || Account::of(usize::MAX, Reservation::guaranteed(&memory));
         let (mut one, mut other) = (account(), account());
         let half = |index| a_machine_deployment(index, GUARANTEED_BYTES / 2 - 20_000);
         let keeps =

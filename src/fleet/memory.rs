@@ -6,7 +6,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The memory that every tenant is guaranteed, in bytes: about thirty machine deployments.
+/// The memory that every tenant is guaranteed for its machine deployments, and again for the
+/// profiles of its namespace, in bytes: about thirty of either.
 pub const GUARANTEED_BYTES: usize = 1 << 20;
 
 /// The memory of a process without tenants, in bytes. docs/capacity.md measures 23 MiB.
@@ -22,6 +23,12 @@ pub struct Memory {
     bytes_max: usize,
     /// The sum of all reservations. Exceeds `bytes_max` if many tenants use their guaranteed part.
     reserved: AtomicUsize,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::unlimited()
+    }
 }
 
 impl Memory {
@@ -49,32 +56,45 @@ impl Memory {
     }
 
     /// Returns the sum up to which reservations beyond the guaranteed part are granted, in bytes.
-    pub fn bytes_max(&self) -> usize {
-        self.bytes_max
+    /// `None` without a limit.
+    pub fn limit(&self) -> Option<usize> {
+        (self.bytes_max < usize::MAX).then_some(self.bytes_max)
     }
 }
 
-/// The reservation of one tenant. Dropping it releases the memory.
+/// What a tenant reserves for one purpose. Dropping it releases the memory.
 #[derive(Debug)]
 pub struct Reservation {
     memory: Arc<Memory>,
+    guaranteed: usize,
     bytes: usize,
 }
 
 impl Reservation {
-    /// Creates an empty reservation.
-    pub fn new(memory: &Arc<Memory>) -> Self {
+    /// Creates an empty reservation that may always grow to [`GUARANTEED_BYTES`].
+    pub fn guaranteed(memory: &Arc<Memory>) -> Self {
+        Self::new(memory, GUARANTEED_BYTES)
+    }
+
+    /// Creates an empty reservation that grows only while memory is left: for what can be made
+    /// again.
+    pub fn surplus(memory: &Arc<Memory>) -> Self {
+        Self::new(memory, 0)
+    }
+
+    fn new(memory: &Arc<Memory>, guaranteed: usize) -> Self {
         Self {
             memory: Arc::clone(memory),
+            guaranteed,
             bytes: 0,
         }
     }
 
-    /// Resizes the reservation. Returns `false`, and changes nothing, if it would grow beyond
-    /// [`GUARANTEED_BYTES`] and no memory is left.
+    /// Resizes the reservation. Returns `false`, and changes nothing, if it would grow beyond what
+    /// is guaranteed and no memory is left.
     pub fn resize(&mut self, bytes: usize) -> bool {
         let memory = &self.memory;
-        let is_granted = bytes <= self.bytes.max(GUARANTEED_BYTES);
+        let is_granted = bytes <= self.bytes.max(self.guaranteed);
         let resized = memory
             .reserved
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
@@ -115,10 +135,11 @@ mod tests {
     #[test]
     fn guaranteed_memory_is_always_granted() {
         let memory = Arc::new(Memory::within(64 * MIB, 8 * MIB));
-        assert_eq!(memory.bytes_max(), 4 * MIB);
-        let mut greedy = Reservation::new(&memory);
+        assert_eq!(memory.limit(), Some(4 * MIB));
+        let mut greedy = Reservation::guaranteed(&memory);
         assert!(greedy.resize(4 * MIB) && !greedy.resize(4 * MIB + 1));
-        let mut modest: Vec<Reservation> = (0..8).map(|_| Reservation::new(&memory)).collect();
+        let mut modest: Vec<Reservation> =
+            (0..8).map(|_| Reservation::guaranteed(&memory)).collect();
         assert!(modest.iter_mut().all(|one| one.resize(GUARANTEED_BYTES)));
         assert!(
             !modest
@@ -130,14 +151,14 @@ mod tests {
         assert!(greedy.resize(4 * MIB) && greedy.resize(3 * MIB) && !greedy.resize(4 * MIB));
         drop((greedy, modest));
         assert_eq!(memory.reserved(), 0);
-        assert!(Reservation::new(&memory).resize(4 * MIB));
+        assert!(Reservation::guaranteed(&memory).resize(4 * MIB));
     }
 
     #[test]
     fn a_small_limit_still_grants_guaranteed_memory() {
         let memory = Arc::new(Memory::within(16 * MIB, 128 * MIB));
-        let mut share = Reservation::new(&memory);
+        let mut share = Reservation::guaranteed(&memory);
         assert!(share.resize(GUARANTEED_BYTES) && !share.resize(GUARANTEED_BYTES + 1));
-        assert!(Reservation::new(&Arc::new(Memory::unlimited())).resize(usize::MAX / 2));
+        assert!(Reservation::guaranteed(&Arc::new(Memory::unlimited())).resize(usize::MAX / 2));
     }
 }

@@ -2,7 +2,7 @@
 
 mod invalid;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -86,6 +86,24 @@ pub struct Rival {
     pub name: String,
 }
 
+/// What limits the profiles of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// The quota of the namespace.
+    Quota,
+    /// The memory that tenants share.
+    Memory,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Quota => "older profiles there use it up",
+            Self::Memory => "beyond 1 MiB it needs memory that all tenants share, and none is left",
+        })
+    }
+}
+
 /// The outcome of looking for a profile.
 #[derive(Clone, Debug)]
 pub enum ProfileFound {
@@ -115,12 +133,14 @@ pub enum ProfileFound {
         /// The profile's name.
         name: String,
     },
-    /// It is there, and the quota of its namespace has no room for it.
+    /// It is there, and there is no room for it.
     OverQuota {
         /// The profile's namespace.
         namespace: String,
         /// The profile's name.
         name: String,
+        /// What it has no room in.
+        shortage: Shortage,
     },
     /// The tenant may not look there.
     Forbidden {
@@ -284,9 +304,14 @@ fn usable(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid
             namespace: namespace.clone(),
             name: name.clone(),
         }),
-        ProfileFound::OverQuota { namespace, name } => Err(Invalid::ProfileOverQuota {
+        ProfileFound::OverQuota {
+            namespace,
+            name,
+            shortage,
+        } => Err(Invalid::ProfileOverQuota {
             namespace: namespace.clone(),
             name: name.clone(),
+            shortage: *shortage,
         }),
         ProfileFound::Forbidden { namespace } => Err(Invalid::ProfileForbidden {
             namespace: namespace.clone(),

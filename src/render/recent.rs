@@ -31,14 +31,28 @@ impl<K: PartialEq, T> Recent<K, T> {
         let mut gone = Vec::from_iter(self.remove(&key));
         self.bytes += bytes;
         self.kept.push_back((key, bytes, value));
-        while self.bytes > self.bytes_max && self.kept.len() > 1 {
-            let oldest = self.kept.pop_front();
-            gone.extend(oldest.map(|(_, bytes, value)| {
-                self.bytes -= bytes;
-                value
-            }));
+        while self.bytes > self.bytes_max {
+            let Some(oldest) = self.pop_oldest() else {
+                break;
+            };
+            gone.push(oldest);
         }
         gone
+    }
+
+    /// Removes the oldest value, and returns it. `None` if only the newest is left.
+    pub fn pop_oldest(&mut self) -> Option<T> {
+        if self.kept.len() < 2 {
+            return None;
+        }
+        let (_, bytes, value) = self.kept.pop_front()?;
+        self.bytes -= bytes;
+        Some(value)
+    }
+
+    /// Returns the bytes of all values.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Removes a value, and returns it.

@@ -11,7 +11,7 @@
 //!
 //! Nothing here reads a clock, an environment, a network, a file or a source of randomness.
 
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use minijinja::Environment;
 use sha2::{Digest, Sha256};
@@ -28,9 +28,16 @@ use crate::api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
 
 /// A profile with its templates compiled.
 pub struct CompiledProfile {
-    spec: OperatingSystemProfileSpec,
+    spec: Arc<OperatingSystemProfileSpec>,
     digest: String,
     is_shipped: bool,
+    reads_bootstrap_kubeconfig: bool,
+    /// `None` after [`Self::drop_templates`].
+    templates: Option<Templates>,
+}
+
+/// A profile's templates by half.
+pub(super) struct Templates {
     bootstrap: CompiledHalf,
     provisioning: CompiledHalf,
 }
@@ -57,15 +64,39 @@ pub(super) struct CompiledFile {
 
 impl CompiledProfile {
     /// Compiles a profile's templates.
+    ///
+    /// # Errors
+    ///
+    /// The first template that does not parse.
     pub fn compile(spec: &OperatingSystemProfileSpec) -> Result<Self, RenderError> {
+        Self::compile_shared(&Arc::new(spec.clone()))
+    }
+
+    /// As [`Self::compile`], without a copy of the profile.
+    ///
+    /// # Errors
+    ///
+    /// The first template that does not parse.
+    pub fn compile_shared(spec: &Arc<OperatingSystemProfileSpec>) -> Result<Self, RenderError> {
+        let templates = Templates::compile(spec)?;
         let digest = digest(spec);
         Ok(Self {
-            bootstrap: compile_half(spec, Half::Bootstrap)?,
-            provisioning: compile_half(spec, Half::Provisioning)?,
+            reads_bootstrap_kubeconfig: templates.read(BOOTSTRAP_KUBECONFIG),
+            templates: Some(templates),
             is_shipped: is_shipped(&digest) || is_shipped_without_language(spec),
             digest,
-            spec: spec.clone(),
+            spec: Arc::clone(spec),
         })
+    }
+
+    /// Drops the compiled templates, which take about 17 times the memory of their text.
+    /// [`render`](super::render) compiles them again.
+    #[must_use]
+    pub fn drop_templates(self) -> Self {
+        Self {
+            templates: None,
+            ..self
+        }
     }
 
     /// The profile.
@@ -85,9 +116,27 @@ impl CompiledProfile {
 
     /// Whether a template may read the kubelet's bootstrap kubeconfig, whose token changes.
     pub fn reads_bootstrap_kubeconfig(&self) -> bool {
-        [&self.bootstrap, &self.provisioning]
-            .into_iter()
-            .any(|half| half.reads(BOOTSTRAP_KUBECONFIG))
+        self.reads_bootstrap_kubeconfig
+    }
+
+    /// Returns the compiled templates, unless they were dropped.
+    pub(super) fn templates(&self) -> Option<&Templates> {
+        self.templates.as_ref()
+    }
+}
+
+impl Templates {
+    /// Compiles the templates of a profile.
+    pub(super) fn compile(spec: &OperatingSystemProfileSpec) -> Result<Self, RenderError> {
+        Ok(Self {
+            bootstrap: compile_half(spec, Half::Bootstrap)?,
+            provisioning: compile_half(spec, Half::Provisioning)?,
+        })
+    }
+
+    /// Whether a file may read a variable.
+    fn read(&self, name: &str) -> bool {
+        self.bootstrap.reads(name) || self.provisioning.reads(name)
     }
 
     pub(super) fn half(&self, half: Half) -> &CompiledHalf {
@@ -103,6 +152,7 @@ impl fmt::Debug for CompiledProfile {
         formatter
             .debug_struct("CompiledProfile")
             .field("digest", &self.digest)
+            .field("has_templates", &self.templates.is_some())
             .finish_non_exhaustive()
     }
 }

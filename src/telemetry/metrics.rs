@@ -278,6 +278,15 @@ impl Metrics {
         self.0.clusters.tasks.set(gauge(count));
     }
 
+    /// Sets the memory that tenants have reserved, and up to which they may, in bytes.
+    pub fn set_memory(&self, reserved: usize, limit: Option<usize>) {
+        let clusters = &self.0.clusters;
+        clusters.memory_reserved.set(gauge(reserved));
+        if let Some(limit) = limit {
+            clusters.memory_limit.get_or_create(&[]).set(gauge(limit));
+        }
+    }
+
     /// Whether a worker cluster (`namespace/name`) answers.
     pub fn set_cluster(&self, cluster: &str, connection: Connection) {
         let up = match connection {

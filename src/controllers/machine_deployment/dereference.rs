@@ -112,10 +112,14 @@ async fn profile(
         Some(_) => None,
     };
     if let Some(missing) = missing
-        && context.profiles.is_over_quota(&namespace, missing)
+        && let Some(shortage) = context.profiles.shortage(&namespace, missing)
     {
         let name = missing.clone();
-        return Ok(ProfileFound::OverQuota { namespace, name });
+        return Ok(ProfileFound::OverQuota {
+            namespace,
+            name,
+            shortage,
+        });
     }
     if missing.is_some_and(|missing| context.awaits_default(&namespace, missing)) {
         return Err(Error::Waiting {
@@ -128,7 +132,7 @@ async fn profile(
         Some(Err(error)) => return Ok(ProfileFound::Unresolved { error }),
         Some(Ok(shared)) => shared,
     };
-    Ok(match compile(context, (namespace.clone(), shared)).await? {
+    Ok(match compile(context, shared).await? {
         Ok(profile) => ProfileFound::Usable { name, profile },
         Err(error) => ProfileFound::Unusable {
             name: format!("{namespace}/{name}"),
@@ -138,12 +142,9 @@ async fn profile(
 }
 
 /// The first use of a content compiles it, beside the runtime.
-async fn compile(
-    context: &Context,
-    (namespace, shared): (String, Arc<SharedProfile>),
-) -> Result<Compiled, Error> {
-    let profiles = Arc::clone(&context.profiles);
-    tokio::task::spawn_blocking(move || profiles.compile(&namespace, &shared))
+async fn compile(context: &Context, shared: Arc<SharedProfile>) -> Result<Compiled, Error> {
+    let renderer = context.rules.renderer.clone();
+    tokio::task::spawn_blocking(move || shared.compile(&renderer))
         .await
         .map_err(|_| Error::RenderPanicked)
 }

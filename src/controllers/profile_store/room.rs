@@ -2,10 +2,13 @@
 
 use std::{
     collections::BTreeSet,
+    future::pending,
     sync::{Arc, PoisonError},
+    time::Duration,
 };
 
 use kube::{Api, Client};
+use tokio::time::sleep;
 
 use super::{Aged, Inner, Key, ProfileStore, tell};
 use crate::api::profile::OperatingSystemProfile;
@@ -13,9 +16,16 @@ use crate::controllers::{
     profile_quota::{Ledger, Moves},
     subscriptions::Subscriptions,
 };
-use crate::fleet::retry_delay::RetryDelay;
+use crate::fleet::{
+    memory::{Memory, Reservation},
+    retry_delay::RetryDelay,
+};
+use crate::plan::validate::Shortage;
 use crate::telemetry::logs::chain;
 use crate::tenant::{id::TenantId, policies::TenantPolicies, policy::ProfileQuota};
+
+/// How long profiles wait for memory before it is looked for again.
+pub(super) const MEMORY_RETRY: Duration = Duration::from_mins(1);
 
 /// What bounds the store.
 #[derive(Clone, Debug, Default)]
@@ -24,9 +34,15 @@ pub struct Quotas {
     pub policies: Arc<TenantPolicies>,
     /// The names of default profiles: those always have room.
     pub defaults: BTreeSet<String>,
+    /// The memory that tenants share.
+    pub memory: Arc<Memory>,
 }
 
 impl Inner {
+    fn is_short_of_memory(&self) -> bool {
+        self.ledgers.values().any(Ledger::is_short_of_memory)
+    }
+
     /// Lets go what has no room any more. Gives the names of those that come to something else.
     pub(super) fn moved(&mut self, namespace: &str, moves: Moves) -> BTreeSet<String> {
         let key = |name| (namespace.to_owned(), name);
@@ -70,19 +86,16 @@ impl Inner {
 }
 
 impl ProfileStore {
-    /// Whether there is such a profile, and no room for it.
-    pub fn is_over_quota(&self, namespace: &str, name: &str) -> bool {
+    /// Returns what a profile has no room in. `None` if it has room, or does not exist.
+    pub fn shortage(&self, namespace: &str, name: &str) -> Option<Shortage> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
-        let ledger = inner.ledgers.get(namespace);
-        ledger.is_some_and(|ledger| ledger.refuses(name))
+        inner.ledgers.get(namespace)?.shortage(name)
     }
 
     /// Another quota holds for a namespace. Gives the names of those that come to something else.
     pub fn resize(&self, namespace: &str, quota: ProfileQuota) -> BTreeSet<String> {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-        inner.make_room_for_ledgers(&self.quotas.policies);
-        let ledger = inner.ledgers.entry(namespace.to_owned());
-        let moves = ledger.or_insert_with(|| Ledger::new(quota)).resize(quota);
+        let moves = self.ledger(&mut inner, namespace).resize(quota);
         let changed = inner.moved(namespace, moves);
         self.wanted.notify_one();
         changed
@@ -111,21 +124,49 @@ impl ProfileStore {
                 .quotas
                 .policies
                 .of_unlabelled(&TenantId::new(namespace));
-            Ledger::new(policy.profiles)
+            Ledger::new(
+                policy.profiles,
+                Reservation::guaranteed(&self.quotas.memory),
+            )
         })
     }
 
     /// Waits until contents are wanted, and takes note that they are asked for.
     pub(super) async fn wanted(&self) -> BTreeSet<Key> {
         loop {
-            let wanted = {
+            let (wanted, is_short) = {
                 let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
-                std::mem::take(&mut inner.wanted)
+                (
+                    std::mem::take(&mut inner.wanted),
+                    inner.is_short_of_memory(),
+                )
             };
             if !wanted.is_empty() {
                 return wanted;
             }
-            self.wanted.notified().await;
+            // Nobody reports that memory was released.
+            let retry = async {
+                if is_short {
+                    sleep(MEMORY_RETRY).await;
+                } else {
+                    pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = self.wanted.notified() => {}
+                () = retry => self.settle_all(),
+            }
+        }
+    }
+
+    /// Keeps the profiles that there is memory for now.
+    fn settle_all(&self) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let short = inner.ledgers.iter_mut();
+        let short = short.filter(|(_, ledger)| ledger.is_short_of_memory());
+        let moved: Vec<_> = short.map(|it| (it.0.clone(), it.1.settle())).collect();
+        for (namespace, moves) in moved {
+            inner.moved(&namespace, moves);
         }
     }
 

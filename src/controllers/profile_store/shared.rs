@@ -1,10 +1,12 @@
 //! One content of profiles, and what it is compiled to.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, OnceLock};
 
 use super::ContentId;
 use crate::api::profile::OperatingSystemProfileSpec;
+use crate::controllers::profile_quota::Size;
 use crate::render::{RenderError, template::CompiledProfile};
+use crate::render_worker::Renderer;
 
 /// What a profile is compiled to, or why it cannot be.
 pub type Compiled = Result<Arc<CompiledProfile>, Arc<RenderError>>;
@@ -13,28 +15,18 @@ pub type Compiled = Result<Arc<CompiledProfile>, Arc<RenderError>>;
 #[derive(Debug)]
 pub struct SharedProfile {
     pub(super) id: ContentId,
-    /// What it has as JSON.
-    pub(super) bytes: usize,
+    pub(super) size: Size,
     pub(super) spec: Arc<OperatingSystemProfileSpec>,
-    known: Mutex<Known>,
-}
-
-/// Kept by whoever compiled it last.
-#[derive(Debug, Default)]
-enum Known {
-    #[default]
-    Nothing,
-    Compiled(Weak<CompiledProfile>),
-    Broken(Arc<RenderError>),
+    compiled: OnceLock<Compiled>,
 }
 
 impl SharedProfile {
-    pub(super) fn new((id, bytes): (ContentId, usize), spec: OperatingSystemProfileSpec) -> Self {
+    pub(super) fn new((id, size): (ContentId, Size), spec: OperatingSystemProfileSpec) -> Self {
         Self {
             id,
-            bytes,
+            size,
             spec: Arc::new(spec),
-            known: Mutex::default(),
+            compiled: OnceLock::new(),
         }
     }
 
@@ -48,25 +40,17 @@ impl SharedProfile {
         hex::encode(self.id)
     }
 
-    /// Compiles the profile, unless somebody has what it is compiled to; and tells whether it did.
-    /// Several who want the same wait for one.
-    pub(super) fn compile(&self) -> (Compiled, bool) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*known {
-            Known::Nothing => {}
-            Known::Broken(error) => return (Err(Arc::clone(error)), false),
-            Known::Compiled(compiled) => {
-                if let Some(compiled) = compiled.upgrade() {
-                    return (Ok(compiled), false);
-                }
-            }
-        }
-        let compiled = CompiledProfile::compile(&self.spec);
-        let compiled = compiled.map(Arc::new).map_err(Arc::new);
-        *known = match &compiled {
-            Ok(compiled) => Known::Compiled(Arc::downgrade(compiled)),
-            Err(error) => Known::Broken(Arc::clone(error)),
+    /// Compiles the profile at the first call, which takes some milliseconds of a core. Concurrent
+    /// calls wait for it. Templates that a worker renders are not kept: it compiles its own.
+    pub fn compile(&self, renderer: &Renderer) -> Compiled {
+        let compile = || {
+            let compiled = CompiledProfile::compile_shared(&self.spec).map_err(Arc::new)?;
+            let compiled = match renderer.workers_for(&compiled) {
+                Some(_) => compiled.drop_templates(),
+                None => compiled,
+            };
+            Ok(Arc::new(compiled))
         };
-        (compiled, true)
+        self.compiled.get_or_init(compile).clone()
     }
 }

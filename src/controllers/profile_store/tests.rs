@@ -3,6 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fleet::memory::{GUARANTEED_BYTES, Reservation};
+use crate::plan::validate::Shortage;
+use crate::render_worker::{Pool, Renderer};
 use crate::tenant::policy::ProfileQuota;
 
 fn spec(says: Value) -> OperatingSystemProfileSpec {
@@ -107,39 +110,40 @@ fn fifty_tenants_with_one_profile_hold_and_compile_it_once() {
     for namespace in &namespaces {
         store.insert(&key(namespace, "osp"), aged(spec(json!({}))));
     }
+    let renderer = Renderer::Workers(Arc::new(Pool::of_this_program()));
     let of = |namespace: &String| store.resolved(namespace, "osp").unwrap().unwrap();
     let first = of(&namespaces[0]);
-    let compiled = store.compile(&namespaces[0], &first).unwrap();
+    let compiled = first.compile(&renderer).unwrap();
     for namespace in &namespaces {
         assert!(Arc::ptr_eq(&first, &of(namespace)));
-        let again = store.compile(namespace, &of(namespace)).unwrap();
+        let again = of(namespace).compile(&renderer).unwrap();
         assert!(Arc::ptr_eq(&compiled, &again));
     }
+    let compiled = format!("{compiled:?}");
+    assert!(
+        compiled.contains("has_templates: false"),
+        "a worker has its own: {compiled}"
+    );
     assert_eq!(store.inner.read().unwrap().contents.len(), 1);
 }
 
-/// Profiles that share a large base would take gigabytes, each laid over it and compiled.
+/// Profiles that share a large base would take gigabytes, each laid over it.
 #[test]
 fn of_overlays_of_a_large_base_the_newest_are_kept() {
     let store = ProfileStore::new(0, Quotas::default());
     let base = json!({ "templates": { "text": "x".repeat(1 << 20) } });
     let base = spec(json!({ "provisioningConfig": base }));
     store.insert(&key("a", "base"), aged(base));
-    let mut compiled = Vec::new();
+    let mut all = Vec::new();
     for number in 0..50 {
         let (name, version) = (format!("overlay-{number}"), format!("v1.0.{number}"));
         let overlay = spec(json!({ "extends": "base", "version": version }));
         store.insert(&key("a", &name), aged(overlay));
         let resolved = store.resolved("a", &name).unwrap().unwrap();
-        let made = store.compile("a", &resolved).unwrap();
-        let again = store.compile("a", &resolved).unwrap();
-        assert!(Arc::ptr_eq(&made, &again), "it is kept");
-        compiled.push((Arc::downgrade(&made), Arc::downgrade(&resolved)));
+        all.push(Arc::downgrade(&resolved));
     }
-    let compiled_kept = compiled.iter().filter(|it| it.0.strong_count() > 0);
-    assert_eq!(compiled_kept.count(), 1);
-    let resolved_kept = compiled.iter().filter(|it| it.1.strong_count() > 0);
-    assert_eq!(resolved_kept.count(), 7);
+    let kept = all.iter().filter(|it| it.strong_count() > 0);
+    assert_eq!(kept.count(), 7);
     let oldest = store.resolved("a", "overlay-0").unwrap().unwrap();
     assert_eq!(oldest.spec().version, "v1.0.0", "it is made again");
     store.remove(&key("a", "base"));
@@ -147,8 +151,55 @@ fn of_overlays_of_a_large_base_the_newest_are_kept() {
         store.remove(&key("a", &format!("overlay-{number}")));
     }
     let inner = store.inner.read().unwrap();
-    let left = (inner.resolved.len(), inner.compiled.len());
-    assert_eq!(left, (0, 0), "nothing is kept for nobody");
+    assert_eq!(inner.resolved.len(), 0, "nothing is kept for nobody");
+}
+
+#[test]
+fn without_memory_only_the_newest_overlay_is_kept() {
+    let memory = Arc::new(Memory::within(16 << 20, 0));
+    let quotas = Quotas {
+        memory: Arc::clone(&memory),
+        ..Quotas::default()
+    };
+    let store = ProfileStore::new(0, quotas);
+    store.insert(&key("a", "base"), aged(spec(json!({}))));
+    let resolved = ["one", "two", "three"].map(|name| {
+        let overlay = spec(json!({ "extends": "base", "version": name }));
+        store.insert(&key("a", name), aged(overlay));
+        Arc::downgrade(&store.resolved("a", name).unwrap().unwrap())
+    });
+    assert_eq!(resolved.each_ref().map(Weak::strong_count), [0, 0, 1]);
+    for name in ["base", "one", "two", "three"] {
+        store.remove(&key("a", name));
+    }
+    assert_eq!(memory.reserved(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_profile_without_memory_is_fetched_when_others_release_theirs() {
+    let memory = Arc::new(Memory::within(64 << 20, 0));
+    let quotas = Quotas {
+        memory: Arc::clone(&memory),
+        ..Quotas::default()
+    };
+    let store = ProfileStore::new(0, quotas);
+    let mut others = Reservation::guaranteed(&memory);
+    others.force_resize(8 << 20);
+    let large = || {
+        let templates = json!({ "templates": { "text": "x".repeat(GUARANTEED_BYTES) } });
+        aged(spec(json!({ "provisioningConfig": templates })))
+    };
+    store.insert(&key("a", "large"), large());
+    assert_eq!(store.shortage("a", "large"), Some(Shortage::Memory));
+    let waiting = tokio::time::timeout(room::MEMORY_RETRY * 10, store.wanted()).await;
+    assert!(waiting.is_err(), "there is no memory");
+    drop(others);
+    assert_eq!(store.wanted().await, BTreeSet::from([key("a", "large")]));
+    assert_eq!(
+        store.insert_wanted(&key("a", "large"), large()),
+        names(["large"])
+    );
+    assert_eq!(store.shortage("a", "large"), None);
 }
 
 /// A store whose namespaces have room for two profiles, and for any default one.
@@ -156,6 +207,7 @@ fn a_store_for_two() -> ProfileStore {
     let quotas = Quotas {
         policies: Arc::default(),
         defaults: names(["osp-ubuntu"]),
+        memory: Arc::default(),
     };
     let store = ProfileStore::new(0, quotas);
     store.resize("a", quota(2));
@@ -176,11 +228,11 @@ fn what_exceeds_the_quota_is_not_kept_and_default_profiles_always_fit() {
     assert_eq!(put("c"), names(["c"]));
     assert_eq!(put("d"), names(["d"]));
     assert_eq!(put("e"), names(["e"]));
-    assert!(store.is_over_quota("a", "e") && store.get("a", "e").is_none());
+    assert!(store.shortage("a", "e") == Some(Shortage::Quota) && store.get("a", "e").is_none());
     assert_eq!(put("b"), names(["b", "d"]), "the youngest makes room");
     assert_eq!(put("osp-ubuntu"), names(["osp-ubuntu"]));
     assert!(store.get("a", "osp-ubuntu").is_some());
-    assert!(!store.is_over_quota("a", "f"), "it is not there");
+    assert!(store.shortage("a", "f").is_none(), "it is not there");
     let inner = store.inner.read().unwrap();
     assert_eq!(inner.contents.len(), 3, "of the others nothing is kept");
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Shortage;
 use crate::api::names::LABEL_VALUE_BYTES_MAX;
 use crate::render::{RenderError, overlay::OverlayError};
 use crate::rules::profile::Unsupported;
@@ -32,14 +33,16 @@ pub enum Invalid {
     },
     /// The quota of the profile's namespace has no room for it.
     #[error(
-        "OperatingSystemProfile \"{name}\" exceeds the quota of namespace \"{namespace}\": older \
-         profiles there use it up; the operator of the fleet sets it"
+        "OperatingSystemProfile \"{name}\" exceeds the quota of namespace \"{namespace}\": \
+         {shortage}; the operator of the fleet sets it"
     )]
     ProfileOverQuota {
         /// The profile's namespace.
         namespace: String,
         /// The profile's name.
         name: String,
+        /// What it has no room in.
+        shortage: Shortage,
     },
     /// The profile's namespace is not the tenant's.
     #[error(

@@ -95,6 +95,8 @@ pub(super) struct Clusters {
     pub rollout_paused: Gauge,
     pub machines: Family<Machines, Gauge>,
     pub tasks: Gauge,
+    pub memory_reserved: Gauge,
+    pub memory_limit: Family<NoLabel, Gauge>,
 }
 
 /// How this replica stands in the fleet; one that serves no fleet has no series but the counter's.
@@ -357,6 +359,7 @@ impl Clusters {
         let machines = MachineState::ALL.iter().map(|&state| Machines { state });
         let mut gauge = |declaration| add(registry, declaration, Gauge::default());
         let (rollout_paused, tasks) = (gauge(&reference::ROLLOUT_PAUSED), gauge(&reference::TASKS));
+        let memory_reserved = gauge(&reference::MEMORY_RESERVED);
         Self {
             connect: add(
                 registry,
@@ -402,6 +405,8 @@ impl Clusters {
                 begun(Family::default(), machines),
             ),
             tasks,
+            memory_reserved,
+            memory_limit: add(registry, &reference::MEMORY_LIMIT, Family::default()),
         }
     }
 }

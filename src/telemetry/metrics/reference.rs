@@ -255,6 +255,11 @@ declare! {
     TASKS = (GAUGE, "osm_tasks", [],
         "Tasks of this process that have not ended: so many per tenant, and some that come and go \
          with requests");
+    MEMORY_RESERVED = (GAUGE, "osm_memory_reserved_bytes", [],
+        "Memory that is reserved for tenants' machine deployments and profiles");
+    MEMORY_LIMIT = (GAUGE, "osm_memory_reservable_bytes", [],
+        "Memory up to which tenants may reserve more than is guaranteed to each. Absent without a \
+         memory limit");
     REVIEWS = (COUNTER, "osm_admission_reviews", [WEBHOOK, VERDICT],
         "Of osm webhook: writes that it was asked about. Of those that failed it had no answer");
     REVIEW_DURATION = (DURATION, "osm_admission_review_duration", [WEBHOOK],

@@ -48,6 +48,7 @@ fn everything() -> Metrics {
     metrics.set_rollout(RolloutState::Settling, 1);
     metrics.set_rollout_paused(Paused::Yes);
     metrics.set_tasks(9);
+    metrics.set_memory(1 << 20, Some(112 << 20));
     metrics.lease_written(Attempted::Success);
     metrics.set_lease_end(Timestamp::constant(1_800_000_000, 0));
     metrics.set_fleet_members(3);
