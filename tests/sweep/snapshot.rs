@@ -1,7 +1,10 @@
 //! The state of a world without what differs from run to run: uids, versions, times, and the
 //! random halves of tokens. Digests are checked here and left out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fake_cluster::{Cluster, object};
@@ -119,6 +122,8 @@ impl Secrets {
             }
         }
         texts.retain(|(text, _)| !text.is_empty());
+        // Mock tokens are numbered: the first is a prefix of the tenth.
+        texts.sort_by_key(|(text, _)| Reverse(text.len()));
         Self {
             texts,
             keys,
