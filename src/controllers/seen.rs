@@ -9,13 +9,17 @@
 //! than that, whatever the versions say: those of a cluster that was restored from a backup go
 //! back.
 
+mod stored;
+
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use kube::api::ObjectMeta;
 
+use self::stored::{Packed, Stored};
+use crate::fleet::memory::Reservation;
 use crate::plan::digest::Digest;
 
 /// An object, as it was seen last.
@@ -34,6 +38,8 @@ pub enum News {
     Yes,
     /// It told of our own write, or of something older.
     No,
+    /// There is no room for the object.
+    NoRoom,
     /// It did, and the cluster was restored from a backup: what was known before has a higher
     /// version than a list that began after it.
     Restored,
@@ -47,14 +53,17 @@ pub struct Moment(u64);
 const GONE_MAX: usize = 64;
 
 /// What was seen of the objects in one namespace, by name.
-#[derive(Debug, Default)]
+///
+/// They take no more memory than they may: one that there is no room for is not known. Whoever
+/// wants to create it learns that it exists.
+#[derive(Debug)]
 pub struct SeenObjects {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
-    objects: BTreeMap<Box<str>, Packed>,
+    objects: Stored,
     /// Uids of objects that we deleted, and when, until the watch reports the deletion.
     buried: HashMap<String, Moment>,
     /// Uids of objects that the watch reported last as deleted, and when: the answer to our own
@@ -66,27 +75,17 @@ struct Inner {
     last: Moment,
 }
 
-/// An entry while nobody looks at it. A dozen rest for each tenant: metadata in its own form takes
-/// three times as much as its text, for two maps and two dozen strings.
-#[derive(Debug)]
-struct Packed {
-    /// The metadata, as JSON.
-    metadata: Box<[u8]>,
-    content: Option<Digest>,
-    /// When it was recorded.
-    at: Moment,
-}
-
 impl Inner {
     fn now(&mut self) -> Moment {
         self.last.0 += 1;
         self.last
     }
 
-    fn insert(&mut self, name: &str, metadata: ObjectMeta, content: Option<Digest>) {
+    /// Returns `false` if there is no room: then the object is not known at all.
+    fn insert(&mut self, name: &str, metadata: ObjectMeta, content: Option<Digest>) -> bool {
         let at = self.now();
         let packed = Packed::new(metadata, content, at);
-        self.objects.insert(name.into(), packed);
+        self.objects.insert(name, packed)
     }
 
     /// Whether something was recorded before the list began that is being read.
@@ -96,6 +95,20 @@ impl Inner {
 }
 
 impl SeenObjects {
+    /// Creates an empty cache for up to `bytes_max` bytes, charged to `reservation`.
+    pub fn within(bytes_max: usize, reservation: Reservation) -> Self {
+        let inner = Inner {
+            objects: Stored::within(bytes_max, reservation),
+            buried: HashMap::new(),
+            gone: VecDeque::new(),
+            list: None,
+            last: Moment::default(),
+        };
+        Self {
+            inner: Mutex::new(inner),
+        }
+    }
+
     /// An object, if there is one.
     pub fn get(&self, name: &str) -> Option<Entry> {
         self.lock().objects.get(name).map(Packed::open)
@@ -103,7 +116,8 @@ impl SeenObjects {
 
     /// All objects.
     pub fn entries(&self) -> Vec<Entry> {
-        self.lock().objects.values().map(Packed::open).collect()
+        let inner = self.lock();
+        inner.objects.iter().map(|(_, it)| it.open()).collect()
     }
 
     /// How many objects there are.
@@ -113,7 +127,7 @@ impl SeenObjects {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.lock().objects.is_empty()
+        self.len() == 0
     }
 
     /// The point from which a call counts that is sent now.
@@ -146,10 +160,11 @@ impl SeenObjects {
                 News::Restored
             }
         });
-        if news != News::No {
-            inner.insert(&name, metadata, None);
+        if news == News::No || inner.insert(&name, metadata, None) {
+            news
+        } else {
+            News::NoRoom
         }
-        news
     }
 
     /// The watch told that an object is gone.
@@ -189,11 +204,11 @@ impl SeenObjects {
             .objects
             .iter()
             // The list need not name what was written since it began.
-            .filter(|(name, known)| !names.contains(&***name) && known.at < began)
-            .map(|(name, _)| name.to_string())
+            .filter(|(name, known)| !names.contains(*name) && known.at < began)
+            .map(|(name, _)| name.to_owned())
             .collect();
         for name in &gone {
-            inner.objects.remove(name.as_str());
+            inner.objects.remove(name);
         }
         gone
     }
@@ -234,9 +249,7 @@ impl SeenObjects {
 
     /// The key of the digests has changed: none of them is worth anything.
     pub fn forget_contents(&self) {
-        for entry in self.lock().objects.values_mut() {
-            entry.content = None;
-        }
+        self.lock().objects.forget_contents();
     }
 
     /// Every write under the lock leaves the maps whole, so a panic elsewhere does no harm here.
@@ -263,26 +276,11 @@ fn version(metadata: &ObjectMeta) -> Option<u128> {
     metadata.resource_version.as_ref()?.parse().ok()
 }
 
-impl Packed {
-    fn new(metadata: ObjectMeta, content: Option<Digest>, at: Moment) -> Self {
-        let pruned = ObjectMeta {
-            managed_fields: None,
-            ..metadata
-        };
-        // Neither this nor the way back can fail: all of it are strings, numbers and maps of them.
-        let metadata = serde_json::to_vec(&pruned).unwrap_or_default();
-        Self {
-            metadata: metadata.into(),
-            content,
-            at,
-        }
-    }
-
-    fn open(&self) -> Entry {
-        Entry {
-            metadata: serde_json::from_slice(&self.metadata).unwrap_or_default(),
-            content: self.content.clone(),
-        }
+#[cfg(test)]
+impl Default for SeenObjects {
+    fn default() -> Self {
+        let memory = std::sync::Arc::default();
+        Self::within(usize::MAX, Reservation::surplus(&memory))
     }
 }
 

@@ -39,7 +39,9 @@ use super::{
     watch::{self as watches, Watchers},
 };
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCluster};
-use crate::fleet::{adoption::is_not_served, engagement::Engagement, retry_delay::RetryDelay};
+use crate::fleet::{
+    adoption::is_not_served, engagement::Engagement, memory::Reservation, retry_delay::RetryDelay,
+};
 use crate::plan::digest::DigestKey;
 use crate::telemetry::{logs::chain, metrics::Trigger};
 use crate::tenant::{
@@ -97,6 +99,9 @@ impl Controllers {
         let policy = Arc::clone(&engagement.policy);
         let board = Arc::clone(&engagement.board);
         let tokens = tokens::Tokens::of(&engagement);
+        let memory = Arc::clone(&engagement.shared.memory);
+        let bytes_max = policy.metadata_bytes_max();
+        let cache = || SeenObjects::within(bytes_max, Reservation::for_cache(&memory));
         Context {
             recorder: EventWriter::new(&engagement, self.rules.mode),
             engagement,
@@ -109,8 +114,8 @@ impl Controllers {
                 policy.machine_deployments_max,
             )),
             machine_deployments,
-            configs: Arc::default(),
-            secrets: SeenObjects::default(),
+            configs: Arc::new(cache()),
+            secrets: cache(),
             tokens,
             node_credentials: credentials::NodeCredentials::default(),
             registry_credentials: registry_credentials::Known::default(),
@@ -129,9 +134,10 @@ impl Controllers {
     fn subscribe(&self, context: &Context, subscriber: &Arc<Subscriber>) -> Arc<Subscriber> {
         let tenant = context.engagement.tenant();
         self.subscriptions.subscribe(tenant.namespace(), subscriber);
+        let memory = &context.engagement.shared.memory;
         let of_others = Arc::new(Subscriber {
             triggers: Arc::clone(&subscriber.triggers),
-            configs: Arc::default(),
+            configs: Arc::new(SeenObjects::within(0, Reservation::surplus(memory))),
         });
         if context.engagement.policy.profile_reach == ProfileReach::Everywhere {
             self.subscriptions.subscribe_everywhere(&of_others);

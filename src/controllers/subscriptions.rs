@@ -106,7 +106,7 @@ impl Subscriptions {
             return;
         };
         for subscriber in self.of(namespace) {
-            if tell(&subscriber.configs) != News::No {
+            if matches!(tell(&subscriber.configs), News::Yes | News::Restored) {
                 subscriber.triggers.pull(Look::Made(name.clone()));
             }
         }

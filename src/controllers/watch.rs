@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
@@ -37,13 +37,16 @@ use crate::fleet::{
     board::Board,
     health::Health,
     memory::{Memory, Reservation},
-    watch::{RELIST, Scope, Watched, interpret, relisted},
+    watch::{RELIST, Scope, Watched, interpret, limited, list_of_at_most, relisted},
 };
 
 /// A page of machine deployments: 5 KiB each.
 const PAGE: u32 = 100;
 /// A page of objects of which the metadata is read: 1 KiB each.
 const PAGE_OF_METADATA: u32 = 500;
+
+/// More Secrets than this are not listed: a thousand machine deployments have two thousand.
+const SECRETS_MAX: usize = 10_000;
 
 /// The machine deployments of the worker cluster, each whenever it changes. A list of them all
 /// pulls the triggers instead: it yields to changes.
@@ -59,11 +62,9 @@ pub fn machine_deployments(
     let mut account = Account::of(watchers.bytes_max, reservation);
     let watch = move |page| {
         let config = watcher::Config::default().page_size(page);
-        watcher::watcher(api.clone(), config)
+        watcher::watcher(api.clone(), config).map_ok(readable)
     };
-    let events = relisted(RELIST, PAGE, watch)
-        .map(move |event| account.keep(readable(event?)))
-        .reflect(writer);
+    let events = limited(PAGE, watch, move |event| account.keep(event)).reflect(writer);
     let (index, mut listed) = (Arc::clone(&watchers.index), BTreeSet::new());
     let events = events.inspect(move |event| {
         if let Ok(event) = event {
@@ -174,7 +175,7 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
         let config = watcher::Config::default().page_size(page);
         watcher::watcher(api.clone(), config)
     };
-    let events = relisted(RELIST, PAGE_OF_METADATA, watch);
+    let events = limited(PAGE_OF_METADATA, watch, list_of_at_most(SECRETS_MAX));
     let mut listed = BTreeSet::new();
     let registration = context.engagement.registration.to_string();
     let watched = Watched::there("Secrets", &context.engagement.health);
@@ -226,6 +227,11 @@ fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {
     let name = found.name_any();
     match context.secrets.watched(found.metadata) {
         News::No => return,
+        News::NoRoom => {
+            let why = format!("there is no memory left for Secret {name}: delete some");
+            context.engagement.health.watch_failed(why);
+            return;
+        }
         News::Yes => {}
         News::Restored => {
             let registration = &context.engagement.registration;

@@ -1,7 +1,7 @@
 //! What the objects of a watch take in memory: of those beyond what they may take together, the
 //! name alone is kept.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, error::Error};
 
 use kube::{
     Resource,
@@ -23,8 +23,16 @@ const NAMES_MAX: usize = 10_000;
 
 /// A cluster that has more objects than one could keep the names of.
 #[derive(Debug, thiserror::Error)]
-#[error("the cluster has too many objects: not even {NAMES_MAX} names have room beside them")]
+#[error(
+    "more than {NAMES_MAX} objects exist beside those that the tenant's memory has room for; \
+     delete some"
+)]
 struct Full;
+
+/// Returns whether a watch failed because the cluster has too many objects.
+pub(super) fn is_full(error: &(dyn Error + 'static)) -> bool {
+    error.is::<Full>()
+}
 
 /// Weighs what a watch delivers.
 #[derive(Debug)]

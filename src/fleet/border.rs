@@ -264,6 +264,14 @@ impl Border {
     }
 }
 
+/// Returns whether an answer is refused for what it says, not for the connection that it came by.
+pub(super) fn is_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
+    // An I/O error names the cause of what it wraps as its own.
+    let wrapped = error.downcast_ref::<std::io::Error>();
+    let wrapped = wrapped.and_then(std::io::Error::get_ref);
+    error.is::<Refused>() || wrapped.is_some_and(|wrapped| wrapped.is::<Refused>())
+}
+
 /// Whether a list failed for a page that is too large: one of fewer objects may do.
 pub(super) fn is_page_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&cause| cause.source());
@@ -275,6 +283,12 @@ pub(super) fn is_page_too_large(error: &(dyn std::error::Error + 'static)) -> bo
 pub(super) fn page_too_large() -> kube::runtime::watcher::Error {
     let refused = kube::Error::Service(Refused::Page.into());
     kube::runtime::watcher::Error::InitialListFailed(refused)
+}
+
+/// As a body tells it.
+#[cfg(test)]
+pub(super) fn refused_name() -> impl std::error::Error + Send + Sync {
+    Refused::Name
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use tokio::{
-    sync::watch,
+    sync::{Notify, watch},
     time::{Instant, sleep_until},
 };
 
@@ -40,8 +40,15 @@ pub enum State {
     Healthy,
     /// As [`State::Healthy`], but a watch sends events faster than they are read.
     EventsDelayed {
-        /// When the first call that succeeds makes it healthy again.
+        /// When the cluster is asked whether it is healthy again.
         until: Instant,
+    },
+    /// The circuit is closed, but what a watch sends is refused.
+    WatchFailed {
+        /// When the cluster is asked whether it is healthy again.
+        until: Instant,
+        /// The last cause, without secrets.
+        why: String,
     },
     /// The circuit is open, and the last answer said that something is wrong with the cluster.
     Degraded {
@@ -59,8 +66,9 @@ pub enum State {
     },
 }
 
-/// How long a delay of events is reported after the last one.
-const EVENTS_DELAYED: Duration = Duration::from_mins(1);
+/// How long a problem of a watch is reported after it was last seen: watches are begun anew more
+/// often.
+const WATCH_PROBLEM: Duration = Duration::from_mins(1);
 
 /// A call that was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +97,8 @@ pub struct Health {
     clock: Clock,
     state: Mutex<State>,
     circuit: watch::Sender<Circuit>,
+    /// A watch has a problem.
+    watch_problem: Notify,
 }
 
 /// A call that was let through; one that is dropped unobserved was given up.
@@ -107,6 +117,7 @@ impl Health {
             clock,
             state: Mutex::new(State::Unknown),
             circuit: watch::Sender::new(Circuit::new(Instant::now())),
+            watch_problem: Notify::new(),
         }
     }
 
@@ -140,8 +151,16 @@ impl Health {
 
     /// Reports that a watch sends events faster than they are read.
     pub fn events_delayed(&self) {
-        let until = Instant::now() + EVENTS_DELAYED;
+        let until = Instant::now() + WATCH_PROBLEM;
         self.enter(State::EventsDelayed { until });
+        self.watch_problem.notify_one();
+    }
+
+    /// Reports that what a watch sends is refused.
+    pub fn watch_failed(&self, why: String) {
+        let until = Instant::now() + WATCH_PROBLEM;
+        self.enter(State::WatchFailed { until, why });
+        self.watch_problem.notify_one();
     }
 
     /// Lets a call through, or says that it is held back.
@@ -189,13 +208,29 @@ impl Health {
         let _ = circuit.wait_for(Circuit::is_in_doubt).await;
     }
 
+    /// Waits until a problem of a watch has not been seen for a while.
+    async fn watch_problem_ends(&self) {
+        loop {
+            let until = self.lock().watch_problem_until();
+            match until {
+                Some(until) if until <= Instant::now() => return,
+                Some(until) => sleep_until(until).await,
+                None => self.watch_problem.notified().await,
+            }
+        }
+    }
+
     /// Asks the cluster whenever it is in doubt, after the delay of the open circuit: everybody
-    /// else waits until it is well.
+    /// else waits until it is well. Asks also when a problem of a watch seems to be over.
     pub async fn keep_asking(&self, worker: &Clients) {
         loop {
-            self.in_doubt().await;
+            tokio::select! {
+                () = self.in_doubt() => {}
+                () = self.watch_problem_ends() => {}
+            }
             self.due().await;
-            if self.circuit.borrow().is_in_doubt() {
+            let is_watch_well_again = self.lock().watch_problem_until().is_some();
+            if is_watch_well_again || self.circuit.borrow().is_in_doubt() {
                 let namespaces: Api<Namespace> = Api::all(worker.client());
                 // The outcome is observed where it passes.
                 drop(Box::pin(namespaces.get_metadata(KUBE_SYSTEM)).await);
@@ -226,10 +261,16 @@ impl Health {
         match (&*state, &mut next) {
             // A call that changes nothing costs one comparison.
             (State::Healthy, State::Healthy) => return,
-            (State::EventsDelayed { until }, State::Healthy) if Instant::now() < *until => return,
-            (State::Degraded { .. } | State::Unreachable { .. }, State::EventsDelayed { .. }) => {
+            (State::EventsDelayed { until } | State::WatchFailed { until, .. }, State::Healthy)
+            | (State::WatchFailed { until, .. }, State::EventsDelayed { .. })
+                if Instant::now() < *until =>
+            {
                 return;
             }
+            (
+                State::Degraded { .. } | State::Unreachable { .. },
+                State::EventsDelayed { .. } | State::WatchFailed { .. },
+            ) => return,
             (State::Degraded { since: begun, .. }, State::Degraded { since, .. })
             | (State::Unreachable { since: begun, .. }, State::Unreachable { since, .. }) => {
                 *since = *begun;
@@ -249,6 +290,7 @@ impl Health {
                 ),
                 ..Finding::well("EventsDelayed")
             },
+            State::WatchFailed { why, .. } => Finding::wrong("WatchFailed", why.as_str()),
             State::Degraded { why, .. } => Finding::wrong("Degraded", why.as_str()),
             State::Unreachable { why, .. } => Finding::wrong("Unreachable", why.as_str()),
         };
@@ -259,6 +301,18 @@ impl Health {
     /// A panic elsewhere leaves a whole state behind: each write is one assignment.
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns how long a problem of a watch is reported. `None` if there is none.
+    fn watch_problem_until(&self) -> Option<Instant> {
+        match self {
+            Self::EventsDelayed { until } | Self::WatchFailed { until, .. } => Some(*until),
+            Self::Unknown | Self::Healthy | Self::Degraded { .. } | Self::Unreachable { .. } => {
+                None
+            }
+        }
     }
 }
 

@@ -10,6 +10,10 @@ use std::sync::{
 /// profiles of its namespace, in bytes: about thirty of either.
 pub const GUARANTEED_BYTES: usize = 1 << 20;
 
+/// The memory that every tenant is guaranteed for the metadata of its Secrets, and again for that
+/// of its configs, in bytes: a few hundred of either.
+pub const GUARANTEED_CACHE_BYTES: usize = 256 << 10;
+
 /// The memory of a process without tenants, in bytes. docs/capacity.md measures 23 MiB.
 const BASELINE_BYTES: usize = 32 << 20;
 /// One part in this many is kept free for requests in flight and allocator fragmentation.
@@ -74,6 +78,11 @@ impl Reservation {
     /// Creates an empty reservation that may always grow to [`GUARANTEED_BYTES`].
     pub fn guaranteed(memory: &Arc<Memory>) -> Self {
         Self::new(memory, GUARANTEED_BYTES)
+    }
+
+    /// Creates an empty reservation that may always grow to [`GUARANTEED_CACHE_BYTES`].
+    pub fn for_cache(memory: &Arc<Memory>) -> Self {
+        Self::new(memory, GUARANTEED_CACHE_BYTES)
     }
 
     /// Creates an empty reservation that grows only while memory is left: for what can be made

@@ -8,6 +8,7 @@
 //! backoff that sees that event starts again from its first delay, about once a second for ever.
 
 use std::{
+    error::Error,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -22,8 +23,9 @@ use kube::runtime::{
     watcher::{self, Event},
 };
 use kube::{Api, Client, Resource};
+use tokio::sync::Notify;
 
-use super::{border, health::Health, jitter, retry_delay::RetryDelay};
+use super::{account, border, health::Health, jitter, retry_delay::RetryDelay};
 use crate::telemetry::logs::chain;
 
 /// The first delay of a watch that failed.
@@ -114,6 +116,53 @@ where
     })
 }
 
+/// A list that has more objects than are kept.
+#[derive(Debug, thiserror::Error)]
+#[error("the list has more than {0} objects")]
+struct ListTooLong(usize);
+
+/// Returns a watch as [`relisted`] that begins anew as soon as `admit` refuses an event: a list that
+/// lacks an object must not end.
+pub fn limited<K, W>(
+    page: u32,
+    watch: impl Fn(u32) -> W + Send,
+    mut admit: impl FnMut(Event<K>) -> watcher::Result<Event<K>> + Send,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+where
+    K: Send,
+    W: Stream<Item = watcher::Result<Event<K>>> + Send,
+{
+    let refused = Arc::new(Notify::new());
+    let begin_anew = Arc::clone(&refused);
+    let watch = move |page| {
+        let refused = Arc::clone(&refused);
+        watch(page).take_until(async move { refused.notified().await })
+    };
+    relisted(RELIST, page, watch).map(move |event| {
+        let admitted = admit(event?);
+        admitted.inspect_err(|_| begin_anew.notify_one())
+    })
+}
+
+/// Refuses a list of more objects, for [`limited`].
+pub fn list_of_at_most<K>(
+    objects_max: usize,
+) -> impl FnMut(Event<K>) -> watcher::Result<Event<K>> + Send {
+    let mut listed = 0;
+    move |event| {
+        match &event {
+            Event::Init => listed = 0,
+            Event::InitApply(_) => listed += 1,
+            Event::InitDone | Event::Apply(_) | Event::Delete(_) => {}
+        }
+        if listed > objects_max {
+            let too_long = kube::Error::Service(ListTooLong(objects_max).into());
+            return Err(watcher::Error::InitialListFailed(too_long));
+        }
+        Ok(event)
+    }
+}
+
 /// What is watched.
 #[derive(Clone, Debug)]
 pub struct Watched {
@@ -149,6 +198,7 @@ where
     T: Send,
 {
     let Watched { what, health } = watched.into();
+    let reported_to = health.clone();
     let mut is_failing = false;
     let events = events.filter_map(move |event| {
         std::future::ready(match event {
@@ -167,11 +217,27 @@ where
                 if !is_failing {
                     tracing::warn!(what, error = %chain(error), "a watch failed");
                 }
+                if let (Some(health), Some(why)) = (&reported_to, refusal(error)) {
+                    health.watch_failed(format!("the watch of {what} is begun anew: {why}"));
+                }
             })
             .ok();
         is_failing = item.is_none();
         std::future::ready(item)
     })
+}
+
+/// Returns why a watch failed, if what the cluster sent is the cause: other failures heal by
+/// themselves, or the calls tell.
+fn refusal(error: &watcher::Error) -> Option<String> {
+    let first: &(dyn Error + 'static) = error;
+    let mut causes = std::iter::successors(Some(first), |&cause| cause.source());
+    let refusal = causes.find(|&cause| is_refusal(cause));
+    refusal.map(ToString::to_string)
+}
+
+fn is_refusal(cause: &(dyn Error + 'static)) -> bool {
+    border::is_refusal(cause) || account::is_full(cause) || cause.is::<ListTooLong>()
 }
 
 /// Waits after each error: for the cluster to be well, where that is known not to be the case, else
@@ -223,6 +289,30 @@ mod tests {
         let events: Vec<_> = relisted(RELIST, 100, watch).take(5).collect().await;
         assert!(events.iter().all(Result::is_ok), "{events:?}");
         assert_eq!(*asked.lock().unwrap(), [100, 50, 25, 12]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_too_many_objects_begins_anew_and_does_not_end() {
+        let watch = |_| {
+            let objects = (0..3).map(|_| Event::InitApply(ConfigMap::default()));
+            let list = std::iter::once(Event::Init).chain(objects);
+            stream::iter(list.chain([Event::InitDone]).map(Ok))
+        };
+        let mut events = Box::pin(limited(100, watch, list_of_at_most(2)).skip(3));
+        let refused = events.next().await.unwrap().unwrap_err();
+        let why = refusal(&refused);
+        assert_eq!(why.as_deref(), Some("the list has more than 2 objects"));
+        assert!(matches!(events.next().await, Some(Ok(Event::Init))));
+    }
+
+    #[test]
+    fn a_failure_of_the_connection_is_no_refusal() {
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let refused = std::io::Error::other(border::refused_name());
+        let why = |error| refusal(&watcher::Error::WatchFailed(kube::Error::ReadEvents(error)));
+        assert_eq!(why(reset), None);
+        let name = "an object of the answer has a name that no object can have";
+        assert_eq!(why(refused).as_deref(), Some(name));
     }
 
     #[tokio::test(start_paused = true)]

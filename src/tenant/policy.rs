@@ -32,6 +32,9 @@ pub struct TenantPolicy {
 /// What a machine deployment may weigh in memory where a cluster has as many as are served: ten
 /// times what an ordinary one takes.
 const MACHINE_DEPLOYMENT_BYTES: usize = 64 << 10;
+/// What the metadata of the Secrets that are made for one may take, and again that of its config:
+/// ten times what two Secrets take.
+const METADATA_BYTES: usize = 16 << 10;
 /// There is room for as many even where fewer are served: those that are refused for their number
 /// are told so.
 const MACHINE_DEPLOYMENTS_KEPT: usize = 100;
@@ -39,9 +42,18 @@ const MACHINE_DEPLOYMENTS_KEPT: usize = 100;
 impl TenantPolicy {
     /// What the machine deployments of a cluster may weigh together, in bytes.
     pub fn machine_deployment_bytes_max(&self) -> usize {
-        self.machine_deployments_max
-            .max(MACHINE_DEPLOYMENTS_KEPT)
+        self.machine_deployments_kept()
             .saturating_mul(MACHINE_DEPLOYMENT_BYTES)
+    }
+
+    /// What the metadata of a tenant's Secrets may take, and again that of its configs, in bytes.
+    pub fn metadata_bytes_max(&self) -> usize {
+        self.machine_deployments_kept()
+            .saturating_mul(METADATA_BYTES)
+    }
+
+    fn machine_deployments_kept(&self) -> usize {
+        self.machine_deployments_max.max(MACHINE_DEPLOYMENTS_KEPT)
     }
 }
 

@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_of_events_is_reported_until_a_minute_after_the_last_one() {
+async fn a_problem_of_a_watch_is_reported_until_a_minute_after_it_was_last_seen() {
     let (health, board) = a_health();
     let reason = || board.read(|report| report.findings[&ConditionType::Connected].reason);
     let succeed = || {
@@ -9,12 +9,18 @@ async fn a_delay_of_events_is_reported_until_a_minute_after_the_last_one() {
         call.answered(&Response::new(()));
     };
     health.events_delayed();
-    tokio::time::advance(EVENTS_DELAYED / 2).await;
+    tokio::time::advance(WATCH_PROBLEM / 2).await;
     health.events_delayed();
-    tokio::time::advance(EVENTS_DELAYED / 2).await;
+    tokio::time::advance(WATCH_PROBLEM / 2).await;
     succeed();
     assert_eq!(reason(), "EventsDelayed");
-    tokio::time::advance(EVENTS_DELAYED / 2).await;
+    health.watch_failed("why".to_owned());
+    tokio::time::advance(WATCH_PROBLEM / 2).await;
+    health.events_delayed();
+    succeed();
+    assert_eq!(reason(), "WatchFailed", "it matters more than a delay");
+    tokio::time::advance(WATCH_PROBLEM / 2).await;
+    health.watch_problem_ends().await;
     succeed();
     assert_eq!(reason(), "Healthy");
 }

@@ -133,7 +133,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     ),
     Attack::by(
         "endless-objects",
-        "more than 4 MiB of events a second",
+        "more than 10000 objects exist",
         |_, attacker| {
             on_watch(attacker, endless_objects()?);
             Ok(())
