@@ -298,6 +298,7 @@ fn fleet_client(transport: &Transport, outside: &Outside, timeout: Duration) -> 
         timeout,
         health: None,
         fence: None,
+        memory: None,
         kind: ClusterKind::Management,
         metrics: outside.metrics.clone(),
     })

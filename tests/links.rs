@@ -197,6 +197,7 @@ fn parts(transport: Transport, timeout: Duration) -> ClientParts {
         timeout,
         health: None,
         fence: None,
+        memory: None,
         kind: ClusterKind::Worker,
         metrics: Metrics::new(),
     }

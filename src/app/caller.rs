@@ -178,6 +178,7 @@ fn client(transport: Transport, kind: ClusterKind, metrics: Metrics) -> Client {
         fence: None,
         timeout: CALL_TIMEOUT,
         health: None,
+        memory: None,
         kind,
         metrics,
     })

@@ -237,6 +237,7 @@ fn plain_client(transport: Transport, outside: &Outside, kind: ClusterKind) -> C
         timeout: REQUEST_TIMEOUT,
         health: None,
         fence: None,
+        memory: None,
         kind,
         metrics: outside.metrics.clone(),
     })

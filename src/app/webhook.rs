@@ -164,6 +164,7 @@ async fn keeper(
         timeout: CALL_TIMEOUT,
         health: None,
         fence: None,
+        memory: None,
         kind: ClusterKind::Management,
         metrics: metrics.clone(),
     });

@@ -53,6 +53,8 @@ pub(super) enum Refused {
     Objects,
     #[error("the page would take more than {PAGE_MIB_MAX} MiB of memory")]
     Page,
+    #[error("no memory is left for a page of this size")]
+    Memory,
     #[error("the object would take more than {SINGLE_MIB_MAX} MiB of memory")]
     Object,
     #[error("an object of the answer is longer than {TEXT_MIB_MAX} MiB")]
@@ -152,6 +154,16 @@ impl Border {
             }
         }
         self.keep(bytes.get(from..).unwrap_or_default(), through)
+    }
+
+    /// Returns the bytes that are reserved for the objects so far, and for the one that is read.
+    pub(super) fn kept(&self) -> usize {
+        let text = self.object.as_ref().map_or(0, |(_, text)| text.len());
+        match self.shape {
+            // Whole events are handed on.
+            Shape::Events => text,
+            Shape::Object | Shape::List(_) => self.weight.saturating_add(text),
+        }
     }
 
     /// A byte that belongs to no string.
@@ -267,15 +279,16 @@ impl Border {
 /// Returns whether an answer is refused for what it says, not for the connection that it came by.
 pub(super) fn is_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
     // An I/O error names the cause of what it wraps as its own.
-    let wrapped = error.downcast_ref::<std::io::Error>();
-    let wrapped = wrapped.and_then(std::io::Error::get_ref);
-    error.is::<Refused>() || wrapped.is_some_and(|wrapped| wrapped.is::<Refused>())
+    let io = error.downcast_ref::<std::io::Error>();
+    let wrapped = io.and_then(|io| io.get_ref()?.downcast_ref::<Refused>());
+    error.is::<Refused>() || wrapped.is_some()
 }
 
 /// Whether a list failed for a page that is too large: one of fewer objects may do.
 pub(super) fn is_page_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&cause| cause.source());
-    causes.any(|cause| cause.downcast_ref() == Some(&Refused::Page))
+    let is_page = |refused: &Refused| matches!(refused, Refused::Page | Refused::Memory);
+    causes.any(|cause| cause.downcast_ref().is_some_and(is_page))
 }
 
 /// As a watch tells it.

@@ -120,6 +120,7 @@ fn management_share(
         timeout: shared.request_timeout,
         health: None,
         fence: Some(fence.clone()),
+        memory: None,
         kind: ClusterKind::Management,
         metrics: shared.metrics.clone(),
     })

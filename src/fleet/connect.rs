@@ -31,6 +31,7 @@ use tracing::Instrument;
 use super::{
     border::{self, Shape, body, request},
     health::{Health, HeldBack},
+    memory::{Memory, Reservation},
     partition::fence::{Fence, Fenced},
     permits::{Permit, Urgency},
     rate_limit::{Budget, Prepaid, SharedBudget},
@@ -73,6 +74,9 @@ pub struct ClientParts {
     pub health: Option<Arc<Health>>,
     /// What every write must pass as it is sent; the replica's own Lease passes none.
     pub fence: Option<Fence>,
+    /// The memory that tenants share, which answers reserve while they are read; the management
+    /// cluster, and who reads from one cluster alone, has none.
+    pub memory: Option<Arc<Memory>>,
     /// Which of the tenant's clusters this is.
     pub kind: ClusterKind,
     /// Where the calls are counted.
@@ -269,7 +273,8 @@ async fn send(
             health.events_delayed();
         }
     });
-    let exchanged = exchange(service, (request, shape), waited);
+    let memory = parts.memory.as_ref().map(Reservation::guaranteed);
+    let exchanged = exchange(service, (request, shape), (waited, memory));
     let outcome = match tokio::time::timeout(parts.timeout, exchanged).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Timeout(parts.timeout).into()),
@@ -284,14 +289,17 @@ async fn send(
 async fn exchange(
     mut service: ApiCall<Transport>,
     (request, shape): (Request<Body>, Shape),
-    waited: Option<impl Fn(Duration) + Send + Sync + 'static>,
+    (waited, memory): (
+        Option<impl Fn(Duration) + Send + Sync + 'static>,
+        Option<Reservation>,
+    ),
 ) -> Result<Response<ResponseBody>, BoxError> {
     poll_fn(|context| service.poll_ready(context)).await?;
     let response = service.call(request).await?;
     let (head, body) = response.into_parts();
     let body = match (head.status.is_success(), shape) {
-        (true, Shape::Events) => body::events(body, waited),
-        (true, shape) => whole(body::read(body, shape).await?),
+        (true, Shape::Events) => body::events(body, waited, memory),
+        (true, shape) => whole(body::read(body, shape, memory).await?),
         (false, _) => whole(body::read_status(body).await?),
     };
     Ok(Response::from_parts(head, body))
@@ -338,6 +346,7 @@ mod tests {
             timeout: Duration::from_mins(1),
             health: None,
             fence: None,
+            memory: None,
             kind: ClusterKind::Worker,
             metrics: Metrics::new(),
         }

@@ -252,6 +252,7 @@ fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients
         timeout: params.shared.request_timeout,
         health: Some(Arc::clone(params.health)),
         fence: Some(params.fence.clone()),
+        memory: Some(Arc::clone(&params.shared.memory)),
         kind: ClusterKind::Worker,
         metrics: params.shared.metrics.clone(),
     }))

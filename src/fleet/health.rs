@@ -259,15 +259,15 @@ impl Health {
     fn enter(&self, mut next: State) {
         let mut state = self.lock();
         match (&*state, &mut next) {
-            // A call that changes nothing costs one comparison.
-            (State::Healthy, State::Healthy) => return,
             (State::EventsDelayed { until } | State::WatchFailed { until, .. }, State::Healthy)
             | (State::WatchFailed { until, .. }, State::EventsDelayed { .. })
                 if Instant::now() < *until =>
             {
                 return;
             }
-            (
+            // A call that changes nothing costs one comparison.
+            (State::Healthy, State::Healthy)
+            | (
                 State::Degraded { .. } | State::Unreachable { .. },
                 State::EventsDelayed { .. } | State::WatchFailed { .. },
             ) => return,

@@ -124,6 +124,7 @@ mod tests {
     use crate::{
         fleet::{
             connect::{ClientParts, client},
+            memory::Memory,
             rate_limit::Budget,
         },
         telemetry::metrics::{ClusterKind, Metrics},
@@ -133,6 +134,7 @@ mod tests {
     /// A client of a server that answers by the limit and the first object of the page, and how
     /// often it was asked.
     fn a_client(
+        memory: Option<Arc<Memory>>,
         answer: impl Fn(usize, usize) -> Value + Clone + Send + Sync + 'static,
     ) -> (Client, Arc<AtomicUsize>) {
         let asked = Arc::<AtomicUsize>::default();
@@ -162,6 +164,7 @@ mod tests {
             timeout: Duration::from_mins(1),
             health: None,
             fence: None,
+            memory,
             kind: ClusterKind::Worker,
             metrics: Metrics::new(),
         });
@@ -195,7 +198,7 @@ mod tests {
     async fn a_page_that_is_too_large_is_asked_for_again_with_fewer_objects() {
         const OBJECTS: usize = 21;
         const MIB: usize = 1 << 20;
-        let (client, asked) = a_client(|limit, first| {
+        let (client, asked) = a_client(None, |limit, first| {
             let end = (first + limit).min(OBJECTS);
             let sized = (first..end).map(|index| (index, MIB));
             page(sized, Some(end).filter(|end| *end < OBJECTS))
@@ -207,8 +210,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn without_memory_a_list_is_read_in_smaller_pages() {
+        const OBJECTS: usize = 20;
+        let memory = Arc::new(Memory::within(0, 0));
+        let (client, asked) = a_client(Some(Arc::clone(&memory)), |limit, first| {
+            let end = (first + limit).min(OBJECTS);
+            let sized = (first..end).map(|index| (index, 200 << 10));
+            page(sized, Some(end).filter(|end| *end < OBJECTS))
+        });
+        assert_eq!(names(client).await.unwrap().len(), OBJECTS);
+        // Pages of 16, 8 and 4 reserve more than is guaranteed; of 2 there are ten.
+        assert_eq!(asked.load(Ordering::Relaxed), 3 + 10);
+        assert_eq!(memory.reserved(), 0);
+    }
+
+    #[tokio::test]
     async fn a_list_that_does_not_end_is_given_up() {
-        let (client, asked) = a_client(|_, _| page([], Some(0)));
+        let (client, asked) = a_client(None, |_, _| page([], Some(0)));
         let error = names(client).await.unwrap_err();
         assert!(format!("{error:?}").contains("Endless"), "{error:?}");
         assert_eq!(asked.load(Ordering::Relaxed), PAGES_MAX);
@@ -216,7 +234,7 @@ mod tests {
 
     #[tokio::test]
     async fn more_objects_than_were_asked_for_are_refused() {
-        let (client, asked) = a_client(|limit, _| page((0..=limit).map(|it| (it, 1)), None));
+        let (client, asked) = a_client(None, |limit, _| page((0..=limit).map(|it| (it, 1)), None));
         names(client).await.unwrap_err();
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }

@@ -111,6 +111,7 @@ impl Solo {
             timeout: params.request_timeout,
             health: None,
             fence: params.management.fence.clone(),
+            memory: None,
             kind: ClusterKind::Management,
             metrics: params.metrics.clone(),
         });
@@ -121,6 +122,7 @@ impl Solo {
             timeout: params.request_timeout,
             health: Some(Arc::clone(&health)),
             fence: params.worker.fence.clone(),
+            memory: None,
             kind: ClusterKind::Worker,
             metrics: params.metrics.clone(),
         });

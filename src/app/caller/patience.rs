@@ -108,6 +108,7 @@ mod tests {
             fence: None,
             timeout: CALL_TIMEOUT,
             health: None,
+            memory: None,
             kind: ClusterKind::Management,
             metrics: Metrics::new(),
         });

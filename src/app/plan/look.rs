@@ -234,6 +234,7 @@ fn connect(
         fence: None,
         timeout: question.settings.request_timeout,
         health: None,
+        memory: None,
         kind: ClusterKind::Worker,
         metrics: Metrics::new(),
     });

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, StreamBody};
 use tower::BoxError;
 
 use super::{Border, EVENTS_MIB_MAX, Refused, Shape};
-use crate::fleet::{connect::ResponseBody, rate_limit::Budget};
+use crate::fleet::{connect::ResponseBody, memory::Reservation, rate_limit::Budget};
 use crate::tenant::policy::RequestBudget;
 
 /// A page is read up to this size; of large objects fewer are asked for.
@@ -22,15 +22,17 @@ const STATUS_KIB_MAX: usize = 256;
 #[error("the answer is larger than {STATUS_KIB_MAX} KiB, and is not read")]
 struct StatusTooLarge;
 
-/// What is let through of a body, in one piece: a list of frames would cost more than what is in
-/// them, where a hostile server sends a byte at a time.
+/// Returns what is let through of a body, in one piece: a list of frames would cost more than what
+/// is in them, where a hostile server sends a byte at a time. The memory stays reserved as long as
+/// the bytes are there.
 ///
 /// # Errors
 ///
-/// When the connection fails, or the body has more than it may.
+/// When the connection fails, the body has more than it may, or no memory is left for it.
 pub(in crate::fleet) async fn read(
     mut body: ResponseBody,
     shape: Shape,
+    mut memory: Option<Reservation>,
 ) -> Result<Bytes, BoxError> {
     let (mut border, mut through, mut read) = (Border::new(shape), Vec::new(), 0);
     while let Some(frame) = body.frame().await {
@@ -41,8 +43,28 @@ pub(in crate::fleet) async fn read(
             return Err(Refused::Page.into());
         }
         border.push(data, &mut through)?;
+        let has_memory = |it: &mut Reservation| it.resize(through.len() + border.kept());
+        if !memory.as_mut().is_none_or(has_memory) {
+            return Err(Refused::Memory.into());
+        }
     }
-    Ok(through.into())
+    let bytes = Reserved {
+        bytes: through,
+        _memory: memory,
+    };
+    Ok(Bytes::from_owner(bytes))
+}
+
+/// Bytes, with the memory that is reserved for them and for the objects in them.
+struct Reserved {
+    bytes: Vec<u8>,
+    _memory: Option<Reservation>,
+}
+
+impl AsRef<[u8]> for Reserved {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// The whole of a body that says why a request is refused: it need not be JSON.
@@ -83,9 +105,11 @@ const fn kib(count: u32) -> NonZeroU32 {
 pub(in crate::fleet) fn events(
     body: ResponseBody,
     waited: Option<impl Fn(Duration) + Send + Sync + 'static>,
+    memory: Option<Reservation>,
 ) -> ResponseBody {
     let watch = Watch {
         body,
+        memory,
         border: Border::new(Shape::Events),
         pace: waited.map(|waited| (Budget::new(PACE), waited)),
     };
@@ -98,6 +122,7 @@ pub(in crate::fleet) fn events(
 
 struct Watch<W> {
     body: ResponseBody,
+    memory: Option<Reservation>,
     border: Border,
     pace: Option<(Budget, W)>,
 }
@@ -118,6 +143,10 @@ impl<W: Fn(Duration)> Watch<W> {
             let mut through = Vec::new();
             let pushed = self.border.push(&data, &mut through);
             pushed.map_err(io::Error::other)?;
+            let has_memory = |it: &mut Reservation| it.resize(self.border.kept());
+            if !self.memory.as_mut().is_none_or(has_memory) {
+                return Err(io::Error::other(Refused::Memory));
+            }
             // Of an object that is not at its end yet nothing is handed on.
             if !through.is_empty() {
                 return Ok(Some(through.into()));
@@ -143,6 +172,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::fleet::memory::{GUARANTEED_BYTES, Memory};
 
     const EVENT: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";
 
@@ -172,7 +202,7 @@ mod tests {
             assert!(!waited.is_zero());
             told.fetch_add(1, Ordering::Relaxed);
         };
-        let count = in_a_minute(events(many(), Some(waited))).await;
+        let count = in_a_minute(events(many(), Some(waited), None)).await;
         let kib = PACE.burst.get() + 60 * PACE.per_second.get();
         let expected = usize::try_from(kib).unwrap() / (1 + EVENT_KIB);
         assert!(count.abs_diff(expected) <= 10, "{count}, not {expected}");
@@ -184,7 +214,60 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_events_of_the_management_cluster_are_taken_as_they_come() {
-        let count = in_a_minute(events(many(), None::<fn(Duration)>)).await;
+        let count = in_a_minute(events(many(), None::<fn(Duration)>, None)).await;
         assert_eq!(count, 1_000_000);
+    }
+
+    fn in_parts(parts: impl Iterator<Item = String> + Send + 'static) -> ResponseBody {
+        let frames = parts.map(|part| Ok(Frame::data(Bytes::from(part))));
+        StreamBody::new(stream::iter(frames)).boxed_unsync()
+    }
+
+    /// A list of objects of 100 KiB.
+    fn list(objects: usize) -> ResponseBody {
+        let head = std::iter::once("{\"items\":[".to_owned());
+        let object = |index| {
+            let comma = if index == 0 { "" } else { "," };
+            let long = "a".repeat(100 << 10);
+            format!("{comma}{{\"metadata\":{{\"name\":\"a\"}},\"data\":{{\"a\":\"{long}\"}}}}")
+        };
+        let objects = (0..objects).map(object);
+        in_parts(head.chain(objects).chain(["]}".to_owned()]))
+    }
+
+    #[tokio::test]
+    async fn beyond_the_guaranteed_memory_an_answer_reserves_what_is_left() {
+        let none = Arc::new(Memory::within(0, 0));
+        let read = async |memory: &Arc<Memory>, objects| {
+            let memory = Some(Reservation::guaranteed(memory));
+            read(list(objects), Shape::List(100), memory).await
+        };
+        let small = read(&none, 4).await.unwrap();
+        assert!((800 << 10..GUARANTEED_BYTES).contains(&none.reserved()));
+        drop(small);
+        let error = read(&none, 20).await.unwrap_err();
+        assert!(super::super::is_page_too_large(&*error), "{error}");
+        assert_eq!(none.reserved(), 0);
+        let plenty = Arc::new(Memory::unlimited());
+        read(&plenty, 20).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_large_event_reserves_memory_until_it_is_whole() {
+        let none = Arc::new(Memory::within(0, 0));
+        let long = |kib: usize| {
+            let head = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"},\"a\":\"";
+            let long = (0..kib).map(|_| "a".repeat(1 << 10));
+            let parts = std::iter::once(head.to_owned()).chain(long);
+            in_parts(parts.chain(["\"}}\n".to_owned()]))
+        };
+        for (kib, fits) in [(900, true), (1_100, false)] {
+            let memory = Some(Reservation::guaranteed(&none));
+            let mut body = events(long(kib), None::<fn(Duration)>, memory);
+            assert_eq!(body.frame().await.unwrap().is_ok(), fits, "{kib} KiB");
+            assert!(!fits || none.reserved() == 0, "it is whole");
+            drop(body);
+            assert_eq!(none.reserved(), 0);
+        }
     }
 }

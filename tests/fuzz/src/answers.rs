@@ -116,6 +116,7 @@ fn answering(data: &[u8]) -> Client {
         timeout: TIMEOUT,
         health: None,
         fence: None,
+        memory: None,
         kind: ClusterKind::Worker,
         metrics: Metrics::new(),
     })

@@ -125,6 +125,7 @@ fn network(cluster: &Cluster, seed: u64) -> Client {
         timeout: TERMS.call_timeout(),
         health: None,
         fence: None,
+        memory: None,
         kind: ClusterKind::Management,
         metrics: Metrics::new(),
     })
