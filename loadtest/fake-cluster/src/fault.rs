@@ -1,7 +1,11 @@
 //! Faults as data: what goes wrong, for which requests, and how often. Death of a client is not
 //! here but in `front/life.rs`: it happens to the client, not to the cluster.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -17,7 +21,8 @@ pub type Chunks = Arc<dyn Fn() -> Box<dyn Iterator<Item = Bytes> + Send> + Send 
 /// What goes wrong.
 #[derive(Clone)]
 pub enum Fault {
-    /// The request is not executed; it is answered with 200 and these chunks.
+    /// The request is not executed; it is answered with 200 and these chunks, which end when all
+    /// faults are cleared.
     Body(Chunks),
     /// The request is not executed; it is answered with this code.
     Status {
@@ -205,6 +210,8 @@ pub(crate) struct Faults {
     injected: Vec<Injected>,
     next_id: u64,
     seed: u64,
+    /// Lives until all faults are cleared.
+    until_cleared: Arc<()>,
 }
 
 impl Faults {
@@ -235,6 +242,12 @@ impl Faults {
 
     pub(crate) fn clear_all(&mut self) {
         self.injected.clear();
+        self.until_cleared = Arc::default();
+    }
+
+    /// Returns what is gone when all faults are cleared: a body without end ends then.
+    pub(crate) fn until_cleared(&self) -> Weak<()> {
+        Arc::downgrade(&self.until_cleared)
     }
 
     /// The faults that hit this request, in the order of their injection.

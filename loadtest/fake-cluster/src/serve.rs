@@ -149,7 +149,9 @@ async fn before(
             }
             Fault::Body(chunks) => {
                 note(inner, call, &user.name, (200, false));
-                let chunks = futures::stream::iter(chunks().map(|it| Ok(Frame::data(it))));
+                let cleared = inner.lock().faults.until_cleared();
+                let chunks = chunks().take_while(move |_| cleared.strong_count() > 0);
+                let chunks = futures::stream::iter(chunks.map(|it| Ok(Frame::data(it))));
                 let body = StreamBody::new(chunks).boxed_unsync();
                 return ControlFlow::Break(Ok(response(200, "application/json", body)));
             }

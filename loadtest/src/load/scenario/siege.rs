@@ -1,18 +1,24 @@
 //! Three replicas serve ordinary tenants beside a tenant that attacks: in one way after another,
 //! each for the length of the window. No replica may die or take much memory, the ordinary tenants
 //! must be served, the attacker's conditions must name the cause, and an attacker that behaves
-//! again must be served.
+//! again must be served. Then somebody attacks the webhooks.
 
+mod answers;
 mod attacks;
 mod process_tree;
+mod webhook;
 
-use std::{cell::Cell, time::Duration};
+use std::{cell::Cell, convert::Infallible, time::Duration};
 
 use anyhow::Context as _;
+use futures::future::try_join;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use self::attacks::{ATTACKS, Attack};
+use self::{
+    attacks::{ATTACKS, Attack},
+    webhook::Webhooks,
+};
 use super::{
     making::{latencies, make, make_while},
     replicas::{REPLICAS, agree},
@@ -51,8 +57,8 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
     let alone = make(stage, &ordinary).await?;
     let mut attackers = Vec::new();
     let only = stage.params.attack.clone();
-    let wanted = |attack: &&Attack| only.as_deref().is_none_or(|name| name == attack.name);
-    for attack in ATTACKS.iter().filter(wanted) {
+    let is_wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
+    for attack in ATTACKS.iter().filter(|it| is_wanted(it.name)) {
         let attacker = Worker::of(format!("attacker-{}", attack.name), 1).await?;
         stage.fleet.give_namespace(&attacker)?;
         attack.begin(stage, &attacker)?;
@@ -65,27 +71,14 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         if !attack.lasts {
             end(stage, attack, &attacker).await?;
         }
-        outcome.figures.extend([
-            Figure::new(&format!("{}: memory", attack.name), worst.tree_mib, "MiB")
-                .wanted(TREE_MIB_MAX, TREE_MIB_MAX),
-            Figure::new(
-                &format!("{}: /livez", attack.name),
-                worst.probe_seconds,
-                "s",
-            )
-            .wanted(PROBE_SECONDS_MAX, PROBE_SECONDS_MAX),
-            Figure::new(
-                &format!("{}: p99, times as long", attack.name),
-                beside.p99 / alone.p99.max(1.0),
-                "x",
-            )
-            .wanted(LONGER_MAX, LONGER_MAX),
-        ]);
+        outcome.figures.extend(worst.figures(attack.name));
+        let times = beside.p99 / alone.p99.max(1.0);
+        let times = Figure::new(&format!("{}: p99, times as long", attack.name), times, "x");
+        outcome.figures.push(times.wanted(LONGER_MAX, LONGER_MAX));
         outcome.latencies.insert(attack.name.to_owned(), beside);
         attackers.push((attack, attacker));
         make_room(stage).await?;
     }
-    anyhow::ensure!(!attackers.is_empty(), "there is no such attack");
     for (attack, attacker) in attackers.iter().filter(|(attack, _)| attack.lasts) {
         end(stage, attack, attacker).await?;
     }
@@ -97,8 +90,14 @@ pub async fn siege(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<(
         recovered.with_context(|| conditions(&stage.fleet, &attacker.tenant))?;
     }
     let recovered = cleared.elapsed().as_secs_f64();
+    let mut attacks = attackers.len();
+    for attack in webhook::ATTACKS.iter().filter(|it| is_wanted(it.name)) {
+        webhooks_besieged(stage, outcome, attack).await?;
+        attacks += 1;
+    }
+    anyhow::ensure!(attacks > 0, "there is no such attack");
     outcome.figures.extend([
-        Figure::new("attacks", count(attackers.len()), ""),
+        Figure::new("attacks", count(attacks), ""),
         Figure::new("until all attackers are served again", recovered, "s"),
     ]);
     outcome.latencies.insert("0 alone".to_owned(), alone);
@@ -140,6 +139,17 @@ struct Worst {
     probe_seconds: f64,
 }
 
+impl Worst {
+    fn figures(self, attack: &str) -> [Figure; 2] {
+        let memory = Figure::new(&format!("{attack}: memory"), self.tree_mib, "MiB");
+        let livez = Figure::new(&format!("{attack}: /livez"), self.probe_seconds, "s");
+        [
+            memory.wanted(TREE_MIB_MAX, TREE_MIB_MAX),
+            livez.wanted(PROBE_SECONDS_MAX, PROBE_SECONDS_MAX),
+        ]
+    }
+}
+
 /// Serves new machine deployments of ordinary tenants during an attack. Returns how long they took,
 /// and the worst of all replicas. Fails if a replica ends or does not answer `/livez`.
 async fn besieged(
@@ -150,9 +160,40 @@ async fn besieged(
     let (begun, window) = (Instant::now(), stage.params.window);
     let (processes, admins) = (stage.process_ids(), stage.admin_addresses());
     let worst = Cell::<Worst>::default();
+    let watching = watch(&processes, &admins, &worst);
+    let making = make_while(stage, ordinary, |_| begun.elapsed() < window);
+    let made = tokio::select! {
+        ended = watching => return Err(ended),
+        () = (attack.noise)(admins.clone()) => anyhow::bail!("the attack ended by itself"),
+        made = making => made?,
+    };
+    Ok((latencies(&made)?, worst.get()))
+}
+
+/// Asks the webhooks for reviews during an attack on them.
+async fn webhooks_besieged(
+    stage: &Stage,
+    outcome: &mut Outcome,
+    attack: &webhook::Attack,
+) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let webhooks = Webhooks::start(&stage.params, folder.path()).await?;
+    let worst = Cell::<Worst>::default();
+    let (processes, admins) = ([webhooks.id], [webhooks.admin.clone()]);
+    let took = tokio::select! {
+        ended = watch(&processes, &admins, &worst) => return Err(ended),
+        took = webhooks.besieged(attack, stage.params.window) => took?,
+    };
+    outcome.figures.extend(worst.get().figures(attack.name));
+    outcome.latencies.insert(attack.name.to_owned(), took);
+    webhooks.stop().await
+}
+
+/// Records the worst that is seen of processes, until one ends or does not answer `/livez`.
+async fn watch(processes: &[u32], admins: &[String], worst: &Cell<Worst>) -> anyhow::Error {
     let weighing = async {
         loop {
-            for id in &processes {
+            for id in processes {
                 let mib = float(process_tree::resident_kib(*id)?) / 1024.0;
                 let seen = worst.get();
                 worst.set(Worst {
@@ -165,7 +206,7 @@ async fn besieged(
     };
     let probing = async {
         loop {
-            for admin in &admins {
+            for admin in admins {
                 let took = measure::probe(admin).await?;
                 let seen = worst.get();
                 worst.set(Worst {
@@ -176,14 +217,9 @@ async fn besieged(
             sleep(PROBE_INTERVAL).await;
         }
     };
-    let making = make_while(stage, ordinary, |_| begun.elapsed() < window);
-    let made = tokio::select! {
-        ended = weighing => return ended,
-        ended = probing => return ended,
-        () = (attack.noise)(admins.clone()) => anyhow::bail!("the attack ended by itself"),
-        made = making => made?,
-    };
-    Ok((latencies(&made)?, worst.get()))
+    let ended: anyhow::Result<(Infallible, Infallible)> = try_join(weighing, probing).await;
+    let Err(error) = ended;
+    error
 }
 
 /// Waits until the attacker's status names the cause, and ends the attack.

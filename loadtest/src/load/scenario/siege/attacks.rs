@@ -1,30 +1,27 @@
 //! The attacks: what a tenant, its worker cluster or somebody who reaches the admin port does.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use fake_cluster::{Chunks, Fault, Matcher, Verb, object};
+use fake_cluster::{Chunks, Fault, Matcher, object};
 use futures::future::{LocalBoxFuture, join_all, pending};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::sleep};
 
-use super::super::hostile::a_profile;
+use super::{
+    super::hostile::a_profile,
+    answers::{
+        MACHINE_DEPLOYMENTS, SECRETS, empty_items, endless_events, endless_list, endless_objects,
+        endless_secrets, managed_fields, on_list, on_watch, smuggled_name,
+    },
+};
 use crate::load::{
     fleet::{KUBE_SYSTEM, PROFILE, Worker, machine_deployment},
     stage::Stage,
 };
 
-const MACHINE_DEPLOYMENTS: &str = "machinedeployments";
-const FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
-const API_VERSION: &str = "cluster.k8s.io/v1alpha1";
 /// More labelled Secrets of this size than fit into a page of a list.
 const REGISTRATIONS: usize = 26;
 const REGISTRATION_BYTES: usize = 1_000_000;
@@ -39,6 +36,9 @@ const LARGE_BYTES: usize = 1_200_000;
 /// Connections to each admin port, and what each sends of a request that never ends.
 const HALF_REQUESTS: usize = 500;
 const HALF_REQUEST_BYTES: usize = 380_000;
+
+/// More than the versions that an attacker makes up.
+const MADE_UP_REVISIONS: u64 = 1 << 40;
 
 /// One attack.
 pub(super) struct Attack {
@@ -81,7 +81,11 @@ impl Attack {
 
     /// Makes the attacker behave again.
     pub(super) fn end(&self, stage: &Stage, attacker: &Worker) -> anyhow::Result<()> {
-        attacker.server.cluster.clear_faults();
+        let cluster = &attacker.server.cluster;
+        cluster.clear_faults();
+        // A watch cannot go on from a version that the attacker made up.
+        cluster.skip_revisions(MADE_UP_REVISIONS);
+        cluster.compact();
         (self.end)(stage, attacker)
     }
 }
@@ -119,7 +123,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         "managed-fields",
         "more than 4 MiB of events a second",
         |_, attacker| {
-            on_watch(attacker, managed_fields()?);
+            on_watch(attacker, MACHINE_DEPLOYMENTS, managed_fields()?);
             Ok(())
         },
     ),
@@ -127,7 +131,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         "endless-events",
         "more than 4 MiB of events a second",
         |_, attacker| {
-            on_watch(attacker, endless_events()?);
+            on_watch(attacker, MACHINE_DEPLOYMENTS, endless_events()?);
             Ok(())
         },
     ),
@@ -135,7 +139,15 @@ pub(super) const ATTACKS: &[Attack] = &[
         "endless-objects",
         "more than 10000 objects exist",
         |_, attacker| {
-            on_watch(attacker, endless_objects()?);
+            on_watch(attacker, MACHINE_DEPLOYMENTS, endless_objects()?);
+            Ok(())
+        },
+    ),
+    Attack::by(
+        "endless-secrets",
+        "there is no memory left for Secret",
+        |_, attacker| {
+            on_watch(attacker, SECRETS, endless_secrets());
             Ok(())
         },
     ),
@@ -335,135 +347,6 @@ fn annotate(object: &mut Value, key: &str, value: &str) -> anyhow::Result<()> {
 fn forget(attacker: &Worker, name: &str) {
     let gone = attacker.machine_deployment(name);
     attacker.server.cluster.delete_raw(gone);
-}
-
-fn on_list(attacker: &Worker, chunks: Chunks) {
-    let lists = Matcher::on(&[Verb::List], MACHINE_DEPLOYMENTS);
-    attacker.server.cluster.inject(lists, Fault::Body(chunks));
-}
-
-fn on_watch(attacker: &Worker, chunks: Chunks) {
-    let watches = Matcher::on(&[Verb::Watch], MACHINE_DEPLOYMENTS);
-    attacker.server.cluster.inject(watches, Fault::Body(chunks));
-}
-
-/// A list of ten million empty objects.
-fn empty_items() -> Chunks {
-    let head = head("");
-    let items = Bytes::from("{},".repeat(1000));
-    Arc::new(move || {
-        let items = std::iter::repeat_n(items.clone(), 10_000);
-        Box::new(
-            std::iter::once(head.clone())
-                .chain(items)
-                .chain(["{}]}".into()]),
-        )
-    })
-}
-
-/// A list that always has one more page of machine deployments that nobody has seen before.
-fn endless_list() -> anyhow::Result<Chunks> {
-    let head = head("more");
-    let item = template()?;
-    let made = Arc::new(AtomicU64::new(0));
-    Ok(Arc::new(move || {
-        let (item, made) = (item.clone(), Arc::clone(&made));
-        let items = (0..50).map(move |index| {
-            let number = made.fetch_add(1, Ordering::Relaxed).to_string();
-            let comma = if index == 0 { "" } else { "," };
-            Bytes::from(format!("{comma}{}", item.replace(NUMBER, &number)))
-        });
-        Box::new(
-            std::iter::once(head.clone())
-                .chain(items)
-                .chain(["]}".into()]),
-        )
-    }))
-}
-
-/// A list of one machine deployment that is being deleted, whose name turns a read of it into a
-/// watch.
-fn smuggled_name() -> anyhow::Result<Chunks> {
-    let head = head("");
-    let mut object: Value = serde_json::from_str(&template()?)?;
-    let metadata = object
-        .pointer_mut("/metadata")
-        .and_then(Value::as_object_mut);
-    let metadata = metadata.context("it has metadata")?;
-    metadata.insert("name".to_owned(), json!("x?watch=1&a="));
-    metadata.insert(
-        "deletionTimestamp".to_owned(),
-        json!("2026-01-01T00:00:00Z"),
-    );
-    metadata.insert("finalizers".to_owned(), json!([FINALIZER]));
-    let item = Bytes::from(object.to_string());
-    Ok(Arc::new(move || {
-        Box::new([head.clone(), item.clone(), "]}".into()].into_iter())
-    }))
-}
-
-/// A watch that sends one machine deployment with 3.9 MiB of managed fields over and over.
-fn managed_fields() -> anyhow::Result<Chunks> {
-    let fields = json!([{ "manager": "a", "fieldsV1": { "f:a": "a".repeat(3_900 << 10) } }]);
-    let event = event(&template()?.replacen(
-        "\"metadata\":{",
-        &format!("\"metadata\":{{\"managedFields\":{fields},"),
-        1,
-    ));
-    let event = Bytes::from(event.replace(NUMBER, "0"));
-    Ok(Arc::new(move || Box::new(std::iter::repeat(event.clone()))))
-}
-
-/// A watch that sends a machine deployment that changes without end.
-fn endless_events() -> anyhow::Result<Chunks> {
-    let one = template()?.replace(&format!("-{NUMBER}"), "-0");
-    Ok(endless(&one))
-}
-
-/// A watch that sends new machine deployments without end.
-fn endless_objects() -> anyhow::Result<Chunks> {
-    Ok(endless(&template()?))
-}
-
-/// Events of a template, with numbers from 0 on.
-fn endless(template: &str) -> Chunks {
-    let event = event(template);
-    Arc::new(move || {
-        let event = event.clone();
-        Box::new((0_u64..).map(move |number| event.replace(NUMBER, &number.to_string()).into()))
-    })
-}
-
-fn event(object: &str) -> String {
-    format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n")
-}
-
-/// The beginning of a list.
-fn head(more: &str) -> Bytes {
-    let head = format!(
-        "{{\"apiVersion\":\"{API_VERSION}\",\"kind\":\"MachineDeploymentList\",\
-         \"metadata\":{{\"resourceVersion\":\"1\",\"continue\":\"{more}\"}},\"items\":["
-    );
-    head.into()
-}
-
-/// Stands for a number in [`template`].
-const NUMBER: &str = "NUMBER";
-
-/// A machine deployment as text, with a number in its name, uid and version.
-fn template() -> anyhow::Result<String> {
-    let mut object = machine_deployment(&format!("pool-{NUMBER}"));
-    let metadata = object
-        .pointer_mut("/metadata")
-        .and_then(Value::as_object_mut);
-    metadata.context("it has metadata")?.extend(
-        [
-            ("uid", json!(format!("uid-{NUMBER}"))),
-            ("resourceVersion", json!(NUMBER)),
-        ]
-        .map(|(key, value)| (key.to_owned(), value)),
-    );
-    Ok(object.to_string())
 }
 
 /// Opens connections that send a request that never ends, and opens new ones when they are closed.
