@@ -245,7 +245,7 @@ mod tests {
         let small = read(&none, 4).await.unwrap();
         assert!((800 << 10..GUARANTEED_BYTES).contains(&none.reserved()));
         drop(small);
-        let error = read(&none, 20).await.unwrap_err();
+        let error = read(&none, 20).await.err().unwrap();
         assert!(super::super::is_page_too_large(&*error), "{error}");
         assert_eq!(none.reserved(), 0);
         let plenty = Arc::new(Memory::unlimited());
