@@ -121,8 +121,8 @@ where
 #[error("the list has more than {0} objects")]
 struct ListTooLong(usize);
 
-/// Returns a watch as [`relisted`] that begins anew as soon as `admit` refuses an event: a list that
-/// lacks an object must not end.
+/// Returns a watch like [`relisted`] that begins anew as soon as `admit` refuses an event. A list
+/// that lacks an object must not end.
 pub fn limited<K, W>(
     page: u32,
     watch: impl Fn(u32) -> W + Send,
