@@ -1,18 +1,18 @@
 //! The composition root: makes the management client, starts the watches of the whole fleet, and
 //! hands the fleet what to do with each cluster.
 
-pub mod caller;
+pub mod cluster_client;
 mod container;
 pub mod doctor;
-pub mod enrol;
 mod fleet_page;
 mod lifeline;
 mod management;
 pub mod plan;
 mod process_tasks;
-pub mod release;
-pub mod remedy;
+pub mod remediation;
 pub mod single;
+pub mod tenant_add;
+pub mod tenant_release;
 pub mod tenants;
 pub mod webhook;
 
@@ -44,22 +44,23 @@ use crate::controllers::{
     worker_cluster,
 };
 use crate::fleet::{
-    self, census,
+    self,
     clock::Clock,
     connect::{self, ClientParts, Connector, Transport},
     engagement::Shared,
+    fleet_summary,
     memory::Memory,
-    partition::{
-        Holder,
-        fence::Fence,
-        grant::Grant,
-        lease::Leases,
-        membership::{self, Membership, Placement, Terms},
-    },
     permits::Permits,
     rate_limit::{Budget, SharedBudget},
+    registry::Registry,
     retry_delay::RetryDelay,
-    roster::Roster,
+    sharding::{
+        Holder,
+        fence::Fence,
+        lease::Leases,
+        membership::{self, Membership, Placement, Terms},
+        shard::Shard,
+    },
     transport::{self, Audience, Caller, Patience},
     watch::Scope,
     worker_clusters,
@@ -197,7 +198,7 @@ pub async fn run_with(
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut tasks = ProcessTasks::new(&cancel);
-    let roster = Arc::new(Roster::default());
+    let registry = Arc::new(Registry::default());
     let pulse = Pulse::default();
     tasks.spawn(pulse.clone().beat());
     let (membership, placement) = membership(&settings, &outside, &pulse);
@@ -208,8 +209,8 @@ pub async fn run_with(
             metrics: outside.metrics.clone(),
             pulse: Some(pulse),
             readiness: readiness.clone(),
-            refresh: census_of(&roster, &outside.memory, &outside.metrics),
-            fleet: fleet_page::of(&settings, &listener, (&roster, &outside.clock)),
+            refresh: metrics_update(&registry, &outside.memory, &outside.metrics),
+            fleet: fleet_page::of(&settings, &listener, (&registry, &outside.clock)),
         };
         tasks.serve_admin(listener, state, &outside.lifeline);
     }
@@ -220,18 +221,18 @@ pub async fn run_with(
     tasks.spawn(outside.renderer.clone().stop_idle());
     let own = (outside.default_profiles, outside.renderer);
     let controllers = controllers(&settings, &scope, own, &outside.memory);
-    let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &roster);
+    let (worker_clusters, follow) = worker_clusters::follow(&client, &scope, &registry);
     tasks.spawn(follow);
     tasks.watch_management(&client, &scope, &controllers);
     let (profiles, clusters) = (controllers.clone(), worker_clusters.clone());
     tasks.spawn(open_gate(readiness.clone(), profiles, clusters));
-    tasks.spawn(open_membership_gate(readiness, placement.grants.clone()));
+    tasks.spawn(open_membership_gate(readiness, placement.shards.clone()));
     let defaults = Arc::new(settings.tenant_defaults);
-    let tenants = Tenants::new(&roster, &scope, &defaults);
+    let tenants = Tenants::new(&registry, &scope, &defaults);
     tasks.pace(&controllers, tenants, (settings.rollout, &outside.metrics));
     let shared = Arc::new(Shared {
         fleet: settings.replica.fleet.into(),
-        roster,
+        registry,
         worker_clusters,
         management: outside.management,
         management_uid,
@@ -263,8 +264,8 @@ pub async fn run_with(
     serve(fleet, (membership, &outside.lifeline), tasks).await
 }
 
-/// Runs the fleet for as long as the replica is a member of it. The Lease is released after the
-/// last write of the fleet; one that is lost ends everything.
+/// Runs the fleet for as long as the replica is a registered cluster of it. The Lease is released
+/// after the last write of the fleet; one that is lost ends everything.
 async fn serve(
     fleet: impl Future<Output = ()>,
     (membership, lifeline): (Membership, &Handle),
@@ -335,25 +336,25 @@ fn membership(settings: &Settings, outside: &Outside, pulse: &Pulse) -> (Members
     })
 }
 
-/// A replica is ready once all members have agreed on its coming.
-async fn open_membership_gate(readiness: Readiness, mut grants: watch::Receiver<Grant>) {
-    if grants.wait_for(Grant::has_begun).await.is_ok() {
+/// A replica is ready once all registered clusters have agreed on its coming.
+async fn open_membership_gate(readiness: Readiness, mut shards: watch::Receiver<Shard>) {
+    if shards.wait_for(Shard::has_begun).await.is_ok() {
         readiness.set_ready(Gate::Membership);
     }
 }
 
-fn census_of(
-    roster: &Arc<Roster>,
+fn metrics_update(
+    registry: &Arc<Registry>,
     memory: &Arc<Memory>,
     metrics: &Metrics,
 ) -> Arc<dyn Fn() + Send + Sync> {
-    let (roster, metrics) = (Arc::clone(roster), metrics.clone());
+    let (registry, metrics) = (Arc::clone(registry), metrics.clone());
     let memory = Arc::clone(memory);
     let runtime = Handle::current();
     Arc::new(move || {
         metrics.set_tasks(runtime.metrics().num_alive_tasks());
         metrics.set_memory(memory.reserved(), memory.limit());
-        census::take(&roster, &metrics);
+        fleet_summary::update_metrics(&registry, &metrics);
     })
 }
 

@@ -1,6 +1,7 @@
 //! The commands of `osm`. `run` serves clusters; the others work on files, without a cluster.
 
 mod bom;
+mod cluster_info;
 mod clusters;
 mod completions;
 mod convert;
@@ -9,7 +10,6 @@ mod diff;
 mod doctor;
 pub mod drop_in;
 mod explain;
-mod facts;
 mod input;
 mod lint;
 pub mod memory;

@@ -3,7 +3,7 @@
 //! ```text
 //! machine deployments ─┐                        ┌─► dereference ─► validate ─► render
 //! Secrets (metadata)  ─┼─► triggers ─► reconcile┤
-//! profiles, configs   ─┘   "look again"         └─► changes ─► apply ─► outcome on the board
+//! profiles, configs   ─┘   "look again"         └─► changes ─► apply ─► outcome in the tenant's status
 //! ```
 //!
 //! A trigger never says what to do, only that something must be looked at again.
@@ -11,23 +11,23 @@
 pub mod adoption;
 pub mod backoff;
 pub mod context;
-pub mod due;
 pub mod event_writer;
 pub mod held_back;
-pub mod inventory;
+pub mod initial_sync;
 pub mod machine_deployment;
 pub mod machine_deployment_index;
 pub mod machine_rollout;
+pub mod object_cache;
 pub mod orphans;
 pub mod profile;
 pub mod profile_quota;
 pub mod profile_store;
+pub mod queue_latency;
 pub mod registry_credentials;
+pub mod resync;
 pub mod rollout;
-pub mod seen;
 pub mod serve;
 pub mod subscriptions;
-pub mod sweeps;
 pub mod tokens;
 pub mod triggers;
 pub mod watch;

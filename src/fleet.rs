@@ -1,7 +1,7 @@
 //! The fleet: every registered worker cluster, each with a task, a client and a budget of its own.
 //!
 //! ```text
-//! discovery ──► roster ──► cluster task ──► connect ──► claim ──► prerequisites ──► serve
+//! discovery ──► registry ──► cluster task ──► connect ──► claim ──► prerequisites ──► serve
 //!  Secrets      who owns    one per          client,     who       what nodes       given by
 //!  with label   a namespace registration     budget      serves    need             the app
 //! ```
@@ -10,36 +10,36 @@
 
 pub mod account;
 pub mod adoption;
-pub mod board;
 mod border;
-mod bounds;
-pub mod census;
 pub mod claim;
 pub mod clock;
+pub mod cluster_info;
 pub mod cluster_task;
 pub mod connect;
-mod crew;
 pub mod discovery;
 pub mod engage;
 pub mod engagement;
 pub mod events;
-pub mod facts;
+pub mod fleet_summary;
 pub mod health;
 pub mod index;
 pub mod jitter;
 pub mod memory;
 pub mod pages;
-pub mod partition;
 pub mod permits;
 pub mod prerequisites;
 mod quarantine;
 pub mod rate_limit;
+pub mod registry;
 pub mod removal;
 pub mod retry_delay;
-pub mod roster;
-pub mod solo;
+pub mod sharding;
+pub mod single_cluster;
+pub mod statistics;
+mod supervisor;
+mod tenant_limits;
+pub mod tenant_status;
 pub mod transport;
-pub mod vitals;
 pub mod watch;
 pub mod worker_clusters;
 
@@ -51,8 +51,8 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    crew::Crew, discovery::discover, engagement::Shared, partition::membership::Placement,
-    watch::Scope,
+    discovery::discover, engagement::Shared, sharding::membership::Placement,
+    supervisor::Supervisor, watch::Scope,
 };
 
 /// What running a fleet needs.
@@ -71,8 +71,8 @@ pub struct Params {
     pub cancel: CancellationToken,
 }
 
-/// Serves the fleet until it is cancelled. Each member's task is awaited; one that panics is
-/// started again, and no other notices.
+/// Serves the fleet until it is cancelled. Each registered cluster's task is awaited; one that
+/// panics is started again, and no other notices.
 pub async fn run(params: Params) {
     let Params {
         shared,
@@ -82,21 +82,22 @@ pub async fn run(params: Params) {
         selector,
         cancel,
     } = params;
-    let mut crew = Crew::new(shared, placement, cancel.clone());
+    let mut supervisor = Supervisor::new(shared, placement, cancel.clone());
     let registrations = discover(&management, &scope, &selector);
     tokio::pin!(registrations);
     loop {
-        // The end of the process comes first, then the crew: a registration that comes back finds
-        // its place free.
+        // The end of the process comes first, then the supervisor: a registration that comes back
+        // finds its place free.
         tokio::select! {
             biased;
             () = cancel.cancelled() => break,
-            () = crew.moved() => {}
-            Some(discovered) = registrations.next() => crew.discovered(discovered),
+            () = supervisor.moved() => {}
+            Some(discovered) = registrations.next() => supervisor.discovered(discovered),
         }
-        crew.tell();
+        supervisor.report();
     }
-    crew.finish().await;
-    // Ten thousand members take longer to free than a thread of the runtime may be held up.
-    drop(spawn_blocking(move || drop(crew)));
+    supervisor.finish().await;
+    // Ten thousand registered clusters take longer to free than a thread of the runtime may be held
+    // up.
+    drop(spawn_blocking(move || drop(supervisor)));
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kubeconfig Secret ─► fleet ─► one engaged cluster per tenant ─► reconcile(machine deployment)
-//! (management)         roster   client, budget, watches            │
+//! (management)         registry   client, budget, watches            │
 //!                                                                  ├─► config     (management)
 //! profile ─────────────────────────────────────────────────────────┤
 //! (management, tenant namespace)                                   └─► user data  (worker)

@@ -1,4 +1,4 @@
-//! What must be done for a machine deployment, decided from values alone.
+//! Plans what to do for a machine deployment, from values alone.
 //!
 //! ```text
 //! Found ──validate──► Deployment ──render──► Rendered ──desired──► Desired ──changes──► Changes
@@ -6,7 +6,7 @@
 //!                                                          Observed ─┘
 //! ```
 //!
-//! After `validate` nothing can fail but the render: the rest is a comparison.
+//! After `validate`, only the render can fail; the rest is comparison.
 
 pub mod bootstrap;
 pub mod changes;

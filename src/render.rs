@@ -12,16 +12,15 @@ use std::{collections::BTreeMap, fmt};
 
 use minijinja::Value;
 
+mod allocation_limit;
 pub mod annotation_hash;
-pub mod artefacts;
-mod bounded;
-mod budget;
 mod cloud_config;
 mod compose;
 mod containerd;
 pub mod convert;
 mod data;
 pub mod default_profiles;
+pub mod downloads;
 mod duration;
 pub mod edge_script;
 pub mod encode;
@@ -37,6 +36,7 @@ pub mod limits;
 pub mod overlay;
 pub mod recent;
 pub mod reference;
+mod sandbox;
 pub mod template;
 pub mod user_data;
 mod version;

@@ -1,5 +1,6 @@
-//! What makes an object acceptable: judgements that the plan, the admission webhook and `osm lint`
-//! share, so that all three say the same. Where users know a sentence already, it is that sentence.
+//! Validation rules that the plan, the admission webhooks and `osm lint` share, so that all three
+//! report the same. If the upstream project has a message for an error, it is used here, because
+//! users know it.
 
 pub mod admission;
 pub mod bom;

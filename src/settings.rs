@@ -42,7 +42,7 @@ pub struct Settings {
     pub admin_address: SocketAddr,
     /// The token that opens the fleet page, read at each request.
     pub fleet_page_token_file: Option<PathBuf>,
-    /// What bounds each tenant.
+    /// What limits each tenant.
     pub policies: Arc<TenantPolicies>,
     /// The settings of a tenant that sets nothing.
     pub tenant_defaults: TenantSettings,
@@ -54,7 +54,7 @@ pub struct Settings {
     pub management_requests: RequestBudget,
     /// How long a call may take.
     pub request_timeout: Duration,
-    /// How often the facts of a cluster are read again.
+    /// How often the cluster info of a cluster is read again.
     pub facts_interval: Duration,
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
@@ -157,7 +157,7 @@ impl RunFlags {
             Duration::from_secs(1),
         )?;
         for (flag, count) in [
-            ("reconciles", self.reconciles),
+            ("concurrent-renders", self.concurrent_renders),
             ("tenant-reconciles", self.tenant_reconciles),
         ] {
             if count == 0 {
@@ -193,7 +193,7 @@ impl RunFlags {
             admin_address: self.admin_address,
             fleet_page_token_file: self.fleet_page_token_file,
             policies: Arc::new(policies),
-            reconciles_max: self.reconciles,
+            reconciles_max: self.concurrent_renders,
             memory_limit: self.memory_limit,
             management_requests: RequestBudget {
                 per_second: self.fleet_management_requests,

@@ -4,14 +4,14 @@
 
 pub mod access;
 pub mod address;
-pub mod facts;
+pub mod cluster_info;
 pub mod host;
 pub mod id;
 pub mod mode;
-pub mod overview;
 pub mod policies;
 pub mod policy;
 pub mod report;
 pub mod secret_text;
 pub mod settings;
+pub mod summary;
 pub mod waves;

@@ -116,7 +116,7 @@ const PRINTED: &str = "cli/output.rs escapes what others wrote before it reaches
 const ONLY_IN: &[(&str, &[&str], &str)] = &[
     (
         "DashMap",
-        &["src/fleet/roster.rs"],
+        &["src/fleet/registry.rs"],
         "a guard that leaves its file deadlocks its shard",
     ),
     (
@@ -189,7 +189,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The names of the modules from the crate's root to this one: `["fleet", "roster"]`.
+    /// The names of the modules from the crate's root to this one: `["fleet", "registry"]`.
     fn module_path(&self) -> Vec<&str> {
         let inside = self
             .path
@@ -362,7 +362,7 @@ fn a_good_file_is_not_reported() {
             "src/plan/changes.rs",
             "//! x\nuse crate::api::names;\nuse crate::plan::desired;\n",
         ),
-        ("src/fleet/roster.rs", "//! x\nuse dashmap::DashMap;\n"),
+        ("src/fleet/registry.rs", "//! x\nuse dashmap::DashMap;\n"),
         (
             "src/render.rs",
             "//! Never calls `tokio::spawn`.\nuse super::super::x;\n",
@@ -453,9 +453,9 @@ fn a_token_in_the_wrong_place_is_reported_with_its_place() {
             "src/fleet.rs:2: `watcher(` may not stand",
         ),
         (
-            "src/fleet/bounds.rs",
+            "src/fleet/tenant_limits.rs",
             "//! x\nlet share = rand::rng().random_range(0.9..=1.1);",
-            "src/fleet/bounds.rs:2: `rand::` may not stand",
+            "src/fleet/tenant_limits.rs:2: `rand::` may not stand",
         ),
         (
             "src/cli/doctor.rs",

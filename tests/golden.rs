@@ -17,7 +17,7 @@ use osm::{
         machine_deployment::MachineDeployment,
         profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     },
-    fleet::permits::Urgency,
+    fleet::permits::Priority,
     render::{
         Limits, Rendered,
         convert::{compare, convert},
@@ -75,13 +75,13 @@ fn rendered(input: &RenderInput<'_>) -> Rendered {
     let rendered = render(input, &limits).expect("the profile renders");
     let in_worker = RUNTIME.block_on(async {
         let tenant = TenantId::new("tenant-berlin");
-        let slot = WORKERS.acquire(&tenant, Urgency::Fresh).await;
+        let slot = WORKERS.acquire(&tenant, Priority::High).await;
         slot.render(input, &limits).await
     });
     let weighed = in_worker.expect("it answers").expect("the profile renders");
-    let fitting = weighed.fitting.expect("it fits");
+    let documents = weighed.documents.expect("it fits");
     assert!(
-        fitting.rendered == rendered,
+        documents.rendered == rendered,
         "a worker renders something else"
     );
     rendered

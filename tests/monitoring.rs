@@ -56,16 +56,16 @@ fn dashboards() -> Vec<(String, Value)> {
     let boards = files.map(|file| {
         let path = file.expect("it is readable").path();
         let text = fs::read_to_string(&path).expect("it is text");
-        let board = serde_json::from_str(&text).expect("it is JSON");
-        (path.display().to_string(), board)
+        let dashboard = serde_json::from_str(&text).expect("it is JSON");
+        (path.display().to_string(), dashboard)
     });
     boards.collect()
 }
 
 /// The expressions of a dashboard's panels as Grafana sends them, by the panel's title.
-fn panels(board: &Value) -> Vec<(String, String)> {
+fn panels(dashboard: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for panel in board["panels"].as_array().expect("it has panels") {
+    for panel in dashboard["panels"].as_array().expect("it has panels") {
         let title = panel["title"].as_str().expect("each has a title");
         let targets = panel["targets"].as_array().into_iter().flatten();
         for target in targets {
@@ -86,8 +86,8 @@ fn expressions() -> Vec<(String, String)> {
         let asked = alert.get("expr").and_then(Value::as_str);
         (name, asked.expect("it asks").to_owned())
     });
-    let panels = dashboards().into_iter().flat_map(|(file, board)| {
-        let panels = panels(&board).into_iter();
+    let panels = dashboards().into_iter().flat_map(|(file, dashboard)| {
+        let panels = panels(&dashboard).into_iter();
         panels.map(move |(title, asked)| (format!("{file}: {title}"), asked))
     });
     alerts.chain(panels).collect()
@@ -177,7 +177,7 @@ fn each_metric_of_the_manager_is_on_a_dashboard() {
     let boards = dashboards();
     let asked: Vec<String> = boards
         .iter()
-        .flat_map(|(_, board)| panels(board))
+        .flat_map(|(_, dashboard)| panels(dashboard))
         .map(|it| it.1)
         .collect();
     for declaration in reference::ALL {
@@ -189,10 +189,10 @@ fn each_metric_of_the_manager_is_on_a_dashboard() {
 
 #[test]
 fn each_panel_says_what_it_shows_and_has_a_place_of_its_own() {
-    for (file, board) in dashboards() {
+    for (file, dashboard) in dashboards() {
         let mut taken = BTreeSet::new();
         let mut ids = BTreeSet::new();
-        for panel in board["panels"].as_array().expect("it has panels") {
+        for panel in dashboard["panels"].as_array().expect("it has panels") {
             let title = panel["title"].as_str().unwrap_or_default();
             assert!(ids.insert(panel["id"].as_i64()), "{file}: {title}");
             let says = panel["description"]

@@ -13,9 +13,9 @@ use kube::Api;
 use loadtest::control_plane::client_of;
 use osm::{
     admission::{
-        authority::Kept,
+        authority::CertificateBundle,
+        certificate_rotator::{self, CertificateRotator},
         identity::Identity,
-        keeper::{self, Keeper},
         reviewer::Reviewer,
         server,
     },
@@ -49,7 +49,7 @@ async fn a_real_api_server_asks_the_webhooks_and_does_what_they_say() {
     let params = Params {
         listener,
         admins: Vec::new(),
-        certificates: Certificates::Folder(folder.path().to_owned()),
+        certificates: Certificates::FileWatcher(folder.path().to_owned()),
         metrics: Metrics::new(),
         workers: Arc::new(Pool::new(env!("CARGO_BIN_EXE_osm"))),
     };
@@ -186,7 +186,7 @@ async fn certificates_of_our_own_are_trusted_renewed_and_put_right() {
         .await
         .expect("a client");
     let now = Arc::new(Mutex::new(Timestamp::now()));
-    let (mut keeper, identity) = a_keeper(&client, &now);
+    let (mut rotator, identity) = a_rotator(&client, &now);
     let server = server::Params {
         listener,
         identity,
@@ -198,16 +198,19 @@ async fn certificates_of_our_own_are_trusted_renewed_and_put_right() {
     // So long ago that the authority is due now.
     let today = *now.lock().expect("no panic holds it");
     *now.lock().expect("no panic holds it") = today - SignedDuration::from_hours(24 * 2_500);
-    keeper.look().await.expect("everything is made");
-    let first = kept(&client).await;
+    rotator.reconcile().await.expect("everything is made");
+    let first = bundle(&client).await;
     *now.lock().expect("no panic holds it") = today;
-    keeper.look().await.expect("a second authority is trusted");
-    let second = kept(&client).await;
+    rotator
+        .reconcile()
+        .await
+        .expect("a second authority is trusted");
+    let second = bundle(&client).await;
     assert_eq!(second.certificate, first.certificate);
     assert!(second.authorities.ends_with(&first.authorities));
     assert_eq!(trusted(&client).await, second.authorities);
-    keeper.look().await.expect("it signs");
-    let third = kept(&client).await;
+    rotator.reconcile().await.expect("it signs");
+    let third = bundle(&client).await;
     assert_ne!(third.certificate, first.certificate);
     cluster.until_asked().await;
     let refused = cluster
@@ -216,20 +219,23 @@ async fn certificates_of_our_own_are_trusted_renewed_and_put_right() {
         .expect_err("the webhook was asked");
     assert!(refused.contains(NO_UNITS), "{refused}");
 
-    keeper.look().await.expect("all is well");
-    assert_eq!(kept(&client).await, third, "what is good is kept");
+    rotator.reconcile().await.expect("all is well");
+    assert_eq!(bundle(&client).await, third, "what is good is kept");
     cluster.configure(port, None).await;
-    keeper.look().await.expect("it is put right");
+    rotator.reconcile().await.expect("it is put right");
     assert_eq!(trusted(&client).await, third.authorities);
 }
 
 type Now = Arc<Mutex<Timestamp>>;
 
-/// A replica's keeper, and where it shows its certificate.
-fn a_keeper(client: &kube::Client, now: &Now) -> (Keeper, watch::Receiver<Option<Identity>>) {
+/// A replica's rotator, and where it shows its certificate.
+fn a_rotator(
+    client: &kube::Client,
+    now: &Now,
+) -> (CertificateRotator, watch::Receiver<Option<Identity>>) {
     let now = Arc::clone(now);
     let (shown, identity) = watch::channel(None);
-    let keeper = Keeper::new(keeper::Params {
+    let rotator = CertificateRotator::new(certificate_rotator::Params {
         client: client.clone(),
         namespace: NAMESPACE.to_owned(),
         secret: "operating-system-manager-webhook".to_owned(),
@@ -239,7 +245,7 @@ fn a_keeper(client: &kube::Client, now: &Now) -> (Keeper, watch::Receiver<Option
         shown,
         metrics: Metrics::new(),
     });
-    (keeper, identity)
+    (rotator, identity)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -249,20 +255,20 @@ async fn replicas_that_come_at_once_agree_on_one_certificate() {
     let kubeconfig = cluster.webhooks_own_kubeconfig().await;
     let client = client_of(&kubeconfig).await.expect("a client");
     let now = Arc::new(Mutex::new(Timestamp::now()));
-    let (mut one, first) = a_keeper(&client, &now);
-    let (mut other, second) = a_keeper(&client, &now);
-    let (came, came_too) = tokio::join!(one.look(), other.look());
+    let (mut one, first) = a_rotator(&client, &now);
+    let (mut other, second) = a_rotator(&client, &now);
+    let (came, came_too) = tokio::join!(one.reconcile(), other.reconcile());
     assert!(came.is_ok() || came_too.is_ok(), "{came:?} {came_too:?}");
-    let kept = kept(&client).await;
-    let own = Identity::from_pem(kept.certificate.as_bytes(), kept.key.as_bytes());
+    let bundle = bundle(&client).await;
+    let own = Identity::from_pem(bundle.certificate.as_bytes(), bundle.key.as_bytes());
     let own = own.expect("it is whole");
     // Nobody shows what another has overwritten.
     for (came, shown) in [(came, &first), (came_too, &second)] {
         assert!(came.is_err() || shown.borrow().as_ref() == Some(&own));
     }
-    one.look().await.expect("all is well");
-    other.look().await.expect("all is well");
-    assert_eq!(trusted(&client).await, kept.authorities);
+    one.reconcile().await.expect("all is well");
+    other.reconcile().await.expect("all is well");
+    assert_eq!(trusted(&client).await, bundle.authorities);
     for shown in [first, second] {
         assert_eq!(shown.borrow().as_ref(), Some(&own));
     }
@@ -273,11 +279,11 @@ fn units() -> Value {
     with(a_profile("osp-units"), "/spec/bootstrapConfig", half)
 }
 
-async fn kept(client: &kube::Client) -> Kept {
+async fn bundle(client: &kube::Client) -> CertificateBundle {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let secret = secrets.get("operating-system-manager-webhook").await;
     let data = secret.expect("it may be read").data.unwrap_or_default();
-    Kept::from_data(&data).expect("it is whole")
+    CertificateBundle::from_data(&data).expect("it is whole")
 }
 
 async fn trusted(client: &kube::Client) -> String {

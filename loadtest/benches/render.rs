@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
 use osm::{
     api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
-    fleet::permits::Urgency,
+    fleet::permits::Priority,
     render::{
         Limits,
         convert::convert,
@@ -94,7 +94,7 @@ fn render_in_worker(bencher: Bencher<'_, '_>, worker: Worker) {
     let render = |pool: &Pool| {
         let rendered = subject.with_input(&profile, |input| {
             let answered = runtime.block_on(async {
-                let slot = pool.acquire(&tenant, Urgency::Fresh).await;
+                let slot = pool.acquire(&tenant, Priority::High).await;
                 slot.render(input, &Limits::default()).await
             });
             answered.expect("the worker answers")

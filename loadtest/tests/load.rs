@@ -14,8 +14,8 @@ use loadtest::load::{measure::Sample, requests::Requests, stage::Params, stage::
 const FEW: usize = 50;
 const MANY: usize = 200;
 /// What one more tenant with one machine deployment may take. A debug build on a busy machine took
-/// 211 KiB; a copy of the default profiles for each tenant would be 400 KiB more, and their compiled
-/// templates as much again.
+/// 211 KiB; a copy of the default profiles for each tenant would be 400 KiB more, and their
+/// compiled templates as much again.
 const KIB_PER_TENANT_MAX: u64 = 500;
 /// One connection for each worker cluster, and some that are between two states.
 const DESCRIPTORS_PER_TENANT_MAX: u64 = 2;
@@ -23,7 +23,7 @@ const DESCRIPTORS_PER_TENANT_MAX: u64 = 2;
 const SERIES_PER_TENANT_MAX: u64 = 3;
 /// What it takes to serve a new tenant with one machine deployment: 17 to engage and prepare, 10
 /// WorkerClusters and profiles, of which some are asked for twice, 10 for the machine deployment,
-/// and four that look whether another program serves the cluster and whose the getter's token is.
+/// and four that look whether another program serves the cluster and whose the fetcher's token is.
 /// Watches, Events and statuses are left out: of those there are more the slower a machine is.
 const REQUESTS_PER_NEW_TENANT_MAX: u64 = 49;
 /// What a raised revision takes: the annotations of a config and two Secrets, and one to spare.

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 pub use self::access::Access;
 use self::access::Refusal;
 use crate::admin::AdminState;
-use crate::tenant::overview::{Filter, Overview};
+use crate::tenant::summary::{Filter, FleetSummary};
 
 /// So many pages are made at once: each takes some milliseconds for a thousand tenants, and nobody
 /// may take them from reconciles by asking often.
@@ -26,7 +26,7 @@ const PAGES_AT_ONCE: usize = 1;
 /// What the page shows, and to whom.
 pub struct FleetPage {
     access: Access,
-    overview: Arc<dyn Fn(&Filter) -> Overview + Send + Sync>,
+    summary: Arc<dyn Fn(&Filter) -> FleetSummary + Send + Sync>,
     turns: Arc<Semaphore>,
 }
 
@@ -34,11 +34,11 @@ impl FleetPage {
     /// Shows what the function returns, to whom the access lets in.
     pub fn new(
         access: Access,
-        overview: impl Fn(&Filter) -> Overview + Send + Sync + 'static,
+        summary: impl Fn(&Filter) -> FleetSummary + Send + Sync + 'static,
     ) -> Self {
         Self {
             access,
-            overview: Arc::new(overview),
+            summary: Arc::new(summary),
             turns: Arc::new(Semaphore::new(PAGES_AT_ONCE)),
         }
     }
@@ -47,15 +47,15 @@ impl FleetPage {
     async fn make(
         &self,
         filter: Filter,
-        write: fn(&Overview, &Filter) -> Result<Vec<u8>, document::Unwritable>,
+        write: fn(&FleetSummary, &Filter) -> Result<Vec<u8>, document::Unwritable>,
     ) -> Result<Vec<u8>, StatusCode> {
         let failed = |_| StatusCode::INTERNAL_SERVER_ERROR;
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let turn = turn.map_err(failed)?;
-        let overview = Arc::clone(&self.overview);
+        let summary = Arc::clone(&self.summary);
         let made = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            write(&overview(&filter), &filter)
+            write(&summary(&filter), &filter)
         });
         let made = made.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
         made.map_err(|error| {
@@ -81,7 +81,7 @@ pub async fn json(State(state): State<AdminState>, uri: Uri, headers: HeaderMap)
 async fn serve(
     state: &AdminState,
     (uri, headers): (&Uri, &HeaderMap),
-    write: fn(&Overview, &Filter) -> Result<Vec<u8>, document::Unwritable>,
+    write: fn(&FleetSummary, &Filter) -> Result<Vec<u8>, document::Unwritable>,
 ) -> Result<Vec<u8>, Response> {
     let Some(page) = &state.fleet else {
         return Err(StatusCode::NOT_FOUND.into_response());

@@ -39,7 +39,7 @@ const KEY: &str = "tls.key";
 
 /// What the Secret holds, all of it PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct CertificateBundle {
     /// The authorities that are trusted, the newest first.
     pub authorities: String,
     /// The key of the newest authority.
@@ -50,13 +50,13 @@ pub struct Kept {
     pub key: String,
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for CertificateBundle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Kept")
+        formatter.write_str("CertificateBundle")
     }
 }
 
-impl Kept {
+impl CertificateBundle {
     /// What a Secret's data say; nothing where a part is missing.
     pub fn from_data(data: &BTreeMap<String, ByteString>) -> Option<Self> {
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
@@ -104,7 +104,10 @@ pub struct Wanted<'a> {
 }
 
 /// What is to be kept in place of what is; nothing where that is still good.
-pub fn next(kept: Option<&Kept>, wanted: &Wanted<'_>) -> Result<Option<Kept>, rcgen::Error> {
+pub fn next(
+    kept: Option<&CertificateBundle>,
+    wanted: &Wanted<'_>,
+) -> Result<Option<CertificateBundle>, rcgen::Error> {
     let known = kept.and_then(|kept| Some((kept, Known::read(kept)?)));
     let Some((kept, known)) = known else {
         return fresh(wanted).map(Some);
@@ -113,7 +116,7 @@ pub fn next(kept: Option<&Kept>, wanted: &Wanted<'_>) -> Result<Option<Kept>, rc
     if known.newest.is_due(now) {
         let (authority, key) = make_authority(now)?;
         let good = known.good_authorities(now);
-        return Ok(Some(Kept {
+        return Ok(Some(CertificateBundle {
             authorities: format!("{authority}{good}"),
             authority_key: key.serialize_pem(),
             ..kept.clone()
@@ -137,7 +140,7 @@ pub fn next(kept: Option<&Kept>, wanted: &Wanted<'_>) -> Result<Option<Kept>, rc
     }
     let issuer = Issuer::new(authority_params(&known.newest.subject), known.key);
     let (certificate, key) = make_server(&issuer, wanted)?;
-    Ok(Some(Kept {
+    Ok(Some(CertificateBundle {
         certificate,
         key,
         ..kept.clone()
@@ -145,13 +148,13 @@ pub fn next(kept: Option<&Kept>, wanted: &Wanted<'_>) -> Result<Option<Kept>, rc
 }
 
 /// Everything anew.
-fn fresh(wanted: &Wanted<'_>) -> Result<Kept, rcgen::Error> {
+fn fresh(wanted: &Wanted<'_>) -> Result<CertificateBundle, rcgen::Error> {
     let (authorities, authority_key) = make_authority(wanted.now)?;
     let authority_pem = authority_key.serialize_pem();
     let name = authority_name(wanted.now);
     let issuer = Issuer::new(authority_params(&name), authority_key);
     let (certificate, key) = make_server(&issuer, wanted)?;
-    Ok(Kept {
+    Ok(CertificateBundle {
         authorities,
         authority_key: authority_pem,
         certificate,
@@ -246,7 +249,7 @@ struct Known {
 }
 
 impl Known {
-    fn read(kept: &Kept) -> Option<Self> {
+    fn read(kept: &CertificateBundle) -> Option<Self> {
         let ders: Vec<_> = CertificateDer::pem_slice_iter(kept.authorities.as_bytes())
             .collect::<Result<_, _>>()
             .ok()?;
@@ -255,11 +258,11 @@ impl Known {
         let mut authorities = Vec::new();
         for der in ders {
             let (_, certificate) = x509_parser::parse_x509_certificate(&der).ok()?;
-            let facts = Facts::of(&certificate)?;
+            let cluster_info = Facts::of(&certificate)?;
             let is_its_key = certificate.public_key().raw == key.subject_public_key_info();
-            let ends = facts.ends;
+            let ends = cluster_info.ends;
             if newest.is_none() {
-                newest = is_its_key.then_some(facts);
+                newest = is_its_key.then_some(cluster_info);
                 newest.as_ref()?;
             }
             authorities.push((ends, der.clone()));

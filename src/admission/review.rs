@@ -87,7 +87,7 @@ impl Review {
     }
 
     /// Tells a span what it is about: nothing of the object but its name.
-    pub(super) fn tell(&self, span: &Span) {
+    pub(super) fn record(&self, span: &Span) {
         let request = &self.request;
         span.record("k8s.verb", self.asked().operation.as_str());
         for (field, text) in [

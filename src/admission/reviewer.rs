@@ -32,7 +32,7 @@ use crate::api::weight;
 use crate::port::Source;
 use crate::render_worker::Pool;
 use crate::rules::admission::{
-    Answer, Asked, judge_config, judge_machine_deployment, judge_profile, remarks_on_profile,
+    Answer, Asked, remarks_on_profile, review_config, review_machine_deployment, review_profile,
     written_profile,
 };
 use crate::telemetry::{
@@ -65,10 +65,10 @@ const WEBHOOKS: [(&str, Webhook, Judge); 3] = [
     (
         "/mutate-v1alpha1-machinedeployment",
         Webhook::MachineDeployment,
-        judge_machine_deployment,
+        review_machine_deployment,
     ),
-    ("/operatingsystemprofile", Webhook::Profile, judge_profile),
-    ("/operatingsystemconfig", Webhook::Config, judge_config),
+    ("/operatingsystemprofile", Webhook::Profile, review_profile),
+    ("/operatingsystemconfig", Webhook::Config, review_config),
 ];
 
 /// Answers reviews; a clone shares its bounds.
@@ -244,7 +244,7 @@ impl Reviewer {
         });
         let judging = tracing::info_span!("judge");
         let (review, answer) = judged.instrument(judging).await??;
-        review.tell(&Span::current());
+        review.record(&Span::current());
         let held = Arc::new(Held {
             review,
             _share: share,

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::{
-    authority::{Kept, Trust, Wanted, next},
-    folder::Folder,
+    authority::{CertificateBundle, Trust, Wanted, next},
+    file_watcher::FileWatcher,
     identity::{Identity, IdentityError},
     reviewer::{REVIEW_BYTES_MAX, Reviewer},
     server,
@@ -224,7 +224,7 @@ async fn nothing_of_a_review_is_logged_or_counted() {
     assert!(!metrics.encode().contains("c4n4ry"), "{}", metrics.encode());
 }
 
-fn certificates() -> Kept {
+fn certificates() -> CertificateBundle {
     let wanted = Wanted {
         hosts: &["localhost".to_owned()],
         now: Timestamp::now(),
@@ -233,13 +233,13 @@ fn certificates() -> Kept {
     next(None, &wanted).unwrap().unwrap()
 }
 
-fn write(folder: &Path, kept: &Kept) {
+fn write(folder: &Path, kept: &CertificateBundle) {
     std::fs::write(folder.join("tls.crt"), &kept.certificate).unwrap();
     std::fs::write(folder.join("tls.key"), &kept.key).unwrap();
 }
 
 /// Whether a client that trusts this authority connects.
-async fn connects(address: std::net::SocketAddr, kept: &Kept) -> bool {
+async fn connects(address: std::net::SocketAddr, kept: &CertificateBundle) -> bool {
     use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
     let mut roots = rustls::RootCertStore::empty();
     let authority = CertificateDer::from_pem_slice(kept.authorities.as_bytes());
@@ -271,22 +271,22 @@ async fn another_certificate_in_the_folder_is_shown_and_a_broken_one_is_not() {
     tasks.spawn(server::run(params, cancel.clone()));
     let path = tempfile::tempdir().unwrap();
     let metrics = Metrics::new();
-    let mut folder = Folder::new(path.path().to_owned(), shown, metrics.clone());
+    let mut folder = FileWatcher::new(path.path().to_owned(), shown, metrics.clone());
     let [first, second] = [certificates(), certificates()];
-    assert!(folder.look().await.is_err(), "there is none");
+    assert!(folder.check().await.is_err(), "there is none");
     assert!(!connects(address, &first).await);
     write(path.path(), &first);
-    folder.look().await.unwrap();
+    folder.check().await.unwrap();
     assert!(connects(address, &first).await);
     std::fs::write(path.path().join("tls.crt"), &second.certificate).unwrap();
-    let half = folder.look().await.unwrap_err();
+    let half = folder.check().await.unwrap_err();
     assert_eq!(
         half.to_string(),
         "tls.crt and tls.key of the certificate folder cannot be used"
     );
     assert!(connects(address, &first).await, "it is halfway there");
     write(path.path(), &second);
-    folder.look().await.unwrap();
+    folder.check().await.unwrap();
     assert!(connects(address, &second).await);
     assert!(!connects(address, &first).await);
     let told = "osm_admission_certificate_end_timestamp_seconds";

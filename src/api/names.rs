@@ -8,9 +8,9 @@ use kube::api::ObjectMeta;
 /// The namespace of a worker cluster that holds what nodes fetch.
 pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
 /// The ServiceAccount (and Role, and RoleBinding) that nodes fetch their provisioning Secret with.
-pub const GETTER: &str = "cloud-init-getter";
-/// The Secret with the getter's token.
-pub const GETTER_TOKEN: &str = "cloud-init-getter-token";
+pub const FETCHER: &str = "cloud-init-getter";
+/// The Secret with the fetcher's token.
+pub const FETCHER_TOKEN: &str = "cloud-init-getter-token";
 /// The namespace of bootstrap tokens.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
@@ -97,9 +97,9 @@ pub struct DerivedNames {
     pub edge_script: String,
     /// The ServiceAccount (and Role, and RoleBinding) that its machines fetch their documents
     /// with, where machine deployments have one each.
-    pub getter: String,
+    pub fetcher: String,
     /// The Secret with that ServiceAccount's token.
-    pub getter_token: String,
+    pub fetcher_token: String,
     /// The value of the bootstrap token's label.
     pub key: String,
 }
@@ -114,8 +114,8 @@ impl DerivedNames {
             bootstrap: format!("{name}-{namespace}-bootstrap-config"),
             kubelet_kubeconfig: format!("{key}-kubelet-bootstrap-config"),
             edge_script: format!("edge-provider-script-{name}-{namespace}"),
-            getter: format!("{key}-{GETTER}"),
-            getter_token: format!("{key}-{GETTER_TOKEN}"),
+            fetcher: format!("{key}-{FETCHER}"),
+            fetcher_token: format!("{key}-{FETCHER_TOKEN}"),
             key,
         }
     }
@@ -126,7 +126,7 @@ impl DerivedNames {
     pub fn overlaps(&self, other: &Self) -> bool {
         self.config == other.config
             || self.key == other.key
-            || self.getter == other.getter
+            || self.fetcher == other.fetcher
             || self.all_secrets().any(|name| other.has_secret(name))
     }
 
@@ -140,7 +140,7 @@ impl DerivedNames {
 
     /// The Secrets in `cloud-init-settings` that are written, in the order in which they are
     /// deleted: bootstrap first, since machine-controller must not hand out a document whose
-    /// Secrets are going. The token of the getter, which the cluster fills, is not among them.
+    /// Secrets are going. The token of the fetcher, which the cluster fills, is not among them.
     pub fn secrets(&self) -> [&str; 4] {
         [
             &self.bootstrap,
@@ -155,11 +155,11 @@ impl DerivedNames {
         self.all_secrets().any(|own| own == name)
     }
 
-    /// The Secrets in `cloud-init-settings`, the token of the getter too.
+    /// The Secrets in `cloud-init-settings`, the token of the fetcher too.
     fn all_secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets()
             .into_iter()
-            .chain([self.getter_token.as_str()])
+            .chain([self.fetcher_token.as_str()])
     }
 }
 

@@ -231,7 +231,7 @@ pub enum Adoption {
 /// Whose token machines fetch their documents with.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum NodeCredentials {
-    /// The getter's, which reads every Secret of `cloud-init-settings`.
+    /// The fetcher's, which reads every Secret of `cloud-init-settings`.
     #[default]
     Shared,
     /// One for each machine deployment, which reads that machine deployment's Secrets alone.

@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::Serialize;
 
 use super::{
-    caller::{Caller, Way},
+    cluster_client::{ClusterClient, KubeconfigSource},
     plan::all,
 };
 use crate::api::worker_cluster::WorkerCluster;
@@ -32,9 +32,9 @@ const SKEW_FAIL_SECONDS: u64 = 300;
 
 /// What is looked at.
 #[derive(Clone, Debug)]
-pub struct Visit {
+pub struct Options {
     /// The way into the management cluster.
-    pub management: Way,
+    pub management: KubeconfigSource,
     /// One tenant's namespace; none means all.
     pub tenant: Option<String>,
     /// Label selector of registrations.
@@ -106,15 +106,15 @@ impl Check {
 }
 
 /// Looks at everything. Fails only where the management cluster cannot be asked at all.
-pub async fn look(visit: &Visit) -> anyhow::Result<Vec<Check>> {
-    let caller = Caller::management(&visit.management).await?;
-    let mut rules = visit.rules.clone();
-    let server = caller.server.authority();
+pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
+    let cluster = ClusterClient::management(&options.management).await?;
+    let mut rules = options.rules.clone();
+    let server = cluster.server.authority();
     if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
         rules.addresses.denied_servers.push(server);
     }
-    let mut checks = vec![reach("management", &caller.client).await?];
-    let tenants = registrations(visit, &caller.client).await;
+    let mut checks = vec![reach("management", &cluster.client).await?];
+    let tenants = registrations(options, &cluster.client).await;
     let tenants = match tenants {
         Ok(tenants) => tenants,
         Err(error) => {
@@ -128,9 +128,9 @@ pub async fn look(visit: &Visit) -> anyhow::Result<Vec<Check>> {
             Vec::new()
         }
     };
-    checks.extend(management::look(visit, &caller.client, &tenants).await?);
+    checks.extend(management::run_checks(options, &cluster.client, &tenants).await?);
     let of_tenants = stream::iter(&tenants)
-        .map(|(secret, own)| tenant::look(&rules, secret, own.as_ref()))
+        .map(|(secret, own)| tenant::run_checks(&rules, secret, own.as_ref()))
         .buffered(AT_ONCE)
         .collect::<Vec<_>>()
         .await;
@@ -141,15 +141,15 @@ pub async fn look(visit: &Visit) -> anyhow::Result<Vec<Check>> {
 /// A registration, and the WorkerCluster that is about it.
 type Registered = (Secret, Option<WorkerCluster>);
 
-async fn registrations(visit: &Visit, client: &Client) -> Result<Vec<Registered>, kube::Error> {
-    let (secrets, owns): (Api<Secret>, Api<WorkerCluster>) = match &visit.tenant {
+async fn registrations(options: &Options, client: &Client) -> Result<Vec<Registered>, kube::Error> {
+    let (secrets, owns): (Api<Secret>, Api<WorkerCluster>) = match &options.tenant {
         Some(namespace) => (
             Api::namespaced(client.clone(), namespace),
             Api::namespaced(client.clone(), namespace),
         ),
         None => (Api::all(client.clone()), Api::all(client.clone())),
     };
-    let secrets = all(secrets, ListParams::default().labels(&visit.selector)).await?;
+    let secrets = all(secrets, ListParams::default().labels(&options.selector)).await?;
     let owns = match all(owns, ListParams::default()).await {
         // Whether the definitions are there is a check of its own.
         Err(kube::Error::Api(status)) if status.is_not_found() => Vec::new(),

@@ -125,13 +125,13 @@ async fn load(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Config> {
 }
 
 /// The way into a cluster, and the certificate authority of its API server, in PEM.
-pub(super) struct Way {
+pub(super) struct KubeconfigSource {
     pub(super) config: kube::Config,
     pub(super) certificate_authority: Option<Vec<u8>>,
 }
 
 /// The way that programs in Go find: a file, `$KUBECONFIG`, the pod's own, `~/.kube/config`.
-pub(super) async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<Way> {
+pub(super) async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<KubeconfigSource> {
     way_in(kubeconfig, None).await
 }
 
@@ -139,7 +139,7 @@ pub(super) async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<Way> {
 pub(super) async fn way_in(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
-) -> anyhow::Result<Way> {
+) -> anyhow::Result<KubeconfigSource> {
     let read = match kubeconfig {
         Some(path) => Some(
             Kubeconfig::read_from(path)
@@ -154,7 +154,7 @@ pub(super) async fn way_in(
         }
         None => match kube::Config::incluster() {
             Ok(config) => {
-                return Ok(Way {
+                return Ok(KubeconfigSource {
                     config,
                     certificate_authority: std::fs::read(POD_CERTIFICATE_AUTHORITY).ok(),
                 });
@@ -167,7 +167,7 @@ pub(super) async fn way_in(
         read.current_context = Some(context.to_owned());
     }
     let certificate_authority = certificate_authority(&read)?;
-    Ok(Way {
+    Ok(KubeconfigSource {
         config: load(read).await.context("cannot use the kubeconfig")?,
         certificate_authority,
     })

@@ -24,10 +24,10 @@ use crate::controllers::adoption;
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},
-    desired::{Stamp, desired, is_current},
+    desired::{Provenance, desired, is_current},
     machine_rollout::{Machines, Standing, machines, standing},
     observed::Observed,
-    validate::{Deployment, Found, Policy, ProfileFound, Quota, Rival, created, validate},
+    validate::{Deployment, Found, NameConflict, Policy, ProfileFound, Quota, created, validate},
 };
 use crate::render::{Limits, input::ProviderConfig, overlay, render, template::CompiledProfile};
 use crate::rules::{
@@ -138,7 +138,7 @@ async fn of_tenant(
     question: &Question,
     registration: &k8s_openapi::api::core::v1::Secret,
 ) -> anyhow::Result<Vec<Answer>> {
-    let tenant = Tenant::look(client, question, registration).await?;
+    let tenant = Tenant::read(client, question, registration).await?;
     let all: Api<MachineDeployment> = Api::all(tenant.worker.clone());
     let all = all
         .list(&ListParams::default())
@@ -210,20 +210,20 @@ impl Tenant {
         all: &[Arc<MachineDeployment>],
         mut answer: Answer,
     ) -> Result<Answer, String> {
-        let found = self.found(machine_deployment, all);
+        let found = self.inputs(machine_deployment, all);
         let policy = Policy {
             token_lifetime: self.token_lifetime,
             machine_deployments_max: self.policy.machine_deployments_max,
         };
         let deployment = validate(&found, &policy).map_err(|error| error.to_string())?;
         let deployment = self.equip(deployment, &mut answer);
-        answer.inputs = differing(&deployment.stamp, &found.observed);
-        let fitting = if is_current(&deployment, &found.observed) {
+        answer.inputs = differing(&deployment.provenance, &found.observed);
+        let documents = if is_current(&deployment, &found.observed) {
             None
         } else {
             Some(self.render(&deployment, &mut answer)?)
         };
-        let desired = desired(&deployment, fitting);
+        let desired = desired(&deployment, documents);
         let machines = machines(&desired, &found.observed);
         if let Some(machines) = machines.filter(Machines::are_outdated) {
             answer.machines = match standing(machine_deployment, Some(&machines)) {
@@ -241,7 +241,7 @@ impl Tenant {
             } else if answer.verdict == Verdict::Unchanged {
                 answer.verdict = Verdict::Written;
             }
-            answer.writes.push(told(&change));
+            answer.writes.push(describe(&change));
         }
         if answer.machines == Some(MachinesFate::Replaced) {
             answer.writes.push(
@@ -260,7 +260,7 @@ impl Tenant {
         if deployment.settings.node_credentials == NodeCredentials::Shared {
             return deployment;
         }
-        let name = &deployment.names.getter_token;
+        let name = &deployment.names.fetcher_token;
         if let Some(token) = self.fetch_tokens.get(name) {
             let token = token.clone();
             return deployment.with_own_fetch_token(token);
@@ -275,24 +275,24 @@ impl Tenant {
         &self,
         deployment: &Deployment,
         answer: &mut Answer,
-    ) -> Result<crate::rules::user_data::Fitting, String> {
+    ) -> Result<crate::rules::user_data::SizeChecked, String> {
         let machine_deployment = &deployment.machine_deployment;
         let namespace = machine_deployment.namespace().unwrap_or_default();
         let name = machine_deployment.name_any();
         let input = deployment.render_input(&name, &namespace);
         let rendered = render(&input, &Limits::default()).map_err(|error| error.to_string())?;
-        let fitting = fit(rendered).map_err(|error| error.to_string())?;
+        let documents = fit(rendered).map_err(|error| error.to_string())?;
         if let Some(before) = self.configs.get(&deployment.names.config) {
             let names = Names {
                 old: "live",
                 new: "planned",
             };
-            answer.diff = differences(names, &before.spec, &fitting.rendered.stored_config);
+            answer.diff = differences(names, &before.spec, &documents.rendered.stored_config);
         }
-        Ok(fitting)
+        Ok(documents)
     }
 
-    fn found(
+    fn inputs(
         &self,
         machine_deployment: &Arc<MachineDeployment>,
         all: &[Arc<MachineDeployment>],
@@ -301,14 +301,14 @@ impl Tenant {
         let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
         let age = |it: &MachineDeployment| (created(it), it.uid());
         let others = all.iter().filter(|it| it.uid() != machine_deployment.uid());
-        let rivals = others.clone().filter(|other| {
+        let name_conflicts = others.clone().filter(|other| {
             let namespace = other.namespace().unwrap_or_default();
             DerivedNames::new(&namespace, &other.name_any()).overlaps(&names)
         });
         let older = others.filter(|it| age(it) < age(machine_deployment));
         Found {
-            rivals: rivals
-                .map(|other| Rival {
+            name_conflicts: name_conflicts
+                .map(|other| NameConflict {
                     created: created(other),
                     uid: other.uid().unwrap_or_default(),
                     name: full_name(other),
@@ -321,7 +321,7 @@ impl Tenant {
             },
             profile: self.profile(machine_deployment),
             settings: self.settings.clone(),
-            facts: Arc::clone(&self.facts),
+            cluster_info: Arc::clone(&self.cluster_info),
             kubeconfig_ca: Arc::clone(&self.kubeconfig_ca),
             registry_credentials: Arc::clone(&self.registry_credentials),
             token: self.tokens.get(&names.key).cloned(),
@@ -401,7 +401,7 @@ fn adopted(
 }
 
 /// The inputs that differ from what the bootstrap Secret says of itself.
-fn differing(stamp: &Stamp, observed: &Observed) -> Vec<&'static str> {
+fn differing(provenance: &Provenance, observed: &Observed) -> Vec<&'static str> {
     use crate::api::names::{
         INPUTS, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION,
     };
@@ -410,11 +410,15 @@ fn differing(stamp: &Stamp, observed: &Observed) -> Vec<&'static str> {
     };
     let mut inputs = Vec::new();
     for (annotation, now, name) in [
-        (MADE_FOR_REVISION, &stamp.revision, "revision"),
-        (MADE_FOR_ANNOTATIONS, &stamp.annotations_hash, "annotations"),
+        (MADE_FOR_REVISION, &provenance.revision, "revision"),
+        (
+            MADE_FOR_ANNOTATIONS,
+            &provenance.annotations_hash,
+            "annotations",
+        ),
         (
             MADE_FOR_PROFILE_VERSION,
-            &stamp.profile_version,
+            &provenance.profile_version,
             "profile version",
         ),
     ] {
@@ -422,17 +426,17 @@ fn differing(stamp: &Stamp, observed: &Observed) -> Vec<&'static str> {
             inputs.push(name);
         }
     }
-    let digest = stamp
+    let digest = provenance
         .inputs
         .as_ref()
         .map(crate::plan::digest::Digest::as_str);
     if inputs.is_empty() && seen.is_ours() && seen.annotation(INPUTS) != digest {
-        inputs.push("profile content, settings, credentials, cluster facts or renderer");
+        inputs.push("profile content, settings, credentials, cluster info or renderer");
     }
     inputs
 }
 
-fn told(change: &Change) -> String {
+fn describe(change: &Change) -> String {
     match change {
         Change::CreateToken(_) => "create the bootstrap token".to_owned(),
         Change::ExtendToken(_) => "extend the bootstrap token".to_owned(),

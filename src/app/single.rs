@@ -25,9 +25,9 @@ use crate::controllers::{
 use crate::fleet::{
     clock::Clock,
     connect::{self, ClientParts, Transport},
-    partition::fence::Fence,
     rate_limit::Budget,
-    solo::{self, Reached},
+    sharding::fence::Fence,
+    single_cluster::{self, Reached},
     transport::{self, Patience},
     watch::Scope,
 };
@@ -44,7 +44,7 @@ use crate::tenant::{
 
 /// How long a call may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the facts of the cluster are read again.
+/// How often the cluster info is read again.
 const FACTS_INTERVAL: Duration = Duration::from_mins(10);
 /// How long a bootstrap token is valid, as it has always been.
 const TOKEN_LIFETIME: Duration = Duration::from_hours(1);
@@ -158,7 +158,7 @@ pub async fn run_with(
     watch_management(&mut tasks, &client, (&settings, &controllers));
     let worker = outside.worker.take();
     let worker = worker.unwrap_or_else(|| outside.management.clone());
-    let params = solo::Params {
+    let params = single_cluster::Params {
         id: RegistrationId::new(&settings.namespace, settings.mode.name()),
         policy: policy(&settings),
         settings: Arc::new(settings.tenant),
@@ -180,7 +180,7 @@ pub async fn run_with(
             Box::pin(async move { controllers.serve(engagement).await })
         }),
     };
-    let serving = Box::pin(solo::run(params, cancel));
+    let serving = Box::pin(single_cluster::run(params, cancel));
     lead(serving, &mut leaders, tasks).await
 }
 

@@ -13,7 +13,7 @@ use kube::{
 use serde::Serialize;
 use tokio::time::sleep;
 
-use super::caller::{Caller, Way};
+use super::cluster_client::{ClusterClient, KubeconfigSource};
 use crate::api::worker_cluster::{MachineDeploymentState, WorkerCluster};
 use crate::fleet::retry_delay::RetryDelay;
 
@@ -56,7 +56,7 @@ pub struct Row {
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// The way into the management cluster.
-    pub management: Way,
+    pub management: KubeconfigSource,
     /// One tenant's namespace; none means all.
     pub namespace: Option<String>,
 }
@@ -78,7 +78,7 @@ type Known = BTreeMap<(String, String), Row>;
 
 /// Every tenant, in the order of their namespaces.
 pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
-    let management = Caller::management(&selection.management).await?;
+    let management = ClusterClient::management(&selection.management).await?;
     let (found, _) = all(&api(&management.client, selection)).await?;
     Ok(found.iter().map(row).collect())
 }
@@ -86,7 +86,7 @@ pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
 /// Tells how all tenants stand, and then every change, until `hear` has heard enough. A watch that
 /// ends is begun anew.
 pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()> {
-    let management = Caller::management(&selection.management).await?;
+    let management = ClusterClient::management(&selection.management).await?;
     let api = api(&management.client, selection);
     let mut known: Known = BTreeMap::new();
     let mut delay = RetryDelay::default();

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::{FLEET_REQUESTS, management};
 use crate::admin::{self, AdminState, Gate, Readiness};
 use crate::admission::{
-    folder::Folder,
+    certificate_rotator::{self, CertificateRotator},
+    file_watcher::FileWatcher,
     identity::Identity,
-    keeper::{self, Keeper},
     reviewer::Reviewer,
     server,
 };
@@ -49,7 +49,7 @@ pub struct Params {
 pub enum Certificates {
     /// Somebody else keeps `tls.crt` and `tls.key` in this folder current, and the configurations'
     /// `caBundle`.
-    Folder(PathBuf),
+    FileWatcher(PathBuf),
     /// We make and renew it, and patch the `caBundle`.
     Own(Own),
 }
@@ -92,17 +92,17 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
     }
     tasks.spawn(open_gate(readiness, identity.clone()));
     match params.certificates {
-        Certificates::Folder(path) => {
-            let folder = Folder::new(path, shown, metrics.clone());
+        Certificates::FileWatcher(path) => {
+            let folder = FileWatcher::new(path, shown, metrics.clone());
             tasks.spawn(async {
                 folder.run().await;
                 Ok(())
             });
         }
         Certificates::Own(own) => {
-            let keeper = keeper(own, shown, &metrics).await?;
+            let certificate_rotator = certificate_rotator(own, shown, &metrics).await?;
             tasks.spawn(async {
-                keeper.run().await;
+                certificate_rotator.run().await;
                 Ok(())
             });
         }
@@ -149,11 +149,11 @@ async fn failure(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
     std::future::pending().await
 }
 
-async fn keeper(
+async fn certificate_rotator(
     own: Own,
     shown: watch::Sender<Option<Identity>>,
     metrics: &Metrics,
-) -> anyhow::Result<Keeper> {
+) -> anyhow::Result<CertificateRotator> {
     let config = management::config(own.kubeconfig.as_deref()).await?;
     let clock = Clock::system();
     let agent = transport::user_agent("webhook");
@@ -168,7 +168,7 @@ async fn keeper(
         kind: ClusterKind::Management,
         metrics: metrics.clone(),
     });
-    Ok(Keeper::new(keeper::Params {
+    Ok(CertificateRotator::new(certificate_rotator::Params {
         client,
         namespace: own.namespace,
         secret: own.secret,

@@ -13,7 +13,7 @@ use super::{
     output,
 };
 use crate::render::{default_profiles::default_profiles, template::CompiledProfile};
-use crate::rules::bom::{Artefact, bill, images};
+use crate::rules::bom::{Download, bill, images};
 
 /// What `osm bom` takes.
 #[derive(Args, Debug)]
@@ -52,7 +52,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             output::remark(&format!(
                 "refused: the WorkerCluster's settings cannot be used: {error}"
             ));
-            return Ok(output::found());
+            return Ok(output::failed());
         }
     };
     let bases = flags.bases.load()?;
@@ -63,13 +63,13 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             .map(|profile| profile.name.to_owned())
             .collect();
     }
-    let mut found: BTreeMap<Artefact, BTreeSet<String>> = BTreeMap::new();
+    let mut found: BTreeMap<Download, BTreeSet<String>> = BTreeMap::new();
     for argument in &names {
         let profile = match bases.resolve(&profile(argument)?) {
             Ok(profile) => profile,
             Err(error) => {
                 output::remark(&format!("refused: {error}"));
-                return Ok(output::found());
+                return Ok(output::failed());
             }
         };
         let compiled = CompiledProfile::compile(&profile.spec);
@@ -80,7 +80,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             Ok(bill) => bill,
             Err(error) => {
                 output::remark(&format!("refused: {argument}: {error}"));
-                return Ok(output::found());
+                return Ok(output::failed());
             }
         };
         if bill.is_by_reading {
@@ -89,9 +89,9 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
                  packages and whatever a script puts together are missing"
             ));
         }
-        for artefact in bill.artefacts {
+        for download in bill.downloads {
             found
-                .entry(artefact)
+                .entry(download)
                 .or_default()
                 .insert(profile.name.clone());
         }
@@ -112,12 +112,12 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
 }
 
 /// Every entry with the profiles that need it; images belong to all machines.
-fn json_list(found: &BTreeMap<Artefact, BTreeSet<String>>) -> String {
-    let entry = |(artefact, profiles): (&Artefact, &BTreeSet<String>)| {
+fn json_list(found: &BTreeMap<Download, BTreeSet<String>>) -> String {
+    let entry = |(download, profiles): (&Download, &BTreeSet<String>)| {
         let pairs = [
-            ("kind", Some(json!(artefact.kind))),
-            ("value", Some(json!(artefact.value))),
-            ("place", artefact.place.as_ref().map(|place| json!(place))),
+            ("kind", Some(json!(download.kind))),
+            ("value", Some(json!(download.value))),
+            ("place", download.place.as_ref().map(|place| json!(place))),
             ("profiles", (!profiles.is_empty()).then(|| json!(profiles))),
         ];
         let pairs = pairs.into_iter();

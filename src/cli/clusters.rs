@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::app::caller::{Author, Way, WorkerWay};
+use crate::app::cluster_client::{Author, KubeconfigSource, WorkerKubeconfigSource};
 use crate::tenant::{
     access::AccessRules,
     address::{AddressRange, Loopback},
@@ -22,8 +22,8 @@ pub(super) struct ManagementFlags {
 }
 
 impl ManagementFlags {
-    pub(super) fn way(&self) -> Way {
-        Way {
+    pub(super) fn way(&self) -> KubeconfigSource {
+        KubeconfigSource {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
         }
@@ -43,12 +43,12 @@ pub(super) struct WorkerFlags {
 }
 
 impl WorkerFlags {
-    pub(super) fn way(self, kubeconfig: PathBuf) -> WorkerWay {
-        WorkerWay {
+    pub(super) fn way(self, kubeconfig: PathBuf) -> WorkerKubeconfigSource {
+        WorkerKubeconfigSource {
             kubeconfig,
             context: self.worker_context,
             author: if self.allow_exec {
-                Author::Caller
+                Author::ClusterClient
             } else {
                 Author::Anybody
             },

@@ -42,7 +42,7 @@ pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<ExitCode> {
         Ok(converted) => converted,
         Err(refusal) => {
             output::remark(&format!("{name} cannot be converted: {refusal}"));
-            return Ok(output::found());
+            return Ok(output::failed());
         }
     };
     if flags.check {
@@ -70,14 +70,14 @@ fn report(comparison: &Comparison) -> anyhow::Result<ExitCode> {
         output::remark(&format!(
             "the two forms differ for {count} of {SAMPLES} sample machine deployments"
         ));
-        return Ok(output::found());
+        return Ok(output::failed());
     }
     if *equal == 0 {
         output::remark(&format!(
             "both forms fail for each of {SAMPLES} sample machine deployments, so nothing was \
              compared"
         ));
-        return Ok(output::found());
+        return Ok(output::failed());
     }
     output::lines([format!(
         "equal: both forms render the same bytes for {equal} sample machine deployments, and both \

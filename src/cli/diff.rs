@@ -49,7 +49,7 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
                 }
             }
             let [old, new] = configs.as_slice() else {
-                code = output::found();
+                code = output::failed();
                 continue;
             };
             let [(old_name, _), (new_name, _)] = &sides;
@@ -59,7 +59,7 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
             };
             let text = differences(names, old, new);
             if !text.is_empty() {
-                code = output::found();
+                code = output::failed();
                 output::lines([format!("# machine deployment {name}")])?;
                 output::lines(text.split_terminator('\n'))?;
             }

@@ -9,7 +9,7 @@ use super::{
     output,
 };
 use crate::api::names::WORKER_CLUSTER_LABEL;
-use crate::app::doctor::{self, Check, State, Visit};
+use crate::app::doctor::{self, Check, Options, State};
 
 /// The flags of `osm doctor`.
 #[derive(Args, Debug)]
@@ -46,7 +46,7 @@ enum Format {
 }
 
 pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
-    let visit = Visit {
+    let options = Options {
         management: flags.management.way(),
         tenant: flags.tenant.clone(),
         selector: flags.registration_selector.clone(),
@@ -57,7 +57,7 @@ pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let checks = runtime.block_on(doctor::look(&visit))?;
+    let checks = runtime.block_on(doctor::run_checks(&options))?;
     match flags.output {
         Format::Json => output::document(serde_json::to_string_pretty(&checks)? + "\n")?,
         Format::Text => output::lines(lines(&checks))?,
@@ -65,7 +65,7 @@ pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
     if checks.iter().all(|it| it.state != State::Fail) {
         return Ok(output::SUCCESS);
     }
-    Ok(output::found())
+    Ok(output::failed())
 }
 
 fn lines(checks: &[Check]) -> Vec<String> {

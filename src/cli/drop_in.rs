@@ -87,7 +87,7 @@ fn webhook(read: Read<WebhookFlags>) -> anyhow::Result<()> {
         let params = Params {
             listener: listen(WEBHOOK_ADDRESS).await?,
             admins,
-            certificates: Certificates::Folder(settings.certificate_folder),
+            certificates: Certificates::FileWatcher(settings.certificate_folder),
             metrics: Metrics::new(),
             workers: Arc::new(Pool::of_this_program()),
         };

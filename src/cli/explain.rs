@@ -60,7 +60,7 @@ pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
     if found.iter().all(|it| it.blockers.is_empty()) {
         return Ok(output::SUCCESS);
     }
-    Ok(output::found())
+    Ok(output::failed())
 }
 
 fn lines(explained: &Explanation) -> Vec<String> {

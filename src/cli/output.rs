@@ -26,7 +26,7 @@ const FILE_MODE: u32 = 0o600;
 pub(super) const SUCCESS: ExitCode = ExitCode::SUCCESS;
 
 /// Something was found, differs or is refused.
-pub(super) fn found() -> ExitCode {
+pub(super) fn failed() -> ExitCode {
     ExitCode::from(1)
 }
 

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::api::worker_cluster::OnRemoval;
 use crate::app::{
-    enrol::{self, Answer, Rights, Withdrawal},
-    release::{self, Mode, Params},
+    tenant_add::{self, Answer, Rights, Withdrawal},
+    tenant_release::{self, Mode, Params},
 };
 
 /// What is done to a tenant.
@@ -173,7 +173,7 @@ pub(super) fn run(command: TenantCommand) -> anyhow::Result<ExitCode> {
 /// A refusal is an answer, and no wrong command line.
 fn refused(error: &anyhow::Error) -> ExitCode {
     output::error(error);
-    output::found()
+    output::failed()
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -188,7 +188,7 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         (flags.rights.node_credentials, Rights::NodeCredentials),
         (flags.rights.adopt, Rights::Adoption),
     ];
-    let params = enrol::Params {
+    let params = tenant_add::Params {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
         name,
         management: flags.management.way(),
@@ -201,9 +201,9 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         labels: flags.labels,
         rules: flags.reach.rules(),
         mode: if flags.dry_run {
-            enrol::Mode::DryRun
+            tenant_add::Mode::DryRun
         } else {
-            enrol::Mode::Write
+            tenant_add::Mode::Write
         },
         wait: (!flags.wait.is_zero()).then_some(flags.wait),
     };
@@ -212,7 +212,7 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         Some(Output::Yaml) => Box::new(|line| output::remark(&line)),
         None => Box::new(|line| output::progress(&line)),
     };
-    let objects = runtime()?.block_on(enrol::enrol(params, &mut *tell))?;
+    let objects = runtime()?.block_on(tenant_add::tenant_add(params, &mut *tell))?;
     if flags.output.is_some() {
         output::document(serde_saphyr::to_string_multiple(&objects)?)?;
     }
@@ -252,7 +252,7 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
         if yes { Answer::Yes } else { asked() }
     };
     let mut tell = |line: String| output::progress(&line);
-    let answer = runtime()?.block_on(enrol::withdraw(params, &mut ask, &mut tell))?;
+    let answer = runtime()?.block_on(tenant_add::withdraw(params, &mut ask, &mut tell))?;
     Ok(match answer {
         Answer::Yes => output::SUCCESS,
         Answer::No => output::unusable(),
@@ -275,7 +275,7 @@ fn asked() -> Answer {
 fn release(flags: ReleaseFlags) -> anyhow::Result<ExitCode> {
     let params = release_params(flags);
     let mut tell = |line: String| output::progress(&line);
-    runtime()?.block_on(release::release(params, &mut tell))?;
+    runtime()?.block_on(tenant_release::release(params, &mut tell))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -72,13 +72,13 @@ fn table(rows: &[Row], format: Format) -> Vec<String> {
             *width = cell.chars().count().max(*width);
         }
     }
-    lines.iter().map(|line| told(line, &widths)).collect()
+    lines.iter().map(|cells| line(cells, &widths)).collect()
 }
 
 async fn watch(selection: &Selection, format: Format) -> anyhow::Result<()> {
     let mut widths = vec![WIDTH_MIN; heading(format).len()];
     if format != Format::Json {
-        output::lines([told(&heading(format), &widths)])?;
+        output::lines([line(&heading(format), &widths)])?;
     }
     tenants::watch(selection, &mut move |news| match (news, format) {
         (News::Row(row), Format::Json) => output::document(serde_json::to_string(&row)? + "\n"),
@@ -91,10 +91,10 @@ async fn watch(selection: &Selection, format: Format) -> anyhow::Result<()> {
             for (width, cell) in widths.iter_mut().zip(&cells) {
                 *width = cell.chars().count().max(*width);
             }
-            output::lines([told(&cells, &widths)])
+            output::lines([line(&cells, &widths)])
         }
         (News::Gone(tenant, name), _) => {
-            output::lines([told(&[tenant, name, "Gone".to_owned()], &widths)])
+            output::lines([line(&[tenant, name, "Gone".to_owned()], &widths)])
         }
     })
     .await
@@ -137,7 +137,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-fn told(cells: &[String], widths: &[usize]) -> String {
+fn line(cells: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (cell, width) in cells.iter().zip(widths) {
         let _ = write!(line, "{cell:<width$}  ");

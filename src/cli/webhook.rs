@@ -106,7 +106,7 @@ async fn listen(flags: WebhookFlags) -> anyhow::Result<Params> {
         configurations: flags.configuration,
         hosts,
     };
-    let folder = flags.certificate_folder.map(Certificates::Folder);
+    let folder = flags.certificate_folder.map(Certificates::FileWatcher);
     Ok(Params {
         listener,
         admins: vec![admin],

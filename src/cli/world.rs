@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::{
-    facts::Facts,
+    cluster_info::Facts,
     input::{BaseFlags, Bases, NamedProfile, SettingsFlags},
     output,
 };
@@ -43,7 +43,7 @@ pub(super) struct WorldFlags {
 /// What stands in for clusters, read.
 pub(super) struct World {
     settings: Result<Arc<TenantSettings>, SettingsError>,
-    facts: Facts,
+    cluster_info: Facts,
     pub(super) bases: Bases,
 }
 
@@ -67,16 +67,16 @@ impl fmt::Display for Refused {
 impl WorldFlags {
     /// Reads the files, and tells what they leave out.
     pub(super) fn load(&self) -> anyhow::Result<World> {
-        let facts = Facts::load(self.cluster.as_deref())?;
-        if !facts.placeholders.is_empty() {
-            let names = facts.placeholders.join(", ");
+        let cluster_info = Facts::load(self.cluster.as_deref())?;
+        if !cluster_info.placeholders.is_empty() {
+            let names = cluster_info.placeholders.join(", ");
             output::note(&format!(
                 "placeholders stand for {names}; --cluster FACTS sets them"
             ));
         }
         Ok(World {
             settings: self.settings.load()?.map(Arc::new),
-            facts,
+            cluster_info,
             bases: self.bases.load()?,
         })
     }
@@ -89,7 +89,7 @@ impl World {
         profile: &NamedProfile,
         machine_deployment: &MachineDeployment,
     ) -> Result<Rendered, Refused> {
-        let found = self.found(profile, machine_deployment);
+        let found = self.inputs(profile, machine_deployment);
         if machine_deployment.spec.is_unreadable {
             return Err(Refused::Invalid(Invalid::Unreadable));
         }
@@ -98,34 +98,34 @@ impl World {
             machine_deployments_max: 1,
         };
         let mut deployment = validate(&found, &policy).map_err(Refused::Invalid)?;
-        if let Some(kubeconfig) = &self.facts.bootstrap_kubeconfig {
+        if let Some(kubeconfig) = &self.cluster_info.bootstrap_kubeconfig {
             deployment.bootstrap_kubeconfig = kubeconfig.clone();
         }
         let name = machine_deployment.name_any();
         let namespace = found.machine_deployment.namespace().unwrap_or_default();
         let input = deployment.render_input(&name, &namespace);
         let rendered = render(&input, &Limits::default()).map_err(Refused::Render)?;
-        let fitting = fit(rendered).map_err(Refused::TooLarge)?;
-        if let Some(near_limit) = fitting.near_limit {
+        let documents = fit(rendered).map_err(Refused::TooLarge)?;
+        if let Some(near_limit) = documents.near_limit {
             output::note(&near_limit);
         }
-        Ok(fitting.rendered)
+        Ok(documents.rendered)
     }
 
     /// What the controller would have found.
-    fn found(&self, profile: &NamedProfile, machine_deployment: &MachineDeployment) -> Found {
+    fn inputs(&self, profile: &NamedProfile, machine_deployment: &MachineDeployment) -> Found {
         let mut machine_deployment = machine_deployment.clone();
         let namespace = &mut machine_deployment.metadata.namespace;
         namespace.get_or_insert_with(|| NAMESPACE.to_owned());
         Found {
             machine_deployment: Arc::new(machine_deployment),
-            rivals: Vec::new(),
+            name_conflicts: Vec::new(),
             quota: Quota::Within,
             profile: self.profile_found(profile),
             settings: self.settings.clone(),
-            facts: Arc::new(self.facts.cluster.clone()),
-            kubeconfig_ca: self.facts.certificate.as_bytes().into(),
-            registry_credentials: Arc::new(self.facts.registry_credentials.clone()),
+            cluster_info: Arc::new(self.cluster_info.cluster.clone()),
+            kubeconfig_ca: self.cluster_info.certificate.as_bytes().into(),
+            registry_credentials: Arc::new(self.cluster_info.registry_credentials.clone()),
             token: None,
             token_attempt: 0,
             // The same files give the same bytes.

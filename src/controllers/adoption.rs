@@ -19,7 +19,7 @@ use crate::fleet::{adoption::Predecessor, pages::Pages};
 use crate::tenant::{
     id::TenantId,
     policy::{ProfileQuota, TenantPolicy},
-    report::{ConditionType, Finding},
+    report::{ConditionState, ConditionType},
 };
 
 /// A page of machine deployments, by their metadata.
@@ -65,19 +65,19 @@ pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
         };
         notes.push(format!("{name} {note}"));
     }
-    let finding = Finding {
+    let finding = ConditionState {
         message: bounded(notes),
-        ..Finding::well("ProfilesCopied")
+        ..ConditionState::well("ProfilesCopied")
     };
-    let board = &context.engagement.board;
-    board.found(ConditionType::Adopted, finding);
+    let tenant_status = &context.engagement.tenant_status;
+    tenant_status.set_condition(ConditionType::Adopted, finding);
     Ok(())
 }
 
 /// Whether the profiles were taken before: by this process, or as the status says.
 fn is_adopted(context: &Context) -> bool {
-    let board = &context.engagement.board;
-    let on_board = board.read(|report| {
+    let tenant_status = &context.engagement.tenant_status;
+    let on_board = tenant_status.read(|report| {
         let finding = report.findings.get(&ConditionType::Adopted);
         finding.map(|finding| finding.holds)
     });
@@ -164,7 +164,7 @@ fn own_profiles(context: &Context) -> Api<OperatingSystemProfile> {
 }
 
 /// Once every machine deployment that is held has been looked at, says what became of the Secrets.
-pub fn tell(context: &Context) {
+pub fn report(context: &Context) {
     if context.engagement.predecessor == Predecessor::None {
         return;
     }
@@ -182,8 +182,8 @@ pub fn tell(context: &Context) {
             )
         })
         .collect();
-    let board = &context.engagement.board;
-    let differ = board.read(|report| {
+    let tenant_status = &context.engagement.tenant_status;
+    let differ = tenant_status.read(|report| {
         // Before the first list is complete, `held` is not.
         if report.existing.is_none() || !held.iter().all(|name| report.outcomes.contains_key(name))
         {
@@ -195,13 +195,13 @@ pub fn tell(context: &Context) {
     });
     let finding = match differ {
         None => return,
-        Some(none) if none.is_empty() => Finding::well("SecretsKept"),
-        Some(some) => Finding {
+        Some(none) if none.is_empty() => ConditionState::well("SecretsKept"),
+        Some(some) => ConditionState {
             message: format!("kept with bytes that we do not render: {}", bounded(some)),
-            ..Finding::well("SecretsDiffer")
+            ..ConditionState::well("SecretsDiffer")
         },
     };
-    board.found(ConditionType::Adopted, finding);
+    tenant_status.set_condition(ConditionType::Adopted, finding);
 }
 
 /// The first few, and how many more.

@@ -9,11 +9,12 @@ use std::{
 use kube::runtime::reflector::Store;
 
 use super::{
-    backoff::Backoff, due::Due, event_writer::EventWriter, held_back::HeldBack,
+    backoff::Backoff, event_writer::EventWriter, held_back::HeldBack,
     machine_deployment::credentials::NodeCredentials,
     machine_deployment_index::MachineDeploymentIndex, machine_rollout::KnownMachines,
-    profile::DefaultProfile, profile_store::ProfileStore, registry_credentials, rollout::Turns,
-    seen::SeenObjects, sweeps::Sweeps, tokens::Tokens, triggers::Triggers,
+    object_cache::ObjectCache, profile::DefaultProfile, profile_store::ProfileStore,
+    queue_latency::QueueLatency, registry_credentials, resync::ResyncQueue, rollout::RolloutSlots,
+    tokens::Tokens, triggers::TriggerRouter,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -24,7 +25,7 @@ use crate::plan::digest::DigestKey;
 use crate::render::Limits;
 use crate::render_worker::Renderer;
 use crate::tenant::{
-    facts::ClusterFacts,
+    cluster_info::ClusterInfo,
     mode::{Mode, NamespacedName},
     settings::TenantSettings,
 };
@@ -34,7 +35,7 @@ use crate::tenant::{
 pub struct Rules {
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
-    /// What bounds a render.
+    /// What limits a render.
     pub limits: Limits,
     /// Where templates written by tenants are rendered.
     pub renderer: Renderer,
@@ -55,7 +56,7 @@ pub struct Context {
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
     /// Who may install newer default profiles now.
-    pub turns: Arc<Turns>,
+    pub turns: Arc<RolloutSlots>,
     /// The profiles of the fleet; what this tenant may see of them is decided at each look.
     pub profiles: Arc<ProfileStore>,
     /// The machine deployments of the worker cluster.
@@ -63,9 +64,9 @@ pub struct Context {
     /// The same by derived name and by age.
     pub index: Arc<MachineDeploymentIndex>,
     /// The configs of the tenant's namespace.
-    pub configs: Arc<SeenObjects>,
+    pub configs: Arc<ObjectCache>,
     /// The Secrets of `cloud-init-settings`.
-    pub secrets: SeenObjects,
+    pub secrets: ObjectCache,
     /// The bootstrap tokens.
     pub tokens: Tokens,
     /// The machine deployments' own credentials.
@@ -77,17 +78,17 @@ pub struct Context {
     /// Machine deployments that wait for their worker cluster to be well.
     pub held_back: HeldBack,
     /// Machine deployments that are looked at for no change of their own.
-    pub sweeps: Arc<Sweeps>,
+    pub resync: Arc<ResyncQueue>,
     /// Since when machine deployments are due.
-    pub due: Arc<Due>,
+    pub queue_latency: Arc<QueueLatency>,
     /// What the machines of machine deployments were made from.
     pub machines: KnownMachines,
     /// What must be looked at again.
-    pub triggers: Arc<Triggers>,
+    pub triggers: Arc<TriggerRouter>,
     /// Writes Events in the worker cluster.
     pub recorder: EventWriter,
-    /// The key of the digests, derived from the facts.
-    pub key: Mutex<(Arc<ClusterFacts>, DigestKey)>,
+    /// The key of the digests, derived from the cluster info.
+    pub key: Mutex<(Arc<ClusterInfo>, DigestKey)>,
 }
 
 /// What a tenant's settings say about the default profiles.
@@ -151,18 +152,21 @@ impl Context {
         named.or_else(|| self.rules.registry_credentials.clone())
     }
 
-    /// The facts of the worker cluster, as they were read last.
-    pub fn facts(&self) -> Arc<ClusterFacts> {
-        self.engagement.facts.borrow().clone()
+    /// The cluster info of the worker cluster, as they were read last.
+    pub fn cluster_info(&self) -> Arc<ClusterInfo> {
+        self.engagement.cluster_info.borrow().clone()
     }
 
     /// The key of the worker cluster's digests. Another token means another key, and that no
     /// digest that is kept is worth anything.
     pub fn digest_key(&self) -> DigestKey {
-        let facts = self.facts();
+        let cluster_info = self.cluster_info();
         let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.0.fetch_token != facts.fetch_token {
-            *known = (Arc::clone(&facts), DigestKey::derive(&facts.fetch_token));
+        if known.0.fetch_token != cluster_info.fetch_token {
+            *known = (
+                Arc::clone(&cluster_info),
+                DigestKey::derive(&cluster_info.fetch_token),
+            );
             self.secrets.forget_contents();
             self.configs.forget_contents();
         }

@@ -1,10 +1,10 @@
 //! The reconcile of one machine deployment, from what was found to what was written.
 
 mod account_token;
-pub mod adopt;
 pub mod apply;
 pub mod credentials;
 pub mod dereference;
+pub mod ensure_finalizer;
 pub mod error;
 pub mod finalize;
 mod rendering;
@@ -21,9 +21,9 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use self::{
-    adopt::Adopted,
     apply::apply,
     dereference::dereference,
+    ensure_finalizer::Managed,
     error::Error,
     update_status::{Tried, update_status},
 };
@@ -32,7 +32,7 @@ use crate::api::{
     machine_deployment::MachineDeployment,
     names::{FINALIZER, REVISION, is_name_alone},
 };
-use crate::fleet::{jitter, permits::Urgency};
+use crate::fleet::{jitter, permits::Priority};
 use crate::plan::{
     bootstrap::renewal,
     changes::{changes, kept_as_found},
@@ -49,8 +49,8 @@ use crate::telemetry::{
 /// deployment without one is served with an empty revision after this long.
 const REVISION_WAIT: Duration = Duration::from_secs(1);
 
-/// Reconciles once. Never fails for the caller: the outcome stands on the board, and the action
-/// says when to look again.
+/// Reconciles once. Never fails for the caller: the outcome stands in the tenant's status, and the
+/// action says when to look again.
 pub async fn reconcile(
     machine_deployment: Arc<MachineDeployment>,
     context: Arc<Context>,
@@ -76,14 +76,13 @@ pub async fn reconcile(
     let cause = machine_deployment.annotations().get(TRACEPARENT);
     traces::link(&span, cause.map(String::as_str));
     let reference = ObjectRef::from_obj(&*machine_deployment);
+    let queue_latency = &context.queue_latency;
     let action = async {
-        let at_work = context.sweeps.begin(&reference);
-        let queue = context
-            .due
-            .begin(&reference, &context.engagement.shared.metrics);
+        let at_work = context.resync.begin(&reference);
+        let queue = queue_latency.begin(&reference, &context.engagement.shared.metrics);
         let begun = Instant::now();
         let profile = update_status::profile(&context, &machine_deployment);
-        let outcome = serve(&machine_deployment, &context, at_work.urgency()).await;
+        let outcome = serve(&machine_deployment, &context, at_work.priority()).await;
         let tried = Tried {
             profile,
             took: Took {
@@ -94,12 +93,12 @@ pub async fn reconcile(
         update_status(&context, &machine_deployment, &outcome, tried).await;
         report_foreign_write(&context, &outcome);
         let machines = outcome.as_ref().ok().and_then(|it| it.machines.clone());
-        context.machines.looked_at(&reference, machines);
+        context.machines.observed(&reference, machines);
         match outcome {
             Ok(served) => {
                 context.backoff.reset(&reference);
                 served.next.map_or_else(Action::await_change, |after| {
-                    context.due.later(&reference, Trigger::Time, after)
+                    queue_latency.later(&reference, Trigger::Time, after)
                 })
             }
             Err(
@@ -109,7 +108,7 @@ pub async fn reconcile(
                 | Error::TooLarge(_),
             ) => Action::await_change(),
             Err(Error::Waiting { until, .. }) => {
-                context.due.later(&reference, Trigger::Retry, until)
+                queue_latency.later(&reference, Trigger::Retry, until)
             }
             Err(Error::HeldBack) => {
                 context.held_back.add(reference);
@@ -117,7 +116,7 @@ pub async fn reconcile(
             }
             Err(_) => {
                 let after = context.backoff.failed(&machine_deployment);
-                context.due.later(&reference, Trigger::Retry, after)
+                queue_latency.later(&reference, Trigger::Retry, after)
             }
         }
     };
@@ -162,7 +161,7 @@ pub enum ServedKind {
 async fn serve(
     machine_deployment: &Arc<MachineDeployment>,
     context: &Context,
-    urgency: Urgency,
+    priority: Priority,
 ) -> Result<Served, Error> {
     if machine_deployment.metadata.deletion_timestamp.is_some() {
         if !machine_deployment
@@ -181,20 +180,21 @@ async fn serve(
     if machine_deployment.spec.is_unreadable {
         return Err(Invalid::Unreadable.into());
     }
-    let machine_deployment = match adopt::adopt(context, machine_deployment).await? {
-        Adopted::Ours(machine_deployment) => machine_deployment,
-        Adopted::NotOurs => return Ok(Served::without_next(ServedKind::Ignored)),
-    };
+    let machine_deployment =
+        match ensure_finalizer::ensure_finalizer(context, machine_deployment).await? {
+            Managed::Yes(machine_deployment) => machine_deployment,
+            Managed::No => return Ok(Served::without_next(ServedKind::Ignored)),
+        };
     wait_for_revision(context, &machine_deployment)?;
     // On the heap: it is the largest part of a reconcile, and most end before it.
-    Box::pin(converge(context, machine_deployment, urgency)).await
+    Box::pin(converge(context, machine_deployment, priority)).await
 }
 
 /// The seven steps.
 async fn converge(
     context: &Context,
     machine_deployment: Arc<MachineDeployment>,
-    urgency: Urgency,
+    priority: Priority,
 ) -> Result<Served, Error> {
     // What is there? (client)
     let found = dereference(context, machine_deployment)
@@ -207,7 +207,7 @@ async fn converge(
     };
     let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
     let span = tracing::Span::current();
-    span.record("profile_version", &deployment.stamp.profile_version);
+    span.record("profile_version", &deployment.provenance.profile_version);
     // Whose token do its machines fetch with? (client, in memory where it is known)
     let deployment = credentials::equip(context, deployment)
         .instrument(tracing::info_span!("credentials"))
@@ -219,16 +219,16 @@ async fn converge(
     } else {
         // The config's write is paid for first: else the documents of a whole fleet would be
         // rendered, and wait in memory for the budget that all tenants share.
-        let management = context.engagement.management.paid(urgency).await;
-        let fitting = rendering::render(context, &deployment, urgency).await?;
-        Some((fitting, management))
+        let management = context.engagement.management.paid(priority).await;
+        let documents = rendering::render(context, &deployment, priority).await?;
+        Some((documents, management))
     };
-    let (fitting, management) = rendered.unzip();
-    let near_limit = match &fitting {
-        Some(fitting) => fitting.near_limit.clone(),
+    let (documents, management) = rendered.unzip();
+    let near_limit = match &documents {
+        Some(documents) => documents.near_limit.clone(),
         None => known_near_limit(&found.observed),
     };
-    let desired = desired(&deployment, fitting);
+    let desired = desired(&deployment, documents);
     let machines = machines(&desired, &found.observed);
     // What must be written? (pure)
     let changes = changes(desired, &found.observed);
@@ -239,7 +239,7 @@ async fn converge(
     if writes > 0 {
         let span = tracing::info_span!("apply", changes = writes);
         let clients = &context.engagement.management;
-        let management = management.unwrap_or_else(|| clients.client_for(urgency));
+        let management = management.unwrap_or_else(|| clients.client_for(priority));
         apply(context, &deployment, (changes, management))
             .instrument(span)
             .await?;

@@ -114,7 +114,7 @@ fn derived(names: &DerivedNames) -> Vec<Derived> {
     let secrets = names.secrets().map(|name| Derived::Secret(name.to_owned()));
     let mut derived = Vec::from(secrets);
     derived.extend([
-        Derived::Secret(names.getter_token.clone()),
+        Derived::Secret(names.fetcher_token.clone()),
         Derived::Config(names.config.clone()),
         Derived::Token(names.key.clone()),
     ]);

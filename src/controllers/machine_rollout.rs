@@ -31,7 +31,7 @@ use crate::api::{
 use crate::fleet::retry_delay::RetryDelay;
 use crate::plan::machine_rollout::{Machines, Standing, standing, turns};
 use crate::telemetry::logs::chain;
-use crate::tenant::report::{ConditionType, Finding};
+use crate::tenant::report::{ConditionState, ConditionType};
 
 /// Without progress for this long the replacement is held up: machine-controller's own default.
 const PROGRESS_DEADLINE: Duration = Duration::from_mins(10);
@@ -51,7 +51,7 @@ pub struct KnownMachines {
 
 impl KnownMachines {
     /// A machine deployment was looked at. There is nothing to say of one that is not served.
-    pub fn looked_at(&self, reference: &Reference, machines: Option<Machines>) {
+    pub fn observed(&self, reference: &Reference, machines: Option<Machines>) {
         let mut known = self.lock();
         match machines {
             Some(machines) => known.insert(full_name(reference), machines),
@@ -80,7 +80,7 @@ pub async fn follow(context: &Context) {
         delay: RetryDelay::default(),
     };
     loop {
-        let again = Box::pin(rollout.look()).await;
+        let again = Box::pin(rollout.evaluate()).await;
         tokio::select! {
             () = context.machines.bell.notified() => {}
             () = sleep(again) => {}
@@ -120,12 +120,12 @@ struct Seen {
 
 impl Rollout<'_> {
     /// Looks at all of them once; says when to look again, if nothing happens before.
-    async fn look(&mut self) -> Option<Duration> {
+    async fn evaluate(&mut self) -> Option<Duration> {
         let setting = setting(self.context);
         if setting.replace == MachineReplacement::Never {
             self.told.clear();
             self.replacing.clear();
-            tell_setting(self.context);
+            report_setting(self.context);
             return None;
         }
         if !is_everything_looked_at(self.context) {
@@ -138,16 +138,16 @@ impl Rollout<'_> {
             let Some(seen) = all.get_mut(index) else {
                 continue;
             };
-            if let Err(error) = self.tell(seen).await {
+            if let Err(error) = self.report(seen).await {
                 let message = format!("cannot tell {}: {}", seen.name, chain(&error));
-                self.found(Finding::wrong("MachineRolloutFailed", message));
+                self.set_condition(ConditionState::wrong("MachineRolloutFailed", message));
                 return self.delay.next();
             }
             seen.standing = Standing::Replacing;
         }
         self.delay = RetryDelay::default();
         let again = self.watch_progress(&all).await;
-        self.found(self.finding(&all));
+        self.set_condition(self.finding(&all));
         again
     }
 
@@ -178,7 +178,7 @@ impl Rollout<'_> {
         all
     }
 
-    async fn tell(&mut self, seen: &Seen) -> Result<(), kube::Error> {
+    async fn report(&mut self, seen: &Seen) -> Result<(), kube::Error> {
         let namespace = seen.found.namespace().unwrap_or_default();
         let api: Api<MachineDeployment> =
             Api::namespaced(self.context.engagement.worker.client(), &namespace);
@@ -243,13 +243,13 @@ impl Rollout<'_> {
                 next = Some(next.map_or(left, |next| next.min(left)));
             } else if !progress.is_held_up {
                 progress.is_held_up = true;
-                self.tell_held_up(seen, deadline).await;
+                self.report_stalled(seen, deadline).await;
             }
         }
         next
     }
 
-    async fn tell_held_up(&self, seen: &Seen, deadline: Duration) {
+    async fn report_stalled(&self, seen: &Seen, deadline: Duration) {
         let note = format!(
             "the machines are being replaced, and nothing has happened for {} s; other machine \
              deployments wait for this one",
@@ -278,7 +278,7 @@ impl Rollout<'_> {
         }
     }
 
-    fn finding(&self, all: &[Seen]) -> Finding {
+    fn finding(&self, all: &[Seen]) -> ConditionState {
         let of = |wanted: Standing| {
             let names = all.iter().filter(|it| it.standing == wanted);
             names.map(|it| it.name.as_str()).collect::<Vec<_>>()
@@ -296,15 +296,15 @@ impl Rollout<'_> {
         .map(|(what, names)| format!("{what}: {}", some_of(names)))
         .collect::<Vec<_>>();
         match (parts.is_empty(), held_up.is_empty()) {
-            (true, _) => Finding::well("MachinesCurrent"),
-            (false, true) => Finding::wrong("MachinesOutdated", parts.join("; ")),
-            (false, false) => Finding::wrong("MachinesHeldUp", parts.join("; ")),
+            (true, _) => ConditionState::well("MachinesCurrent"),
+            (false, true) => ConditionState::wrong("MachinesOutdated", parts.join("; ")),
+            (false, false) => ConditionState::wrong("MachinesHeldUp", parts.join("; ")),
         }
     }
 
-    fn found(&self, finding: Finding) {
-        let board = &self.context.engagement.board;
-        board.found(ConditionType::MachinesCurrent, finding);
+    fn set_condition(&self, finding: ConditionState) {
+        let tenant_status = &self.context.engagement.tenant_status;
+        tenant_status.set_condition(ConditionType::MachinesCurrent, finding);
     }
 }
 
@@ -332,22 +332,22 @@ fn setting(context: &Context) -> MachineRollout {
 }
 
 /// Where machines were replaced before, the condition says that they are not any more.
-fn tell_setting(context: &Context) {
+fn report_setting(context: &Context) {
     let kind = ConditionType::MachinesCurrent;
     let own = context.engagement.worker_cluster.borrow().clone();
     let status = own.as_ref().and_then(|own| own.status.as_ref());
     let mut conditions = status.iter().flat_map(|it| &it.conditions);
-    let board = &context.engagement.board;
-    let was_told = board.read(|report| report.findings.contains_key(&kind));
+    let tenant_status = &context.engagement.tenant_status;
+    let was_told = tenant_status.read(|report| report.findings.contains_key(&kind));
     if was_told || conditions.any(|it| it.type_ == kind.as_str()) {
-        board.found(kind, Finding::well("MachinesLeftAlone"));
+        tenant_status.set_condition(kind, ConditionState::well("MachinesLeftAlone"));
     }
 }
 
 /// Whether every machine deployment has been looked at since the cluster was engaged: who replaces
 /// its machines is counted before another is told to.
 fn is_everything_looked_at(context: &Context) -> bool {
-    context.engagement.board.read(|report| {
+    context.engagement.tenant_status.read(|report| {
         report.existing.as_ref().is_some_and(|existing| {
             let is_known =
                 |name: &String| report.outcomes.contains_key(name) || report.ignored.contains(name);

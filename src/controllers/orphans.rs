@@ -11,9 +11,9 @@ use super::{
         error::Error,
         finalize::{Holder, Made, holder},
     },
-    seen::SeenObjects,
+    object_cache::ObjectCache,
     tokens,
-    triggers::Look,
+    triggers::Affected,
 };
 use crate::api::names::{DerivedNames, MADE_FOR};
 use crate::tenant::mode::Right;
@@ -25,7 +25,7 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
     let mut made_for: BTreeSet<String> = configs
         .into_iter()
         .chain([&context.secrets])
-        .flat_map(SeenObjects::entries)
+        .flat_map(ObjectCache::entries)
         .filter_map(|entry| entry.metadata.annotations?.remove(MADE_FOR))
         .collect();
     made_for.extend(owners_of_tokens(context).await?);
@@ -38,7 +38,7 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
         if !context.index.overlapping(&names).is_empty() {
             continue;
         }
-        let made = Made::look(context, names.clone()).await?;
+        let made = Made::read(context, names.clone()).await?;
         if let Holder::Nobody = holder(context, namespace, name).await? {
             tracing::info!(
                 registration = %context.engagement.registration,
@@ -48,7 +48,7 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
             );
             let removed = made.remove(context).await;
             // One of these names may have come since it was asked for.
-            context.triggers.pull(Look::Overlapping(names));
+            context.triggers.enqueue(Affected::Overlapping(names));
             removed?;
         }
     }

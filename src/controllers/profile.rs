@@ -13,7 +13,7 @@ use super::{
     adoption,
     context::Context,
     profile_store::content_digest,
-    rollout::{AWAITING_TURN, Asking, ROLLOUT_PAUSED, Turn},
+    rollout::{AWAITING_TURN, ROLLOUT_PAUSED, SlotRequest, Turn},
 };
 use crate::api::{
     names::INSTALLED_CONTENT,
@@ -22,12 +22,12 @@ use crate::api::{
 };
 use crate::fleet::{
     events::{self, Warning},
-    permits::Urgency,
+    permits::Priority,
     retry_delay::RetryDelay,
 };
-use crate::plan::default_profile::{Installed, Verdict, judge};
+use crate::plan::default_profile::{Installed, Verdict, evaluate};
 use crate::telemetry::logs::chain;
-use crate::tenant::report::{ConditionType, Finding};
+use crate::tenant::report::{ConditionState, ConditionType};
 
 /// How long the watch may take to show a profile that was made.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);
@@ -50,13 +50,13 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
     let turns = &context.turns;
     let mut asking = None;
     loop {
-        let turn = asking.as_ref().map_or(Turn::Awaited, Asking::turn);
-        let board = &context.engagement.board;
+        let turn = asking.as_ref().map_or(Turn::Awaited, SlotRequest::turn);
+        let tenant_status = &context.engagement.tenant_status;
         match Box::pin(install(context, defaults, &turn)).await {
             Ok(kept) => {
                 delay = RetryDelay::default();
-                Box::pin(tell_kept(context, &kept)).await;
-                board.found(ConditionType::ProfilesInstalled, kept.finding(&turn));
+                Box::pin(report_kept(context, &kept)).await;
+                tenant_status.set_condition(ConditionType::ProfilesInstalled, kept.finding(&turn));
                 // What waits for its turn asks for one; whoever has nothing to wait for does not.
                 let waits = kept.waits();
                 match (&asking, waits) {
@@ -68,14 +68,14 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
                     _ => {}
                 }
                 tokio::select! {
-                    () = look_again(context, &kept.created, changed) => {}
+                    () = enqueue_dependents(context, &kept.created, changed) => {}
                     () = another_turn(asking.as_mut()) => {}
                 }
             }
             Err(error) => {
                 let message = format!("cannot install a default profile: {}", chain(&error));
-                let finding = Finding::wrong("InstallFailed", message);
-                board.found(ConditionType::ProfilesInstalled, finding);
+                let finding = ConditionState::wrong("InstallFailed", message);
+                tenant_status.set_condition(ConditionType::ProfilesInstalled, finding);
                 tokio::time::sleep(delay.next().unwrap_or_default()).await;
             }
         }
@@ -84,7 +84,7 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
 
 /// Waits for a change, or until the watch has shown what was made: whoever looks before that would
 /// make it again.
-async fn look_again(context: &Context, created: &[String], changed: &Notify) {
+async fn enqueue_dependents(context: &Context, created: &[String], changed: &Notify) {
     if created.is_empty() {
         return changed.notified().await;
     }
@@ -99,7 +99,7 @@ async fn look_again(context: &Context, created: &[String], changed: &Notify) {
     drop(timeout(SHOWN_WITHIN, all_shown).await);
 }
 
-async fn another_turn(asking: Option<&mut Asking>) {
+async fn another_turn(asking: Option<&mut SlotRequest>) {
     match asking {
         Some(asking) => asking.changed().await,
         None => std::future::pending().await,
@@ -125,7 +125,7 @@ impl Kept {
         !self.awaiting.is_empty() && self.pace == ProfileRollout::Waves
     }
 
-    fn finding(&self, turn: &Turn) -> Finding {
+    fn finding(&self, turn: &Turn) -> ConditionState {
         let reason = match (turn, self.pace) {
             _ if self.is_disabled => "Disabled",
             _ if self.awaiting.is_empty() => "Installed",
@@ -137,9 +137,9 @@ impl Kept {
         if let (Turn::Paused(why), ROLLOUT_PAUSED) = (turn, reason) {
             message.push(why.clone());
         }
-        Finding {
+        ConditionState {
             message: message.join("; "),
-            ..Finding::well(reason)
+            ..ConditionState::well(reason)
         }
     }
 
@@ -216,7 +216,7 @@ async fn install_one(
         ProfileRollout::Waves => *turn == Turn::Come,
         ProfileRollout::Manual => false,
     };
-    match judge(policy, installed, (&default.spec.version, &default.content)) {
+    match evaluate(policy, installed, (&default.spec.version, &default.content)) {
         Verdict::Current => {}
         Verdict::KeepEdited => kept.edited.push(default.name.clone()),
         Verdict::KeepNewer => kept.newer.push(versions()),
@@ -235,9 +235,9 @@ async fn install_one(
     Ok(())
 }
 
-fn api(context: &Context, urgency: Urgency) -> Api<OperatingSystemProfile> {
+fn api(context: &Context, priority: Priority) -> Api<OperatingSystemProfile> {
     let tenant = context.engagement.tenant();
-    let client = context.engagement.management.client_for(urgency);
+    let client = context.engagement.management.client_for(priority);
     Api::namespaced(client, tenant.namespace())
 }
 
@@ -247,7 +247,7 @@ fn mark(default: &DefaultProfile) -> (String, String) {
 
 /// Tells whether it was not there. A machine deployment may wait for it.
 async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kube::Error> {
-    let api = api(context, Urgency::Fresh);
+    let api = api(context, Priority::High);
     let profile = OperatingSystemProfile {
         metadata: ObjectMeta {
             name: Some(default.name.clone()),
@@ -269,7 +269,7 @@ async fn replace(
     default: &DefaultProfile,
     judged: &str,
 ) -> Result<(), kube::Error> {
-    let api = api(context, Urgency::Sweep);
+    let api = api(context, Priority::Low);
     let mut profile = api.get(&default.name).await?;
     if content_digest(&profile.spec) != judged || adoption::is_pinned(&profile) {
         return Ok(());
@@ -283,16 +283,16 @@ async fn replace(
 }
 
 /// Tells people of what they might not expect: an edit that is kept, once, and one that is gone.
-async fn tell_kept(context: &Context, kept: &Kept) {
-    let (board, own) = (
-        &context.engagement.board,
+async fn report_kept(context: &Context, kept: &Kept) {
+    let (tenant_status, own) = (
+        &context.engagement.tenant_status,
         context.engagement.worker_cluster.borrow().clone(),
     );
     let Some(own) = own else { return };
     let remark = kept.remarks();
     let edited = remark.first().filter(|_| !kept.edited.is_empty());
     if let Some(edited) = edited {
-        let on_board = board.read(|report| {
+        let on_board = tenant_status.read(|report| {
             let finding = report.findings.get(&ConditionType::ProfilesInstalled);
             finding.is_some_and(|finding| finding.message.contains(edited.as_str()))
         });

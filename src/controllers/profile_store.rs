@@ -404,7 +404,7 @@ pub async fn follow(
     tokio::join!(watches, fetch_wanted(management, &store, &subscriptions));
 }
 
-fn tell(subscriptions: &Subscriptions, (namespace, _): &Key, changed: &BTreeSet<String>) {
+fn notify(subscriptions: &Subscriptions, (namespace, _): &Key, changed: &BTreeSet<String>) {
     for name in changed {
         subscriptions.profile_changed(namespace, name);
     }
@@ -453,7 +453,7 @@ impl Follower {
             return self.remove(&key);
         };
         self.store.mark(&key, profile.annotations());
-        tell(
+        notify(
             &self.subscriptions,
             &key,
             &self.store.insert(&key, Aged::of(profile)),
@@ -462,7 +462,7 @@ impl Follower {
 
     fn remove(&self, key: &Key) {
         self.store.mark(key, &BTreeMap::new());
-        tell(&self.subscriptions, key, &self.store.remove(key));
+        notify(&self.subscriptions, key, &self.store.remove(key));
     }
 }
 

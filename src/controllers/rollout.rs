@@ -1,8 +1,8 @@
 //! Gives turns: who of the fleet may install newer default profiles now.
 //!
-//! Where each tenant stands is read from the installed profiles, and from its board, or from its
-//! WorkerCluster's status while it is not engaged here: a restart goes on where it was, and every
-//! replica comes to the same decision. While nobody asks, nothing runs.
+//! Where each tenant stands is read from the installed profiles, and from its tenant status, or
+//! from its WorkerCluster's status while it is not engaged here: a restart goes on where it was,
+//! and every replica comes to the same decision. While nobody asks, nothing runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,8 +22,8 @@ use crate::api::worker_cluster::{
     DefaultProfiles, MachineDeploymentEntry, ProfileRollout, WorkerClusterStatus,
 };
 use crate::fleet::{
-    board::Board,
-    roster::{Member, Place, Roster},
+    registry::{Place, RegisteredCluster, Registry},
+    tenant_status::TenantStatus,
     watch::Scope,
 };
 use crate::plan::{
@@ -69,7 +69,7 @@ struct Decided {
 
 /// Who asks for a turn, and who has one.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct RolloutSlots {
     asking: Mutex<BTreeSet<TenantId>>,
     bell: Notify,
     decided: watch::Sender<Decided>,
@@ -77,18 +77,18 @@ pub struct Turns {
 
 /// A tenant that asks for its turn, until it is dropped.
 #[derive(Debug)]
-pub struct Asking {
-    turns: Arc<Turns>,
+pub struct SlotRequest {
+    turns: Arc<RolloutSlots>,
     tenant: TenantId,
     decided: watch::Receiver<Decided>,
 }
 
-impl Turns {
+impl RolloutSlots {
     /// Asks for a turn.
-    pub fn ask(self: &Arc<Self>, tenant: &TenantId) -> Asking {
+    pub fn ask(self: &Arc<Self>, tenant: &TenantId) -> SlotRequest {
         self.asking().insert(tenant.clone());
         self.bell.notify_one();
-        Asking {
+        SlotRequest {
             turns: Arc::clone(self),
             tenant: tenant.clone(),
             decided: self.decided.subscribe(),
@@ -100,7 +100,7 @@ impl Turns {
     }
 }
 
-impl Asking {
+impl SlotRequest {
     /// Whether the turn has come.
     pub fn turn(&self) -> Turn {
         let decided = self.decided.borrow();
@@ -123,7 +123,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for SlotRequest {
     fn drop(&mut self) {
         self.turns.asking().remove(&self.tenant);
     }
@@ -132,8 +132,8 @@ impl Drop for Asking {
 /// The tenants of the fleet.
 #[derive(Debug)]
 pub struct Tenants {
-    /// The roster.
-    pub roster: Arc<Roster>,
+    /// The registry.
+    pub registry: Arc<Registry>,
     /// Where registrations are looked for.
     pub scope: Scope,
     /// The settings of a tenant that sets nothing.
@@ -141,10 +141,10 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// The tenants of a roster.
-    pub fn new(roster: &Arc<Roster>, scope: &Scope, settings: &Arc<TenantSettings>) -> Self {
+    /// The tenants of a registry.
+    pub fn new(registry: &Arc<Registry>, scope: &Scope, settings: &Arc<TenantSettings>) -> Self {
         Self {
-            roster: Arc::clone(roster),
+            registry: Arc::clone(registry),
             scope: scope.clone(),
             settings: Arc::clone(settings),
         }
@@ -155,7 +155,7 @@ impl Tenants {
 #[derive(Debug)]
 pub struct Rollout {
     /// Who asks.
-    pub turns: Arc<Turns>,
+    pub turns: Arc<RolloutSlots>,
     /// The tenants.
     pub tenants: Tenants,
     /// What is installed.
@@ -175,22 +175,22 @@ impl Rollout {
         loop {
             self.turns.bell.notified().await;
             while !self.turns.asking().is_empty() {
-                self.look(&mut calm);
+                self.observe(&mut calm);
                 tokio::time::sleep(INTERVAL).await;
             }
-            self.look(&mut calm);
+            self.observe(&mut calm);
         }
     }
 
-    fn look(&self, calm: &mut Calm) {
+    fn observe(&self, calm: &mut Calm) {
         let asking = self.turns.asking().clone();
-        let members = self.tenants.roster.members();
+        let registered = self.tenants.registry.all();
         let (mut participants, mut here) = (Vec::new(), Vec::new());
         let mut is_shared = false;
-        for member in members {
-            let place = member.place();
+        for registered in registered {
+            let place = registered.place();
             is_shared |= place == Place::Elsewhere;
-            let Some(participant) = self.participant(&member, &asking) else {
+            let Some(participant) = self.participant(&registered, &asking) else {
                 continue;
             };
             if place == Place::Here {
@@ -199,9 +199,9 @@ impl Rollout {
             participants.push(participant);
         }
         self.count(&here);
-        let is_calm = calm.look(&participants) || !is_shared;
+        let is_calm = calm.observe(&participants) || !is_shared;
         // Before every registration has been seen, a share of them says nothing.
-        let decision = if self.tenants.roster.is_listed(&self.tenants.scope) {
+        let decision = if self.tenants.registry.is_listed(&self.tenants.scope) {
             decide(&participants, &self.pace)
         } else {
             Decision::Granted(Vec::new())
@@ -223,7 +223,7 @@ impl Rollout {
                 ..Decided::default()
             },
         };
-        self.tell(&decided, &participants);
+        self.report(&decided, &participants);
         self.turns.decided.send_if_modified(|before| {
             let news = *before != decided;
             *before = decided;
@@ -252,7 +252,7 @@ impl Rollout {
                 RolloutState::Waiting,
                 &[
                     Standing::Underway,
-                    Standing::Asking,
+                    Standing::SlotRequest,
                     Standing::AskingWithoutUsers,
                     Standing::Away,
                 ],
@@ -264,7 +264,7 @@ impl Rollout {
     }
 
     /// A pause, its end and each new turn are told once, in the log.
-    fn tell(&self, decided: &Decided, participants: &[Participant<TenantId>]) {
+    fn report(&self, decided: &Decided, participants: &[Participant<TenantId>]) {
         let before = self.turns.decided.borrow();
         let paused = decided.paused.as_ref().map_or(Paused::No, |_| Paused::Yes);
         self.metrics.set_rollout_paused(paused);
@@ -283,13 +283,13 @@ impl Rollout {
         }
     }
 
-    /// Where a member stands; nothing, where its settings keep it out.
+    /// Where a registered cluster stands; nothing, where its settings keep it out.
     fn participant(
         &self,
-        member: &Member,
+        registered: &RegisteredCluster,
         asking: &BTreeSet<TenantId>,
     ) -> Option<Participant<TenantId>> {
-        let own = member.worker_cluster.borrow().clone();
+        let own = registered.worker_cluster.borrow().clone();
         let settings = DefaultProfileSettings::new(&self.tenants.settings, own.as_deref());
         let policy = own
             .as_ref()
@@ -297,7 +297,7 @@ impl Rollout {
         if policy != DefaultProfiles::Replace || settings.pace == ProfileRollout::Manual {
             return None;
         }
-        let tenant = &member.id.tenant;
+        let tenant = &registered.id.tenant;
         let wanted = self.defaults.iter().filter(|it| settings.wants(&it.name));
         let (mut older, mut ours) = (0_usize, 0_usize);
         for default in wanted {
@@ -309,9 +309,9 @@ impl Rollout {
         }
         let status = own.as_ref().and_then(|own| own.status.as_ref());
         let entries = status.map_or(&[][..], |it| &it.machine_deployments);
-        let (users, asks) = match member.place() {
+        let (users, asks) = match registered.place() {
             Place::Here => {
-                let users = self.users(&member.board, entries);
+                let users = self.users(&registered.status, entries);
                 let asks = users.are_known() && asking.contains(tenant);
                 (users, asks)
             }
@@ -328,7 +328,7 @@ impl Rollout {
             _ if !asks => Standing::Away,
             _ if ours > 0 => Standing::Underway,
             _ if users.tried + users.behind == 0 => Standing::AskingWithoutUsers,
-            _ => Standing::Asking,
+            _ => Standing::SlotRequest,
         };
         Some(Participant {
             id: tenant.clone(),
@@ -349,8 +349,8 @@ impl Rollout {
         }
     }
 
-    fn users(&self, board: &Board, entries: &[MachineDeploymentEntry]) -> Users {
-        board.read(|report| {
+    fn users(&self, tenant_status: &TenantStatus, entries: &[MachineDeploymentEntry]) -> Users {
+        tenant_status.read(|report| {
             let mut users = Users {
                 is_listed: report.existing.is_some(),
                 ..Users::default()
@@ -442,7 +442,7 @@ struct Calm {
 
 impl Calm {
     /// Takes note of the standings; tells whether they have not changed for a while.
-    fn look(&mut self, participants: &[Participant<TenantId>]) -> bool {
+    fn observe(&mut self, participants: &[Participant<TenantId>]) -> bool {
         let now = Instant::now();
         let standings = participants.iter().map(|it| (it.id.clone(), it.standing));
         let standings = standings.collect();

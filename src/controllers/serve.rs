@@ -1,4 +1,5 @@
-//! Serves one engaged cluster: the inventory, then watches and reconciles until it is disengaged.
+//! Serves one engaged cluster: the initial sync, then watches and reconciles until it is
+//! disengaged.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,20 +23,20 @@ use super::{
     context::{Context, Rules},
     event_writer::EventWriter,
     held_back::HeldBack,
-    inventory,
+    initial_sync,
     machine_deployment::{self, credentials},
     machine_deployment_index::MachineDeploymentIndex,
     machine_rollout::{self, KnownMachines},
+    object_cache::ObjectCache,
     orphans,
     profile::{self, DefaultProfile},
     profile_store::ProfileStore,
     registry_credentials::{self, Refreshed},
-    rollout::Turns,
-    seen::SeenObjects,
+    resync::ResyncQueue,
+    rollout::RolloutSlots,
     subscriptions::{Subscriber, Subscriptions},
-    sweeps::Sweeps,
     tokens,
-    triggers::{Led, Look, Triggers},
+    triggers::{Affected, Destinations, TriggerRouter},
     watch::{self as watches, Watchers},
 };
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCluster};
@@ -46,7 +47,7 @@ use crate::plan::digest::DigestKey;
 use crate::telemetry::{logs::chain, metrics::Trigger};
 use crate::tenant::{
     policy::ProfileReach,
-    report::{ConditionType, Finding},
+    report::{ConditionState, ConditionType},
 };
 
 /// What serving takes besides the engaged cluster: the same for all tenants.
@@ -59,7 +60,7 @@ pub struct Controllers {
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
     /// Who may install newer default profiles now.
-    pub turns: Arc<Turns>,
+    pub turns: Arc<RolloutSlots>,
     /// What all tenants go by.
     pub rules: Rules,
 }
@@ -69,7 +70,7 @@ impl Controllers {
     pub async fn serve(&self, engagement: Engagement) {
         let cancel = engagement.cancel.clone();
         let (store, writer) = reflector::store();
-        let triggers = Arc::new(Triggers::default());
+        let triggers = Arc::new(TriggerRouter::default());
         let context = Arc::new(self.context(engagement, store, &triggers));
         let subscriber = Subscriber {
             triggers,
@@ -92,16 +93,16 @@ impl Controllers {
         &self,
         engagement: Engagement,
         machine_deployments: reflector::Store<MachineDeployment>,
-        triggers: &Arc<Triggers>,
+        triggers: &Arc<TriggerRouter>,
     ) -> Context {
-        let facts = engagement.facts.borrow().clone();
-        let key = DigestKey::derive(&facts.fetch_token);
+        let cluster_info = engagement.cluster_info.borrow().clone();
+        let key = DigestKey::derive(&cluster_info.fetch_token);
         let policy = Arc::clone(&engagement.policy);
-        let board = Arc::clone(&engagement.board);
+        let tenant_status = Arc::clone(&engagement.tenant_status);
         let tokens = tokens::Tokens::of(&engagement);
         let memory = Arc::clone(&engagement.shared.memory);
         let bytes_max = policy.metadata_bytes_max();
-        let cache = || SeenObjects::within(bytes_max, Reservation::for_cache(&memory));
+        let cache = || ObjectCache::within(bytes_max, Reservation::for_cache(&memory));
         Context {
             recorder: EventWriter::new(&engagement, self.rules.mode),
             engagement,
@@ -121,11 +122,11 @@ impl Controllers {
             registry_credentials: registry_credentials::Known::default(),
             backoff: Arc::default(),
             held_back: HeldBack::default(),
-            sweeps: Arc::new(Sweeps::new(&policy, board)),
-            due: Arc::default(),
+            resync: Arc::new(ResyncQueue::new(&policy, tenant_status)),
+            queue_latency: Arc::default(),
             machines: KnownMachines::default(),
             triggers: Arc::clone(triggers),
-            key: std::sync::Mutex::new((facts, key)),
+            key: std::sync::Mutex::new((cluster_info, key)),
         }
     }
 
@@ -137,7 +138,7 @@ impl Controllers {
         let memory = &context.engagement.shared.memory;
         let of_others = Arc::new(Subscriber {
             triggers: Arc::clone(&subscriber.triggers),
-            configs: Arc::new(SeenObjects::within(0, Reservation::surplus(memory))),
+            configs: Arc::new(ObjectCache::within(0, Reservation::surplus(memory))),
         });
         if context.engagement.policy.profile_reach == ProfileReach::Everywhere {
             self.subscriptions.subscribe_everywhere(&of_others);
@@ -156,18 +157,24 @@ impl Controllers {
         self.profiles.ready().await;
         while let Err(finding) = self.try_prepare(context).await {
             let (condition, finding) = *finding;
-            context.engagement.board.found(condition, finding);
+            context
+                .engagement
+                .tenant_status
+                .set_condition(condition, finding);
             tokio::time::sleep(delay.next().unwrap_or_default()).await;
             context.engagement.health.well().await;
         }
     }
 
-    async fn try_prepare(&self, context: &Context) -> Result<(), Box<(ConditionType, Finding)>> {
+    async fn try_prepare(
+        &self,
+        context: &Context,
+    ) -> Result<(), Box<(ConditionType, ConditionState)>> {
         let failed = |error: kube::Error| {
             let message = chain(&error).to_string();
             Box::new((
                 ConditionType::Prepared,
-                Finding::wrong("InventoryFailed", message),
+                ConditionState::wrong("InventoryFailed", message),
             ))
         };
         let all: Api<MachineDeployment> = Api::all(context.engagement.worker.client());
@@ -175,24 +182,24 @@ impl Controllers {
             Err(error) if is_not_served(&error) => {
                 let message = "the worker cluster does not serve MachineDeployment \
                                (cluster.k8s.io/v1alpha1); waiting for machine-controller's CRDs";
-                let finding = Finding::wrong("MachineDeploymentNotServed", message);
+                let finding = ConditionState::wrong("MachineDeploymentNotServed", message);
                 return Err(Box::new((ConditionType::Prepared, finding)));
             }
             listed => listed.map(drop).map_err(failed)?,
         }
         adoption::take_profiles(context).await.map_err(failed)?;
-        inventory::take(context).await.map_err(failed)?;
+        initial_sync::run(context).await.map_err(failed)?;
         tokens::list(context).await.map_err(failed)?;
         if registry_credentials::refresh(context).await == Refreshed::Unknown {
             let message = context.registry_credentials.get().err().unwrap_or_default();
-            let finding = Finding::wrong("InventoryFailed", message);
+            let finding = ConditionState::wrong("InventoryFailed", message);
             return Err(Box::new((ConditionType::Prepared, finding)));
         }
-        credentials::tell_setting(context);
+        credentials::report_setting(context);
         context
             .engagement
-            .board
-            .found(ConditionType::Prepared, Finding::well("Prepared"));
+            .tenant_status
+            .set_condition(ConditionType::Prepared, ConditionState::well("Prepared"));
         Ok(())
     }
 
@@ -208,14 +215,17 @@ impl Controllers {
         let engagement = &context.engagement;
         let (listed_sender, listed) = watch::channel(0);
         let watchers = Watchers {
-            board: Arc::clone(&engagement.board),
+            tenant_status: Arc::clone(&engagement.tenant_status),
             triggers: Arc::clone(&context.triggers),
             index: Arc::clone(&context.index),
             listed: listed_sender,
             bytes_max: engagement.policy.machine_deployment_bytes_max(),
             memory: Arc::clone(&engagement.shared.memory),
         };
-        let (sweeps, due) = (Arc::clone(&context.sweeps), Arc::clone(&context.due));
+        let (sweeps, due) = (
+            Arc::clone(&context.resync),
+            Arc::clone(&context.queue_latency),
+        );
         // One for both watches: it rests for as long as they do.
         let worker = engagement.worker.client();
         let health = &engagement.health;
@@ -226,12 +236,12 @@ impl Controllers {
                 due.now(&reference, Trigger::Change);
             })
             .map(Ok);
-        let (sweeps, due) = (&context.sweeps, &context.due);
-        let led = Led {
+        let (sweeps, due) = (&context.resync, &context.queue_latency);
+        let led = Destinations {
             machine_deployments: context.machine_deployments.clone(),
             index: Arc::clone(&context.index),
-            sweeps: Arc::clone(sweeps),
-            due: Arc::clone(due),
+            resync: Arc::clone(sweeps),
+            queue_latency: Arc::clone(due),
             backoff: Arc::clone(&context.backoff),
         };
         let tenant = engagement.tenant().namespace().to_owned();
@@ -294,7 +304,7 @@ impl Controllers {
 
 /// Another spec of the WorkerCluster means other settings, and so do other credentials of
 /// registries: look everywhere. Credentials are read again with each spec and from time to time:
-/// soon after they could not be read or used, else as seldom as the facts.
+/// soon after they could not be read or used, else as seldom as the cluster info.
 async fn follow_settings(context: &Context) {
     let mut worker_cluster = context.engagement.worker_cluster.clone();
     let spec = |own: &Option<Arc<WorkerCluster>>| own.as_ref().map(|own| own.spec.clone());
@@ -311,7 +321,7 @@ async fn follow_settings(context: &Context) {
                 }
                 before = now;
                 is_due = true;
-                credentials::tell_setting(context);
+                credentials::report_setting(context);
             }
             () = sleep_until(next) => {}
         }
@@ -320,7 +330,7 @@ async fn follow_settings(context: &Context) {
         // Without its credentials no machine deployment could be served: they are waited for.
         if is_due && refreshed != Refreshed::Unknown {
             is_due = false;
-            context.triggers.pull(Look::Everywhere);
+            context.triggers.enqueue(Affected::Everywhere);
         }
         next = Instant::now() + pause(context, refreshed, &mut delay);
     }
@@ -337,11 +347,11 @@ fn pause(context: &Context, refreshed: Refreshed, delay: &mut RetryDelay) -> Dur
     }
 }
 
-/// Other facts of the cluster mean other documents: look everywhere.
+/// Other cluster info of the cluster mean other documents: look everywhere.
 async fn follow_facts(context: &Context) {
-    let mut facts = context.engagement.facts.clone();
-    while facts.changed().await.is_ok() {
-        context.triggers.pull(Look::Everywhere);
+    let mut cluster_info = context.engagement.cluster_info.clone();
+    while cluster_info.changed().await.is_ok() {
+        context.triggers.enqueue(Affected::Everywhere);
     }
     std::future::pending::<()>().await;
 }
@@ -353,9 +363,9 @@ async fn follow_held_back(context: &Context) {
         context.engagement.health.well().await;
         let waiting = context.held_back.take();
         for reference in &waiting {
-            context.due.now(reference, Trigger::Retry);
+            context.queue_latency.now(reference, Trigger::Retry);
         }
-        context.sweeps.add(waiting);
+        context.resync.add(waiting);
     }
 }
 

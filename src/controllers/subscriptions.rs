@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    seen::{News, SeenObjects},
-    triggers::{Look, Triggers},
+    object_cache::{News, ObjectCache},
+    triggers::{Affected, TriggerRouter},
 };
 use crate::fleet::watch::covers;
 use kube::api::ObjectMeta;
@@ -17,9 +17,9 @@ use kube::api::ObjectMeta;
 #[derive(Clone, Debug)]
 pub struct Subscriber {
     /// What it looks at again.
-    pub triggers: Arc<Triggers>,
+    pub triggers: Arc<TriggerRouter>,
     /// Its configs.
-    pub configs: Arc<SeenObjects>,
+    pub configs: Arc<ObjectCache>,
 }
 
 /// Subscribers by namespace. A subscription ends when its tenant is dropped.
@@ -56,7 +56,7 @@ impl Subscriptions {
     pub fn profile_changed(&self, namespace: &str, name: &str) {
         let everywhere: Vec<_> = self.everywhere().iter().filter_map(Weak::upgrade).collect();
         for subscriber in self.of(namespace).into_iter().chain(everywhere) {
-            subscriber.triggers.pull(Look::Profile {
+            subscriber.triggers.enqueue(Affected::Profile {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
             });
@@ -96,18 +96,18 @@ impl Subscriptions {
         for (namespace, subscriber) in covered {
             let names = listed.get(&namespace).unwrap_or(&none);
             for gone in subscriber.configs.watched_all(names) {
-                subscriber.triggers.pull(Look::Made(gone));
+                subscriber.triggers.enqueue(Affected::Made(gone));
             }
         }
     }
 
-    fn config_event(&self, metadata: &ObjectMeta, tell: impl Fn(&SeenObjects) -> News) {
+    fn config_event(&self, metadata: &ObjectMeta, tell: impl Fn(&ObjectCache) -> News) {
         let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else {
             return;
         };
         for subscriber in self.of(namespace) {
             if matches!(tell(&subscriber.configs), News::Yes | News::Restored) {
-                subscriber.triggers.pull(Look::Made(name.clone()));
+                subscriber.triggers.enqueue(Affected::Made(name.clone()));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Triggers: what must be looked at again. They merge while nobody looks, so that a thousand
-//! events of one kind cost one look, and the queue cannot grow.
+//! The trigger router: what must be looked at again. They merge while nobody looks, so that a
+//! thousand events of one kind cost one look, and the queue cannot grow.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -14,7 +14,8 @@ use kube::{
 use tokio::sync::Notify;
 
 use super::{
-    backoff::Backoff, due::Due, machine_deployment_index::MachineDeploymentIndex, sweeps::Sweeps,
+    backoff::Backoff, machine_deployment_index::MachineDeploymentIndex,
+    queue_latency::QueueLatency, resync::ResyncQueue,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -24,7 +25,7 @@ use crate::telemetry::metrics::Trigger;
 
 /// What must be looked at again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Look {
+pub enum Affected {
     /// Every machine deployment of the tenant, since something changed that concerns them all.
     Everywhere,
     /// Every machine deployment of the tenant, since they were all listed.
@@ -44,29 +45,29 @@ pub enum Look {
 
 /// The triggers of one tenant.
 #[derive(Debug, Default)]
-pub struct Triggers {
-    pending: Mutex<HashSet<Look>>,
+pub struct TriggerRouter {
+    pending: Mutex<HashSet<Affected>>,
     bell: Notify,
 }
 
 /// Where looks lead.
 #[derive(Clone, Debug)]
-pub struct Led {
+pub struct Destinations {
     /// The machine deployments that there are.
     pub machine_deployments: Store<MachineDeployment>,
     /// The same by derived name.
     pub index: Arc<MachineDeploymentIndex>,
     /// What is looked at everywhere waits here.
-    pub sweeps: Arc<Sweeps>,
+    pub resync: Arc<ResyncQueue>,
     /// What is due stands here.
-    pub due: Arc<Due>,
+    pub queue_latency: Arc<QueueLatency>,
     /// The delays of failures, which end when what they failed by may have changed.
     pub backoff: Arc<Backoff>,
 }
 
-impl Triggers {
+impl TriggerRouter {
     /// Something must be looked at again.
-    pub fn pull(&self, look: Look) {
+    pub fn enqueue(&self, look: Affected) {
         self.pending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -78,7 +79,7 @@ impl Triggers {
     pub fn stream(
         self: Arc<Self>,
         tenant: String,
-        led: Led,
+        led: Destinations,
     ) -> impl Stream<Item = ObjectRef<MachineDeployment>> + Send {
         stream::unfold(self, |triggers| async move {
             triggers.bell.notified().await;
@@ -88,12 +89,12 @@ impl Triggers {
         .flat_map(move |looks| stream::iter(led.now(&looks, &tenant)))
     }
 
-    fn take(&self) -> HashSet<Look> {
+    fn take(&self) -> HashSet<Affected> {
         std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Look {
+impl Affected {
     /// What a reconcile for it is counted by.
     const fn trigger(&self) -> Trigger {
         match self {
@@ -148,21 +149,21 @@ impl Look {
     }
 }
 
-impl Led {
+impl Destinations {
     /// Which machine deployments the looks concern at once; the others wait for a sweep.
-    fn now(&self, looks: &HashSet<Look>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
+    fn now(&self, looks: &HashSet<Affected>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
         let mut found = BTreeMap::new();
         let mut concerns = |it: Arc<MachineDeployment>, look| {
             let name = (it.namespace(), it.name_any());
             let (_, first) = found.entry(name).or_insert((it, look));
-            if Look::order(look) < first.order() {
+            if Affected::order(look) < first.order() {
                 *first = look;
             }
         };
-        let sweeps: Vec<&Look> = looks.iter().filter(|look| look.is_sweep()).collect();
-        if !sweeps.is_empty() {
+        let resync: Vec<&Affected> = looks.iter().filter(|look| look.is_sweep()).collect();
+        if !resync.is_empty() {
             for it in self.machine_deployments.state() {
-                let of_it = sweeps.iter().copied();
+                let of_it = resync.iter().copied();
                 let of_it = of_it.filter(|look| look.sweeps(&it, tenant));
                 if let Some(look) = of_it.min_by_key(|look| look.order()) {
                     concerns(it, look);
@@ -177,18 +178,18 @@ impl Led {
         let (mut at_once, mut later) = (Vec::new(), Vec::new());
         for (found, look) in found.into_values() {
             let reference = ObjectRef::from_obj(&*found);
-            if *look != Look::Listed {
+            if *look != Affected::Listed {
                 self.backoff.reset(&reference);
             }
-            self.due.now(&reference, look.trigger());
+            self.queue_latency.now(&reference, look.trigger());
             if look.is_sweep() {
                 later.push(reference);
             } else {
-                self.sweeps.changed(&reference);
+                self.resync.changed(&reference);
                 at_once.push(reference);
             }
         }
-        self.sweeps.add(later);
+        self.resync.add(later);
         at_once
     }
 }

@@ -23,20 +23,20 @@ use tokio::sync::watch;
 use super::{
     context::Context,
     machine_deployment_index::MachineDeploymentIndex,
-    seen::News,
+    object_cache::News,
     subscriptions::Subscriptions,
-    triggers::{Look, Triggers},
+    triggers::{Affected, TriggerRouter},
 };
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
-    names::{CLOUD_INIT_SETTINGS, DerivedNames, GETTER_TOKEN},
+    names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
 };
 use crate::fleet::{
     account::Account,
-    board::Board,
     health::Health,
     memory::{Memory, Reservation},
+    tenant_status::TenantStatus,
     watch::{RELIST, Scope, Watched, interpret, limited, list_of_at_most, relisted},
 };
 
@@ -82,19 +82,19 @@ pub fn machine_deployments(
         }
         Event::InitDone => {
             let existing = std::mem::take(&mut listed);
-            watchers.board.update(|report| {
+            watchers.tenant_status.update(|report| {
                 let outcomes = report.outcomes.len();
                 report.outcomes.retain(|name, _| existing.contains(name));
                 let before = report.existing.replace(existing);
                 report.outcomes.len() != outcomes || before != report.existing
             });
             watchers.listed.send_modify(|lists| *lists += 1);
-            watchers.triggers.pull(Look::Listed);
+            watchers.triggers.enqueue(Affected::Listed);
             None
         }
         Event::Apply(found) => {
             let name = full_name(&found);
-            watchers.board.update(|report| {
+            watchers.tenant_status.update(|report| {
                 let existing = report.existing.as_mut();
                 existing.is_some_and(|existing| existing.insert(name))
             });
@@ -126,10 +126,10 @@ fn readable(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineD
 /// Who is told what the watch of machine deployments sees.
 #[derive(Clone, Debug)]
 pub struct Watchers {
-    /// The tenant's board.
-    pub board: Arc<Board>,
+    /// The tenant's status.
+    pub tenant_status: Arc<TenantStatus>,
     /// The tenant's triggers.
-    pub triggers: Arc<Triggers>,
+    pub triggers: Arc<TriggerRouter>,
     /// The index of the tenant's machine deployments.
     pub index: Arc<MachineDeploymentIndex>,
     /// Counts the times that all machine deployments have been listed, and those that one went.
@@ -146,14 +146,14 @@ impl Watchers {
     /// A machine deployment that had its names may be followed by another that was refused them.
     fn gone(&self, gone: &MachineDeployment) {
         let name = full_name(gone);
-        self.board.update(|report| {
+        self.tenant_status.update(|report| {
             let existing = report.existing.as_mut();
             let existed = existing.is_some_and(|existing| existing.remove(&name));
             report.outcomes.remove(&name).is_some() || existed
         });
         let namespace = gone.namespace().unwrap_or_default();
         let names = DerivedNames::new(&namespace, &gone.name_any());
-        self.triggers.pull(Look::Overlapping(names));
+        self.triggers.enqueue(Affected::Overlapping(names));
         // Somebody may have taken our finalizer from it.
         self.listed
             .send_modify(|lists| *lists += u64::from(*lists > 0));
@@ -187,17 +187,17 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
             }
             Event::InitApply(found) => {
                 listed.insert(found.name_any());
-                tell_secret(&context, found);
+                on_secret_applied(&context, found);
             }
-            Event::Apply(found) => tell_secret(&context, found),
+            Event::Apply(found) => on_secret_applied(&context, found),
             Event::Delete(gone) => {
                 if context.secrets.watched_deletion(&gone.metadata) == News::Yes {
-                    tell_secret_gone(&context, gone.name_any());
+                    on_secret_deleted(&context, gone.name_any());
                 }
             }
             Event::InitDone => {
                 for gone in context.secrets.watched_all(&std::mem::take(&mut listed)) {
-                    tell_secret_gone(&context, gone);
+                    on_secret_deleted(&context, gone);
                 }
             }
         }
@@ -211,19 +211,19 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
     .await;
 }
 
-/// Without the getter's token no node can fetch anything: engaging anew makes it again, and reads
+/// Without the fetcher's token no node can fetch anything: engaging anew makes it again, and reads
 /// what it is then.
-fn tell_secret_gone(context: &Context, name: String) {
-    if name == GETTER_TOKEN {
+fn on_secret_deleted(context: &Context, name: String) {
+    if name == FETCHER_TOKEN {
         context.engagement.cancel.cancel();
     }
     context.engagement.foreign_write.notify_one();
-    context.triggers.pull(Look::Made(name));
+    context.triggers.enqueue(Affected::Made(name));
 }
 
 /// A restored cluster is engaged again: its tokens and machine deployments are others, too, and
 /// only a list shows them.
-fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {
+fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) {
     let name = found.name_any();
     match context.secrets.watched(found.metadata) {
         News::No => return,
@@ -239,10 +239,10 @@ fn tell_secret(context: &Context, found: PartialObjectMeta<Secret>) {
             context.engagement.cancel.cancel();
         }
     }
-    if name == GETTER_TOKEN {
+    if name == FETCHER_TOKEN {
         context.engagement.facts_bell.notify_one();
     }
-    context.triggers.pull(Look::Made(name));
+    context.triggers.enqueue(Affected::Made(name));
 }
 
 /// Follows the configs of the management cluster, by their metadata alone, for ever.

@@ -1,4 +1,4 @@
-//! Keeps the status of a WorkerCluster: what stands on the tenant's board, written at most once a
+//! Keeps the status of a WorkerCluster: what stands on the tenant's status, written at most once a
 //! second, and only when it is different from what the watch shows.
 
 use std::time::Duration;
@@ -20,12 +20,12 @@ use crate::telemetry::logs::chain;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A status that somebody else keeps changing is put right at most this seldom.
 const AGAIN_MAX: Duration = Duration::from_mins(5);
-/// The last write of a member that leaves may take this long.
+/// The last write of a registered cluster that leaves may take this long.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Keeps the status until the member leaves, and writes once more then.
+/// Keeps the status until the registered cluster leaves, and writes once more then.
 pub async fn report(reporting: Reporting) {
-    let mut worker_cluster = reporting.member.worker_cluster.subscribe();
+    let mut worker_cluster = reporting.registered.worker_cluster.subscribe();
     let mut writer = Writer {
         reporting: &reporting,
         written: None,
@@ -38,7 +38,7 @@ pub async fn report(reporting: Reporting) {
         tokio::select! {
             biased;
             () = reporting.cancel.cancelled() => break,
-            () = reporting.member.board.changed() => {}
+            () = reporting.registered.status.changed() => {}
             Ok(()) = worker_cluster.changed() => {}
             () = sleep_until(next), if must_retry => {}
         }
@@ -54,14 +54,14 @@ pub async fn report(reporting: Reporting) {
                 next = Instant::now() + wait;
             }
             Err(error) => {
-                let member = &reporting.member.id;
-                tracing::warn!(%member, error = %chain(&error), "cannot write a status");
+                let registered = &reporting.registered.id;
+                tracing::warn!(%registered, error = %chain(&error), "cannot write a status");
                 must_retry = true;
                 next = Instant::now() + delay.next().unwrap_or(INTERVAL).max(INTERVAL);
             }
         }
     }
-    // Nobody writes it later: the member is leaving.
+    // Nobody writes it later: the registered cluster is leaving.
     let last = async {
         let mut delay = RetryDelay::default();
         while let Err(error) = Box::pin(writer.write()).await {
@@ -70,7 +70,7 @@ pub async fn report(reporting: Reporting) {
         }
     };
     if timeout(LAST_WRITE_TIMEOUT, last).await.is_err() {
-        tracing::warn!(member = %reporting.member.id, "the last status was not written");
+        tracing::warn!(registered = %reporting.registered.id, "the last status was not written");
     }
 }
 
@@ -117,7 +117,7 @@ impl Written {
 impl Writer<'_> {
     /// Writes the status where it is not what it should be; gives how long to wait before the next.
     async fn write(&mut self) -> Result<Duration, kube::Error> {
-        let Some(own) = self.reporting.member.worker_cluster.borrow().clone() else {
+        let Some(own) = self.reporting.registered.worker_cluster.borrow().clone() else {
             return Ok(INTERVAL);
         };
         if let Some(written) = &mut self.written {
@@ -128,7 +128,7 @@ impl Writer<'_> {
         let before = ahead.map(|it| &it.status).or(own.status.as_ref());
         let before = before.unwrap_or(&none);
         let wanted = status(status::Params {
-            report: &self.reporting.member.board.report(),
+            report: &self.reporting.registered.status.report(),
             before,
             generation: own.metadata.generation,
             now: self.reporting.clock.now(),

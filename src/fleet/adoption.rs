@@ -81,7 +81,7 @@ fn fix(leftovers: &[Leftover]) -> String {
 }
 
 /// Looks for a program before us, and whether it has let go. Writes nothing.
-pub async fn look(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> {
+pub async fn find_predecessor(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> {
     match signs(worker, clock).await {
         Ok(Predecessor::None) => Ok(Predecessor::None),
         Ok(found) => {

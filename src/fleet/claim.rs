@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{roster::Roster, worker_clusters::REGISTRATION_REMOVED};
+use super::{registry::Registry, worker_clusters::REGISTRATION_REMOVED};
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
     worker_cluster::WorkerCluster,
@@ -55,16 +55,16 @@ pub enum ClaimError {
 #[derive(Clone, Copy)]
 pub struct Registrations<'a> {
     /// Those of this fleet.
-    pub roster: &'a Roster,
+    pub registry: &'a Registry,
     /// The management API, where those of other fleets are.
     pub management: &'a Client,
 }
 
 impl Registrations<'_> {
     /// Whether a tenant of this management cluster has no registration any more, with any fleet.
-    /// This fleet's roster has no registrations but its own, so the API server is asked.
+    /// This fleet's registry has no registrations but its own, so the API server is asked.
     async fn is_gone(&self, tenant: &TenantId) -> Result<bool, kube::Error> {
-        if !self.roster.is_gone(tenant) {
+        if !self.registry.is_gone(tenant) {
             return Ok(false);
         }
         let namespace = tenant.namespace();
@@ -229,10 +229,10 @@ mod tests {
         (cluster, claimant, before): (&Cluster, &Claimant, &Namespace),
     ) -> Result<(), ClaimError> {
         // This fleet knows of no registration.
-        let roster = Roster::default();
-        roster.listed(None);
+        let registry = Registry::default();
+        registry.listed(None);
         let registrations = Registrations {
-            roster: &roster,
+            registry: &registry,
             management: &management.client(),
         };
         claim(&cluster.client(), claimant, before, registrations).await

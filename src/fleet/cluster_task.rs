@@ -15,25 +15,25 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    bounds, claim,
+    claim,
     connect::{ClientParts, Clients, Share},
     discovery::Registration,
-    engage::{self, Attempt, Setback},
+    engage::{self, Attempt, EngageError},
     engagement::{Engagement, Reporting, Shared},
     health::Health,
-    partition::fence::Fence,
     rate_limit::Budget,
+    registry::RegisteredCluster,
     removal,
     retry_delay::RetryDelay,
-    roster::Member,
-    worker_clusters,
+    sharding::fence::Fence,
+    tenant_limits, worker_clusters,
 };
 use crate::api::worker_cluster::{OnRemoval, WorkerClusterStatus};
 use crate::telemetry::{logs::chain, metrics::ClusterKind};
 use crate::tenant::{
     id::{RegistrationId, TenantId},
     policy::TenantPolicy,
-    report::{ConditionType, Finding, Removal},
+    report::{ConditionState, ConditionType, Removal},
 };
 
 /// How long running reconciles may take to end when their cluster is disengaged: one request
@@ -44,27 +44,29 @@ const DISENGAGE_TIMEOUT: Duration = Duration::from_secs(15);
 /// is over by then, and a cluster that was removed together with its registration is not coming.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Serves one member of the fleet until its registration is gone or it is cancelled.
+/// Serves one registered cluster of the fleet until its registration is gone or it is cancelled.
 pub async fn run(
     shared: Arc<Shared>,
-    member: Arc<Member>,
+    registered: Arc<RegisteredCluster>,
     fence: Fence,
     cancel: CancellationToken,
 ) {
-    // What bounds the tenant may depend on the labels of its namespace: until they are read the
-    // member only waits, and reports that it does.
-    let policy = Arc::clone(shared.policies.of_unlabelled(&member.id.tenant));
+    // What limits the tenant may depend on the labels of its namespace: until they are read the
+    // registered cluster only waits, and reports that it does.
+    let policy = Arc::clone(shared.policies.of_unlabelled(&registered.id.tenant));
     let management_budget = Arc::new(Budget::new(policy.management_requests));
-    let management = management_share(&shared, &member.id.tenant, &management_budget, &fence);
-    let was_removed = member.registration.borrow().is_none();
-    if was_removed && !is_gone(&management.client(), &member.id, &cancel).await {
+    let management = management_share(&shared, &registered.id.tenant, &management_budget, &fence);
+    let was_removed = registered.registration.borrow().is_none();
+    if was_removed && !is_gone(&management.client(), &registered.id, &cancel).await {
         return;
     }
     let fleet = shared.fleet.to_string();
-    member.board.set(|report| &mut report.fleet, Some(fleet));
+    registered
+        .status
+        .set(|report| &mut report.fleet, Some(fleet));
     let reporting = CancellationToken::new();
     let report = (shared.report)(Reporting {
-        member: Arc::clone(&member),
+        registered: Arc::clone(&registered),
         management: management.clone(),
         clock: shared.clock.clone(),
         cancel: reporting.clone(),
@@ -75,12 +77,12 @@ pub async fn run(
             worker_budget: Arc::new(Budget::new(policy.worker_requests)),
             management_budget,
             shared,
-            member,
+            registered,
             management,
             fence,
             last: None,
         };
-        // On the heap, once for the life of the member.
+        // On the heap, once for the life of the registered cluster.
         Box::pin(task.run(&cancel)).await;
     };
     tokio::join!(report, serve);
@@ -128,12 +130,12 @@ fn management_share(
 
 struct Task {
     shared: Arc<Shared>,
-    member: Arc<Member>,
+    registered: Arc<RegisteredCluster>,
     management: Clients,
     /// What every write of the tenant must pass.
     fence: Fence,
-    /// The budget of the worker cluster: one for the life of the member, or a registration that
-    /// keeps changing would buy requests without end.
+    /// The budget of the worker cluster: one for the life of the registered cluster, or a
+    /// registration that keeps changing would buy requests without end.
     worker_budget: Arc<Budget>,
     /// The budget of the tenant's share of the management API.
     management_budget: Arc<Budget>,
@@ -143,17 +145,17 @@ struct Task {
 
 impl Task {
     async fn run(mut self, cancel: &CancellationToken) {
-        let mut registrations = self.member.registration.subscribe();
+        let mut registrations = self.registered.registration.subscribe();
         loop {
             let registration = registrations.borrow_and_update().clone();
             let Some(registration) = registration else {
                 Box::pin(self.give_back(&mut registrations, cancel)).await;
                 return;
             };
-            let board = &self.member.board;
-            board.update(|report| report.findings.remove(&ConditionType::Released).is_some());
+            let status = &self.registered.status;
+            status.update(|report| report.findings.remove(&ConditionType::Released).is_some());
             let stop = cancel.child_token();
-            let id = self.member.id.clone();
+            let id = self.registered.id.clone();
             let is_over = {
                 let serving = Box::pin(self.serve(registration, stop.clone())).fuse();
                 tokio::pin!(serving);
@@ -178,26 +180,24 @@ impl Task {
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let (mut delay, mut again) = (RetryDelay::default(), RetryDelay::default());
         // Another kubeconfig starts anew, whatever was wrong with the last one.
-        let health = Arc::new(Health::new(
-            Arc::clone(&self.member.board),
-            self.shared.clock.clone(),
-        ));
+        let status = Arc::clone(&self.registered.status);
+        let health = Arc::new(Health::new(status, self.shared.clock.clone()));
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
             () = self.shared.worker_clusters.ready() => {}
         }
-        worker_clusters::tell(&self.shared.worker_clusters, &self.member);
+        worker_clusters::notify(&self.shared.worker_clusters, &self.registered);
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            () = engage::until_admitted(&self.member, |why| {
+            () = engage::until_admitted(&self.registered, |why| {
                 self.note(why, &health);
             }) => {}
         }
         while !stop.is_cancelled() {
-            let mut worker_clusters = self.member.worker_cluster.subscribe();
-            let mut standings = self.member.standing.subscribe();
+            let mut worker_clusters = self.registered.worker_cluster.subscribe();
+            let mut standings = self.registered.ownership.subscribe();
             worker_clusters.borrow_and_update();
             standings.borrow_and_update();
             let attempt = tokio::select! {
@@ -211,14 +211,17 @@ impl Task {
                     self.last = Some(attempt.clone());
                     let begun = Instant::now();
                     let engaged_with = registration.fingerprint();
-                    let board = &self.member.board;
-                    board.set(|report| &mut report.kubeconfig, engaged_with);
+                    let status = &self.registered.status;
+                    status.set(|report| &mut report.kubeconfig, engaged_with);
                     Box::pin(self.serve_engaged((policy, attempt), &stop)).await;
                     // What ended this engagement may end the next one as soon.
                     let _ = timeout(again.after(begun.elapsed()), stop.cancelled()).await;
                     continue;
                 }
-                Err(setback) => self.note(&setback, &health).then(|| delay.next()).flatten(),
+                Err(engage_error) => self
+                    .note(&engage_error, &health)
+                    .then(|| delay.next())
+                    .flatten(),
             };
             tokio::select! {
                 biased;
@@ -241,11 +244,11 @@ impl Task {
         &self,
         registration: &Registration,
         health: &Arc<Health>,
-    ) -> Result<(Arc<TenantPolicy>, Attempt), Setback> {
-        let policy = bounds::policy_of(
+    ) -> Result<(Arc<TenantPolicy>, Attempt), EngageError> {
+        let policy = tenant_limits::policy_of(
             &self.shared,
             &self.management.client(),
-            &self.member.id.tenant,
+            &self.registered.id.tenant,
         )
         .await
         .map_err(|error| {
@@ -254,14 +257,14 @@ impl Task {
                      it: {}",
                 chain(&error)
             );
-            Setback::failed(ConditionType::Registered, "PolicyUnknown", message)
+            EngageError::failed(ConditionType::Registered, "PolicyUnknown", message)
         })?;
         self.worker_budget.resize(policy.worker_requests);
         self.management_budget.resize(policy.management_requests);
         let attempt = engage::attempt(engage::Params {
             shared: &self.shared,
             policy: &policy,
-            member: &self.member,
+            registered: &self.registered,
             management: &self.management,
             registration,
             worker_budget: &self.worker_budget,
@@ -272,19 +275,20 @@ impl Task {
         Ok((policy, attempt))
     }
 
-    /// Writes a setback on the board, unless the calls have said it already; tells whether time
-    /// may heal it.
-    fn note(&self, setback: &Setback, health: &Health) -> bool {
-        let is_of_health = setback.condition == ConditionType::Connected;
+    /// Writes an engage error in the tenant's status, unless the calls have said it already; tells
+    /// whether time may heal it.
+    fn note(&self, engage_error: &EngageError, health: &Health) -> bool {
+        let is_of_health = engage_error.condition == ConditionType::Connected;
         if is_of_health && health.is_wrong() {
-            return setback.retry;
+            return engage_error.retry;
         }
-        let finding = Finding::wrong(setback.reason, setback.message.clone());
-        if self.member.board.found(setback.condition, finding) {
+        let status = &self.registered.status;
+        let state = ConditionState::wrong(engage_error.reason, engage_error.message.clone());
+        if status.set_condition(engage_error.condition, state) {
             tracing::warn!(
-                registration = %self.member.id,
-                reason = setback.reason,
-                why = %setback.message,
+                registration = %self.registered.id,
+                reason = engage_error.reason,
+                why = %engage_error.message,
                 "cannot engage"
             );
         }
@@ -292,7 +296,7 @@ impl Task {
             // The next call that goes well takes it back.
             health.forget();
         }
-        setback.retry
+        engage_error.retry
     }
 
     /// Serves an engaged cluster until it is stopped, paused, or no longer its own.
@@ -302,11 +306,11 @@ impl Task {
         stop: &CancellationToken,
     ) {
         let leave = stop.child_token();
-        let (facts_sender, facts) = watch::channel(Arc::clone(&attempt.facts));
+        let (facts_sender, cluster_info) = watch::channel(Arc::clone(&attempt.cluster_info));
         let facts_bell = Arc::new(Notify::new());
         let foreign_write = Arc::new(Notify::new());
         let engagement = Engagement {
-            registration: self.member.id.clone(),
+            registration: self.registered.id.clone(),
             shared: Arc::clone(&self.shared),
             policy: Arc::clone(&policy),
             worker: attempt.worker.clone(),
@@ -314,18 +318,18 @@ impl Task {
             worker_budget: Arc::clone(&self.worker_budget),
             management: self.management.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
-            facts,
+            cluster_info,
             facts_bell: Arc::clone(&facts_bell),
             foreign_write: Arc::clone(&foreign_write),
-            worker_cluster: self.member.worker_cluster.subscribe(),
-            board: Arc::clone(&self.member.board),
+            worker_cluster: self.registered.worker_cluster.subscribe(),
+            tenant_status: Arc::clone(&self.registered.status),
             predecessor: attempt.predecessor,
             cancel: leave.clone(),
         };
-        tracing::info!(registration = %self.member.id, server = %attempt.server, "engaged");
+        tracing::info!(registration = %self.registered.id, server = %attempt.server, "engaged");
         let warning = engage::Warning {
             shared: &self.shared,
-            member: &self.member,
+            registered: &self.registered,
             management: &self.management,
             expiries: &attempt.expiries,
         };
@@ -333,32 +337,32 @@ impl Task {
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
-            () = engage::keep_facts(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
+            () = engage::keep_cluster_info(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
             () = engage::until_upstream_runs(&self.shared, &attempt, &foreign_write) => {}
             () = attempt.health.keep_asking(&attempt.worker) => {}
             () = engage::keep_warning_of_expiry(warning) => {}
             () = self.must_leave() => {}
-            () = bounds::changed(
+            () = tenant_limits::changed(
                 &self.shared,
                 &self.management,
-                &self.member.id.tenant,
+                &self.registered.id.tenant,
                 &policy,
             ) => {}
             () = stop.cancelled() => {}
         }
         leave.cancel();
-        finish(serving, &self.member.id).await;
-        tracing::info!(registration = %self.member.id, "disengaged");
+        finish(serving, &self.registered.id).await;
+        tracing::info!(registration = %self.registered.id, "disengaged");
     }
 
-    /// Waits until the WorkerCluster or the standing says that the cluster must be let go.
+    /// Waits until the WorkerCluster or the ownership says that the cluster must be let go.
     async fn must_leave(&self) {
-        let mut worker_clusters = self.member.worker_cluster.subscribe();
-        let mut standings = self.member.standing.subscribe();
+        let mut worker_clusters = self.registered.worker_cluster.subscribe();
+        let mut standings = self.registered.ownership.subscribe();
         loop {
             let own = worker_clusters.borrow_and_update().clone();
-            let standing = standings.borrow_and_update().clone();
-            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &standing));
+            let ownership = standings.borrow_and_update().clone();
+            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &ownership));
             if !goes_on {
                 return;
             }
@@ -377,8 +381,8 @@ impl Task {
         registrations: &mut watch::Receiver<Option<Arc<Registration>>>,
         cancel: &CancellationToken,
     ) {
-        let own = self.member.worker_cluster.borrow().clone();
-        let policy = self.member.on_removal();
+        let own = self.registered.worker_cluster.borrow().clone();
+        let policy = self.registered.on_removal();
         let Some(attempt) = &self.last else {
             let was_engaged = own.is_some_and(|own| own.status.as_ref().is_some_and(is_engaged));
             return if was_engaged {
@@ -417,17 +421,18 @@ impl Task {
         }
     }
 
-    /// Writes on the board what became of the cluster.
+    /// Writes in the tenant's status what became of the cluster.
     fn gone(&self, removal: Removal, message: &str) {
-        let released = Finding {
+        let status = &self.registered.status;
+        let released = ConditionState {
             holds: removal.is_released(),
             reason: removal.reason(),
             message: message.to_owned(),
         };
-        self.member.board.found(ConditionType::Released, released);
-        let gone = Finding::wrong(worker_clusters::REGISTRATION_REMOVED, message);
-        if self.member.board.found(ConditionType::Registered, gone) {
-            tracing::info!(registration = %self.member.id, outcome = %message, "registration removed");
+        status.set_condition(ConditionType::Released, released);
+        let gone = ConditionState::wrong(worker_clusters::REGISTRATION_REMOVED, message);
+        if status.set_condition(ConditionType::Registered, gone) {
+            tracing::info!(registration = %self.registered.id, outcome = %message, "registration removed");
         }
     }
 
@@ -440,7 +445,7 @@ impl Task {
     ) -> Result<(Removal, String), kube::Error> {
         let worker = attempt.worker.client();
         let held = removal::held(&worker).await?;
-        let tenant = self.member.id.tenant.clone();
+        let tenant = self.registered.id.tenant.clone();
         if policy == OnRemoval::Keep {
             let message = format!(
                 "the registration is gone; {} machine deployments still carry our finalizer. \
@@ -451,14 +456,8 @@ impl Task {
         }
         for machine_deployment in &held {
             if policy == OnRemoval::Purge {
-                let namespace = tenant.to_string();
-                removal::purge(
-                    &worker,
-                    &self.management.client(),
-                    &namespace,
-                    machine_deployment,
-                )
-                .await?;
+                let (management, namespace) = (self.management.client(), tenant.to_string());
+                removal::purge(&worker, &management, &namespace, machine_deployment).await?;
             }
             released.insert(machine_deployment.uid());
             removal::release(&worker, machine_deployment).await?;

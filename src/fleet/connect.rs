@@ -32,9 +32,9 @@ use super::{
     border::{self, Shape, body, request},
     health::{Health, HeldBack},
     memory::{Memory, Reservation},
-    partition::fence::{Fence, Fenced},
-    permits::{Permit, Urgency},
+    permits::{Permit, Priority},
     rate_limit::{Budget, Prepaid, SharedBudget},
+    sharding::fence::{Fence, Fenced},
 };
 use crate::telemetry::{
     metrics::{ClusterKind, Metrics},
@@ -110,14 +110,14 @@ impl Clients {
 
     /// A client for a fresh change. All of them take from the same budget.
     pub fn client(&self) -> Client {
-        self.client_for(Urgency::Fresh)
+        self.client_for(Priority::High)
     }
 
-    /// A client for work of this urgency: what is no change of its own lets the changes of others
+    /// A client for work of this priority: what is no change of its own lets the changes of others
     /// go first at the budget that all tenants share.
-    pub fn client_for(&self, urgency: Urgency) -> Client {
+    pub fn client_for(&self, priority: Priority) -> Client {
         let service = TenantService {
-            urgency,
+            priority,
             ..self.service()
         };
         Client::new(service, "default")
@@ -125,10 +125,10 @@ impl Clients {
 
     /// Waits for the budget of one request, and makes a client whose first request needs none: what
     /// is large is made after the wait, and not kept through it.
-    pub async fn paid(&self, urgency: Urgency) -> Client {
-        pay(&self.0, urgency).await;
+    pub async fn paid(&self, priority: Priority) -> Client {
+        pay(&self.0, priority).await;
         let service = TenantService {
-            urgency,
+            priority,
             is_paid: true,
             ..self.service()
         };
@@ -154,7 +154,7 @@ struct Timeout(Duration);
 #[derive(Clone)]
 struct TenantService {
     parts: ClientParts,
-    urgency: Urgency,
+    priority: Priority,
     /// Whether the next request is paid for.
     is_paid: bool,
 }
@@ -163,7 +163,7 @@ impl From<ClientParts> for TenantService {
     fn from(parts: ClientParts) -> Self {
         Self {
             parts,
-            urgency: Urgency::Fresh,
+            priority: Priority::High,
             is_paid: false,
         }
     }
@@ -180,7 +180,7 @@ impl Service<Request<Body>> for TenantService {
     }
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
-        let (parts, urgency) = (self.parts.clone(), self.urgency);
+        let (parts, priority) = (self.parts.clone(), self.priority);
         let is_paid =
             mem::take(&mut self.is_paid) || request.extensions().get::<Prepaid>().is_some();
         Box::pin(async move {
@@ -190,9 +190,9 @@ impl Service<Request<Body>> for TenantService {
                 return Err(HeldBack.into());
             }
             if !is_paid {
-                pay(&parts, urgency).await;
+                pay(&parts, priority).await;
             }
-            let _under_way = enter(&parts, urgency).await;
+            let _under_way = enter(&parts, priority).await;
             // This stands behind the last of our queues. The transport checks again when the body
             // leaves, since it may have waited for a stream or a connection.
             if let Some(fence) = &parts.fence {
@@ -223,11 +223,11 @@ impl Service<Request<Body>> for TenantService {
 }
 
 /// Takes a request from the budgets, and counts how long that took. A wait is a span of its own.
-async fn pay(parts: &ClientParts, urgency: Urgency) {
+async fn pay(parts: &ClientParts, priority: Priority) {
     let mut paying = pin!(async {
         let waited = parts.budget.take(ONE).await;
         match &parts.share {
-            Some(share) => waited + share.budget.take(&share.tenant, urgency).await,
+            Some(share) => waited + share.budget.take(&share.tenant, priority).await,
             None => waited,
         }
     });
@@ -239,9 +239,9 @@ async fn pay(parts: &ClientParts, urgency: Urgency) {
 }
 
 /// Waits until the request may be under way, where all tenants share what it is sent to.
-async fn enter(parts: &ClientParts, urgency: Urgency) -> Option<Permit> {
+async fn enter(parts: &ClientParts, priority: Priority) -> Option<Permit> {
     let share = parts.share.as_ref()?;
-    let mut entering = pin!(share.budget.enter(&share.tenant, urgency));
+    let mut entering = pin!(share.budget.enter(&share.tenant, priority));
     if let Poll::Ready(permit) = futures::poll!(&mut entering) {
         return Some(permit);
     }
@@ -321,7 +321,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
-    use crate::fleet::{board::Board, clock::Clock};
+    use crate::fleet::{clock::Clock, tenant_status::TenantStatus};
     use crate::tenant::policy::RequestBudget;
 
     /// A client of a server whose answers have no end.
@@ -362,10 +362,10 @@ mod tests {
             Ok::<_, Infallible>(Response::new(body.boxed_unsync()))
         });
         let slow = tower::ServiceExt::map_err(slow, |never| match never {});
-        let board = Arc::<Board>::default();
+        let tenant_status = Arc::<TenantStatus>::default();
         let clock = Clock::tokio(jiff::Timestamp::UNIX_EPOCH);
         let client = client(ClientParts {
-            health: Some(Arc::new(Health::new(Arc::clone(&board), clock))),
+            health: Some(Arc::new(Health::new(Arc::clone(&tenant_status), clock))),
             ..parts(BoxCloneSyncService::new(slow))
         });
         // The budget lets one through each second: the wait for it is not the server's.
@@ -378,7 +378,11 @@ mod tests {
             let answer = client.request_text(request).await;
             answer.expect("it is answered");
         }
-        let latency = board.vitals.read().call_latency.unwrap_or_default();
+        let latency = tenant_status
+            .statistics
+            .read()
+            .call_latency
+            .unwrap_or_default();
         assert!(latency.as_millis().abs_diff(40) <= 2, "{latency:?}");
     }
 
@@ -390,7 +394,7 @@ mod tests {
         });
         let at_once = tower::ServiceExt::map_err(at_once, |never| match never {});
         let clients = Clients::new(parts(BoxCloneSyncService::new(at_once)));
-        let client = clients.paid(Urgency::Fresh).await;
+        let client = clients.paid(Priority::High).await;
         let begun = Instant::now();
         for seconds in 0..3 {
             let request = Request::get("/version").body(Vec::new()).expect("valid");
@@ -398,7 +402,7 @@ mod tests {
             assert_eq!(begun.elapsed().as_millis().div_ceil(1_001), seconds);
         }
         // Who pays waits as well as who sends.
-        drop(clients.paid(Urgency::Fresh).await);
+        drop(clients.paid(Priority::High).await);
         assert!(begun.elapsed() > Duration::from_millis(2_900));
     }
 
@@ -419,7 +423,7 @@ mod tests {
             let mut occupied = Vec::new();
             if is_shared {
                 while let Poll::Ready(permit) =
-                    futures::poll!(pin!(shared.enter(&tenant, Urgency::Fresh)))
+                    futures::poll!(pin!(shared.enter(&tenant, Priority::High)))
                 {
                     occupied.push(permit);
                 }

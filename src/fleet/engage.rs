@@ -1,9 +1,9 @@
 //! One attempt to engage a worker cluster: read the kubeconfig, connect, identify, claim, prepare.
 //!
-//! Each step writes what it found on the tenant's board; the first that fails ends the attempt.
+//! Each step writes what it found on the tenant's status; the first that fails ends the attempt.
 
-mod keep_facts;
-mod setback;
+mod engage_error;
+mod keep_cluster_info;
 mod until_admitted;
 mod until_upstream_runs;
 mod warn_of_expiry;
@@ -14,11 +14,11 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 use tokio::time::{Instant, timeout};
 
-pub(super) use self::setback::not_prepared;
-use self::setback::{not_connected, warn_by_event};
+pub(super) use self::engage_error::not_prepared;
+use self::engage_error::{not_connected, warn_by_event};
 pub use self::{
-    keep_facts::{Reading, keep_facts},
-    setback::Setback,
+    engage_error::EngageError,
+    keep_cluster_info::{Reading, keep_cluster_info},
     until_admitted::until_admitted,
     until_upstream_runs::until_upstream_runs,
     warn_of_expiry::{Warning, keep_warning_of_expiry, warn_of_expiry},
@@ -26,15 +26,15 @@ pub use self::{
 use super::{
     adoption::{self, Obstacle, Predecessor},
     claim::{self, ClaimError, Claimant, Registrations},
+    cluster_info::{self, ClusterInfoError, InUse},
     connect::{ClientParts, Clients},
     discovery::Registration,
     engagement::Shared,
-    facts::{self, FactsError, InUse},
     health::Health,
-    partition::fence::Fence,
     prerequisites,
     rate_limit::Budget,
-    roster::{Member, Standing},
+    registry::{Ownership, RegisteredCluster},
+    sharding::fence::Fence,
     worker_clusters,
 };
 use crate::api::{
@@ -49,9 +49,9 @@ use crate::telemetry::{
 };
 use crate::tenant::{
     access::{ClusterAccess, expiry::Expiry},
-    facts::ClusterFacts,
+    cluster_info::ClusterInfo,
     policy::TenantPolicy,
-    report::{ConditionType, Finding, excerpt},
+    report::{ConditionState, ConditionType, excerpt},
 };
 
 /// How often a token that is still missing is looked for, and how long it is waited between: a
@@ -63,10 +63,10 @@ const TOKEN_WAIT: Duration = Duration::from_millis(250);
 pub struct Params<'a> {
     /// What all tenants share.
     pub shared: &'a Shared,
-    /// What bounds the tenant.
+    /// What limits the tenant.
     pub policy: &'a TenantPolicy,
-    /// The member.
-    pub member: &'a Arc<Member>,
+    /// The registered cluster.
+    pub registered: &'a Arc<RegisteredCluster>,
     /// The tenant's share of the management API.
     pub management: &'a Clients,
     /// The registration.
@@ -91,7 +91,7 @@ pub struct Attempt {
     /// Who claimed the cluster.
     pub claimant: Claimant,
     /// What was observed.
-    pub facts: Arc<ClusterFacts>,
+    pub cluster_info: Arc<ClusterInfo>,
     /// Who served the cluster before.
     pub predecessor: Predecessor,
     /// How the cluster is doing.
@@ -101,14 +101,14 @@ pub struct Attempt {
 }
 
 /// Tries once.
-pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
+pub async fn attempt(params: Params<'_>) -> Result<Attempt, EngageError> {
     let worker_cluster = own_worker_cluster(&params).await?;
     let begun = Instant::now();
     let attempt = attempt_for(&params, &worker_cluster).await;
     let metrics = &params.shared.metrics;
     metrics.engaged(Attempted::of(&attempt), begun.elapsed());
-    if let Err(setback) = &attempt {
-        warn_by_event(&params, &worker_cluster, setback).await;
+    if let Err(engage_error) = &attempt {
+        warn_by_event(&params, &worker_cluster, engage_error).await;
     }
     attempt
 }
@@ -116,21 +116,21 @@ pub async fn attempt(params: Params<'_>) -> Result<Attempt, Setback> {
 async fn attempt_for(
     params: &Params<'_>,
     worker_cluster: &WorkerCluster,
-) -> Result<Attempt, Setback> {
+) -> Result<Attempt, EngageError> {
     let access = accept(params, worker_cluster)?;
-    let board = &params.member.board;
-    board.found(ConditionType::Registered, Finding::well("Accepted"));
+    let tenant_status = &params.registered.status;
+    tenant_status.set_condition(ConditionType::Registered, ConditionState::well("Accepted"));
     let expiries = access.expiries();
     warn_of_expiry(Warning {
         shared: params.shared,
-        member: params.member,
+        registered: params.registered,
         management: params.management,
         expiries: &expiries,
     })
     .await;
     let server = access.server.url();
     let shown = excerpt(&server, URL_CHARACTERS_MAX);
-    board.set(|report| &mut report.server, Some(shown));
+    tenant_status.set(|report| &mut report.server, Some(shown));
 
     let worker_clients = worker_clients(params, &access)?;
     let worker = worker_clients.client();
@@ -143,18 +143,18 @@ async fn attempt_for(
         api_server: status.and_then(|status| status.api_server.as_deref()),
         certificate_authority_data: None,
     };
-    let facts = read_facts(&worker, &kubeconfig_ca, in_use)
+    let cluster_info = read_facts(&worker, &kubeconfig_ca, in_use)
         .await
         .map_err(|error| not_prepared(&error))?;
-    let shown = excerpt(&facts.api_server, URL_CHARACTERS_MAX);
-    board.set(|report| &mut report.api_server, Some(shown));
-    board.found(ConditionType::Prepared, Finding::well("Prepared"));
+    let shown = excerpt(&cluster_info.api_server, URL_CHARACTERS_MAX);
+    tenant_status.set(|report| &mut report.api_server, Some(shown));
+    tenant_status.set_condition(ConditionType::Prepared, ConditionState::well("Prepared"));
     Ok(Attempt {
         worker: worker_clients,
         kubeconfig_ca,
         server,
-        claimant: params.shared.claimant(params.member.id.tenant.clone()),
-        facts: Arc::new(facts),
+        claimant: params.shared.claimant(params.registered.id.tenant.clone()),
+        cluster_info: Arc::new(cluster_info),
         predecessor,
         health: Arc::clone(params.health),
         expiries: expiries.into(),
@@ -166,26 +166,27 @@ async fn read_facts(
     worker: &Client,
     kubeconfig_ca: &[u8],
     in_use: InUse<'_>,
-) -> Result<ClusterFacts, FactsError> {
+) -> Result<ClusterInfo, ClusterInfoError> {
     for _ in 1..TOKEN_TRIES {
-        match facts::read(worker, kubeconfig_ca, in_use).await {
-            Err(FactsError::TokenPending) => tokio::time::sleep(TOKEN_WAIT).await,
+        match cluster_info::read(worker, kubeconfig_ca, in_use).await {
+            Err(ClusterInfoError::TokenPending) => tokio::time::sleep(TOKEN_WAIT).await,
             read => return read,
         }
     }
-    facts::read(worker, kubeconfig_ca, in_use).await
+    cluster_info::read(worker, kubeconfig_ca, in_use).await
 }
 
-/// The member's WorkerCluster, made if there is none.
-async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, Setback> {
+/// The registered cluster's WorkerCluster, made if there is none.
+async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> {
     params.shared.worker_clusters.ready().await;
-    worker_clusters::tell(&params.shared.worker_clusters, params.member);
-    if let Some(own) = params.member.worker_cluster.borrow().clone() {
+    worker_clusters::notify(&params.shared.worker_clusters, params.registered);
+    if let Some(own) = params.registered.worker_cluster.borrow().clone() {
         return Ok(own);
     }
-    let failed = |message| Setback::failed(ConditionType::Registered, "NoWorkerCluster", message);
-    let (management, member) = (params.management.client(), params.member);
-    worker_clusters::create(&management, &member.id, member.on_removal())
+    let failed =
+        |message| EngageError::failed(ConditionType::Registered, "NoWorkerCluster", message);
+    let (management, registered) = (params.management.client(), params.registered);
+    worker_clusters::create(&management, &registered.id, registered.on_removal())
         .await
         .map_err(|error| {
             failed(format!(
@@ -193,7 +194,7 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, S
                 chain(&error)
             ))
         })?;
-    let mut seen = params.member.worker_cluster.subscribe();
+    let mut seen = params.registered.worker_cluster.subscribe();
     let own = timeout(
         params.shared.request_timeout,
         seen.wait_for(Option::is_some),
@@ -210,10 +211,10 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, S
 }
 
 /// Judges the registration without a call.
-fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Setback> {
+fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, EngageError> {
     let refused =
-        |reason, message: String| Setback::refused(ConditionType::Registered, reason, message);
-    if let Standing::Second { owner } = &*params.member.standing.borrow() {
+        |reason, message: String| EngageError::refused(ConditionType::Registered, reason, message);
+    if let Ownership::Second { owner } = &*params.registered.ownership.borrow() {
         return Err(refused(
             "NamespaceTaken",
             format!(
@@ -230,7 +231,7 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Set
             "KubeconfigRefused",
             format!(
                 "Secret {} has neither the key `kubeconfig` nor `value`",
-                params.member.id
+                params.registered.id
             ),
         ));
     };
@@ -240,10 +241,10 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Set
     })
 }
 
-fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients, Setback> {
+fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients, EngageError> {
     let transport = (params.shared.connector)(access, &params.policy.access).map_err(|error| {
         let why = chain(error.as_ref()).to_string();
-        Setback::refused(ConditionType::Registered, "KubeconfigRefused", why)
+        EngageError::refused(ConditionType::Registered, "KubeconfigRefused", why)
     })?;
     Ok(Clients::new(ClientParts {
         transport,
@@ -263,7 +264,7 @@ async fn identify(
     params: &Params<'_>,
     worker: &Client,
     own: &WorkerCluster,
-) -> Result<(), Setback> {
+) -> Result<(), EngageError> {
     let namespaces: Api<Namespace> = Api::all(worker.clone());
     let kube_system = namespaces
         .get_metadata(KUBE_SYSTEM)
@@ -272,7 +273,7 @@ async fn identify(
     // The pin is compared with it, and has no more characters.
     let found = excerpt(&kube_system.uid().unwrap_or_default(), UID_CHARACTERS_MAX);
     if found == params.shared.management_uid {
-        return Err(Setback::refused(
+        return Err(EngageError::refused(
             ConditionType::Registered,
             "KubeconfigRefused",
             "the kubeconfig leads to the management cluster; name a worker cluster's API server",
@@ -290,15 +291,15 @@ async fn identify(
         .and_then(|status| status.cluster_uid.clone())
         .or_else(|| {
             params
-                .member
-                .board
+                .registered
+                .status
                 .read(|report| report.cluster_uid.clone())
         });
     if let Some(pinned) = pinned
         && pinned != found
         && own.spec.confirmed_cluster_uid.as_ref() != Some(&found)
     {
-        return Err(Setback::refused(
+        return Err(EngageError::refused(
             ConditionType::Claimed,
             "ClusterChanged",
             format!(
@@ -307,10 +308,10 @@ async fn identify(
             ),
         ));
     }
-    let board = &params.member.board;
-    board.set(|report| &mut report.cluster_uid, Some(found.clone()));
+    let tenant_status = &params.registered.status;
+    tenant_status.set(|report| &mut report.cluster_uid, Some(found.clone()));
     let version = excerpt(&version.git_version, VERSION_CHARACTERS_MAX);
-    board.set(|report| &mut report.version, Some(version));
+    tenant_status.set(|report| &mut report.version, Some(version));
     Ok(())
 }
 
@@ -319,32 +320,35 @@ async fn adopt(
     params: &Params<'_>,
     worker: &Client,
     own: &WorkerCluster,
-) -> Result<Predecessor, Setback> {
-    let found = adoption::look(worker, &params.shared.clock).await;
+) -> Result<Predecessor, EngageError> {
+    let found = adoption::find_predecessor(worker, &params.shared.clock).await;
     let predecessor = found.map_err(|obstacle| match obstacle {
         // It says nothing about another program, and leaves no condition about one.
         Obstacle::Call(error) => not_connected(&error),
         obstacle => {
             let why = chain(&obstacle).to_string();
-            Setback::failed(ConditionType::Adopted, obstacle.reason(), why)
+            EngageError::failed(ConditionType::Adopted, obstacle.reason(), why)
         }
     })?;
-    let board = &params.member.board;
+    let tenant_status = &params.registered.status;
     let was_told = own.status.iter().flat_map(|status| &status.conditions);
     let mut was_told = was_told.map(|condition| condition.type_.as_str());
     let was_told = was_told.any(|kind| kind == ConditionType::Adopted.as_str())
-        || board.read(|report| report.findings.contains_key(&ConditionType::Adopted));
+        || tenant_status.read(|report| report.findings.contains_key(&ConditionType::Adopted));
     if predecessor == Predecessor::None && was_told {
-        board.found(ConditionType::Adopted, Finding::well("NothingToAdopt"));
+        tenant_status.set_condition(
+            ConditionType::Adopted,
+            ConditionState::well("NothingToAdopt"),
+        );
     }
     Ok(predecessor)
 }
 
 /// Claims the cluster, then makes what nodes need there. Nothing is made before the claim but the
 /// namespace that carries it.
-async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), Setback> {
+async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError> {
     let not_prepared = |error: prerequisites::PrerequisiteError| {
-        Setback::failed(
+        EngageError::failed(
             ConditionType::Prepared,
             "PrerequisitesFailed",
             chain(&error).to_string(),
@@ -353,35 +357,35 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), Setback> {
     let namespace = prerequisites::ensure_namespace(worker)
         .await
         .map_err(not_prepared)?;
-    let claimant = params.shared.claimant(params.member.id.tenant.clone());
+    let claimant = params.shared.claimant(params.registered.id.tenant.clone());
     let registrations = Registrations {
-        roster: &params.shared.roster,
+        registry: &params.shared.registry,
         management: &params.management.client(),
     };
     claim::claim(worker, &claimant, &namespace, registrations)
         .await
         .map_err(|error| match &error {
-            ClaimError::Held { .. } => Setback::failed(
+            ClaimError::Held { .. } => EngageError::failed(
                 ConditionType::Claimed,
                 "ClaimedByOther",
                 chain(&error).to_string(),
             ),
-            ClaimError::Holder(_) | ClaimError::Write(_) => Setback::failed(
+            ClaimError::Holder(_) | ClaimError::Write(_) => EngageError::failed(
                 ConditionType::Claimed,
                 "ClaimFailed",
                 chain(&error).to_string(),
             ),
         })?;
     params
-        .member
-        .board
-        .found(ConditionType::Claimed, Finding::well("Claimed"));
-    prerequisites::ensure_getter(worker)
+        .registered
+        .status
+        .set_condition(ConditionType::Claimed, ConditionState::well("Claimed"));
+    prerequisites::ensure_fetcher(worker)
         .await
         .map_err(not_prepared)
 }
 
 /// Whether an engaged cluster may go on being served.
-pub fn may_serve(own: &WorkerCluster, standing: &Standing) -> bool {
-    !own.spec.paused && *standing == Standing::Owner
+pub fn may_serve(own: &WorkerCluster, ownership: &Ownership) -> bool {
+    !own.spec.paused && *ownership == Ownership::Owner
 }

@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     adoption::Predecessor,
-    board::Board,
     claim::Claimant,
     clock::Clock,
     connect::Connector,
@@ -18,14 +17,15 @@ use super::{
     permits::Permits,
     rate_limit::Budget,
     rate_limit::SharedBudget,
-    roster::Member,
-    roster::Roster,
+    registry::RegisteredCluster,
+    registry::Registry,
+    tenant_status::TenantStatus,
     worker_clusters::WorkerClusters,
 };
 use crate::api::worker_cluster::WorkerCluster;
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::{
-    facts::ClusterFacts,
+    cluster_info::ClusterInfo,
     id::{RegistrationId, TenantId},
     policies::TenantPolicies,
     policy::TenantPolicy,
@@ -36,8 +36,8 @@ use crate::tenant::{
 pub struct Shared {
     /// The fleet's name.
     pub fleet: Arc<str>,
-    /// The roster.
-    pub roster: Arc<Roster>,
+    /// The registry.
+    pub registry: Arc<Registry>,
     /// The WorkerClusters.
     pub worker_clusters: WorkerClusters,
     /// What carries requests to the management cluster.
@@ -46,13 +46,13 @@ pub struct Shared {
     pub management_uid: String,
     /// Makes transports to worker clusters.
     pub connector: Connector,
-    /// What bounds each tenant.
+    /// What limits each tenant.
     pub policies: Arc<TenantPolicies>,
     /// The settings of a tenant that sets nothing.
     pub defaults: Arc<TenantSettings>,
     /// How long a call may take.
     pub request_timeout: Duration,
-    /// How often the facts of a cluster are read again.
+    /// How often the cluster info of a cluster is read again.
     pub facts_interval: Duration,
     /// Permits for reconciles, for all tenants together.
     pub permits: Permits,
@@ -85,13 +85,13 @@ pub type ReportFunction = Arc<dyn Fn(Reporting) -> BoxFuture<'static, ()> + Send
 /// What keeping a WorkerCluster's status needs.
 #[derive(Clone)]
 pub struct Reporting {
-    /// The member.
-    pub member: Arc<Member>,
+    /// The registered cluster.
+    pub registered: Arc<RegisteredCluster>,
     /// The tenant's share of the management API.
     pub management: Clients,
     /// The time of day.
     pub clock: Clock,
-    /// Set when the member leaves.
+    /// Set when the registered cluster leaves.
     pub cancel: CancellationToken,
 }
 
@@ -102,7 +102,7 @@ pub struct Engagement {
     pub registration: RegistrationId,
     /// What all tenants share.
     pub shared: Arc<Shared>,
-    /// What bounds the tenant.
+    /// What limits the tenant.
     pub policy: Arc<TenantPolicy>,
     /// The worker cluster's API.
     pub worker: Clients,
@@ -115,15 +115,15 @@ pub struct Engagement {
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
     /// What was observed in the worker cluster; read again from time to time.
-    pub facts: watch::Receiver<Arc<ClusterFacts>>,
-    /// Rung when the facts should be read again before their time.
+    pub cluster_info: watch::Receiver<Arc<ClusterInfo>>,
+    /// Rung when the cluster info should be read again before their time.
     pub facts_bell: Arc<Notify>,
     /// Rung when somebody else has written what we write in the worker cluster.
     pub foreign_write: Arc<Notify>,
     /// The WorkerCluster, as it was seen last.
     pub worker_cluster: watch::Receiver<Option<Arc<WorkerCluster>>>,
     /// What is known of the tenant.
-    pub board: Arc<Board>,
+    pub tenant_status: Arc<TenantStatus>,
     /// Who served the cluster before.
     pub predecessor: Predecessor,
     /// Set when the cluster is disengaged.

@@ -26,10 +26,10 @@ use self::{
     circuit::{Circuit, Failure, Pass},
     retry_after::retry_after,
 };
-use super::{board::Board, border::EVENTS_MIB_MAX, clock::Clock, connect::Clients};
+use super::{border::EVENTS_MIB_MAX, clock::Clock, connect::Clients, tenant_status::TenantStatus};
 use crate::api::names::KUBE_SYSTEM;
 use crate::telemetry::logs::chain;
-use crate::tenant::report::{ConditionType, Finding};
+use crate::tenant::report::{ConditionState, ConditionType};
 
 /// How a cluster is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,10 +90,10 @@ impl HeldBack {
 }
 
 /// Observes the calls to one worker cluster, holds them back while it fails, and writes changes to
-/// the tenant's board. It lives as long as the kubeconfig: another one starts anew.
+/// the tenant's status. It lives as long as the kubeconfig: another one starts anew.
 #[derive(Debug)]
 pub struct Health {
-    board: Arc<Board>,
+    tenant_status: Arc<TenantStatus>,
     clock: Clock,
     state: Mutex<State>,
     circuit: watch::Sender<Circuit>,
@@ -110,10 +110,10 @@ pub struct Observed<'a> {
 }
 
 impl Health {
-    /// Writes to this board.
-    pub fn new(board: Arc<Board>, clock: Clock) -> Self {
+    /// Writes to this tenant status.
+    pub fn new(tenant_status: Arc<TenantStatus>, clock: Clock) -> Self {
         Self {
-            board,
+            tenant_status,
             clock,
             state: Mutex::new(State::Unknown),
             circuit: watch::Sender::new(Circuit::new(Instant::now())),
@@ -146,7 +146,7 @@ impl Health {
 
     /// A call was answered after so long.
     pub fn took(&self, duration: Duration) {
-        self.board.vitals.call_took(duration);
+        self.tenant_status.statistics.call_took(duration);
     }
 
     /// Reports that a watch sends events faster than they are read.
@@ -282,20 +282,21 @@ impl Health {
         }
         let finding = match &next {
             State::Unknown => return,
-            State::Healthy => Finding::well("Healthy"),
-            State::EventsDelayed { .. } => Finding {
+            State::Healthy => ConditionState::well("Healthy"),
+            State::EventsDelayed { .. } => ConditionState {
                 message: format!(
                     "the worker cluster sends more than {EVENTS_MIB_MAX} MiB of events a second; \
                      they are read with a delay"
                 ),
-                ..Finding::well("EventsDelayed")
+                ..ConditionState::well("EventsDelayed")
             },
-            State::WatchFailed { why, .. } => Finding::wrong("WatchFailed", why.as_str()),
-            State::Degraded { why, .. } => Finding::wrong("Degraded", why.as_str()),
-            State::Unreachable { why, .. } => Finding::wrong("Unreachable", why.as_str()),
+            State::WatchFailed { why, .. } => ConditionState::wrong("WatchFailed", why.as_str()),
+            State::Degraded { why, .. } => ConditionState::wrong("Degraded", why.as_str()),
+            State::Unreachable { why, .. } => ConditionState::wrong("Unreachable", why.as_str()),
         };
         *state = next;
-        self.board.found(ConditionType::Connected, finding);
+        self.tenant_status
+            .set_condition(ConditionType::Connected, finding);
     }
 
     /// A panic elsewhere leaves a whole state behind: each write is one assignment.

@@ -3,8 +3,8 @@
 //!
 //! Who waits is served tenant by tenant in a circle, and within a tenant in the order of asking:
 //! a tenant that asks a hundred times gets no more than one that asks once. A fresh change goes
-//! before a sweep, but one permit in [`SWEEP_SHARE`] goes to a sweep that waits, so that none
-//! starves.
+//! before a sweep, but one permit in [`LOW_PRIORITY_SHARE`] goes to a sweep that waits, so that
+//! none starves.
 //!
 //! ```text
 //! fresh   berlin ▸▸▸▸   lisbon ▸   ──┐  four of five
@@ -23,16 +23,16 @@ use tokio::sync::oneshot;
 use crate::tenant::id::TenantId;
 
 /// Of so many permits one goes to a sweep, where both wait.
-pub const SWEEP_SHARE: u32 = 5;
+pub const LOW_PRIORITY_SHARE: u32 = 5;
 
 /// What the work is done for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
+pub enum Priority {
     /// Something changed, or is due.
-    Fresh,
+    High,
     /// Everything is looked at once more, or a default profile is replaced by a newer one, for no
     /// change of its own.
-    Sweep,
+    Low,
 }
 
 /// Permits that all tenants share in equal parts.
@@ -46,13 +46,13 @@ pub struct Permit(Permits);
 struct State {
     free: usize,
     fresh: Lane,
-    sweeps: Lane,
+    resync: Lane,
     /// Permits for fresh changes since the last one for a sweep.
     fresh_in_a_row: u32,
     next_ticket: u64,
 }
 
-/// Those of one urgency that wait.
+/// Those of one priority that wait.
 #[derive(Default)]
 struct Lane {
     /// Whose turn is next. Each tenant that waits stands here once; one whose waiters have all
@@ -68,25 +68,25 @@ impl Permits {
         Self(Arc::new(Mutex::new(State {
             free: count,
             fresh: Lane::default(),
-            sweeps: Lane::default(),
+            resync: Lane::default(),
             fresh_in_a_row: 0,
             next_ticket: 0,
         })))
     }
 
     /// Waits for a permit. Who is dropped while waiting leaves no hole in the queue.
-    pub async fn take(&self, tenant: &TenantId, urgency: Urgency) -> Permit {
+    pub async fn take(&self, tenant: &TenantId, priority: Priority) -> Permit {
         let mut place = {
             let mut state = self.lock();
             if let Some(free) = state.free.checked_sub(1) {
                 state.free = free;
                 return Permit(self.clone());
             }
-            let (ticket, permit) = state.join(tenant, urgency);
+            let (ticket, permit) = state.join(tenant, priority);
             Place {
                 permits: self.clone(),
                 tenant: tenant.clone(),
-                urgency,
+                priority,
                 ticket,
                 permit,
             }
@@ -139,7 +139,7 @@ impl Drop for Permit {
 struct Place {
     permits: Permits,
     tenant: TenantId,
-    urgency: Urgency,
+    priority: Priority,
     ticket: u64,
     permit: oneshot::Receiver<Permit>,
 }
@@ -147,36 +147,36 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.permits.lock();
-        state.lane(self.urgency).leave(&self.tenant, self.ticket);
+        state.lane(self.priority).leave(&self.tenant, self.ticket);
     }
 }
 
 impl State {
-    fn lane(&mut self, urgency: Urgency) -> &mut Lane {
-        match urgency {
-            Urgency::Fresh => &mut self.fresh,
-            Urgency::Sweep => &mut self.sweeps,
+    fn lane(&mut self, priority: Priority) -> &mut Lane {
+        match priority {
+            Priority::High => &mut self.fresh,
+            Priority::Low => &mut self.resync,
         }
     }
 
-    fn join(&mut self, tenant: &TenantId, urgency: Urgency) -> (u64, oneshot::Receiver<Permit>) {
+    fn join(&mut self, tenant: &TenantId, priority: Priority) -> (u64, oneshot::Receiver<Permit>) {
         let (sender, permit) = oneshot::channel();
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.lane(urgency).join(tenant, ticket, sender);
+        self.lane(priority).join(tenant, ticket, sender);
         (ticket, permit)
     }
 
     /// Who is next, if anybody waits.
     fn next(&mut self) -> Option<oneshot::Sender<Permit>> {
-        if self.fresh_in_a_row + 1 < SWEEP_SHARE
+        if self.fresh_in_a_row + 1 < LOW_PRIORITY_SHARE
             && let Some(fresh) = self.fresh.next()
         {
             self.fresh_in_a_row += 1;
             return Some(fresh);
         }
         self.fresh_in_a_row = 0;
-        self.sweeps.next().or_else(|| self.fresh.next())
+        self.resync.next().or_else(|| self.fresh.next())
     }
 }
 

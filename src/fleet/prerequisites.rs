@@ -15,7 +15,7 @@ use kube::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::api::names::{CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN};
+use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN};
 
 /// Why a worker cluster could not be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -34,9 +34,9 @@ pub async fn ensure_namespace(client: &Client) -> Result<Namespace, Prerequisite
     ensure(&Api::all(client.clone()), namespace()).await
 }
 
-/// Ensures the getter: ServiceAccount, Role, RoleBinding and token Secret.
-pub async fn ensure_getter(client: &Client) -> Result<(), PrerequisiteError> {
-    let getter = ensure(
+/// Ensures the fetcher: ServiceAccount, Role, RoleBinding and token Secret.
+pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
+    let fetcher = ensure(
         &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
         service_account(),
     )
@@ -53,38 +53,38 @@ pub async fn ensure_getter(client: &Client) -> Result<(), PrerequisiteError> {
     .await?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let found = ensure(&secrets, token()).await?;
-    if is_stale(&found.metadata, &getter.metadata) {
-        tracing::warn!("the getter was made anew, and its token with it");
+    if is_stale(&found.metadata, &fetcher.metadata) {
+        tracing::warn!("the fetcher was made anew, and its token with it");
         remove(&secrets, &found).await?;
         ensure(&secrets, token()).await?;
     }
     Ok(())
 }
 
-/// Whether nodes cannot use the getter's token any more, as far as that can be read: it or its
+/// Whether nodes cannot use the fetcher's token any more, as far as that can be read: it or its
 /// ServiceAccount is gone, or the account is another one of the same name.
-pub async fn is_getter_lost(client: &Client) -> bool {
+pub async fn is_fetcher_lost(client: &Client) -> bool {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
-    let getter = match accounts.get_metadata_opt(GETTER).await {
-        Ok(Some(getter)) => getter,
+    let fetcher = match accounts.get_metadata_opt(FETCHER).await {
+        Ok(Some(fetcher)) => fetcher,
         Ok(None) => return true,
         Err(_) => return false,
     };
-    match secrets.get_metadata_opt(GETTER_TOKEN).await {
-        Ok(found) => found.is_none_or(|found| is_stale(&found.metadata, &getter.metadata)),
+    match secrets.get_metadata_opt(FETCHER_TOKEN).await {
+        Ok(found) => found.is_none_or(|found| is_stale(&found.metadata, &fetcher.metadata)),
         Err(_) => false,
     }
 }
 
 /// A token of another ServiceAccount than the one that has the name now: the API server answers 401
 /// to whoever shows it.
-fn is_stale(token: &ObjectMeta, getter: &ObjectMeta) -> bool {
+fn is_stale(token: &ObjectMeta, fetcher: &ObjectMeta) -> bool {
     let of = token
         .annotations
         .as_ref()
         .and_then(|annotations| annotations.get("kubernetes.io/service-account.uid"));
-    of.is_some_and(|of| getter.uid.as_ref() != Some(of))
+    of.is_some_and(|of| fetcher.uid.as_ref() != Some(of))
 }
 
 /// The uid goes along: one that somebody has made meanwhile stays.
@@ -96,11 +96,11 @@ async fn remove(secrets: &Api<Secret>, found: &Secret) -> Result<(), Prerequisit
         }),
         ..DeleteParams::default()
     };
-    match secrets.delete(GETTER_TOKEN, &params).await {
+    match secrets.delete(FETCHER_TOKEN, &params).await {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         Err(source) => Err(PrerequisiteError {
             kind: Secret::kind(&()).into_owned(),
-            name: GETTER_TOKEN.to_owned(),
+            name: FETCHER_TOKEN.to_owned(),
             source,
         }),
         Ok(_) => Ok(()),
@@ -138,14 +138,14 @@ fn namespace() -> Namespace {
 
 fn service_account() -> ServiceAccount {
     ServiceAccount {
-        metadata: named(GETTER),
+        metadata: named(FETCHER),
         ..ServiceAccount::default()
     }
 }
 
 fn role() -> Role {
     Role {
-        metadata: named(GETTER),
+        metadata: named(FETCHER),
         rules: Some(vec![PolicyRule {
             api_groups: Some(vec![String::new()]),
             resources: Some(vec!["secrets".to_owned()]),
@@ -157,15 +157,15 @@ fn role() -> Role {
 
 fn role_binding() -> RoleBinding {
     RoleBinding {
-        metadata: named(GETTER),
+        metadata: named(FETCHER),
         role_ref: RoleRef {
             api_group: Some("rbac.authorization.k8s.io".to_owned()),
             kind: "Role".to_owned(),
-            name: GETTER.to_owned(),
+            name: FETCHER.to_owned(),
         },
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
-            name: GETTER.to_owned(),
+            name: FETCHER.to_owned(),
             namespace: Some(CLOUD_INIT_SETTINGS.to_owned()),
             ..Subject::default()
         }]),
@@ -174,7 +174,7 @@ fn role_binding() -> RoleBinding {
 
 /// The token controller fills this Secret; until it has, nodes are waited for.
 fn token() -> Secret {
-    token_of(GETTER, named(GETTER_TOKEN))
+    token_of(FETCHER, named(FETCHER_TOKEN))
 }
 
 /// The Secret that the token controller fills with a token of the ServiceAccount.
@@ -205,12 +205,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_getter_without_its_token_is_lost_and_one_that_cannot_be_read_is_not() {
+    async fn a_fetcher_without_its_token_is_lost_and_one_that_cannot_be_read_is_not() {
         let cluster = Cluster::default();
         let client = cluster.client();
         ensure_namespace(&client).await.unwrap();
-        ensure_getter(&client).await.unwrap();
-        assert!(!is_getter_lost(&client).await);
+        ensure_fetcher(&client).await.unwrap();
+        assert!(!is_fetcher_lost(&client).await);
         for resource in ["serviceaccounts", "secrets"] {
             for code in [403, 500] {
                 let error = Fault::Status {
@@ -218,11 +218,11 @@ mod tests {
                     retry_after: None,
                 };
                 let id = cluster.inject(Matcher::on(&[Verb::Get], resource), error);
-                assert!(!is_getter_lost(&client).await, "{resource} {code}");
+                assert!(!is_fetcher_lost(&client).await, "{resource} {code}");
                 cluster.clear_fault(id);
             }
         }
-        assert!(cluster.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, GETTER_TOKEN)));
-        assert!(is_getter_lost(&client).await);
+        assert!(cluster.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, FETCHER_TOKEN)));
+        assert!(is_fetcher_lost(&client).await);
     }
 }

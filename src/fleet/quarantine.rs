@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::partition::suspicion::{Span, Suspicion, Trial, hash};
+use super::sharding::suspicion::{Span, Suspicion, Trial, hash};
 use crate::tenant::id::TenantId;
 
 /// Who survives for so long survives: the attacks that were seen end a process sooner.
@@ -115,8 +115,8 @@ impl Quarantine {
     fn choose(&self) -> Option<(i64, Trial)> {
         let mut groups: BTreeMap<Span, Vec<(u32, Suspicion)>> = BTreeMap::new();
         for (tenant, suspicion) in &self.held {
-            let member = (hash(tenant), *suspicion);
-            groups.entry(suspicion.span).or_default().push(member);
+            let registered = (hash(tenant), *suspicion);
+            groups.entry(suspicion.span).or_default().push(registered);
         }
         let trials = groups.into_iter().map(|(of, mut group)| {
             group.sort_unstable_by_key(|(hash, _)| *hash);

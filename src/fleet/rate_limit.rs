@@ -19,7 +19,7 @@ use governor::{
 };
 use tokio::{sync::Mutex, time::Instant};
 
-use super::permits::{Permit, Permits, Urgency};
+use super::permits::{Permit, Permits, Priority};
 use crate::tenant::{id::TenantId, policy::RequestBudget};
 
 /// tokio's time as governor wants it.
@@ -128,16 +128,16 @@ impl SharedBudget {
 
     /// Waits until a request of the tenant fits into the budget, takes it, and tells how long that
     /// took.
-    pub async fn take(&self, tenant: &TenantId, urgency: Urgency) -> Duration {
+    pub async fn take(&self, tenant: &TenantId, priority: Priority) -> Duration {
         let asked = Instant::now();
-        let _turn = self.turn.take(tenant, urgency).await;
+        let _turn = self.turn.take(tenant, priority).await;
         self.budget.take(NonZeroU32::MIN).await;
         asked.elapsed()
     }
 
     /// Waits until a request of the tenant may be under way; it is until the permit is dropped.
-    pub async fn enter(&self, tenant: &TenantId, urgency: Urgency) -> Permit {
-        self.under_way.take(tenant, urgency).await
+    pub async fn enter(&self, tenant: &TenantId, priority: Priority) -> Permit {
+        self.under_way.take(tenant, priority).await
     }
 }
 
@@ -248,12 +248,12 @@ mod tests {
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..1_000 {
             let (shared, busy) = (Arc::clone(&shared), busy.clone());
-            tasks.spawn(async move { shared.take(&busy, Urgency::Fresh).await });
+            tasks.spawn(async move { shared.take(&busy, Priority::High).await });
         }
         tokio::task::yield_now().await;
         for _ in 0..20 {
             // Behind the one that waits for time and the one whose turn is next.
-            let waited = shared.take(&quiet, Urgency::Fresh).await;
+            let waited = shared.take(&quiet, Priority::High).await;
             assert!(waited <= Duration::from_millis(303), "{waited:?}");
         }
         tasks.shutdown().await;
@@ -268,14 +268,14 @@ mod tests {
                 Arc::clone(&shared),
                 TenantId::new(&format!("other-{index}")),
             );
-            sweeps.spawn(async move { shared.take(&other, Urgency::Sweep).await });
+            sweeps.spawn(async move { shared.take(&other, Priority::Low).await });
         }
         tokio::task::yield_now().await;
         let own = TenantId::new("own");
         let begun = Instant::now();
         for _ in 0..20 {
             // Behind the one that waits for time, and at times one whose turn has come.
-            let waited = shared.take(&own, Urgency::Fresh).await;
+            let waited = shared.take(&own, Priority::High).await;
             assert!(waited <= Duration::from_millis(303), "{waited:?}");
         }
         // They have had their share meanwhile, and no more than the changes left them.
@@ -294,12 +294,12 @@ mod tests {
         let mut unanswered = Vec::new();
         for index in 0..125 {
             let tenant = TenantId::new(&format!("other-{index}"));
-            unanswered.push(shared.enter(&tenant, Urgency::Sweep).await);
+            unanswered.push(shared.enter(&tenant, Priority::Low).await);
         }
         let [other, own] = ["other", "own"].map(TenantId::new);
-        let mut sweep = Box::pin(shared.enter(&other, Urgency::Sweep));
+        let mut sweep = Box::pin(shared.enter(&other, Priority::Low));
         assert!(futures::poll!(&mut sweep).is_pending());
-        let mut change = Box::pin(shared.enter(&own, Urgency::Fresh));
+        let mut change = Box::pin(shared.enter(&own, Priority::High));
         assert!(futures::poll!(&mut change).is_pending());
         unanswered.pop();
         assert!(futures::poll!(&mut sweep).is_pending());

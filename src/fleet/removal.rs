@@ -97,7 +97,7 @@ pub async fn purge(
         delete(&all_tokens, &token).await?;
     }
     if has_credentials(worker, &names).await? {
-        let credentials = Credentials::look(worker, &names).await?;
+        let credentials = Credentials::read(worker, &names).await?;
         credentials.remove(worker).await?;
     }
     let configs: Api<OperatingSystemConfig> = Api::namespaced(management.clone(), tenant);
@@ -108,7 +108,7 @@ pub async fn purge(
 /// look has made none.
 pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bool, kube::Error> {
     let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
-    match accounts.get_metadata_opt(&names.getter).await {
+    match accounts.get_metadata_opt(&names.fetcher).await {
         Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(false),
         found => Ok(found?.is_some_and(|found| found.annotations().contains_key(MADE_FOR))),
     }
@@ -136,12 +136,12 @@ pub struct Credentials {
 
 impl Credentials {
     /// Reads what is there of them.
-    pub async fn look(worker: &Client, names: &DerivedNames) -> Result<Self, kube::Error> {
+    pub async fn read(worker: &Client, names: &DerivedNames) -> Result<Self, kube::Error> {
         Ok(Self {
-            binding: look::<RoleBinding>(worker, &names.getter).await?,
-            role: look::<Role>(worker, &names.getter).await?,
-            token: look::<Secret>(worker, &names.getter_token).await?,
-            account: look::<ServiceAccount>(worker, &names.getter).await?,
+            binding: read::<RoleBinding>(worker, &names.fetcher).await?,
+            role: read::<Role>(worker, &names.fetcher).await?,
+            token: read::<Secret>(worker, &names.fetcher_token).await?,
+            account: read::<ServiceAccount>(worker, &names.fetcher).await?,
         })
     }
 
@@ -155,7 +155,7 @@ impl Credentials {
     }
 }
 
-async fn look<K>(worker: &Client, name: &str) -> Result<Option<ObjectMeta>, kube::Error>
+async fn read<K>(worker: &Client, name: &str) -> Result<Option<ObjectMeta>, kube::Error>
 where
     K: Clone
         + DeserializeOwned

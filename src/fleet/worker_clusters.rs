@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::{
     index::Index,
-    roster::{Member, Roster},
+    registry::{RegisteredCluster, Registry},
     watch::{RELIST, Scope, interpret, relisted},
 };
 use crate::api::worker_cluster::{
@@ -29,8 +29,8 @@ use crate::tenant::{id::RegistrationId, report::ConditionType};
 /// Why a tenant without its registration is not `Registered`.
 pub const REGISTRATION_REMOVED: &str = "RegistrationRemoved";
 
-/// How many members hear about a list before other tasks may run: ten thousand at once would block
-/// the thread.
+/// How many registered clusters hear about a list before other tasks may run: ten thousand at once
+/// would block the thread.
 const TOLD_AT_ONCE: usize = 100;
 
 /// The WorkerClusters of the fleet, as they were seen last.
@@ -61,7 +61,7 @@ impl WorkerClusters {
     /// The registrations that a status of this fleet tells of, but those that it says are gone, in
     /// one namespace or in all. One that names no fleet is that of an earlier release, and
     /// anybody's.
-    pub fn told_of(&self, fleet: &str, limit: Option<&str>) -> Vec<RegistrationId> {
+    pub fn registered_in(&self, fleet: &str, limit: Option<&str>) -> Vec<RegistrationId> {
         let is_told = |found: &WorkerCluster| {
             let writer = found.status.as_ref().and_then(|it| it.fleet.as_deref());
             if writer.is_some_and(|writer| writer != fleet) {
@@ -112,12 +112,12 @@ fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
 /// A page of WorkerClusters: 5 KiB each.
 const PAGE: u32 = 100;
 
-/// Watches the WorkerClusters for ever, and tells each member of its own. Hands out the stores at
-/// once and the watches to be polled.
+/// Watches the WorkerClusters for ever, and tells each registered cluster of its own. Hands out the
+/// stores at once and the watches to be polled.
 pub fn follow(
     management: &Client,
     scope: &Scope,
-    roster: &Arc<Roster>,
+    registry: &Arc<Registry>,
 ) -> (WorkerClusters, impl Future<Output = ()> + Send + use<>) {
     let (mut by_limit, mut watches) = (HashMap::new(), Vec::new());
     for (limit, api) in scope.apis::<DeserializeGuard<WorkerCluster>>(management) {
@@ -153,11 +153,11 @@ pub fn follow(
         })
         .boxed()
     });
-    let (reader, roster) = (clusters.clone(), Arc::clone(roster));
+    let (reader, registry) = (clusters.clone(), Arc::clone(registry));
     let watches = stream::select_all(watches).for_each(move |(event, limit, is_first_list)| {
-        let (reader, roster) = (reader.clone(), Arc::clone(&roster));
+        let (reader, registry) = (reader.clone(), Arc::clone(&registry));
         async move {
-            tell_members(&reader, &roster, (event, limit.as_deref())).await;
+            notify_registrations(&reader, &registry, (event, limit.as_deref())).await;
             // Who waits for it finds its own WorkerCluster.
             if is_first_list {
                 reader
@@ -197,22 +197,23 @@ fn readable(
     }))
 }
 
-/// Tells the members that an event of a watch concerns; lets other tasks run in between.
-async fn tell_members(
+/// Tells the registered clusters that an event of a watch concerns; lets other tasks run in
+/// between.
+async fn notify_registrations(
     clusters: &WorkerClusters,
-    roster: &Roster,
+    registry: &Registry,
     (event, limit): (watcher::Event<WorkerCluster>, Option<&str>),
 ) {
     match event {
         watcher::Event::Apply(found) | watcher::Event::Delete(found) => {
-            if let Some(member) = roster.member(&registration_of(&found)) {
-                tell(clusters, &member);
+            if let Some(registered) = registry.get(&registration_of(&found)) {
+                notify(clusters, &registered);
             }
         }
         watcher::Event::InitDone => {
-            for members in roster.members_of(limit).chunks(TOLD_AT_ONCE) {
-                for member in members {
-                    tell(clusters, member);
+            for registered in registry.within(limit).chunks(TOLD_AT_ONCE) {
+                for registered in registered {
+                    notify(clusters, registered);
                 }
                 tokio::task::yield_now().await;
             }
@@ -230,22 +231,22 @@ fn status(own: &WorkerCluster) -> Option<&WorkerClusterStatus> {
     own.status.as_ref()
 }
 
-/// Tells a member which WorkerCluster is its own. Another status is no news to those who serve it;
-/// the one who writes it compares it with what it should be.
-pub fn tell(clusters: &WorkerClusters, member: &Member) {
-    let own = clusters.of(&member.id);
+/// Tells a registered cluster which WorkerCluster is its own. Another status is no news to those
+/// who serve it; the one who writes it compares it with what it should be.
+pub fn notify(clusters: &WorkerClusters, registered: &RegisteredCluster) {
+    let own = clusters.of(&registered.id);
     if let Some(own) = &own {
-        member.see_on_removal(own.spec.on_removal);
+        registered.see_on_removal(own.spec.on_removal);
     }
     let mut has_another_status = false;
-    member.worker_cluster.send_if_modified(|before| {
+    registered.worker_cluster.send_if_modified(|before| {
         let news = before.as_deref().map(matter) != own.as_deref().map(matter);
         has_another_status = before.as_deref().map(status) != own.as_deref().map(status);
         *before = own;
         news
     });
     if has_another_status {
-        member.board.compare();
+        registered.status.compare();
     }
 }
 
@@ -311,8 +312,8 @@ mod tests {
         cluster
     }
 
-    fn a_roster() -> Arc<Roster> {
-        let roster = Arc::new(Roster::default());
+    fn a_roster() -> Arc<Registry> {
+        let registry = Arc::new(Registry::default());
         for index in 0..REGISTRATIONS {
             let registration = Registration {
                 id: id(index),
@@ -320,27 +321,28 @@ mod tests {
                 created: Timestamp::UNIX_EPOCH,
                 kubeconfig: None,
             };
-            roster.present(registration);
+            registry.present(registration);
         }
-        roster
+        registry
     }
 
-    /// How many members know their WorkerCluster.
-    fn told(roster: &Roster) -> usize {
-        let members = roster.members();
-        let told = |member: &&Arc<Member>| member.worker_cluster.borrow().is_some();
-        members.iter().filter(told).count()
+    /// How many registered clusters know their WorkerCluster.
+    fn told(registry: &Registry) -> usize {
+        let registered = registry.all();
+        let told =
+            |registered: &&Arc<RegisteredCluster>| registered.worker_cluster.borrow().is_some();
+        registered.iter().filter(told).count()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_list_of_worker_clusters_lets_other_tasks_run_between_members() {
-        let (cluster, roster) = (a_cluster(), a_roster());
-        let (clusters, follow) = follow(&cluster.client(), &Scope::All, &roster);
+        let (cluster, registry) = (a_cluster(), a_roster());
+        let (clusters, follow) = follow(&cluster.client(), &Scope::All, &registry);
         let mut follow = std::pin::pin!(follow);
         let (mut before, mut most) = (0, 0);
         let counted = std::future::poll_fn(|context| {
             let polled = follow.as_mut().poll(context);
-            let now = told(&roster);
+            let now = told(&registry);
             most = most.max(now - before);
             before = now;
             polled
@@ -350,17 +352,20 @@ mod tests {
             () = clusters.ready() => {}
         }
         assert_eq!(
-            told(&roster),
+            told(&registry),
             REGISTRATIONS,
             "the first list is told before it counts"
         );
-        assert!(most <= TOLD_AT_ONCE, "{most} members were told in one poll");
+        assert!(
+            most <= TOLD_AT_ONCE,
+            "{most} registered clusters were told in one poll"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_list_of_worker_clusters_visits_each_a_few_times() {
-        let (cluster, roster) = (a_cluster(), a_roster());
-        let (clusters, follow) = follow(&cluster.client(), &Scope::All, &roster);
+        let (cluster, registry) = (a_cluster(), a_roster());
+        let (clusters, follow) = follow(&cluster.client(), &Scope::All, &registry);
         visits::take();
         let begun = std::time::Instant::now();
         tokio::select! {
@@ -368,7 +373,7 @@ mod tests {
             () = clusters.ready() => {}
         }
         println!("a list of {REGISTRATIONS} took {:?}", begun.elapsed());
-        assert_eq!(told(&roster), REGISTRATIONS);
+        assert_eq!(told(&registry), REGISTRATIONS);
         // Once for its key; who asks for one visits no other.
         assert!(clusters.of(&id(REGISTRATIONS / 2)).is_some());
         let visits = visits::take();

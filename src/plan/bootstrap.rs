@@ -6,42 +6,42 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroize as _;
 
-use crate::tenant::{facts::ClusterFacts, secret_text::SecretText};
+use crate::tenant::{cluster_info::ClusterInfo, secret_text::SecretText};
 
-/// The characters of a token's id and secret.
+/// The characters of a token's ID and secret.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-/// The length of a token's id.
+/// The length of a token's ID.
 const ID_LENGTH: usize = 6;
 /// The length of a token's secret.
 const SECRET_LENGTH: usize = 16;
 
-/// The groups of a token. machine-controller's approval of node certificates depends on it.
+/// The groups of a token. machine-controller's approval of node certificates depends on them.
 pub const AUTH_GROUPS: &str = "system:bootstrappers:machine-controller:default-node-token";
 
 /// A bootstrap token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// The public half.
+    /// The public part, six characters.
     pub id: String,
-    /// The secret half.
+    /// The secret part, sixteen characters.
     pub secret: SecretText,
-    /// When it ends to be valid.
+    /// When the token expires.
     pub expires: Timestamp,
 }
 
-/// What must be done about the token, before anything is rendered.
+/// What to do about the token before anything is rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenPlan {
-    /// It is valid for long enough.
+    /// Keep the token: it is valid for long enough.
     Keep(Token),
-    /// It is valid, but must be extended: the token with its new end.
+    /// Extend the token; this is the token with its new expiration time.
     Extend(Token),
-    /// There is none: the token to be made.
+    /// Create this token, because there is none.
     Create(Token),
 }
 
 impl TokenPlan {
-    /// The token that nodes will have.
+    /// Returns the token that nodes get.
     pub fn token(&self) -> &Token {
         match self {
             Self::Keep(token) | Self::Extend(token) | Self::Create(token) => token,
@@ -49,15 +49,15 @@ impl TokenPlan {
     }
 }
 
-/// What a token is drawn from, where one must be made.
+/// The inputs for generating a token.
 #[derive(Clone, Debug)]
 pub struct Draw<'a> {
-    /// The machine deployment's key: the same key draws the same id, so that a repeated create is
-    /// a conflict and not a second token.
+    /// The machine deployment's key. The same key gives the same ID, so that a repeated create is a
+    /// conflict and not a second token.
     pub key: &'a str,
-    /// How many ids were taken by others.
+    /// How many generated IDs are taken by other tokens.
     pub attempt: u8,
-    /// What the secret half is drawn from.
+    /// The random bytes that the secret part is generated from.
     pub random: &'a Randomness,
 }
 
@@ -77,7 +77,8 @@ impl std::fmt::Debug for Randomness {
     }
 }
 
-/// Decides about the token. It is extended once half of its lifetime has gone.
+/// Decides whether to keep, extend or create the token. A token is extended after half of its
+/// lifetime.
 pub fn plan_token(
     existing: Option<&Token>,
     now: Timestamp,
@@ -99,7 +100,7 @@ pub fn plan_token(
     }
 }
 
-/// When a token must be extended.
+/// Returns when a token must be extended.
 pub fn renewal(token: &Token, lifetime: Duration) -> Timestamp {
     token
         .expires
@@ -119,8 +120,8 @@ fn token_id(key: &str, attempt: u8) -> String {
         .collect()
 }
 
-/// Bytes that would favour some characters are passed over; what 64 bytes leave is enough but for
-/// one draw in 10^30, and the rest of that draw is a constant.
+/// Generates the secret part. Bytes that would favour some characters are skipped. The remaining
+/// bytes suffice except once in 10^30 calls; the secret then ends in a constant.
 fn token_secret(random: &[u8; 64]) -> String {
     let fair = 256 - 256 % ALPHABET.len();
     let mut characters = random
@@ -133,14 +134,14 @@ fn token_secret(random: &[u8; 64]) -> String {
         .collect()
 }
 
-/// The kubelet's bootstrap kubeconfig, as `clientcmd` would write it.
-pub fn kubeconfig(facts: &ClusterFacts, api_server: &str, token: &Token) -> SecretText {
-    let authority = if facts.certificate_authority_data.is_empty() {
+/// Returns the kubelet's bootstrap kubeconfig, formatted as client-go's `clientcmd` writes it.
+pub fn kubeconfig(cluster_info: &ClusterInfo, api_server: &str, token: &Token) -> SecretText {
+    let authority = if cluster_info.certificate_authority_data.is_empty() {
         String::new()
     } else {
         format!(
             "    certificate-authority-data: {}\n",
-            facts.certificate_authority_data
+            cluster_info.certificate_authority_data
         )
     };
     SecretText::new(format!(
@@ -172,7 +173,7 @@ mod tests {
     };
 
     #[test]
-    fn a_token_is_kept_until_half_of_its_lifetime_has_gone() {
+    fn a_token_is_extended_after_half_of_its_lifetime() {
         let now = Timestamp::UNIX_EPOCH;
         let minutes = |count: i64| Timestamp::from_second(count * 60).unwrap();
         for (expires, extended) in [
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_key_draws_the_same_id_and_another_attempt_another() {
+    fn a_key_always_gives_the_same_token_id_and_another_attempt_gives_another() {
         let first = plan_token(None, Timestamp::UNIX_EPOCH, HOUR, &DRAW);
         let again = plan_token(None, Timestamp::UNIX_EPOCH, HOUR, &DRAW);
         let other = plan_token(
@@ -220,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn secrets_skip_the_bytes_that_would_favour_some_characters() {
-        // 9 × 27 = 243: the bytes from there on would give the first characters a tenth chance.
+    fn token_secrets_skip_the_bytes_that_would_favour_some_characters() {
+        // 9 × 27 = 243: bytes from 243 on would give the first 13 characters a tenth chance.
         let mut random = [0; 64];
         random[..7].copy_from_slice(&[255, 243, 242, 26, 27, 53, 244]);
         assert_eq!(token_secret(&random), "99b9bbbbbbbbbbbb");
@@ -229,20 +230,20 @@ mod tests {
     }
 
     #[test]
-    fn randomness_does_not_show_its_bytes() {
+    fn the_debug_output_of_randomness_is_redacted() {
         assert_eq!(format!("{:?}", Randomness([7; 64])), "[redacted]");
     }
 
     #[test]
-    fn the_kubeconfig_reads_as_clientcmd_writes_it() {
-        let facts = ClusterFacts {
+    fn the_kubeconfig_is_formatted_as_clientcmd_formats_it() {
+        let cluster_info = ClusterInfo {
             api_server: "https://10.0.0.1:6443".to_owned(),
             certificate_authority_data: "Q0E=".to_owned(),
             fetch_token: SecretText::default(),
         };
         let token = a_token(Timestamp::UNIX_EPOCH);
         assert_eq!(
-            kubeconfig(&facts, "https://example.com", &token).expose(),
+            kubeconfig(&cluster_info, "https://example.com", &token).expose(),
             "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: Q0E=\n    \
              server: https://example.com\n  name: c\ncontexts:\n- context:\n    cluster: c\n    \
              user: c\n  name: c\ncurrent-context: c\nkind: Config\nusers:\n- name: c\n  user:\n    \

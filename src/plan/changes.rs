@@ -1,20 +1,23 @@
-//! What must be written, in the order that is safe.
+//! Plans the writes for a machine deployment, in a safe order.
 //!
 //! Create: token → kubelet kubeconfig → edge script → config → provisioning → bootstrap. The token
-//! comes first, so that a crash cannot leave documents with a token that never existed; bootstrap
-//! comes last, because machine-controller waits for it alone.
+//! comes first, so that a crash cannot leave documents with a token that never existed. Bootstrap
+//! comes last, because machine-controller waits only for that Secret.
 //!
-//! Rotate with other bytes: bootstrap is deleted first (missing, machine-controller polls; stale,
-//! it fails and backs off), then all is written in the order of a create. With the same bytes only
-//! annotations change, and nothing is ever absent. The kubelet kubeconfig is mutable: it is
-//! updated in place and never deleted, since nodes that fetch in a gap do not recover. So is the
-//! edge script, which goes when the machine deployment moves to another cloud.
+//! Rotate to different bytes: bootstrap is deleted first, then everything is written in the order
+//! of a create. While bootstrap is missing, machine-controller polls; if it read a stale one, it
+//! would fail and back off. If the bytes are the same, only annotations change, and no object is
+//! ever missing.
+//!
+//! The kubelet kubeconfig is mutable: it is updated in place and never deleted, because nodes that
+//! fetch it while it is missing do not recover. The edge script is updated in place, too, and is
+//! deleted when the machine deployment moves to another cloud.
 
 use std::collections::BTreeMap;
 
 use super::{
     bootstrap::{Token, TokenPlan},
-    desired::{Desired, Documents, Stamp},
+    desired::{Desired, Documents, Provenance},
     digest::Digest,
     machine_rollout::{MadeFrom, machines},
     observed::{Observed, Seen},
@@ -28,12 +31,12 @@ use crate::api::{
 };
 use crate::tenant::secret_text::SecretBytes;
 
-/// A Secret of `cloud-init-settings` as it should be.
+/// The desired state of a Secret in `cloud-init-settings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretWanted {
     /// The Secret's name.
     pub name: String,
-    /// The one data key.
+    /// The Secret's only data key.
     pub key: &'static str,
     /// The value under the key.
     pub data: SecretBytes,
@@ -41,23 +44,23 @@ pub struct SecretWanted {
     pub content: Digest,
     /// The machine deployment, as `namespace/name`.
     pub made_for: String,
-    /// The annotations; none for what changes in place.
-    pub stamp: Option<Stamp>,
-    /// What machines were made from, on the Secret that no rotation deletes; where there is nothing
-    /// to say, what was said before stays.
+    /// The annotations; `None` for Secrets that are updated in place.
+    pub provenance: Option<Provenance>,
+    /// What the machines were created from. It is stored on the kubelet kubeconfig, which no
+    /// rotation deletes; `None` keeps the stored value.
     pub made_from: Option<MadeFrom>,
 }
 
-/// A Secret that keeps the bytes that were found in it.
+/// A Secret whose existing bytes are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptSecret {
     /// The Secret's name.
     pub name: String,
-    /// Our annotations, with the digest of the bytes that are kept.
+    /// Our annotations, with the digest of the kept bytes.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A config as it should be.
+/// The desired state of a config.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigWanted {
     /// The config's name.
@@ -67,35 +70,36 @@ pub struct ConfigWanted {
     /// The digest of the spec.
     pub content: Digest,
     /// The annotations.
-    pub stamp: Stamp,
+    pub provenance: Provenance,
 }
 
-/// One write.
+/// One write to a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// The bootstrap token is made.
+    /// Creates the bootstrap token.
     CreateToken(Token),
-    /// The bootstrap token is extended.
+    /// Extends the bootstrap token.
     ExtendToken(Token),
-    /// A Secret is made.
+    /// Creates a Secret.
     CreateSecret(SecretWanted),
-    /// A Secret gets other annotations, or (mutable) other data, in place.
+    /// Updates a Secret in place: its annotations or, if it is mutable, its data.
     ReplaceSecret(SecretWanted, Seen),
-    /// A Secret of another program is kept with its bytes, and gets our annotations.
+    /// Adds our annotations to a Secret of another program, and keeps its bytes.
     KeepSecret(KeptSecret, Seen),
-    /// An immutable Secret gets other bytes: deleted and made anew, one right after the other.
+    /// Deletes an immutable Secret and immediately creates it again with other bytes.
     RecreateSecret(SecretWanted, Seen),
-    /// A Secret is deleted.
+    /// Deletes a Secret.
     DeleteSecret(String, Seen),
-    /// The config is made.
+    /// Creates the config.
     CreateConfig(ConfigWanted),
-    /// The config gets other annotations.
+    /// Updates the config's annotations.
     StampConfig(ConfigWanted, Seen),
-    /// The config gets another spec: deleted and made anew.
+    /// Deletes the config and creates it again with another spec.
     RecreateConfig(ConfigWanted, Seen),
 }
 
-/// What must be written. Cannot fail, and is empty where everything is as it should be.
+/// Returns the writes that turn the observed state into the desired one, in the order in which they
+/// must happen. The list is empty if nothing differs.
 pub fn changes(desired: Desired, observed: &Observed) -> Vec<Change> {
     let mut changes = Vec::new();
     match &desired.token {
@@ -106,11 +110,11 @@ pub fn changes(desired: Desired, observed: &Observed) -> Vec<Change> {
     changes.extend(kubelet_kubeconfig(&desired, observed));
     changes.extend(edge_script(&desired, observed));
     if let Some(documents) = desired.documents {
-        let made = Made {
+        let planner = DocumentPlanner {
             names: &desired.names,
-            stamp: &desired.stamp,
+            provenance: &desired.provenance,
         };
-        changes.extend(made.documents(documents, observed));
+        changes.extend(planner.documents(documents, observed));
     }
     changes
 }
@@ -122,8 +126,8 @@ fn kubelet_kubeconfig(desired: &Desired, observed: &Observed) -> Option<Change> 
         key: KUBECONFIG_KEY,
         data: kubeconfig.to_bytes(),
         content: content.clone(),
-        made_for: desired.stamp.made_for.clone(),
-        stamp: None,
+        made_for: desired.provenance.made_for.clone(),
+        provenance: None,
         made_from: machines(desired, observed).map(|machines| machines.made_from),
     };
     change_in_place(wanted, observed.kubelet_kubeconfig.as_ref())
@@ -140,8 +144,8 @@ fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
         key: EDGE_SCRIPT_KEY,
         data: script.to_bytes(),
         content: content.clone(),
-        made_for: desired.stamp.made_for.clone(),
-        stamp: None,
+        made_for: desired.provenance.made_for.clone(),
+        provenance: None,
         made_from: None,
     };
     change_in_place(wanted, seen)
@@ -150,23 +154,23 @@ fn edge_script(desired: &Desired, observed: &Observed) -> Option<Change> {
 fn change_in_place(wanted: SecretWanted, seen: Option<&Seen>) -> Option<Change> {
     match seen {
         None => Some(Change::CreateSecret(wanted)),
-        Some(seen) if seen.content == wanted.content && says(seen, &wanted) => None,
+        Some(seen) if seen.content == wanted.content && has_made_from(seen, &wanted) => None,
         Some(seen) => Some(Change::ReplaceSecret(wanted, seen.clone())),
     }
 }
 
-fn says(seen: &Seen, wanted: &SecretWanted) -> bool {
-    let said = seen.annotation(MACHINES_MADE_FROM);
+fn has_made_from(seen: &Seen, wanted: &SecretWanted) -> bool {
+    let stored = seen.annotation(MACHINES_MADE_FROM);
     let wanted = wanted.made_from.as_ref().map(MadeFrom::to_string);
-    wanted.is_none_or(|wanted| said == Some(&wanted))
+    wanted.is_none_or(|wanted| stored == Some(&wanted))
 }
 
-struct Made<'a> {
+struct DocumentPlanner<'a> {
     names: &'a crate::api::names::DerivedNames,
-    stamp: &'a Stamp,
+    provenance: &'a Provenance,
 }
 
-impl Made<'_> {
+impl DocumentPlanner<'_> {
     fn documents(&self, documents: Documents, observed: &Observed) -> Vec<Change> {
         let config = self.config(documents.config, observed.config.as_ref());
         let (data, content) = documents.provisioning;
@@ -182,7 +186,9 @@ impl Made<'_> {
                 .flatten()
                 .collect();
         };
-        if !self.stamp.keeps(seen) && self.must_go_first(&bootstrap, seen, provisioning.as_ref()) {
+        if !self.provenance.keeps(seen)
+            && self.must_be_deleted_first(&bootstrap, seen, provisioning.as_ref())
+        {
             let delete = Change::DeleteSecret(bootstrap.name.clone(), seen.clone());
             let create = Change::CreateSecret(bootstrap);
             return [Some(delete), config, provisioning, Some(create)]
@@ -197,15 +203,16 @@ impl Made<'_> {
             .collect()
     }
 
-    /// Bytes that differ make the bootstrap Secret go first: its own, or those of the provisioning
-    /// Secret when machine-controller is waiting for another revision.
-    fn must_go_first(
+    /// Returns true if the bootstrap Secret must be deleted before the documents are written: its
+    /// bytes differ, or those of the provisioning Secret do and machine-controller waits for a new
+    /// revision.
+    fn must_be_deleted_first(
         &self,
         bootstrap: &SecretWanted,
         seen: &Seen,
         provisioning: Option<&Change>,
     ) -> bool {
-        let is_stale = seen.annotation(MADE_FOR_REVISION) != Some(&self.stamp.revision);
+        let is_stale = seen.annotation(MADE_FOR_REVISION) != Some(&self.provenance.revision);
         let provisioning_differs = matches!(
             provisioning,
             Some(Change::RecreateSecret(..) | Change::CreateSecret(_))
@@ -219,8 +226,8 @@ impl Made<'_> {
             key: CLOUD_CONFIG_KEY,
             data,
             content,
-            made_for: self.stamp.made_for.clone(),
-            stamp: Some(self.stamp.clone()),
+            made_for: self.provenance.made_for.clone(),
+            provenance: Some(self.provenance.clone()),
             made_from: None,
         }
     }
@@ -230,18 +237,17 @@ impl Made<'_> {
         (spec, content): (OperatingSystemConfigSpec, Digest),
         seen: Option<&Seen>,
     ) -> Option<Change> {
-        let annotations = self.stamp.annotations(&content);
+        let annotations = self.provenance.annotations(&content);
         let same_bytes = seen.map(|seen| seen.content == content);
         let wanted = ConfigWanted {
             name: self.names.config.clone(),
             spec,
             content,
-            stamp: self.stamp.clone(),
+            provenance: self.provenance.clone(),
         };
         match (seen, same_bytes) {
-            (Some(seen), Some(true)) => {
-                (!carries(seen, &annotations)).then(|| Change::StampConfig(wanted, seen.clone()))
-            }
+            (Some(seen), Some(true)) => (!has_annotations(seen, &annotations))
+                .then(|| Change::StampConfig(wanted, seen.clone())),
             (Some(seen), _) => Some(Change::RecreateConfig(wanted, seen.clone())),
             (None, _) => Some(Change::CreateConfig(wanted)),
         }
@@ -253,30 +259,31 @@ fn change_secret(wanted: SecretWanted, seen: Option<&Seen>) -> Option<Change> {
         return Some(Change::CreateSecret(wanted));
     };
     if wanted.content != seen.content {
-        return match &wanted.stamp {
-            Some(stamp) if stamp.keeps(seen) => keep(wanted.name, stamp, seen),
+        return match &wanted.provenance {
+            Some(provenance) if provenance.keeps(seen) => keep(wanted.name, provenance, seen),
             _ => Some(Change::RecreateSecret(wanted, seen.clone())),
         };
     }
     let annotations = wanted
-        .stamp
+        .provenance
         .as_ref()
-        .map(|stamp| stamp.annotations(&wanted.content));
-    let is_stamped = annotations.is_none_or(|annotations| carries(seen, &annotations))
+        .map(|provenance| provenance.annotations(&wanted.content));
+    let is_annotated = annotations.is_none_or(|annotations| has_annotations(seen, &annotations))
         && seen.annotation(KEPT).is_none();
-    (!is_stamped).then(|| Change::ReplaceSecret(wanted, seen.clone()))
+    (!is_annotated).then(|| Change::ReplaceSecret(wanted, seen.clone()))
 }
 
-/// Bytes that are not ours stay until there is a reason to write others; then they go with the
-/// Secret.
-fn keep(name: String, stamp: &Stamp, seen: &Seen) -> Option<Change> {
-    let mut annotations = stamp.annotations(&seen.content);
+/// Keeps bytes that another program wrote. They are replaced together with the Secret once its
+/// revision, profile or settings change.
+fn keep(name: String, provenance: &Provenance, seen: &Seen) -> Option<Change> {
+    let mut annotations = provenance.annotations(&seen.content);
     annotations.insert(KEPT.to_owned(), "true".to_owned());
     let kept = KeptSecret { name, annotations };
-    (!carries(seen, &kept.annotations)).then(|| Change::KeepSecret(kept, seen.clone()))
+    (!has_annotations(seen, &kept.annotations)).then(|| Change::KeepSecret(kept, seen.clone()))
 }
 
-/// Which of the two documents are kept with bytes that are not those that we render, as a sentence.
+/// Returns a sentence that names the documents whose bytes are kept although we render others.
+/// Returns `None` if there are none.
 pub fn kept_as_found(changes: &[Change], observed: &Observed) -> Option<String> {
     let kept_now = changes.iter().filter_map(|change| match change {
         Change::KeepSecret(kept, _) => Some(kept.name.as_str()),
@@ -306,7 +313,7 @@ pub fn kept_as_found(changes: &[Change], observed: &Observed) -> Option<String> 
     ))
 }
 
-fn carries(seen: &Seen, annotations: &BTreeMap<String, String>) -> bool {
+fn has_annotations(seen: &Seen, annotations: &BTreeMap<String, String>) -> bool {
     annotations
         .iter()
         .all(|(key, value)| seen.annotation(key) == Some(value))

@@ -1,50 +1,53 @@
-//! What becomes of one default profile in a tenant's namespace: newer replaces older, never the
-//! reverse between releases, and what a user has edited is told.
+//! Decides what to do with an installed default profile in a tenant's namespace. A newer version
+//! replaces an older one, a release never downgrades what a newer release installed, and edits by
+//! users are reported.
 
 use std::cmp::Ordering;
 
 use crate::api::worker_cluster::DefaultProfiles;
 use crate::render::default_profiles::version_order;
 
-/// A default profile as it stands in the namespace.
+/// A default profile as it is installed in the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Installed<'a> {
-    /// Its version.
+    /// The profile's version.
     pub version: &'a str,
-    /// The digest of its content.
+    /// The digest of the profile's content.
     pub content: &'a str,
-    /// The digest of the content that a release of ours installed, if one says so.
+    /// The digest of the content that one of our releases installed, if that is recorded.
     pub installed_content: Option<&'a str>,
 }
 
-/// What becomes of it.
+/// What to do with an installed default profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is ours, and current.
+    /// Nothing: it has the content of this release.
     Current,
-    /// It stays as somebody made it.
+    /// Keep it: a user edited it.
     KeepEdited,
-    /// It stays: a newer release of ours installed it.
+    /// Keep it: a newer release installed it.
     KeepNewer,
-    /// It stays, though older: the policy says so.
+    /// Keep it although it is older, because the policy is `Keep`.
     KeepOlder,
-    /// It is older and as it was installed: ours takes its place in the tenant's turn.
+    /// Replace it when the tenant has a rollout slot: it is older, and unchanged since its
+    /// installation.
     Upgrade,
-    /// It is older, and edited or of somebody else: ours takes its place in the tenant's turn, and
-    /// that is told.
+    /// Replace it when the tenant has a rollout slot, and report that: it is older, and was edited
+    /// or installed by somebody else.
     Overwrite,
-    /// It is an edit of ours with a version of its own: ours is put back at once, and that is
-    /// told.
+    /// Restore it immediately, and report that: it is an edit of our profile that also changed the
+    /// version.
     Restore,
 }
 
-/// Whether a version is older than another, or cannot be read: newer replaces older.
+/// Returns true if `version` is lower than `than`, or differs from it and cannot be parsed.
 pub fn is_older(version: &str, than: &str) -> bool {
     version != than && version_order(version, than).is_none_or(Ordering::is_lt)
 }
 
-/// Judges an installed default profile against ours, which has this version and content.
-pub fn judge(
+/// Compares an installed default profile with the one of this release, which has the given version
+/// and content digest.
+pub fn evaluate(
     policy: DefaultProfiles,
     installed: Installed<'_>,
     (version, content): (&str, &str),
@@ -73,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_older_if_it_is_lower_or_cannot_be_read() {
+    fn a_version_is_older_if_it_is_lower_or_cannot_be_parsed() {
         for (version, than, expected) in [
             ("v1.9.0", "v1.10.0", true),
             ("v1.10.0", "v1.9.0", false),
@@ -86,10 +89,10 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_release_is_never_taken_back_and_an_edit_is_never_overlooked() {
+    fn profiles_of_newer_releases_are_never_downgraded_and_edits_are_detected() {
         use DefaultProfiles::{Keep, Replace};
         use Verdict::{Current, KeepEdited, KeepNewer, KeepOlder, Overwrite, Restore, Upgrade};
-        // The version and the content that stand there, the content that was installed.
+        // The installed version and content, and the content that was recorded at installation.
         for (policy, (version, content, installed_content), expected) in [
             (Replace, ("v2.0.0+jinja", "ours", Some("ours")), Current),
             (Replace, ("v2.0.0+jinja", "ours", None), Current),
@@ -113,8 +116,8 @@ mod tests {
                 content,
                 installed_content,
             };
-            let found = judge(policy, installed, ("v2.0.0+jinja", "ours"));
-            assert_eq!(found, expected, "{policy:?} {installed:?}");
+            let verdict = evaluate(policy, installed, ("v2.0.0+jinja", "ours"));
+            assert_eq!(verdict, expected, "{policy:?} {installed:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What should stand in the clusters for one machine deployment.
+//! The desired state of the objects of one machine deployment.
 
 use std::collections::BTreeMap;
 
@@ -20,31 +20,32 @@ use crate::render::{
     edge_script::{EdgeScriptInput, edge_script},
     user_data::UserData,
 };
-use crate::rules::user_data::Fitting;
+use crate::rules::user_data::SizeChecked;
 use crate::tenant::secret_text::SecretText;
 
-/// Raised on purpose, and only so, when a new release must render everything anew.
+/// An input of every render. Raise it only when a new release must render everything again.
 pub const RENDERER_GENERATION: &str = "1";
 
-/// What the annotations of everything that is made for a machine deployment say.
+/// The provenance annotations of the objects of a machine deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
+pub struct Provenance {
     /// The machine deployment's revision.
     pub revision: String,
     /// The hash of the machine deployment's annotations.
     pub annotations_hash: String,
     /// The profile's version.
     pub profile_version: String,
-    /// The digest of everything that goes into the render.
+    /// The digest of all inputs of the render.
     pub inputs: Option<Digest>,
     /// The machine deployment, as `namespace/name`.
     pub made_for: String,
-    /// What is close to its limit, in a sentence: told again where nothing is rendered.
+    /// A sentence about a document that is close to its size limit. It is stored so that it can be
+    /// reported again when nothing is rendered.
     pub near_limit: Option<String>,
 }
 
-impl Stamp {
-    /// The annotations, for an object with this content.
+impl Provenance {
+    /// Returns the annotations of an object with this content.
     pub fn annotations(&self, content: &Digest) -> BTreeMap<String, String> {
         let inputs = self.inputs.as_ref().map(Digest::as_str).unwrap_or_default();
         let near_limit = self.near_limit.as_deref().map(|text| (NEAR_LIMIT, text));
@@ -62,15 +63,15 @@ impl Stamp {
         .collect()
     }
 
-    /// Whether an object says that it was made from the same: the three annotations that others
+    /// Returns true if an object has the same provenance: the three annotations that other programs
     /// read, and ours.
     pub(super) fn is_on(&self, seen: &Seen) -> bool {
         self.upstream_is_on(seen)
             && seen.annotation(INPUTS) == self.inputs.as_ref().map(Digest::as_str)
     }
 
-    /// Whether an object is kept with its bytes, whatever we render: another program made it for
-    /// the same revision, annotations and profile, or it was kept before and nothing has changed.
+    /// Returns true if an object keeps its bytes, whatever we render: another program created it
+    /// for the same revision, annotations and profile, or it was kept before and nothing changed.
     pub(super) fn keeps(&self, seen: &Seen) -> bool {
         if seen.annotation(KEPT).is_some() {
             self.is_on(seen) && seen.is_intact()
@@ -79,7 +80,7 @@ impl Stamp {
         }
     }
 
-    /// Whether the three annotations that others read are the same.
+    /// Returns true if the three annotations that other programs read are the same.
     fn upstream_is_on(&self, seen: &Seen) -> bool {
         seen.annotation(MADE_FOR_REVISION) == Some(&self.revision)
             && seen.annotation(MADE_FOR_ANNOTATIONS) == Some(&self.annotations_hash)
@@ -87,10 +88,10 @@ impl Stamp {
     }
 }
 
-/// Whether the config and the documents are what they should be, without a render.
+/// Returns true if the config and the documents are current, without rendering them.
 ///
-/// What the system before us made is not, even where its annotations fit: it is rendered and
-/// compared once.
+/// Objects of another program are not current, even if their annotations match: the documents are
+/// rendered and compared once.
 pub fn is_current(deployment: &Deployment, observed: &Observed) -> bool {
     let all = [
         &observed.config,
@@ -99,40 +100,41 @@ pub fn is_current(deployment: &Deployment, observed: &Observed) -> bool {
     ];
     all.iter().all(|seen| {
         seen.as_ref()
-            .is_some_and(|seen| deployment.stamp.is_on(seen) && seen.is_intact())
+            .is_some_and(|seen| deployment.provenance.is_on(seen) && seen.is_intact())
     })
 }
 
-/// What should stand in the clusters for one machine deployment.
+/// The desired state of the objects of one machine deployment.
 #[derive(Debug)]
 pub struct Desired {
-    /// The names.
+    /// The objects' names.
     pub names: DerivedNames,
-    /// The annotations.
-    pub stamp: Stamp,
-    /// The bootstrap token.
+    /// The provenance annotations.
+    pub provenance: Provenance,
+    /// What to do about the bootstrap token.
     pub token: TokenPlan,
     /// The kubelet's bootstrap kubeconfig, and its digest.
     pub kubelet_kubeconfig: (SecretText, Digest),
-    /// The script for edge machines, and its digest; none on other clouds.
+    /// The edge script and its digest; `None` on other clouds.
     pub edge_script: Option<(SecretText, Digest)>,
-    /// The config and the documents; none where those that exist are current.
+    /// The config and the documents; `None` if the existing ones are current.
     pub documents: Option<Documents>,
-    /// By what digests of what machines were made from are told apart; nothing where machines are
-    /// not replaced for another document.
+    /// A digest that identifies the digest key, for the record of what machines were created from;
+    /// `None` if machines are not replaced when the document changes.
     pub machines_key: Option<Digest>,
 }
 
-/// What is close to its limit in what was made, where that is current and nothing is rendered.
+/// Returns the stored sentence about a document that is close to its size limit. It is used when
+/// nothing is rendered.
 pub fn known_near_limit(observed: &Observed) -> Option<String> {
-    let told = observed.bootstrap.as_ref()?.annotation(NEAR_LIMIT)?;
-    Some(told.to_owned())
+    let text = observed.bootstrap.as_ref()?.annotation(NEAR_LIMIT)?;
+    Some(text.to_owned())
 }
 
 /// The config and the documents, each with its digest.
 #[derive(Debug)]
 pub struct Documents {
-    /// The config as it is stored.
+    /// The config as it is stored, without secrets.
     pub config: (OperatingSystemConfigSpec, Digest),
     /// The provisioning document.
     pub provisioning: (UserData, Digest),
@@ -140,25 +142,26 @@ pub struct Documents {
     pub bootstrap: (UserData, Digest),
 }
 
-/// What should stand in the clusters, given what was rendered.
-pub fn desired(deployment: &Deployment, fitting: Option<Fitting>) -> Desired {
+/// Returns the desired state. `documents` is `None` if nothing was rendered because the existing
+/// documents are current.
+pub fn desired(deployment: &Deployment, documents: Option<SizeChecked>) -> Desired {
     let key = &deployment.digest_key;
     let kubeconfig = deployment.bootstrap_kubeconfig.clone();
-    let mut stamp = deployment.stamp.clone();
-    stamp.near_limit = fitting
+    let mut provenance = deployment.provenance.clone();
+    provenance.near_limit = documents
         .as_ref()
-        .and_then(|fitting| fitting.near_limit.clone());
+        .and_then(|documents| documents.near_limit.clone());
     let kubeconfig_digest = secret_digest(key, kubeconfig.expose().as_bytes());
     Desired {
         names: deployment.names.clone(),
-        stamp,
+        provenance,
         token: deployment.token.clone(),
         kubelet_kubeconfig: (kubeconfig, kubeconfig_digest),
         edge_script: script(deployment).map(|script| {
             let digest = secret_digest(key, script.expose().as_bytes());
             (script, digest)
         }),
-        documents: fitting.map(|Fitting { rendered, .. }| Documents {
+        documents: documents.map(|SizeChecked { rendered, .. }| Documents {
             config: {
                 let digest = config_digest(key, &rendered.stored_config);
                 (rendered.stored_config, digest)
@@ -170,15 +173,17 @@ pub fn desired(deployment: &Deployment, fitting: Option<Fitting>) -> Desired {
     }
 }
 
-/// Whether machines are replaced that were made from another document. Those at the edge are their
-/// owner's; and where a document has the kubelet's kubeconfig in it, it changes with each token.
+/// Returns true if machines are replaced when the document changes. Edge machines are never
+/// replaced, because their owner starts them. Neither are machines whose document contains the
+/// kubelet's kubeconfig, because it changes with every token.
 fn replaces_machines(deployment: &Deployment) -> bool {
     deployment.settings.machine_rollout.replace == MachineReplacement::WhenOutdated
         && !deployment.is_at_edge()
         && !deployment.profile.reads_bootstrap_kubeconfig()
 }
 
-/// Edge machines get no user data: their owner runs a script that fetches it.
+/// Returns the edge script. Edge machines get no user data: their owner runs the script, which
+/// fetches it.
 fn script(deployment: &Deployment) -> Option<SecretText> {
     let own = deployment.own_fetch_token.as_ref();
     deployment.is_at_edge().then(|| {
@@ -196,13 +201,13 @@ fn with_digest(key: &DigestKey, data: UserData) -> (UserData, Digest) {
     (data, digest)
 }
 
-/// The digest of a Secret's one value.
+/// Returns the digest of a Secret's only value.
 pub fn secret_digest(key: &DigestKey, bytes: &[u8]) -> Digest {
     key.digest([bytes])
 }
 
-/// The digest of a config's spec: of its canonical JSON, so that what the API server stored and
-/// what was rendered are the same.
+/// Returns the digest of a config's spec. It is computed from the canonical JSON, so that a stored
+/// config has the same digest as a rendered one.
 pub fn config_digest(key: &DigestKey, spec: &OperatingSystemConfigSpec) -> Digest {
     let json = serde_json::to_vec(spec).expect("a config's spec is plain values");
     key.digest([json.as_slice()])

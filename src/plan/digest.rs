@@ -1,8 +1,8 @@
-//! Keyed digests: of what something was made from, and of its bytes.
+//! Keyed digests of an object's inputs and of its bytes.
 //!
-//! User data holds passwords of low entropy. A plain hash beside it would let a reader of
-//! annotations guess them; the key is derived from the token that nodes fetch their user data
-//! with, and whoever has that may read the user data anyway.
+//! User data may contain passwords of low entropy. With a plain hash in an annotation, a reader of
+//! annotations could guess them. The key is derived from the token that nodes fetch their user data
+//! with: a holder of that token can read the user data anyway.
 
 use std::fmt;
 
@@ -12,25 +12,26 @@ use zeroize::Zeroizing;
 
 use crate::tenant::secret_text::SecretText;
 
-/// Digests that people read have this many characters: 64 bits.
+/// The length of a shortened digest, in hexadecimal characters: 64 bits.
 const SHORT_CHARACTERS: usize = 16;
 
-/// A keyed digest, in lower-case hex.
+/// A keyed digest, in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(String);
 
 impl Digest {
-    /// A digest as it stands in an annotation.
+    /// Creates a digest from an annotation's value, without checking it.
     pub fn from_annotation(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The digest as it stands in an annotation.
+    /// Returns the digest as it is written in annotations.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Enough of the digest to tell it from any other of one machine deployment.
+    /// Returns the first 16 characters, which are enough to distinguish the digests of one machine
+    /// deployment.
     pub fn short(&self) -> &str {
         self.0.get(..SHORT_CHARACTERS).unwrap_or(&self.0)
     }
@@ -54,7 +55,8 @@ impl DigestKey {
         Self(Zeroizing::new(mac.finalize().into_bytes().into()))
     }
 
-    /// The digest of parts, each with its length, so that no two lists of parts run together.
+    /// Returns the digest of the parts. The length of each part is included, so that different
+    /// lists of parts cannot have the same digest by concatenation.
     pub fn digest<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
         let mut mac = mac(&*self.0);
         for part in parts {
@@ -67,7 +69,7 @@ impl DigestKey {
 }
 
 fn mac(key: &[u8]) -> Hmac<Sha256> {
-    Hmac::new_from_slice(key).expect("HMAC takes a key of any length")
+    Hmac::new_from_slice(key).expect("HMAC accepts a key of any length")
 }
 
 #[cfg(test)]
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_cannot_be_told_without_the_key() {
+    fn a_digest_depends_on_the_key_and_the_key_is_redacted() {
         let key = |token: &str| DigestKey::derive(&SecretText::new(token));
         let password = b"hunter2".as_slice();
         let digest = key("one").digest([password]);
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_do_not_run_together() {
+    fn parts_with_the_same_concatenation_have_different_digests() {
         let key = DigestKey::derive(&SecretText::new("one"));
         let digest = |parts: &[&[u8]]| key.digest(parts.iter().copied());
         assert_ne!(digest(&[b"ab", b"c"]), digest(&[b"a", b"bc"]));

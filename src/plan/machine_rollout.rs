@@ -1,11 +1,11 @@
-//! Which machine deployments replace their machines, since these were made from another
-//! provisioning document than machines get now.
+//! Decides which machine deployments replace their machines, because the provisioning document
+//! changed after the machines were created.
 //!
-//! machine-controller makes new machines whenever it raises the revision, from what stands there
-//! for that revision. So what machines were made from is what stood there when their revision was
-//! first served; it is written down then, and compared from then on. Who is told to replace its
-//! machines gets a new revision by that: nobody is told twice for one document, whatever becomes of
-//! the bytes.
+//! machine-controller creates new machines whenever it raises the revision, from the document that
+//! is stored for that revision. So machines were created from the document that was stored when
+//! their revision was first served. Its digest is recorded then, and compared from then on. A
+//! request to replace machines raises the revision, so a machine deployment is never asked twice
+//! for the same document, whatever happens to the bytes.
 
 use std::fmt;
 
@@ -19,19 +19,21 @@ use crate::api::{
     names::{CONTENT, MACHINES_MADE_FROM, MADE_FOR_REVISION, REPLACED_FOR, REVISION},
 };
 
-/// What the machines of one revision were made from.
+/// What the machines of one revision were created from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeFrom {
-    /// The revision.
+    /// The machine deployment's revision.
     pub revision: String,
-    /// The digest of the provisioning document, in short.
+    /// The shortened digest of the provisioning document.
     pub content: String,
-    /// What tells the key of the digest, in short: digests by two keys cannot be compared.
+    /// A shortened digest that identifies the key of `content`: digests with different keys cannot
+    /// be compared.
     pub key: String,
 }
 
 impl MadeFrom {
-    /// Reads what stands in an annotation. What cannot be read was not written by us.
+    /// Parses an annotation's value. Returns `None` if it has fewer than three words, so we did not
+    /// write it.
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.rsplitn(3, ' ');
         let key = words.next()?.to_owned();
@@ -51,49 +53,46 @@ impl fmt::Display for MadeFrom {
     }
 }
 
-/// What the machines of a machine deployment were made from, and what they would be made from.
+/// What the machines of a machine deployment were created from, and what new ones are created from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machines {
-    /// What they were made from.
+    /// What the existing machines were created from.
     pub made_from: MadeFrom,
-    /// The digest of the document that machines get now, in short.
+    /// The shortened digest of the document that new machines get.
     pub content: String,
 }
 
 impl Machines {
-    /// Whether they were made from another document.
+    /// Returns true if the existing machines were created from another document.
     pub fn are_outdated(&self) -> bool {
         self.made_from.content != self.content
     }
 }
 
-/// What the machines were made from, and what they would be made from once the changes are
-/// written; nothing where machines are not replaced.
+/// Returns what the machines were created from, and what new ones are created from once the changes
+/// are written. Returns `None` if the machine deployment's machines are not replaced.
 pub fn machines(desired: &Desired, observed: &Observed) -> Option<Machines> {
     let key = desired.machines_key.as_ref()?.short().to_owned();
-    let revision = &desired.stamp.revision;
-    let content = content(desired, observed)?;
-    // What stands there for this revision is what its machines were made from.
-    let standing = observed.provisioning.as_ref();
-    let standing = standing.filter(|it| it.annotation(MADE_FOR_REVISION) == Some(revision));
+    let revision = &desired.provenance.revision;
+    let content = provisioning_digest(desired, observed)?;
+    // The machines of this revision were created from the document that is stored for it.
+    let stored = observed.provisioning.as_ref();
+    let stored = stored.filter(|it| it.annotation(MADE_FOR_REVISION) == Some(revision));
     let first = MadeFrom {
         revision: revision.clone(),
-        content: standing
-            .map_or(content, |it| &it.content)
-            .short()
-            .to_owned(),
+        content: stored.map_or(content, |it| &it.content).short().to_owned(),
         key,
     };
-    let said = observed.kubelet_kubeconfig.as_ref();
-    let said = said.and_then(|seen| seen.annotation(MACHINES_MADE_FROM));
-    let before = said.and_then(MadeFrom::parse);
+    let recorded = observed.kubelet_kubeconfig.as_ref();
+    let recorded = recorded.and_then(|seen| seen.annotation(MACHINES_MADE_FROM));
+    let before = recorded.and_then(MadeFrom::parse);
     let before = before.filter(|before| before.revision == *revision);
     Some(Machines {
         made_from: match before {
             None => first,
             Some(before) if before.key == first.key => before,
-            Some(before) if standing.is_some_and(|it| was_written_as(it, &before)) => first,
-            // They were made from something else than what stood there: they still were.
+            Some(before) if stored.is_some_and(|it| was_written_as(it, &before)) => first,
+            // With the earlier key, the machines were already outdated: they remain so.
             Some(before) => MadeFrom {
                 content: before.content,
                 ..first
@@ -103,56 +102,58 @@ pub fn machines(desired: &Desired, observed: &Observed) -> Option<Machines> {
     })
 }
 
-/// The digest of the provisioning document, once the changes are written.
-fn content<'a>(desired: &'a Desired, observed: &'a Observed) -> Option<&'a Digest> {
+/// Returns the digest of the provisioning document, once the changes are written.
+fn provisioning_digest<'a>(desired: &'a Desired, observed: &'a Observed) -> Option<&'a Digest> {
     let kept = observed.provisioning.as_ref();
-    let kept = kept.filter(|seen| desired.documents.is_none() || desired.stamp.keeps(seen));
+    let kept = kept.filter(|seen| desired.documents.is_none() || desired.provenance.keeps(seen));
     let rendered = desired.documents.as_ref().map(|it| &it.provisioning.1);
     kept.map(|seen| &seen.content).or(rendered)
 }
 
-/// Whether a document had the digest when it was written, by the key of that time.
+/// Returns true if the document had the recorded digest when it was written, with the key of that
+/// time.
 fn was_written_as(seen: &Seen, made_from: &MadeFrom) -> bool {
     let written = seen.annotation(CONTENT);
     written.is_some_and(|digest| Digest::from_annotation(digest).short() == made_from.content)
 }
 
-/// Where a machine deployment stands.
+/// The state of a machine deployment in the replacement of machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// There is nothing to say of it: it goes, is not served, or has just got another revision.
+    /// It does not take part: it is being deleted, is not served, or has just got another revision.
     Apart,
-    /// Its machines were made from what machines get now.
+    /// Its machines were created from the current document.
     Current,
-    /// They were not.
+    /// Its machines were created from another document.
     Outdated,
-    /// They were not, and nobody touches it: it is paused, or has not come to rest.
+    /// It is outdated, but must not be changed now: it is paused, or not all of its machines are
+    /// updated and available.
     HeldBack,
-    /// It was told to replace its machines, and is not done.
+    /// It was asked to replace its machines, and has not finished.
     Replacing,
 }
 
-/// Where a machine deployment stands. There are no machines to speak of where it is not served.
+/// Returns the state of a machine deployment. `machines` is `None` if it is not served.
 pub fn standing(found: &MachineDeployment, machines: Option<&Machines>) -> Standing {
     if found.metadata.deletion_timestamp.is_some() || found.spec.is_unreadable {
         return Standing::Apart;
     }
-    let told = replaced_for(found);
-    if told.is_some() && !is_at_rest(found) {
+    let requested = replaced_for(found);
+    if requested.is_some() && !is_at_rest(found) {
         return Standing::Replacing;
     }
     let revision = found.metadata.annotations.as_ref();
     let revision = revision
         .and_then(|it| it.get(REVISION))
         .map_or("", String::as_str);
-    // One that has another revision by now is looked at again in a moment.
+    // A machine deployment whose revision has changed since is about to be reconciled again.
     let Some(machines) = machines.filter(|it| it.made_from.revision == revision) else {
         return Standing::Apart;
     };
     if !machines.are_outdated() {
         return Standing::Current;
     }
-    if told == Some(&machines.content) {
+    if requested == Some(&machines.content) {
         // machine-controller has not raised the revision yet.
         return Standing::Replacing;
     }
@@ -162,15 +163,16 @@ pub fn standing(found: &MachineDeployment, machines: Option<&Machines>) -> Stand
     Standing::Outdated
 }
 
-/// The digest of the document that machines were last replaced for.
+/// Returns the digest of the document that machines were last replaced for, from the annotation in
+/// the template.
 pub fn replaced_for(found: &MachineDeployment) -> Option<&str> {
     let metadata = found.spec.template.metadata.as_ref()?;
     let annotations = metadata.annotations.as_ref()?;
     annotations.get(REPLACED_FOR).map(String::as_str)
 }
 
-/// Whether machine-controller has seen the machine deployment as it stands, and every machine that
-/// should be there was made from its template and can be used.
+/// Returns true if machine-controller has observed the machine deployment's current generation, and
+/// exactly the wanted number of machines exists, all updated and available.
 pub fn is_at_rest(found: &MachineDeployment) -> bool {
     let wanted = found.spec.replicas.unwrap_or(1);
     let Some(MachineDeploymentStatus {
@@ -182,13 +184,13 @@ pub fn is_at_rest(found: &MachineDeployment) -> bool {
     else {
         return false;
     };
-    let is_seen = observed_generation.unwrap_or(0) >= found.metadata.generation.unwrap_or(0);
+    let is_observed = observed_generation.unwrap_or(0) >= found.metadata.generation.unwrap_or(0);
     let counts = [replicas, updated_replicas, available_replicas];
-    is_seen && counts.iter().all(|count| count.unwrap_or(0) == wanted)
+    is_observed && counts.iter().all(|count| count.unwrap_or(0) == wanted)
 }
 
-/// Who is told to replace its machines now, of those in this order: as many as there is room for
-/// beside those that are at it.
+/// Returns the machine deployments to ask for new machines now, in the given order, so that at most
+/// `max_concurrent` replace machines at the same time.
 pub fn turns<Id: Clone>(standings: &[(Id, Standing)], max_concurrent: usize) -> Vec<Id> {
     let of = |wanted: Standing| standings.iter().filter(move |(_, it)| *it == wanted);
     let room = max_concurrent.saturating_sub(of(Standing::Replacing).count());

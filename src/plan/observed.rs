@@ -1,12 +1,12 @@
-//! What is known of an object that was made for a machine deployment: its metadata, and the digest
-//! of its bytes where they were written or verified. Never the bytes.
+//! What is known of the objects of a machine deployment: their metadata, and the digest of their
+//! bytes as written or verified, but never the bytes.
 
 use kube::api::ObjectMeta;
 
 use super::digest::Digest;
 use crate::api::names::{CONTENT, INPUTS};
 
-/// One object, as it was seen last.
+/// An object as it was last observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     /// The object's metadata, without managed fields.
@@ -16,12 +16,12 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The object's uid.
+    /// Returns the object's UID, or an empty string.
     pub fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// An annotation's value; nothing where it is absent.
+    /// Returns an annotation's value.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata
             .annotations
@@ -30,18 +30,19 @@ impl Seen {
             .map(String::as_str)
     }
 
-    /// Whether the bytes are those that were written with the annotations.
+    /// Returns true if the bytes are those that were written together with the annotations.
     pub fn is_intact(&self) -> bool {
         self.annotation(CONTENT) == Some(self.content.as_str())
     }
 
-    /// Whether the object was made by this program, and not by the system that came before it.
+    /// Returns true if the object carries our annotations. Objects that only an earlier manager
+    /// wrote do not.
     pub fn is_ours(&self) -> bool {
         self.annotation(INPUTS).is_some()
     }
 }
 
-/// What is known of everything that was made for one machine deployment.
+/// The observed objects of one machine deployment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// The config.
@@ -52,6 +53,6 @@ pub struct Observed {
     pub bootstrap: Option<Seen>,
     /// The Secret with the kubelet's bootstrap kubeconfig.
     pub kubelet_kubeconfig: Option<Seen>,
-    /// The Secret with the script for edge machines.
+    /// The Secret with the edge script.
     pub edge_script: Option<Seen>,
 }

@@ -1,11 +1,11 @@
-//! Whose turn it is to get newer default profiles: a few tenants first, then more, and nobody
+//! Decides which tenants get newer default profiles next: a few tenants first, then more, and none
 //! while too many machine deployments fail with them.
 //!
-//! Nothing is remembered: who has had a turn is told by what stands in the namespaces.
+//! Nothing is remembered: the profiles in a namespace show whether the tenant has had a slot.
 
 use crate::tenant::waves::Pace;
 
-/// Reasons that a profile is to blame for.
+/// Reasons for failures that a profile can cause.
 const PROFILES_FAULTS: [&str; 9] = [
     "OperatingSystemProfileError",
     "OverlayCycle",
@@ -18,72 +18,73 @@ const PROFILES_FAULTS: [&str; 9] = [
     "UserDataTooLarge",
 ];
 
-/// Whether a machine deployment that is not served for this reason may owe it to its profile.
+/// Returns true if the profile may be the cause when a machine deployment is not served for this
+/// reason.
 pub fn is_profiles_fault(reason: &str) -> bool {
     PROFILES_FAULTS.contains(&reason)
 }
 
-/// Where a tenant stands.
+/// A tenant's state in the rollout. Slots are granted in the order of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It has the newer profiles, and every machine deployment has been looked at with them.
+    /// It has the newer profiles, and all its machine deployments were reconciled with them.
     Settled,
-    /// It has the newer profiles, and machine deployments are still to be looked at.
+    /// It has the newer profiles, and some machine deployments still have to be reconciled.
     Settling,
-    /// It asks for its turn, and has a part of the newer profiles already.
+    /// It requests a slot, and has some of the newer profiles already.
     Underway,
-    /// It asks for its turn.
-    Asking,
-    /// It asks for its turn, and no machine deployment of its own uses a default profile: it
-    /// proves nothing.
+    /// It requests a slot.
+    SlotRequest,
+    /// It requests a slot, but none of its machine deployments uses a default profile, so it cannot
+    /// show that the newer profiles work.
     AskingWithoutUsers,
     /// It has older profiles, and cannot be served now.
     Away,
 }
 
 impl Standing {
-    /// Whether it asks for its turn.
+    /// Returns true if the tenant requests a slot.
     pub const fn asks(self) -> bool {
         matches!(
             self,
-            Self::Underway | Self::Asking | Self::AskingWithoutUsers
+            Self::Underway | Self::SlotRequest | Self::AskingWithoutUsers
         )
     }
 }
 
-/// A tenant that takes part.
+/// A tenant that takes part in the rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Participant<Id> {
     /// The tenant.
     pub id: Id,
-    /// Where it stands.
+    /// The tenant's state in the rollout.
     pub standing: Standing,
-    /// Its machine deployments that have been tried with a newer profile.
+    /// The number of its machine deployments that were reconciled with a newer profile.
     pub tried: usize,
-    /// How many of these fail, and may owe it to the profile.
+    /// How many of these fail for a reason that a profile can cause.
     pub failed: usize,
 }
 
-/// Who has a turn.
+/// Which tenants have a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision<Id> {
-    /// These have.
+    /// These tenants have a slot.
     Granted(Vec<Id>),
-    /// Nobody has: too many machine deployments fail.
+    /// No tenant has a slot, because too many machine deployments fail.
     Paused {
-        /// So many fail.
+        /// The number of machine deployments that fail.
         failed: usize,
-        /// Of so many.
+        /// The number of machine deployments that were reconciled with a newer profile.
         tried: usize,
     },
 }
 
-/// Decides who has a turn.
+/// Decides which tenants have a slot.
 pub fn decide<Id: Ord + Clone>(participants: &[Participant<Id>], pace: &Pace) -> Decision<Id> {
     let tried: usize = participants.iter().map(|it| it.tried).sum();
     let failed: usize = participants.iter().map(|it| it.failed).sum();
-    let bound = usize::from(pace.failures_percent_max).saturating_mul(tried);
-    if failed.saturating_mul(100) > bound {
+    let limit = usize::from(pace.failures_percent_max).saturating_mul(tried);
+    if failed.saturating_mul(100) > limit {
         return Decision::Paused { failed, tried };
     }
     let count = |standing| {
@@ -100,29 +101,29 @@ pub fn decide<Id: Ord + Clone>(participants: &[Participant<Id>], pace: &Pace) ->
         .unwrap_or(usize::MAX);
     let mut asking: Vec<(Standing, &Id)> = participants
         .iter()
-        .filter(|it| [Standing::Underway, Standing::Asking].contains(&it.standing))
+        .filter(|it| [Standing::Underway, Standing::SlotRequest].contains(&it.standing))
         .map(|it| (it.standing, &it.id))
         .collect();
     asking.sort();
-    // Who proves nothing comes after all who do, and needs no waves.
+    // Tenants without users of default profiles come last, and all in one wave.
     if asking.is_empty() && started == settled {
         let rest = participants
             .iter()
             .filter(|it| it.standing == Standing::AskingWithoutUsers);
         return Decision::Granted(rest.map(|it| it.id.clone()).collect());
     }
-    let turns = asking.into_iter().take(size.saturating_sub(started));
-    Decision::Granted(turns.map(|(_, id)| id.clone()).collect())
+    let granted = asking.into_iter().take(size.saturating_sub(started));
+    Decision::Granted(granted.map(|(_, id)| id.clone()).collect())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Standing::{Asking, AskingWithoutUsers, Away, Settled, Settling, Underway};
+    use super::Standing::{AskingWithoutUsers, Away, Settled, Settling, SlotRequest, Underway};
     use super::*;
 
     type Fleet<'a> = [(Standing, usize)];
 
-    /// A fleet with so many tenants of each standing, numbered in this order.
+    /// Returns a fleet with the given number of tenants of each standing, numbered in this order.
     fn a_fleet(of: &Fleet<'_>) -> Vec<Participant<usize>> {
         let standings = of.iter().flat_map(|(it, count)| vec![*it; *count]);
         let tenant = |(id, standing)| Participant {
@@ -140,37 +141,40 @@ mod tests {
     }
 
     #[test]
-    fn a_wave_begins_when_everybody_of_the_one_before_is_settled() {
-        check(&[(Asking, 40)], &[0]);
-        check(&[(Settling, 1), (Asking, 39)], &[]);
-        check(&[(Settled, 1), (Asking, 39)], &[1, 2, 3]);
-        check(&[(Settled, 1), (Settling, 2), (Asking, 37)], &[3]);
-        check(&[(Settled, 3), (Settling, 1), (Asking, 36)], &[]);
+    fn a_wave_starts_when_all_tenants_of_the_previous_one_are_settled() {
+        check(&[(SlotRequest, 40)], &[0]);
+        check(&[(Settling, 1), (SlotRequest, 39)], &[]);
+        check(&[(Settled, 1), (SlotRequest, 39)], &[1, 2, 3]);
+        check(&[(Settled, 1), (Settling, 2), (SlotRequest, 37)], &[3]);
+        check(&[(Settled, 3), (Settling, 1), (SlotRequest, 36)], &[]);
         let rest: Vec<usize> = (4..40).collect();
-        check(&[(Settled, 4), (Asking, 36)], &rest);
+        check(&[(Settled, 4), (SlotRequest, 36)], &rest);
     }
 
     #[test]
-    fn who_cannot_be_served_counts_for_the_size_and_stops_nobody() {
-        check(&[(Settled, 1), (Away, 30), (Asking, 9)], &[31, 32, 33]);
-        check(&[(Settled, 4), (Away, 30), (Asking, 2)], &[34, 35]);
+    fn tenants_that_cannot_be_served_count_for_the_wave_size_and_do_not_block_others() {
+        check(&[(Settled, 1), (Away, 30), (SlotRequest, 9)], &[31, 32, 33]);
+        check(&[(Settled, 4), (Away, 30), (SlotRequest, 2)], &[34, 35]);
     }
 
     #[test]
-    fn who_has_begun_goes_on_and_who_proves_nothing_comes_last() {
-        check(&[(AskingWithoutUsers, 1), (Asking, 39)], &[1]);
-        check(&[(Asking, 20), (Underway, 1), (Asking, 19)], &[20]);
+    fn tenants_underway_come_first_and_those_without_users_of_default_profiles_last() {
+        check(&[(AskingWithoutUsers, 1), (SlotRequest, 39)], &[1]);
+        check(
+            &[(SlotRequest, 20), (Underway, 1), (SlotRequest, 19)],
+            &[20],
+        );
         check(&[(Settling, 1), (AskingWithoutUsers, 3)], &[]);
         check(&[(AskingWithoutUsers, 3)], &[0, 1, 2]);
         check(
-            &[(AskingWithoutUsers, 100), (Settled, 1), (Asking, 19)],
+            &[(AskingWithoutUsers, 100), (Settled, 1), (SlotRequest, 19)],
             &[101],
         );
     }
 
     #[test]
-    fn a_tenant_asks_while_it_lacks_newer_profiles_and_can_be_served() {
-        let asking = [Underway, Asking, AskingWithoutUsers];
+    fn a_tenant_requests_a_slot_while_it_lacks_newer_profiles_and_can_be_served() {
+        let asking = [Underway, SlotRequest, AskingWithoutUsers];
         let others = [Settled, Settling, Away];
         assert!(asking.into_iter().all(Standing::asks));
         assert!(!others.into_iter().any(Standing::asks));
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_a_turn_while_more_fail_than_may() {
+    fn no_slot_is_granted_while_more_machine_deployments_fail_than_allowed() {
         for (failed, tried, is_paused) in [
             (0, 0, false),
             (0, 10, false),
@@ -195,7 +199,7 @@ mod tests {
             (100, 1_000, false),
             (101, 1_000, true),
         ] {
-            let mut fleet = a_fleet(&[(Settled, 1), (Asking, 1)]);
+            let mut fleet = a_fleet(&[(Settled, 1), (SlotRequest, 1)]);
             if let Some(tenant) = fleet.first_mut() {
                 (tenant.failed, tenant.tried) = (failed, tried);
             }

@@ -1,8 +1,9 @@
-//! The status of a WorkerCluster, from the report about its tenant and from what it said before.
+//! Computes the status of a WorkerCluster from the report about its tenant and from the previous
+//! status.
 //!
-//! What has not been observed keeps what it said; times change only with what they date. Texts of
-//! tenants and their clusters are cut here: all WorkerClusters share one watch, which one status of
-//! many megabytes would end for the whole fleet.
+//! Fields that have not been observed keep their value, and a timestamp changes only together with
+//! what it dates. Texts of tenants and their clusters are truncated here: all WorkerClusters share
+//! one watch, and one status of many megabytes would end it for the whole fleet.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +15,19 @@ use crate::api::worker_cluster::{
     MachineDeploymentState, ProfileEntry, TEXT_CHARACTERS_MAX, UID_CHARACTERS_MAX,
     URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerClusterStatus,
 };
-use crate::tenant::report::{ConditionType, Finding, Outcome, ProfileTried, Report, excerpt};
+use crate::tenant::report::{
+    ConditionState, ConditionType, Outcome, ProfileTried, Report, excerpt,
+};
 
-/// Entries beyond this many are left out, served ones first: a status must stay far below the
-/// 1.5 MiB of an object, and people read the first screen.
+/// The maximum number of machine deployments in a status. Served ones are left out first. A status
+/// must stay far below 1.5 MiB, the limit of an object, and people read the first screen.
 const ENTRIES_MAX: usize = 100;
 
-/// The condition that sums up the others.
+/// The condition that summarizes the others.
 const READY: &str = "Ready";
 
-/// The others, in the order in which a tenant comes to life and in which they stand.
+/// The other conditions, in the order in which they become true for a new tenant. They are listed
+/// and summarized in this order.
 const ORDER: [ConditionType; 8] = [
     ConditionType::Registered,
     ConditionType::Connected,
@@ -35,23 +39,23 @@ const ORDER: [ConditionType; 8] = [
     ConditionType::MachineDeploymentsServed,
 ];
 
-/// Those that not every tenant has: nobody waits for them.
+/// Conditions that not every tenant has. `Ready` does not wait for them.
 const OPTIONAL: [ConditionType; 2] = [ConditionType::Adopted, ConditionType::NodeCredentials];
 
-/// What a status is made from.
+/// The inputs of a status.
 #[derive(Clone, Copy, Debug)]
 pub struct Params<'a> {
     /// What is known of the tenant.
     pub report: &'a Report,
-    /// The status as it stands.
+    /// The current status.
     pub before: &'a WorkerClusterStatus,
     /// The generation of the WorkerCluster that the report is about.
     pub generation: Option<i64>,
-    /// The time of day.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// The status as it should stand.
+/// Returns the desired status.
 pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     let Params {
         report,
@@ -71,15 +75,15 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         .iter()
         .map(|(kind, finding)| condition(kind.as_str(), finding))
         .collect();
-    let kept = kept(report, &before.conditions, &conditions);
-    conditions.extend(kept);
-    // After a restart they are found one by one.
+    let previous = unobserved(report, &before.conditions, &conditions);
+    conditions.extend(previous);
+    // After a restart, conditions are observed one by one.
     conditions.sort_by_key(|condition| {
         let place = |kind: &ConditionType| kind.as_str() == condition.type_;
         ORDER.iter().position(place).unwrap_or(ORDER.len())
     });
     conditions.insert(0, summary(&conditions));
-    // The API server keeps the order that it has: another one would be written at each restart.
+    // Keep the order of the stored conditions: otherwise each restart would write another one.
     let place = |it: &Condition| {
         let mut kept = before.conditions.iter();
         kept.position(|old| old.type_ == it.type_)
@@ -91,7 +95,7 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     }
     let served = served(&entries);
     let outdated = outdated(&entries);
-    bounded(WorkerClusterStatus {
+    truncated(WorkerClusterStatus {
         conditions,
         observed_generation: generation,
         cluster_uid: report
@@ -121,9 +125,9 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     })
 }
 
-/// Cuts every text that may be a tenant's, also where an earlier release wrote it. All fields are
-/// named, so that a new one is not forgotten.
-fn bounded(status: WorkerClusterStatus) -> WorkerClusterStatus {
+/// Truncates every text that a tenant may control, even one that an earlier release wrote. All
+/// fields are named, so that a new one is not forgotten.
+fn truncated(status: WorkerClusterStatus) -> WorkerClusterStatus {
     let WorkerClusterStatus {
         conditions,
         observed_generation,
@@ -138,7 +142,7 @@ fn bounded(status: WorkerClusterStatus) -> WorkerClusterStatus {
         machine_deployments,
     } = status;
     WorkerClusterStatus {
-        conditions: conditions.into_iter().map(bounded_condition).collect(),
+        conditions: conditions.into_iter().map(truncated_condition).collect(),
         observed_generation,
         cluster_uid: cluster_uid.map(|uid| excerpt(&uid, UID_CHARACTERS_MAX)),
         fleet,
@@ -148,18 +152,21 @@ fn bounded(status: WorkerClusterStatus) -> WorkerClusterStatus {
         version: version.map(|version| excerpt(&version, VERSION_CHARACTERS_MAX)),
         served,
         outdated,
-        machine_deployments: machine_deployments.into_iter().map(bounded_entry).collect(),
+        machine_deployments: machine_deployments
+            .into_iter()
+            .map(truncated_entry)
+            .collect(),
     }
 }
 
-fn bounded_condition(condition: Condition) -> Condition {
+fn truncated_condition(condition: Condition) -> Condition {
     Condition {
-        message: cut(&condition.message),
+        message: truncated_message(&condition.message),
         ..condition
     }
 }
 
-fn bounded_entry(entry: MachineDeploymentEntry) -> MachineDeploymentEntry {
+fn truncated_entry(entry: MachineDeploymentEntry) -> MachineDeploymentEntry {
     let MachineDeploymentEntry {
         name,
         state,
@@ -173,14 +180,14 @@ fn bounded_entry(entry: MachineDeploymentEntry) -> MachineDeploymentEntry {
         name: excerpt(&name, FULL_NAME_CHARACTERS_MAX),
         state,
         reason,
-        message: message.as_deref().map(cut),
+        message: message.as_deref().map(truncated_message),
         since,
         trace_id,
-        profile: profile.as_ref().map(bounded_profile),
+        profile: profile.as_ref().map(truncated_profile),
     }
 }
 
-fn bounded_profile(profile: &ProfileEntry) -> ProfileEntry {
+fn truncated_profile(profile: &ProfileEntry) -> ProfileEntry {
     let text = |text: &str| excerpt(text, TEXT_CHARACTERS_MAX);
     ProfileEntry {
         name: text(&profile.name),
@@ -190,36 +197,37 @@ fn bounded_profile(profile: &ProfileEntry) -> ProfileEntry {
     }
 }
 
-/// What has not been observed stays. What became of the cluster goes with the state that it is
-/// about.
-fn kept(report: &Report, before: &[Condition], found: &[Condition]) -> Vec<Condition> {
+/// Returns the previous conditions that have not been observed since. `Released` is dropped once
+/// the cluster is registered again.
+fn unobserved(report: &Report, before: &[Condition], observed: &[Condition]) -> Vec<Condition> {
     let is_known = report.findings.contains_key(&ConditionType::Registered);
     let is_over = |old: &Condition| is_known && old.type_ == ConditionType::Released.as_str();
     let kept = before.iter().filter(|old| {
-        let is_new = found.iter().any(|new| new.type_ == old.type_);
-        old.type_ != READY && !is_new && !is_over(old)
+        let is_observed = observed.iter().any(|new| new.type_ == old.type_);
+        old.type_ != READY && !is_observed && !is_over(old)
     });
     kept.cloned().collect()
 }
 
-fn condition(kind: &str, finding: &Finding) -> Condition {
+fn condition(kind: &str, finding: &ConditionState) -> Condition {
     Condition {
         type_: kind.to_owned(),
         status: if finding.holds { "True" } else { "False" }.to_owned(),
         reason: finding.reason.to_owned(),
-        message: cut(&finding.message),
+        message: truncated_message(&finding.message),
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
         observed_generation: None,
     }
 }
 
-/// Ready says the first thing that is wrong, in the order in which a tenant comes to life.
+/// Returns the condition `Ready`. It has the reason of the first condition in [`ORDER`] that is not
+/// true.
 fn summary(conditions: &[Condition]) -> Condition {
-    let of = |kind: &ConditionType| conditions.iter().find(|found| found.type_ == kind.as_str());
+    let of = |kind: &ConditionType| conditions.iter().find(|it| it.type_ == kind.as_str());
     let wrong = ORDER
         .iter()
         .filter_map(of)
-        .find(|found| found.status != "True");
+        .find(|condition| condition.status != "True");
     let missing = ORDER
         .iter()
         .filter(|kind| !OPTIONAL.contains(kind))
@@ -253,12 +261,13 @@ fn transition(new: &Condition, before: &[Condition], now: Timestamp) -> Time {
         )
 }
 
-/// Times in objects have no fractions: what is written must be what is read back.
+/// Truncates a time to seconds. Times in objects have no fractions, and the API server must return
+/// the time that was written.
 fn to_the_second(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
-fn served_finding(entries: &[MachineDeploymentEntry]) -> Finding {
+fn served_finding(entries: &[MachineDeploymentEntry]) -> ConditionState {
     let not_served = entries.iter().filter(|entry| {
         matches!(
             entry.state,
@@ -266,7 +275,7 @@ fn served_finding(entries: &[MachineDeploymentEntry]) -> Finding {
         )
     });
     match not_served.clone().count() {
-        0 => Finding::well("AllServed"),
+        0 => ConditionState::well("AllServed"),
         count => {
             let names = not_served.clone().map(|entry| entry.name.as_str());
             let first = names.take(3).collect::<Vec<_>>().join(", ");
@@ -274,7 +283,7 @@ fn served_finding(entries: &[MachineDeploymentEntry]) -> Finding {
                 .clone()
                 .find_map(|entry| entry.message.as_deref());
             let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-            Finding::wrong(
+            ConditionState::wrong(
                 "SomeNotServed",
                 format!("{count} not served, among them {first}{cause}"),
             )
@@ -295,7 +304,7 @@ fn outdated(entries: &[MachineDeploymentEntry]) -> u32 {
     u32::try_from(outdated.count()).unwrap_or(u32::MAX)
 }
 
-/// One entry per machine deployment that exists, failing ones first, then by name.
+/// Returns one entry per existing machine deployment, failing ones first, then by name.
 fn entries(report: &Report, before: &[MachineDeploymentEntry]) -> Vec<MachineDeploymentEntry> {
     let old: BTreeMap<&str, &MachineDeploymentEntry> = before
         .iter()
@@ -315,13 +324,14 @@ fn entries(report: &Report, before: &[MachineDeploymentEntry]) -> Vec<MachineDep
     entries
 }
 
-/// An entry that says the same as before keeps its time and its trace.
+/// Returns an entry. If its state, reason and message are the same as before, it keeps its time and
+/// its trace ID.
 fn entry(
     name: &str,
     outcome: &Outcome,
     before: Option<&MachineDeploymentEntry>,
 ) -> MachineDeploymentEntry {
-    let message = outcome.message.as_deref().map(cut);
+    let message = outcome.message.as_deref().map(truncated_message);
     let unchanged = before.filter(|old| {
         (old.state, old.reason.as_str(), &old.message) == (outcome.state, outcome.reason, &message)
     });
@@ -353,6 +363,6 @@ fn profile(tried: &ProfileTried) -> ProfileEntry {
     }
 }
 
-fn cut(message: &str) -> String {
+fn truncated_message(message: &str) -> String {
     excerpt(message, MESSAGE_CHARACTERS_MAX)
 }

@@ -1,4 +1,4 @@
-//! What is judged, wanted, written and said, from values alone.
+//! Tests of validation, desired state, changes and status, from values alone.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     desired::{Desired, desired, known_near_limit},
     digest::Digest,
     observed::{Observed, Seen},
-    validate::{Deployment, Found, Invalid, Policy, ProfileFound, Quota, Rival},
+    validate::{Deployment, Found, Invalid, NameConflict, Policy, ProfileFound, Quota},
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -21,7 +21,7 @@ use crate::api::{
 };
 use crate::render::{Limits, Rendered, render, template::CompiledProfile};
 use crate::rules::user_data::fit;
-use crate::tenant::{facts::ClusterFacts, secret_text::SecretText, settings::TenantSettings};
+use crate::tenant::{cluster_info::ClusterInfo, secret_text::SecretText, settings::TenantSettings};
 
 mod changes;
 mod machine_rollout;
@@ -77,15 +77,15 @@ fn a_machine_deployment(revision: &str) -> MachineDeployment {
     .unwrap()
 }
 
-/// Everything in order, nothing made yet.
+/// A valid machine deployment for which nothing exists yet.
 fn a_found() -> Found {
     Found {
         machine_deployment: Arc::new(a_machine_deployment("1")),
-        rivals: Vec::new(),
+        name_conflicts: Vec::new(),
         quota: Quota::Within,
         profile: a_profile("text"),
         settings: Ok(Arc::new(TenantSettings::default())),
-        facts: Arc::new(ClusterFacts {
+        cluster_info: Arc::new(ClusterInfo {
             api_server: "https://10.0.0.1:6443".to_owned(),
             certificate_authority_data: "Q0E=".to_owned(),
             fetch_token: SecretText::new("fetch"),
@@ -109,7 +109,7 @@ fn rendered(deployment: &Deployment) -> Rendered {
     render(&input, &Limits::default()).unwrap()
 }
 
-/// What should stand where everything is rendered.
+/// The desired state, with all documents rendered.
 fn wanted(found: &Found) -> Desired {
     let deployment = super::validate::validate(found, &POLICY).unwrap();
     let rendered = rendered(&deployment);
@@ -129,7 +129,7 @@ fn seen(name: &str, content: &Digest, annotations: BTreeMap<String, String>) -> 
     }
 }
 
-/// The world after the changes were written.
+/// The state after the changes were written.
 fn written(changes: Vec<Change>, mut found: Found) -> Found {
     for change in changes {
         let observed = &mut found.observed;
@@ -138,25 +138,26 @@ fn written(changes: Vec<Change>, mut found: Found) -> Found {
             Change::CreateSecret(wanted)
             | Change::ReplaceSecret(wanted, _)
             | Change::RecreateSecret(wanted, _) => {
-                let stamp = wanted.stamp.as_ref();
-                let annotations = stamp.map(|stamp| stamp.annotations(&wanted.content));
+                let provenance = wanted.provenance.as_ref();
+                let annotations =
+                    provenance.map(|provenance| provenance.annotations(&wanted.content));
                 let mut annotations = annotations.unwrap_or_default();
                 if let Some(made_from) = &wanted.made_from {
                     annotations.insert(MACHINES_MADE_FROM.to_owned(), made_from.to_string());
                 }
-                let now_seen = seen(&wanted.name, &wanted.content, annotations);
-                *secret(observed, &wanted.name) = Some(now_seen);
+                let current = seen(&wanted.name, &wanted.content, annotations);
+                *secret(observed, &wanted.name) = Some(current);
             }
             Change::KeepSecret(kept, before) => {
                 let content = before.content;
-                let now_seen = seen(&kept.name, &content, kept.annotations);
-                *secret(observed, &kept.name) = Some(now_seen);
+                let current = seen(&kept.name, &content, kept.annotations);
+                *secret(observed, &kept.name) = Some(current);
             }
             Change::DeleteSecret(name, _) => *secret(observed, &name) = None,
             Change::CreateConfig(wanted)
             | Change::StampConfig(wanted, _)
             | Change::RecreateConfig(wanted, _) => {
-                let annotations = wanted.stamp.annotations(&wanted.content);
+                let annotations = wanted.provenance.annotations(&wanted.content);
                 observed.config = Some(seen(&wanted.name, &wanted.content, annotations));
             }
         }
@@ -176,7 +177,7 @@ fn secret<'a>(observed: &'a mut Observed, name: &str) -> &'a mut Option<Seen> {
     }
 }
 
-/// Everything in order, and everything made.
+/// A valid machine deployment for which everything exists.
 fn a_served_found() -> Found {
     let found = a_found();
     let changes = changes(wanted(&found), &found.observed);

@@ -1,4 +1,5 @@
-//! From what was found to what can be rendered, or to the one reason why not.
+//! Validates what is known about a machine deployment: returns what can be rendered, or the reason
+//! why it cannot be served.
 
 mod invalid;
 
@@ -10,7 +11,7 @@ use kube::ResourceExt;
 pub use self::invalid::Invalid;
 use super::{
     bootstrap::{self, Draw, Randomness, TokenPlan},
-    desired::{RENDERER_GENERATION, Stamp},
+    desired::{Provenance, RENDERER_GENERATION},
     digest::DigestKey,
     observed::Observed,
 };
@@ -30,63 +31,64 @@ use crate::render::{
 };
 use crate::rules::profile::{Demand, check_demand, check_utility};
 use crate::tenant::{
-    facts::ClusterFacts,
+    cluster_info::ClusterInfo,
     secret_text::SecretText,
     settings::{SettingsError, TenantSettings},
 };
 
-/// What was found about a machine deployment: everything that the decision needs.
+/// Everything that is known about a machine deployment and that validation needs.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The machine deployment, with our finalizer and a profile.
     pub machine_deployment: Arc<MachineDeployment>,
-    /// Other machine deployments whose derived names overlap.
-    pub rivals: Vec<Rival>,
-    /// Whether the tenant may have it beside those that are older.
+    /// Other machine deployments with which it shares a derived name.
+    pub name_conflicts: Vec<NameConflict>,
+    /// Whether the tenant's quota has room for it after older machine deployments.
     pub quota: Quota,
     /// The profile that it names.
     pub profile: ProfileFound,
     /// The tenant's settings.
     pub settings: Result<Arc<TenantSettings>, SettingsError>,
     /// What was observed in the worker cluster.
-    pub facts: Arc<ClusterFacts>,
+    pub cluster_info: Arc<ClusterInfo>,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
-    /// Credentials of registries, by registry.
+    /// The credentials of image registries, by registry.
     pub registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
-    /// The bootstrap token that exists.
+    /// The existing bootstrap token.
     pub token: Option<bootstrap::Token>,
-    /// How many ids of tokens are taken by others.
+    /// How many generated token IDs are taken by other tokens.
     pub token_attempt: u8,
-    /// Random bytes, for a token that must be made.
+    /// Random bytes, in case a token must be created.
     pub random: Randomness,
-    /// What exists already.
+    /// The objects that exist already.
     pub observed: Observed,
-    /// When this was found.
+    /// The time of the validation.
     pub now: Timestamp,
 }
 
-/// Whether a tenant may have one more machine deployment.
+/// Whether a tenant's quota has room for a machine deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
-    /// It may.
+    /// It has.
     Within,
-    /// As many as it may have are older.
+    /// Older machine deployments use up the quota.
     Exceeded,
 }
 
-/// Another machine deployment of the tenant with a derived name of its own that is the same.
+/// Another machine deployment of the tenant that shares a derived name. The order is that of
+/// creation: the smallest owns the name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rival {
-    /// When it was made.
+pub struct NameConflict {
+    /// When it was created.
     pub created: Timestamp,
-    /// Its uid.
+    /// Its UID.
     pub uid: String,
     /// Its name, as `namespace/name`.
     pub name: String,
 }
 
-/// What limits the profiles of a namespace.
+/// What a profile has no room in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// The quota of the namespace.
@@ -104,45 +106,45 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// The outcome of looking for a profile.
+/// The result of getting the profile that a machine deployment names.
 #[derive(Clone, Debug)]
 pub enum ProfileFound {
-    /// It is there.
+    /// The profile can be used.
     Usable {
         /// The profile's name.
         name: String,
         /// The profile, compiled.
         profile: Arc<CompiledProfile>,
     },
-    /// It is there, and its templates cannot be used.
+    /// The profile's templates cannot be compiled.
     Unusable {
         /// The profile, as `namespace/name`.
         name: String,
-        /// Why not.
+        /// The reason.
         error: Arc<RenderError>,
     },
-    /// It is there, and cannot be laid over what it extends.
+    /// The profile cannot be merged with the profile that it extends.
     Unresolved {
-        /// Why not.
+        /// The reason.
         error: OverlayError,
     },
-    /// It is not there.
+    /// The profile does not exist.
     Missing {
         /// The profile's namespace.
         namespace: String,
         /// The profile's name.
         name: String,
     },
-    /// It is there, and there is no room for it.
+    /// The profile exists, but there is no room for it.
     OverQuota {
         /// The profile's namespace.
         namespace: String,
         /// The profile's name.
         name: String,
-        /// What it has no room in.
+        /// Which limit it exceeds.
         shortage: Shortage,
     },
-    /// The tenant may not look there.
+    /// The tenant may not use profiles of this namespace.
     Forbidden {
         /// The namespace that was named.
         namespace: String,
@@ -154,10 +156,10 @@ pub enum ProfileFound {
 pub struct Deployment {
     /// The machine deployment.
     pub machine_deployment: Arc<MachineDeployment>,
-    /// The names of what is made for it.
+    /// The names of the objects that are created for it.
     pub names: DerivedNames,
-    /// What the annotations of everything made for it say.
-    pub stamp: Stamp,
+    /// The provenance annotations of the objects that are created for it.
+    pub provenance: Provenance,
     /// The decoded provider spec.
     pub provider: ProviderConfig,
     /// The profile.
@@ -168,13 +170,13 @@ pub struct Deployment {
     pub api_server: String,
     /// The certificate authority of the API server, in PEM.
     pub kubernetes_ca: String,
-    /// The getter's token, that nodes fetch their provisioning Secret with.
+    /// The fetcher's token, with which nodes fetch their provisioning Secret.
     pub fetch_token: SecretText,
-    /// A token for this machine deployment's nodes alone, in place of the getter's.
+    /// A token only for this machine deployment's nodes, instead of the fetcher's.
     pub own_fetch_token: Option<SecretText>,
-    /// Credentials of registries, by registry.
+    /// The credentials of image registries, by registry.
     pub registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
-    /// What must be done about the bootstrap token.
+    /// What to do about the bootstrap token.
     pub token: TokenPlan,
     /// The kubelet's bootstrap kubeconfig.
     pub bootstrap_kubeconfig: SecretText,
@@ -182,7 +184,7 @@ pub struct Deployment {
     pub digest_key: DigestKey,
 }
 
-/// How a tenant's machine deployments are judged.
+/// The operator's limits for a tenant's machine deployments.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// How long a bootstrap token is valid.
@@ -191,7 +193,11 @@ pub struct Policy {
     pub machine_deployments_max: usize,
 }
 
-/// Judges what was found.
+/// Validates a machine deployment.
+///
+/// # Errors
+///
+/// Returns the first reason why it cannot be served. It is not served until something changes.
 pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     let machine_deployment = &found.machine_deployment;
     let namespace = machine_deployment.namespace().unwrap_or_default();
@@ -204,7 +210,7 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
         });
     }
     let settings = found.settings.clone()?;
-    let (profile_name, profile) = usable(&found.profile)?;
+    let (profile_name, profile) = usable_profile(&found.profile)?;
     let provider = decode(machine_deployment)?;
     let demand = Demand {
         operating_system: &provider.operating_system,
@@ -230,35 +236,36 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     let api_server = settings
         .api_server_override
         .clone()
-        .unwrap_or_else(|| found.facts.api_server.clone());
-    let bootstrap_kubeconfig = bootstrap::kubeconfig(&found.facts, &api_server, token.token());
+        .unwrap_or_else(|| found.cluster_info.api_server.clone());
+    let bootstrap_kubeconfig =
+        bootstrap::kubeconfig(&found.cluster_info, &api_server, token.token());
     let kubernetes_ca = settings
         .kubernetes_ca_bundle
         .clone()
         .unwrap_or_else(|| String::from_utf8_lossy(&found.kubeconfig_ca).into_owned());
-    let digest_key = DigestKey::derive(&found.facts.fetch_token);
+    let digest_key = DigestKey::derive(&found.cluster_info.fetch_token);
     let mut deployment = Deployment {
         machine_deployment: Arc::clone(machine_deployment),
         names,
-        stamp: Stamp::default(),
+        provenance: Provenance::default(),
         provider,
         profile: Arc::clone(profile),
         settings,
         api_server,
         kubernetes_ca,
-        fetch_token: found.facts.fetch_token.clone(),
+        fetch_token: found.cluster_info.fetch_token.clone(),
         own_fetch_token: None,
         registry_credentials: Arc::clone(&found.registry_credentials),
         token,
         bootstrap_kubeconfig,
         digest_key,
     };
-    deployment.stamp = stamp(&deployment);
+    deployment.provenance = provenance(&deployment);
     Ok(deployment)
 }
 
-/// The older machine deployment owns a name; of two made in the same second, the one with the
-/// smaller uid.
+/// Checks that the machine deployment owns its derived names. The older one owns a name; of two
+/// that were created in the same second, the one with the smaller UID.
 fn check_names(found: &Found, names: &DerivedNames) -> Result<(), Invalid> {
     if names.key.len() > LABEL_VALUE_BYTES_MAX {
         return Err(Invalid::NameTooLong {
@@ -273,10 +280,10 @@ fn check_names(found: &Found, names: &DerivedNames) -> Result<(), Invalid> {
     let created = created(&found.machine_deployment);
     let uid = found.machine_deployment.uid().unwrap_or_default();
     let owner = found
-        .rivals
+        .name_conflicts
         .iter()
         .min()
-        .filter(|rival| (rival.created, &rival.uid) < (created, &uid));
+        .filter(|other| (other.created, &other.uid) < (created, &uid));
     match owner {
         Some(owner) => Err(Invalid::NameTaken {
             owner: owner.name.clone(),
@@ -285,14 +292,14 @@ fn check_names(found: &Found, names: &DerivedNames) -> Result<(), Invalid> {
     }
 }
 
-/// When a machine deployment was made.
+/// Returns when a machine deployment was created.
 pub fn created(machine_deployment: &MachineDeployment) -> Timestamp {
     machine_deployment
         .creation_timestamp()
         .map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
-fn usable(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid> {
+fn usable_profile(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid> {
     match found {
         ProfileFound::Usable { name, profile } => Ok((name, profile)),
         ProfileFound::Unusable { name, error } => Err(Invalid::ProfileUnusable {
@@ -325,9 +332,10 @@ fn decode(machine_deployment: &MachineDeployment) -> Result<ProviderConfig, Inva
         .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))
 }
 
-/// The annotations of everything that is made. The provider spec and the kubelet's version are no
-/// inputs of their own: machine-controller raises the revision when they change, a moment later.
-fn stamp(deployment: &Deployment) -> Stamp {
+/// Returns the provenance annotations of everything that is created. The provider spec and the
+/// kubelet's version are not inputs themselves: when they change, machine-controller raises the
+/// revision a moment later.
+fn provenance(deployment: &Deployment) -> Provenance {
     let machine_deployment = &deployment.machine_deployment;
     let revision = machine_deployment
         .annotations()
@@ -357,7 +365,8 @@ fn stamp(deployment: &Deployment) -> Stamp {
             parts.push(part.expose().as_bytes());
         }
     }
-    // A profile that prints the kubeconfig is rendered anew for another token; others fetch it.
+    // A profile that contains the kubeconfig is rendered again for another token; nodes of other
+    // profiles fetch the kubeconfig.
     if deployment.profile.reads_bootstrap_kubeconfig() {
         parts.push(deployment.bootstrap_kubeconfig.expose().as_bytes());
     }
@@ -365,7 +374,7 @@ fn stamp(deployment: &Deployment) -> Stamp {
         parts.push(b"own fetch token");
         parts.push(own.expose().as_bytes());
     }
-    Stamp {
+    Provenance {
         inputs: Some(deployment.digest_key.digest(parts)),
         annotations_hash,
         profile_version: deployment.profile.spec().version.clone(),
@@ -380,20 +389,20 @@ fn stamp(deployment: &Deployment) -> Stamp {
 }
 
 impl Deployment {
-    /// With a token for its nodes alone: another input of the render.
+    /// Sets a token only for this machine deployment's nodes, which is an input of the render.
     #[must_use]
     pub fn with_own_fetch_token(mut self, token: SecretText) -> Self {
         self.own_fetch_token = Some(token);
-        self.stamp = stamp(&self);
+        self.provenance = provenance(&self);
         self
     }
 
-    /// Whether its machines are at the edge, where their owner starts them.
+    /// Returns true if its machines are edge machines, which their owner starts.
     pub fn is_at_edge(&self) -> bool {
         self.provider.cloud_provider == CloudProvider::Edge.as_str()
     }
 
-    /// What the renderer sees.
+    /// Returns the renderer's input.
     pub fn render_input<'a>(&'a self, name: &'a str, namespace: &'a str) -> RenderInput<'a> {
         RenderInput {
             machine_deployment: MachineDeploymentInput {

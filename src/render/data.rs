@@ -30,7 +30,7 @@ use crate::tenant::settings::TenantSettings;
 pub(super) const BOOTSTRAP_KUBECONFIG: &str = "BootstrapKubeconfig";
 
 /// The variable with the token to fetch documents with: the machine deployment's own, or the
-/// getter's.
+/// fetcher's.
 const FETCH_TOKEN: &str = "fetch_token";
 
 /// Variables that exist for old profiles and are always empty.

@@ -13,10 +13,11 @@ use minijinja::{
 };
 
 use super::{
-    bounded, budget,
+    allocation_limit,
     error::{Half, RenderError, TemplatePlace},
     functions, go_template,
     limits::{FUEL, Limits, RECURSION_MAX, SOURCE_BYTES_MAX},
+    sandbox,
 };
 
 /// A template on its way into the engine.
@@ -68,7 +69,7 @@ pub(super) fn file_name(index: usize) -> String {
 /// An engine without templates.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::empty();
-    environment.set_syntax(bounded::syntax());
+    environment.set_syntax(sandbox::syntax());
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_formatter(format_value);
@@ -88,7 +89,7 @@ pub(super) fn add(
         let problem = format!("the template has more than {SOURCE_BYTES_MAX} bytes");
         return Err(syntax_error(None, problem));
     }
-    let text = bounded::rewrite(source.text, source.included_bytes)
+    let text = sandbox::rewrite(source.text, source.included_bytes)
         .map_err(|refusal| syntax_error(refusal.line, refusal.problem))?;
     add_printed(environment, source, text)
 }
@@ -131,7 +132,7 @@ pub(super) fn add_printed(
 
 /// Starts a render: its files share what they may make.
 pub(super) fn start(limits: &Limits) -> Fuel {
-    budget::start(limits.work_bytes_max);
+    allocation_limit::start(limits.work_bytes_max);
     Fuel(Cell::new(limits.fuel))
 }
 
@@ -179,7 +180,7 @@ fn render_in(
         Ok(())
     });
     match outcome {
-        Ok(()) if !budget::is_spent() => {
+        Ok(()) if !allocation_limit::is_spent() => {
             job.fuel.take(job, consumed)?;
             String::from_utf8(out.bytes).map_err(|_| RenderError::Template {
                 place: place(job, None),
@@ -192,7 +193,9 @@ fn render_in(
         }),
         // A function may have taken the error for one of its arguments'.
         Ok(()) => Err(work_too_large(job, None)),
-        Err(error) if budget::is_spent() => Err(work_too_large(job, Some(innermost(&error)))),
+        Err(error) if allocation_limit::is_spent() => {
+            Err(work_too_large(job, Some(innermost(&error))))
+        }
         Err(error) => Err(explain(job, &error)),
     }
 }
@@ -228,8 +231,8 @@ impl Write for BoundedBytes {
 
 /// Prints a value: truth values as configuration files know them, and nothing that is no text.
 fn format_value(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
-    let text = budget::printed(value)?;
-    budget::spend(text.len())?;
+    let text = allocation_limit::printed(value)?;
+    allocation_limit::spend(text.len())?;
     Ok(out.write_str(&text)?)
 }
 

@@ -214,7 +214,7 @@ pub enum RenderError {
     /// A profile for cloud-init names a version of Ignition.
     #[error(
         "profile, spec.ignitionVersion: it is set, and spec.provisioningUtility is not \
-         `ignition`; take one of the two away"
+         `ignition`; remove one of the two"
     )]
     IgnitionVersionUnused,
     /// An annotation with a kubelet setting cannot be read.

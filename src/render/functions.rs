@@ -13,7 +13,9 @@ use minijinja::{
 };
 
 use super::{
-    budget::{self, MeteredText, charged, charged_per_entry, refusal, spend, weigh, weigh_times},
+    allocation_limit::{
+        self, MeteredText, charged, charged_per_entry, refusal, spend, weigh, weigh_times,
+    },
     version::{Constraints, Version},
 };
 
@@ -33,11 +35,11 @@ const OWN_TEXTS: [&str; 11] = [
     NO_JSON,
     NO_YAML,
     FROM_IS_EMPTY,
-    budget::TOO_DEEP,
-    budget::NO_NUMBER,
-    budget::NO_SUM,
-    budget::NO_PLAIN,
-    budget::NO_TEXT,
+    allocation_limit::TOO_DEEP,
+    allocation_limit::NO_NUMBER,
+    allocation_limit::NO_SUM,
+    allocation_limit::NO_PLAIN,
+    allocation_limit::NO_TEXT,
 ];
 
 /// Whether the text of an error is one of ours, and so quotes no value.
@@ -57,7 +59,7 @@ const INDENT_DEFAULT: usize = 4;
 
 /// Adds everything.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
-    budget::add_to(environment);
+    allocation_limit::add_to(environment);
     add_functions(environment);
     add_text_filters(environment);
     add_list_filters(environment);
@@ -289,7 +291,7 @@ fn join(items: &Value, separator: Option<&str>) -> Result<String, Error> {
         if index > 0 {
             out.push_str(separator)?;
         }
-        out.push_str(&budget::printed(&item)?)?;
+        out.push_str(&allocation_limit::printed(&item)?)?;
     }
     Ok(out.into_string())
 }

@@ -20,21 +20,22 @@ use minijinja::{
 };
 
 use super::{
-    bounded, budget,
+    allocation_limit,
     compose::{files_of, half_of, inline_of, templates_of},
     engine::{self, Fuel, Job, Label, Source},
     error::{Half, RenderError, TemplatePlace},
     limits::{FUEL, Limits, RECURSION_MAX, SOURCE_BYTES_MAX},
+    sandbox,
 };
 use crate::api::profile::OperatingSystemProfileSpec;
 
 mod convert;
 mod data;
 mod functions;
+mod go_functions;
 mod jinja;
 mod json;
 mod lexer;
-mod offered;
 mod parser;
 mod print;
 mod problem;
@@ -47,7 +48,7 @@ mod yaml;
 
 pub(super) use convert::HalfConverter;
 pub(super) use data::variables;
-pub(super) use offered::{PREFIX, add_to as offer};
+pub(super) use go_functions::{PREFIX, add_to as offer};
 pub(super) use problem::quotes_no_value;
 pub(super) use value::printed_parts;
 
@@ -326,13 +327,13 @@ fn text_key(index: usize) -> String {
 /// An engine without templates, with Go's functions and Go's way of printing.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::empty();
-    environment.set_syntax(bounded::syntax());
+    environment.set_syntax(sandbox::syntax());
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     environment.set_formatter(format_value);
     environment.set_recursion_limit(RECURSION_MAX);
     environment.set_fuel(Some(FUEL));
-    budget::add_to(&mut environment);
+    allocation_limit::add_to(&mut environment);
     environment.add_function("namespace", namespace);
     functions::add_to(&mut environment);
     environment
@@ -345,6 +346,6 @@ fn namespace(start: Kwargs) -> Result<Value, Error> {
 
 fn format_value(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
     let text = print::printed(value)?;
-    budget::spend(text.len())?;
+    allocation_limit::spend(text.len())?;
     Ok(out.write_str(&text)?)
 }

@@ -55,9 +55,9 @@ pub struct ClusterInput<'a> {
     pub api_server: &'a str,
     /// The API server's certificate authority, in PEM.
     pub kubernetes_ca_certificate: &'a str,
-    /// The getter's token, which machines fetch their provisioning document with.
+    /// The fetcher's token, which machines fetch their provisioning document with.
     pub fetch_token: &'a SecretText,
-    /// A token for the machines of this machine deployment alone, in place of the getter's.
+    /// A token for the machines of this machine deployment alone, in place of the fetcher's.
     pub own_fetch_token: Option<&'a SecretText>,
     /// The kubelet's bootstrap kubeconfig.
     pub bootstrap_kubeconfig: &'a SecretText,

@@ -3,8 +3,9 @@
 //! Templates are Jinja, or Go's, of which `go_template` tells. In Jinja a file's data is one
 //! template; the profile's named `templates` are further ones, which files and one another reach by
 //! name: `{% include "name" %}` puts the named template's text in place, with the variables of the
-//! place; `{% from "name" import macro %}` takes macros out of it. Names are those of the same half,
-//! containerd's own overlaid by the half's. A name that is not there is an error, at render time.
+//! place; `{% from "name" import macro %}` takes macros out of it. Names are those of the same
+//! half, containerd's own overlaid by the half's. A name that is not there is an error, at render
+//! time.
 //!
 //! Whitespace is Jinja's: a line break stays unless a tag says `-%}` or `{%-`; nothing is trimmed
 //! by itself, and the last line break of a file is kept.

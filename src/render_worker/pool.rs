@@ -20,7 +20,7 @@ use super::{
     worker::{Worker, WorkerError},
 };
 use crate::api::profile::OperatingSystemProfileSpec;
-use crate::fleet::permits::{Permit, Permits, Urgency};
+use crate::fleet::permits::{Permit, Permits, Priority};
 use crate::render::{Limits, RenderError, RenderInput};
 use crate::tenant::id::TenantId;
 
@@ -78,16 +78,16 @@ impl Pool {
     }
 
     /// Waits for a slot. Tenants are served round-robin.
-    pub async fn acquire<'a>(&'a self, tenant: &'a TenantId, urgency: Urgency) -> Slot<'a> {
+    pub async fn acquire<'a>(&'a self, tenant: &'a TenantId, priority: Priority) -> Slot<'a> {
         let after_limit_hit = if self.limit_hits.contains(tenant) {
-            Some(self.slots_after_limit_hit.take(tenant, urgency).await)
+            Some(self.slots_after_limit_hit.take(tenant, priority).await)
         } else {
             None
         };
         Slot {
             pool: self,
             tenant,
-            _permits: (after_limit_hit, self.slots.take(tenant, urgency).await),
+            _permits: (after_limit_hit, self.slots.take(tenant, priority).await),
         }
     }
 
@@ -101,7 +101,7 @@ impl Pool {
         tenant: &TenantId,
         (name, profile): (&str, &OperatingSystemProfileSpec),
     ) -> Result<Vec<String>, WorkerError> {
-        let slot = self.acquire(tenant, Urgency::Fresh).await;
+        let slot = self.acquire(tenant, Priority::High).await;
         let mut worker = self.worker_with("")?;
         let findings = worker.lint(name, profile).await;
         slot.finish(worker, &findings, |_| false);

@@ -12,7 +12,7 @@ use crate::render::{
     input::{ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential},
     template::CompiledProfile,
 };
-use crate::rules::user_data::{Fitting, TooLarge, Weighed};
+use crate::rules::user_data::{SizeChecked, TooLarge, Weighed};
 use crate::tenant::{
     secret_text::{SecretText, exposed},
     settings::TenantSettings,
@@ -129,15 +129,15 @@ pub(super) type Outcome = Result<Weighed, RenderError>;
 
 /// Encodes the answer to a render.
 pub(super) fn to_parts(outcome: Outcome) -> io::Result<[Part; PARTS]> {
-    let (fitting, sizes) = match outcome {
-        Ok(Weighed { fitting, sizes }) => (fitting, sizes),
+    let (documents, sizes) = match outcome {
+        Ok(Weighed { documents, sizes }) => (documents, sizes),
         Err(error) => return alone(&Answer::Refused(error)),
     };
-    let Fitting {
+    let SizeChecked {
         rendered,
         near_limit,
-    } = match fitting {
-        Ok(fitting) => fitting,
+    } = match documents {
+        Ok(documents) => documents,
         Err(error) => {
             let error = Cow::Owned(error);
             return alone(&Answer::TooLarge { sizes, error });
@@ -174,7 +174,7 @@ pub(super) fn from_parts([answer, provisioning, bootstrap]: [Part; PARTS]) -> io
         Answer::Refused(error) => Err(error),
         Answer::TooLarge { sizes, error } => Ok(Weighed {
             sizes,
-            fitting: Err(error.into_owned()),
+            documents: Err(error.into_owned()),
         }),
         Answer::Fits {
             config,
@@ -185,7 +185,7 @@ pub(super) fn from_parts([answer, provisioning, bootstrap]: [Part; PARTS]) -> io
             let stored_config = stored_config.map_or_else(|| config.clone(), Cow::into_owned);
             Ok(Weighed {
                 sizes: [provisioning.len(), bootstrap.len()],
-                fitting: Ok(Fitting {
+                documents: Ok(SizeChecked {
                     rendered: Rendered {
                         config,
                         stored_config,

@@ -13,9 +13,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 pub use self::{
-    config::judge as judge_config,
-    machine_deployment::judge as judge_machine_deployment,
-    profile::{judge as judge_profile, remarks as remarks_on_profile, written as written_profile},
+    config::review as review_config,
+    machine_deployment::review as review_machine_deployment,
+    profile::{
+        remarks as remarks_on_profile, review as review_profile, written as written_profile,
+    },
 };
 
 /// What the API server is asked to do.

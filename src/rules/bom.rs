@@ -8,7 +8,7 @@ use regex::Regex;
 use super::sample::{API_SERVER, Sample};
 use crate::api::config::OperatingSystemConfigSpec;
 use crate::render::{
-    Half, Limits, RenderError, artefacts::artefacts, render, template::CompiledProfile,
+    Half, Limits, RenderError, downloads::downloads, render, template::CompiledProfile,
 };
 use crate::tenant::settings::TenantSettings;
 
@@ -20,7 +20,7 @@ const HOSTS: &str = "/etc/containerd/certs.d/";
 
 /// One thing that machines fetch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Artefact {
+pub struct Download {
     /// What it is: a word of a profile's list, `url` where it was found by reading, `image`, or
     /// `mirror`.
     pub kind: String,
@@ -34,7 +34,7 @@ pub struct Artefact {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bill {
     /// Everything, each once.
-    pub artefacts: BTreeSet<Artefact>,
+    pub downloads: BTreeSet<Download>,
     /// Whether the list comes from reading, and may lack what a script puts together.
     pub is_by_reading: bool,
 }
@@ -53,7 +53,7 @@ pub enum NoBill {
     },
 }
 
-impl fmt::Display for Artefact {
+impl fmt::Display for Download {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.kind, self.value)?;
         match &self.place {
@@ -73,11 +73,11 @@ pub fn bill(
     for provider in &profile.spec().supported_cloud_providers {
         let sample = Sample::new(profile.spec(), provider.name, kubelet_version)?;
         let input = sample.input(profile, settings);
-        if let Some(list) = artefacts(&input, &Limits::default())? {
-            bill.artefacts.extend(read_list(&list)?);
+        if let Some(list) = downloads(&input, &Limits::default())? {
+            bill.downloads.extend(read_list(&list)?);
         } else {
             let rendered = render(&input, &Limits::default())?;
-            bill.artefacts.extend(read_files(&rendered.stored_config));
+            bill.downloads.extend(read_files(&rendered.stored_config));
             bill.is_by_reading = true;
         }
     }
@@ -85,8 +85,8 @@ pub fn bill(
 }
 
 /// What the settings of a tenant add, whatever the profile.
-pub fn images(settings: &TenantSettings) -> BTreeSet<Artefact> {
-    let artefact = |kind: &str, value: String| Artefact {
+pub fn images(settings: &TenantSettings) -> BTreeSet<Download> {
+    let download = |kind: &str, value: String| Download {
         kind: kind.to_owned(),
         value,
         place: None,
@@ -97,22 +97,22 @@ pub fn images(settings: &TenantSettings) -> BTreeSet<Artefact> {
         .iter()
         .flat_map(|(registry, mirrors)| {
             let mirrors = mirrors.iter();
-            mirrors.map(move |mirror| artefact("mirror", format!("{registry} {mirror}")))
+            mirrors.map(move |mirror| download("mirror", format!("{registry} {mirror}")))
         });
-    let pause = pause.map(|image| artefact("image", image.clone()));
+    let pause = pause.map(|image| download("image", image.clone()));
     pause.into_iter().chain(mirrors).collect()
 }
 
-fn read_list(lines: &[String]) -> Result<Vec<Artefact>, NoBill> {
-    let artefact = |line: &String| match line.split_once(' ') {
-        Some((kind, value)) if KINDS.contains(&kind) => Ok(Artefact {
+fn read_list(lines: &[String]) -> Result<Vec<Download>, NoBill> {
+    let download = |line: &String| match line.split_once(' ') {
+        Some((kind, value)) if KINDS.contains(&kind) => Ok(Download {
             kind: kind.to_owned(),
             value: value.trim().to_owned(),
             place: None,
         }),
         _ => Err(NoBill::Line { line: line.clone() }),
     };
-    lines.iter().map(artefact).collect()
+    lines.iter().map(download).collect()
 }
 
 /// The machine itself, and the API server, need no mirror.
@@ -127,7 +127,7 @@ fn is_own(url: &str) -> bool {
 }
 
 /// The URLs of rendered files, comments left out; variables of a shell stay as they are.
-fn read_files(config: &OperatingSystemConfigSpec) -> Vec<Artefact> {
+fn read_files(config: &OperatingSystemConfigSpec) -> Vec<Download> {
     let url = Regex::new(r#"https?://(?:\$\{[^}]*\}|[^\s"'`<>|()\[\]{};,\\])+"#);
     let url = url.expect("the expression is a constant");
     let halves = [
@@ -153,7 +153,7 @@ fn read_files(config: &OperatingSystemConfigSpec) -> Vec<Artefact> {
             let urls = url
                 .find_iter(line)
                 .map(|found| found.as_str().trim_end_matches(['.', ':']));
-            found.extend(urls.filter(|url| !is_own(url)).map(|url| Artefact {
+            found.extend(urls.filter(|url| !is_own(url)).map(|url| Download {
                 kind: "url".to_owned(),
                 value: url.to_owned(),
                 place: Some(format!("{half} {}:{}", file.path, index + 1)),
@@ -176,9 +176,9 @@ mod tests {
         CompiledProfile::compile(&spec).expect("the profile compiles")
     }
 
-    fn told(profile: &CompiledProfile) -> (Vec<String>, bool) {
+    fn downloads_of(profile: &CompiledProfile) -> (Vec<String>, bool) {
         let bill = bill(profile, &TenantSettings::default(), "1.34.1").expect("a bill");
-        let lines = bill.artefacts.iter().map(ToString::to_string);
+        let lines = bill.downloads.iter().map(ToString::to_string);
         (lines.collect(), bill.is_by_reading)
     }
 
@@ -195,7 +195,7 @@ mod tests {
             "package socat",
         ];
         assert_eq!(
-            told(&profile),
+            downloads_of(&profile),
             (expected.map(str::to_owned).to_vec(), false)
         );
     }
@@ -221,7 +221,7 @@ mod tests {
         );
         let expected =
             "url https://a.example/${ARCH}/v1.34.1.tgz  # provisioningConfig /opt/bin/setup:2";
-        assert_eq!(told(&profile), (vec![expected.to_owned()], true));
+        assert_eq!(downloads_of(&profile), (vec![expected.to_owned()], true));
     }
 
     #[test]

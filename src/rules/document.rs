@@ -1,15 +1,15 @@
-//! YAML documents whose every value knows where it stands, so that what is said of a value can name
-//! a line. Values are read as the API server's clients read them; places come from a second pass.
+//! YAML documents that know the place of every value, so that messages can name a line. Values are
+//! parsed as clients of the API server parse them; the places come from a second pass.
 
 use std::{collections::BTreeMap, fmt};
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use serde_json::Value as Json;
 
-/// Deeper than any profile, and shallow enough for any stack.
+/// The maximum nesting depth: more than any profile needs, and small enough for any stack.
 const DEPTH_MAX: usize = 64;
 
-/// A place in a text; both numbers begin at one.
+/// A place in a text; both numbers start at one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The line.
@@ -19,7 +19,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where a text begins.
+    /// The start of a text.
     pub const START: Self = Self { line: 1, column: 1 };
 }
 
@@ -29,19 +29,19 @@ impl fmt::Display for Place {
     }
 }
 
-/// A text that is no YAML.
+/// The error for a text that is not valid YAML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Where.
+    /// The place of the error.
     pub place: Place,
-    /// What is wrong. It may quote the text, so it is not for files that hold secrets.
+    /// What is wrong. It may quote the text, so do not show it for files that contain secrets.
     pub problem: String,
 }
 
 /// One YAML document.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// What it says.
+    /// The document's content.
     pub value: Json,
     nodes: BTreeMap<String, Node>,
 }
@@ -50,14 +50,18 @@ pub struct Document {
 #[derive(Clone, Debug)]
 struct Node {
     place: Place,
-    /// The first line of a text that has lines of its own.
+    /// The place of the first line of a block scalar's text.
     block: Option<Place>,
-    /// A plain scalar, as it is written.
+    /// A plain scalar's source text.
     plain: Option<String>,
 }
 
 impl Document {
-    /// Reads all documents of a text; empty ones are left out.
+    /// Parses all documents of a text. Empty documents are left out.
+    ///
+    /// # Errors
+    ///
+    /// The text is not valid YAML, or a map has the same key twice.
     pub fn read_all(text: &str) -> Result<Vec<Self>, Malformed> {
         let options = serde_saphyr::options! {
             duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::Error,
@@ -74,12 +78,13 @@ impl Document {
         Ok(values.into_iter().map(document).collect())
     }
 
-    /// Where a field stands, or the nearest that holds it.
+    /// Returns the place of a field. If the field is missing, returns that of its nearest parent.
     pub fn place(&self, path: &str) -> Place {
         self.nearest(path).map_or(Place::START, |node| node.place)
     }
 
-    /// Where a line of a text value stands: exactly in a block, else where the value begins.
+    /// Returns the place of a line of a text value. For a literal block, it is exact; for other
+    /// texts, it is the place of the value.
     pub fn line_in(&self, path: &str, line: usize) -> Place {
         let block = self.nodes.get(path).and_then(|node| node.block);
         block.map_or_else(
@@ -91,7 +96,7 @@ impl Document {
         )
     }
 
-    /// A plain scalar as it is written, before any reading of numbers.
+    /// Returns a plain scalar's source text, before it is parsed as a number.
     pub fn written(&self, path: &str) -> Option<&str> {
         self.nodes.get(path)?.plain.as_deref()
     }
@@ -108,7 +113,7 @@ impl Document {
     }
 }
 
-/// The path of a field in a map, as places are asked for.
+/// Returns the path of a field in a map, in the notation of [`Document::place`].
 pub fn field(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_owned()
@@ -133,7 +138,7 @@ fn malformed(error: &serde_saphyr::Error) -> Malformed {
     Malformed { place, problem }
 }
 
-/// Collects the places of one text.
+/// Collects the places of all values of a text.
 struct Places<'t> {
     events: Parser<'t, StrInput<'t>>,
     lines: Vec<&'t str>,
@@ -141,7 +146,8 @@ struct Places<'t> {
 }
 
 impl<'t> Places<'t> {
-    /// What cannot be read has no places: the values were read before.
+    /// Returns the places of each document. It stops at the first error without reporting it,
+    /// because the values were parsed before.
     fn read_all(text: &'t str) -> Vec<BTreeMap<String, Node>> {
         let mut places = Self {
             events: Parser::new_from_str(text),
@@ -171,7 +177,7 @@ impl<'t> Places<'t> {
         loop {
             match self.events.next()?.ok()? {
                 (Event::Comment(..), _) => {}
-                found => return Some(found),
+                event => return Some(event),
             }
         }
     }
@@ -195,7 +201,7 @@ impl<'t> Places<'t> {
                 node.block = self.block(place);
             }
         }
-        // A value is found by its key, whose place stands here already.
+        // The place of a value in a map is that of its key, which was added before.
         let is_new = !self.nodes.contains_key(path);
         let known = self.nodes.entry(path.to_owned()).or_insert(node.clone());
         if !is_new {
@@ -234,8 +240,8 @@ impl<'t> Places<'t> {
         }
     }
 
-    /// Where the lines of a block begin: below the line with its mark, which is the last one before
-    /// the text that is not empty.
+    /// Returns the place where the lines of a block start: below the line with the block indicator,
+    /// which is the last line before the text that is not empty.
     fn block(&self, text: Place) -> Option<Place> {
         let is_empty = |line: &usize| {
             let line = line.checked_sub(1).and_then(|index| self.lines.get(index));
@@ -256,14 +262,14 @@ mod tests {
     const TEXT: &str = "# a comment\nspec: # of it\n  files:\n  - path: /a\n    permissions: 0644\n    data: |-\n\n      one\n      two\n  - {path: b}\n---\n---\nkind: \"x\"\n";
 
     #[test]
-    fn every_value_has_the_place_of_its_key_and_every_line_of_a_block_its_own() {
-        let documents = Document::read_all(TEXT).expect("the text is YAML");
+    fn a_value_has_the_place_of_its_key_and_each_line_of_a_block_its_own_place() {
+        let documents = Document::read_all(TEXT).expect("the text is valid YAML");
         assert_eq!(documents.len(), 2);
         let at = |path: &str| documents[0].place(path).to_string();
         assert_eq!(at("spec"), "2:1");
         assert_eq!(at("spec.files[0].path"), "4:5");
         assert_eq!(at("spec.files[1].path"), "10:6");
-        // What is missing is looked for where it should stand.
+        // A missing field has the place of its nearest parent.
         assert_eq!(at("spec.files[1].content.inline"), "10:5");
         assert_eq!(
             documents[0].written("spec.files[0].permissions"),
@@ -276,9 +282,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_is_told_with_its_place() {
+    fn an_error_in_yaml_has_its_place() {
         for (text, line) in [("a: [1", 1), ("a: 1\na: 2\n", 2), ("\n\na: b: c\n", 3)] {
-            let malformed = Document::read_all(text).expect_err("the text is no YAML");
+            let malformed = Document::read_all(text).expect_err("the text is not valid YAML");
             assert_eq!(malformed.place.line, line, "{text}: {malformed:?}");
             assert!(!malformed.problem.is_empty());
         }

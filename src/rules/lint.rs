@@ -1,8 +1,9 @@
-//! What is wrong with a profile's YAML, finding by finding, each with its place: everything that a
-//! cluster would say, and what probably is a mistake, before any cluster sees it.
+//! The linter: finds errors and probable mistakes in a profile's YAML without a cluster, each with
+//! its place.
 //!
-//! It says what `rules::profile` says in the same words, and adds the shape of the YAML, what a
-//! compiler of the templates finds, and what a render with a sample shows.
+//! It reports the errors and warnings of `rules::profile` with the same messages. In addition, it
+//! compares the YAML with the CRD's schema, compiles the templates, and renders the profile for a
+//! sample machine deployment.
 
 use std::sync::Arc;
 
@@ -26,33 +27,33 @@ mod templates;
 
 pub use rule::{Rule, Severity};
 
-/// Gives a profile by its name.
+/// A function that returns a profile by its name.
 pub type Find<'a> = dyn Fn(&str) -> Option<Arc<OperatingSystemProfileSpec>> + 'a;
 
-/// One thing that is wrong.
+/// An error or a probable mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The rule.
+    /// The rule that found it.
     pub rule: Rule,
-    /// Where.
+    /// The place in the file.
     pub place: Place,
-    /// What is wrong, with the field.
+    /// What is wrong, starting with the field.
     pub message: String,
-    /// What to do about it.
+    /// How to correct it.
     pub fix: String,
 }
 
-/// A finding that knows its field, and not its place yet.
-struct Told {
+/// A finding with its field, but without its place in the file.
+struct FieldFinding {
     rule: Rule,
     field: String,
-    /// The line in the field's text.
+    /// The line within the field's text.
     line: Option<usize>,
     message: String,
     fix: String,
 }
 
-impl Told {
+impl FieldFinding {
     fn new(rule: Rule, field: &str, message: String, fix: impl Into<String>) -> Self {
         Self {
             rule,
@@ -77,8 +78,8 @@ impl Told {
     }
 }
 
-/// Judges all profiles of a text, in the order of their places. What they extend is asked of
-/// `find`.
+/// Returns the findings of all profiles in a text, sorted by place. `find` returns the profiles
+/// that they extend.
 pub fn lint(text: &str, find: &Find<'_>) -> Vec<Finding> {
     let documents = match Document::read_all(text) {
         Ok(documents) => documents,
@@ -87,7 +88,7 @@ pub fn lint(text: &str, find: &Find<'_>) -> Vec<Finding> {
                 rule: Rule::YAML,
                 place: malformed.place,
                 message: malformed.problem,
-                fix: "correct the YAML; nothing else was looked at".to_owned(),
+                fix: "correct the YAML; nothing else was checked".to_owned(),
             }];
         }
     };
@@ -111,7 +112,7 @@ pub fn lint(text: &str, find: &Find<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether a document is a profile. One that lacks its kind, but has a spec, is meant to be one.
+/// Returns true if a document is a profile. A document without a kind is one if it has a spec.
 fn is_profile(document: &Document) -> bool {
     let kind = document.value.get("kind").and_then(Json::as_str);
     kind.map_or(document.value.get("spec").is_some(), |kind| {
@@ -120,82 +121,94 @@ fn is_profile(document: &Document) -> bool {
 }
 
 fn lint_document(document: &Document, find: &Find<'_>) -> Vec<Finding> {
-    let mut told = check_object(&document.value);
+    let mut findings = check_object(&document.value);
     let found = mismatches(
         &schema_of(OperatingSystemProfile::crd()),
         &document.value,
         "",
     );
-    // What the API server refuses cannot be decoded; what it drops can.
+    // Unknown fields, which the API server drops, do not prevent decoding; other mismatches do.
     let is_refused =
         |mismatch: &Mismatch| !matches!(mismatch.kind, MismatchKind::UnknownField { .. });
     let is_whole = !found.iter().any(is_refused);
-    told.extend(
+    findings.extend(
         found
             .into_iter()
-            .map(|mismatch| tell_mismatch(document, mismatch)),
+            .map(|mismatch| mismatch_finding(document, mismatch)),
     );
     let spec = document.value.get("spec").cloned().unwrap_or_default();
     if is_whole && let Ok(spec) = serde_json::from_value::<OperatingSystemProfileSpec>(spec) {
         let name = document.value.pointer("/metadata/name");
         let name = name.and_then(Json::as_str).unwrap_or_default();
-        told.extend(check_required(&document.value, &spec));
-        told.extend(lint_spec(name, &spec, find));
-        told.extend(files::octal_permissions(document, &spec));
+        findings.extend(check_required(&document.value, &spec));
+        findings.extend(lint_spec(name, &spec, find));
+        findings.extend(files::octal_permissions(document, &spec));
     }
-    told.into_iter().map(|told| told.at(document)).collect()
+    findings.into_iter().map(|it| it.at(document)).collect()
 }
 
-/// What is wrong with a profile of the right shape, of which there is no text to point at: each a
-/// sentence with what to do about it. A profile that extends another is judged as if that one were
-/// a default profile; only its namespace knows whether it exists.
+/// Returns a sentence for each finding in a profile that matches the schema, with how to correct
+/// it, but without a place. Only default profiles are known as bases: whether another base exists
+/// is not reported, because that depends on the namespace.
 pub fn remarks(name: &str, spec: &OperatingSystemProfileSpec) -> Vec<String> {
     let find = |name: &str| default_profile(name).map(|profile| Arc::new(profile.spec));
-    let told = lint_spec(name, spec, &find).into_iter();
-    told.filter(|told| told.rule != Rule::OVERLAY)
-        .map(|told| format!("{}; {}", told.message, told.fix))
+    let findings = lint_spec(name, spec, &find).into_iter();
+    findings
+        .filter(|it| it.rule != Rule::OVERLAY)
+        .map(|it| format!("{}; {}", it.message, it.fix))
         .collect()
 }
 
-/// Why the templates of a profile cannot be compiled: all of it, in the compiler's words.
+/// Returns all compiler errors of a profile's templates.
 pub(super) fn compile_errors(spec: &OperatingSystemProfileSpec) -> Vec<String> {
     let layers = Layers {
         own: spec,
         whole: spec,
     };
-    let told = templates::check(&layers).into_iter();
-    told.map(|told| told.message).collect()
+    let findings = templates::check(&layers).into_iter();
+    findings.map(|it| it.message).collect()
 }
 
-/// Judges a profile that has the right shape.
-fn lint_spec(name: &str, spec: &OperatingSystemProfileSpec, find: &Find<'_>) -> Vec<Told> {
-    // What an overlay leaves out is its base's.
+/// Returns the findings in a profile that matches the schema.
+fn lint_spec(name: &str, spec: &OperatingSystemProfileSpec, find: &Find<'_>) -> Vec<FieldFinding> {
+    // What an overlay leaves out comes from its base.
     let is_own = |refused: &ProfileRefused| {
         spec.extends.is_none() || *refused != ProfileRefused::IgnitionVersion
     };
-    let mut told: Vec<Told> = refusals(spec)
+    let mut findings: Vec<FieldFinding> = refusals(spec)
         .into_iter()
         .filter(is_own)
-        .map(|refused| tell_refusal(spec, refused))
+        .map(|refused| refusal_finding(spec, refused))
         .collect();
     let is_own = |warning: &Warning| spec.extends.is_none() || *warning != Warning::NoCloudProvider;
-    told.extend(warnings(spec).into_iter().filter(is_own).map(tell_warning));
+    findings.extend(
+        warnings(spec)
+            .into_iter()
+            .filter(is_own)
+            .map(warning_finding),
+    );
     if spec.template_language == Some(TemplateLanguage::GoTemplate) && spec.is_jinja_by_version() {
         let field = "spec.templateLanguage";
         let message =
             format!("{field}: it is GoTemplate, and spec.version says `+{VERSION_METADATA_JINJA}`");
-        let fix = "correct the one that is wrong";
-        told.push(Told::new(Rule::LANGUAGE_CONFLICT, field, message, fix));
+        let fix = "correct one of them";
+        findings.push(FieldFinding::new(
+            Rule::LANGUAGE_CONFLICT,
+            field,
+            message,
+            fix,
+        ));
     }
-    told.extend(files::check(spec));
+    findings.extend(files::check(spec));
     match resolve(name, spec, find) {
-        Ok(whole) => told.extend(lint_whole(&Layers {
+        Ok(whole) => findings.extend(lint_whole(&Layers {
             own: spec,
             whole: &whole,
         })),
         Err(error) => {
-            let fix = "give what it extends by --base, if it is no default profile";
-            told.push(Told::new(
+            let fix =
+                "pass the profile that it extends with --base, unless it is a default profile";
+            findings.push(FieldFinding::new(
                 Rule::OVERLAY,
                 "spec.extends",
                 error.to_string(),
@@ -203,17 +216,17 @@ fn lint_spec(name: &str, spec: &OperatingSystemProfileSpec, find: &Find<'_>) -> 
             ));
         }
     }
-    told
+    findings
 }
 
-/// A profile as it is written, and laid over what it extends.
+/// A profile as it is written, and merged with what it extends.
 struct Layers<'a> {
     own: &'a OperatingSystemProfileSpec,
     whole: &'a OperatingSystemProfileSpec,
 }
 
 impl Layers<'_> {
-    /// The field to blame for what is not of this profile's own.
+    /// Returns the field for findings in parts that this profile does not contain itself.
     fn below(&self) -> &'static str {
         match self.own.extends {
             Some(_) => "spec.extends",
@@ -222,18 +235,18 @@ impl Layers<'_> {
     }
 }
 
-fn lint_whole(layers: &Layers<'_>) -> Vec<Told> {
-    let mut told = templates::check(layers);
-    let compiles = told.is_empty();
-    told.extend(templates::unused(layers));
+fn lint_whole(layers: &Layers<'_>) -> Vec<FieldFinding> {
+    let mut findings = templates::check(layers);
+    let compiles = findings.is_empty();
+    findings.extend(templates::unused(layers));
     if compiles {
-        told.extend(rendered::check(layers));
+        findings.extend(rendered::check(layers));
     }
-    told
+    findings
 }
 
-/// What only a profile that extends another may leave out.
-fn check_required(value: &Json, spec: &OperatingSystemProfileSpec) -> Vec<Told> {
+/// Finds missing fields that only a profile that extends another may leave out.
+fn check_required(value: &Json, spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
     let fields = [
         "supportedCloudProviders",
         "bootstrapConfig",
@@ -241,21 +254,21 @@ fn check_required(value: &Json, spec: &OperatingSystemProfileSpec) -> Vec<Told> 
     ];
     let is_missing =
         |name: &&str| spec.extends.is_none() && value.pointer(&format!("/spec/{name}")).is_none();
-    let tell = |name| {
+    let finding = |name| {
         let field = format!("spec.{name}");
         let message = format!("{field}: it is missing");
-        Told::new(
+        FieldFinding::new(
             Rule::MISSING_FIELD,
             &field,
             message,
             "add it, or extend a profile that has it",
         )
     };
-    fields.into_iter().filter(is_missing).map(tell).collect()
+    fields.into_iter().filter(is_missing).map(finding).collect()
 }
 
-fn check_object(value: &Json) -> Vec<Told> {
-    let mut told = Vec::new();
+fn check_object(value: &Json) -> Vec<FieldFinding> {
+    let mut findings = Vec::new();
     let expected = [
         "operatingsystemmanager.k8c.io/v1alpha1",
         "OperatingSystemProfile",
@@ -264,36 +277,36 @@ fn check_object(value: &Json) -> Vec<Told> {
         if value.get(name).and_then(Json::as_str) != Some(expected) {
             let message = format!("{name}: it is not `{expected}`");
             let fix = format!("write `{name}: {expected}`");
-            told.push(Told::new(Rule::NOT_A_PROFILE, name, message, fix));
+            findings.push(FieldFinding::new(Rule::NOT_A_PROFILE, name, message, fix));
         }
     }
     let name = value.pointer("/metadata/name").and_then(Json::as_str);
     if name.is_none_or(str::is_empty) {
         let message = "metadata.name: it is missing".to_owned();
         let fix = "name the profile, such as osp-example";
-        told.push(Told::new(
+        findings.push(FieldFinding::new(
             Rule::NOT_A_PROFILE,
             "metadata.name",
             message,
             fix,
         ));
     }
-    told
+    findings
 }
 
-/// Where a document differs from the schema of its kind. Values are quoted where the schema lists
-/// what is allowed, and nowhere else.
+/// Returns the differences between a document and the schema of its kind. A value is quoted only if
+/// the schema lists the allowed values.
 pub fn lint_shape(document: &Document, schema: &Json) -> Vec<Finding> {
     mismatches(schema, &document.value, "")
         .into_iter()
-        .map(|mismatch| tell_mismatch(document, mismatch).at(document))
+        .map(|mismatch| mismatch_finding(document, mismatch).at(document))
         .collect()
 }
 
-fn tell_mismatch(document: &Document, mismatch: Mismatch) -> Told {
+fn mismatch_finding(document: &Document, mismatch: Mismatch) -> FieldFinding {
     let field = mismatch.path;
     match mismatch.kind {
-        MismatchKind::UnknownField { similar } => Told::new(
+        MismatchKind::UnknownField { similar } => FieldFinding::new(
             Rule::UNKNOWN_FIELD,
             &field,
             format!("{field}: no such field exists, and the API server would drop it"),
@@ -302,7 +315,7 @@ fn tell_mismatch(document: &Document, mismatch: Mismatch) -> Told {
             }),
         ),
         MismatchKind::WrongType { .. } if files::is_octal(document, &field) => {
-            files::tell_octal(document, &field)
+            files::octal_finding(document, &field)
         }
         MismatchKind::WrongType { expected } => {
             let hint = match (expected.as_str(), document.written(&field)) {
@@ -310,11 +323,11 @@ fn tell_mismatch(document: &Document, mismatch: Mismatch) -> Told {
                 _ => format!("write a value of type {expected}"),
             };
             let message = format!("{field}: the value is not of type {expected}");
-            Told::new(Rule::WRONG_TYPE, &field, message, hint)
+            FieldFinding::new(Rule::WRONG_TYPE, &field, message, hint)
         }
         MismatchKind::WrongValue { allowed } => {
             let written = document.written(&field).unwrap_or("the value");
-            Told::new(
+            FieldFinding::new(
                 Rule::WRONG_VALUE,
                 &field,
                 format!("{field}: `{written}` is not allowed"),
@@ -323,12 +336,12 @@ fn tell_mismatch(document: &Document, mismatch: Mismatch) -> Told {
         }
         MismatchKind::Missing => {
             let message = format!("{field}: it is missing");
-            Told::new(Rule::MISSING_FIELD, &field, message, "add it")
+            FieldFinding::new(Rule::MISSING_FIELD, &field, message, "add it")
         }
     }
 }
 
-fn tell_refusal(spec: &OperatingSystemProfileSpec, refused: ProfileRefused) -> Told {
+fn refusal_finding(spec: &OperatingSystemProfileSpec, refused: ProfileRefused) -> FieldFinding {
     let message = refused.to_string();
     match refused {
         ProfileRefused::Units(_) => {
@@ -336,17 +349,17 @@ fn tell_refusal(spec: &OperatingSystemProfileSpec, refused: ProfileRefused) -> T
             let half = halves.find(|(_, config)| !config.units.is_empty());
             let field = half.map_or("spec".to_owned(), |(half, _)| format!("{half}.units"));
             let fix = format!("remove {field}, and write each unit as a file");
-            Told::new(Rule::UNITS_UNSUPPORTED, &field, message, fix)
+            FieldFinding::new(Rule::UNITS_UNSUPPORTED, &field, message, fix)
         }
         ProfileRefused::IgnitionVersion => {
             let field = "spec.ignitionVersion";
-            Told::new(Rule::IGNITION_VERSION, field, message, "remove it")
+            FieldFinding::new(Rule::IGNITION_VERSION, field, message, "remove it")
         }
         ProfileRefused::NoContent { field } => {
             let fix = "write `inline: {data: \"\"}` for an empty file";
-            Told::new(Rule::MISSING_INLINE, &field, message, fix)
+            FieldFinding::new(Rule::MISSING_INLINE, &field, message, fix)
         }
-        ProfileRefused::Version { .. } | ProfileRefused::SameVersion => Told::new(
+        ProfileRefused::Version { .. } | ProfileRefused::SameVersion => FieldFinding::new(
             Rule::VERSION,
             "spec.version",
             message,
@@ -355,16 +368,16 @@ fn tell_refusal(spec: &OperatingSystemProfileSpec, refused: ProfileRefused) -> T
     }
 }
 
-fn tell_warning(warning: Warning) -> Told {
+fn warning_finding(warning: Warning) -> FieldFinding {
     let message = warning.to_string();
     match warning {
-        Warning::DuplicatePath { field, .. } => Told::new(
+        Warning::DuplicatePath { field, .. } => FieldFinding::new(
             Rule::DUPLICATE_PATH,
             &field,
             message,
             "remove one of the two",
         ),
-        Warning::RelativePath { field } => Told::new(
+        Warning::RelativePath { field } => FieldFinding::new(
             Rule::RELATIVE_PATH,
             &field,
             message,
@@ -372,11 +385,11 @@ fn tell_warning(warning: Warning) -> Told {
         ),
         Warning::Permissions { field, .. } => {
             let fix = "write the octal digits as they are, without a leading zero";
-            Told::new(Rule::PERMISSIONS, &field, message, fix)
+            FieldFinding::new(Rule::PERMISSIONS, &field, message, fix)
         }
         Warning::NoCloudProvider => {
             let field = "spec.supportedCloudProviders";
-            Told::new(
+            FieldFinding::new(
                 Rule::NO_CLOUD_PROVIDER,
                 field,
                 message,
@@ -385,11 +398,11 @@ fn tell_warning(warning: Warning) -> Told {
         }
         Warning::VersionPrefix { prefix } => {
             let fix = format!("remove `{prefix}`");
-            Told::new(Rule::VERSION_PREFIX, "spec.version", message, fix)
+            FieldFinding::new(Rule::VERSION_PREFIX, "spec.version", message, fix)
         }
         Warning::LanguageNotInVersion => {
             let fix = format!("append `+{VERSION_METADATA_JINJA}` to the version");
-            Told::new(Rule::LANGUAGE_NOT_IN_VERSION, "spec.version", message, fix)
+            FieldFinding::new(Rule::LANGUAGE_NOT_IN_VERSION, "spec.version", message, fix)
         }
     }
 }

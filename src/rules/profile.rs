@@ -1,8 +1,7 @@
-//! What makes a profile acceptable, and what it may be used for.
+//! Validates profiles, and checks which machine deployments they can serve.
 //!
-//! `check` and `check_update` refuse what can never work; `warnings` lists what probably is a
-//! mistake, but has been accepted so far. Templates are not looked at here: compiling them is the
-//! renderer's business.
+//! `check` and `check_update` refuse what can never work; `warnings` lists probable mistakes that
+//! earlier versions accepted. Templates are not checked here: the renderer compiles them.
 
 use std::{collections::HashSet, fmt};
 
@@ -11,16 +10,16 @@ use crate::api::profile::{
     ProvisioningUtility, TemplateLanguage, VERSION_METADATA_JINJA,
 };
 
-/// Why a profile is refused.
+/// The reason why a profile is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileRefused {
-    /// Only Ignition knows units, and only Flatcar has Ignition.
+    /// Only Ignition supports units, and only Flatcar uses Ignition.
     #[error("OperatingSystemProfile for {} does not support units", .0.as_str())]
     Units(OperatingSystem),
-    /// Only Ignition reads a version of Ignition.
+    /// `spec.ignitionVersion` is set, but the profile's documents are not for Ignition.
     #[error(
-        "spec.ignitionVersion: it is set, and spec.provisioningUtility is not `ignition`; take \
-         one of the two away"
+        "spec.ignitionVersion: it is set, and spec.provisioningUtility is not `ignition`; remove \
+         one of the two"
     )]
     IgnitionVersion,
     /// A file has no content at all.
@@ -29,19 +28,21 @@ pub enum ProfileRefused {
         /// The field.
         field: String,
     },
-    /// The version is no semantic version.
-    #[error("spec.version: `{version}` is not a semantic version behind a v, such as v1.2.3")]
+    /// The version is not a semantic version with the prefix `v`.
+    #[error(
+        "spec.version: `{version}` is not a semantic version with the prefix v, such as v1.2.3"
+    )]
     Version {
         /// The version.
         version: String,
     },
-    /// The spec changed under its old version.
+    /// The spec changed, but its version did not.
     #[error("OperatingSystemProfile is immutable. For updates .spec.version needs to be updated")]
     SameVersion,
 }
 
 impl ProfileRefused {
-    /// A word for metrics and conditions.
+    /// Returns the error category, in snake case, for metrics.
     pub const fn category(&self) -> &'static str {
         match self {
             Self::Units(_) => "profile_units_unsupported",
@@ -53,10 +54,10 @@ impl ProfileRefused {
     }
 }
 
-/// Why a profile cannot serve a machine deployment.
+/// The reason why a profile cannot serve a machine deployment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
-    /// It configures another operating system.
+    /// The profile configures another operating system.
     #[error("OperatingSystemProfile {profile:?} does not support operating system {name:?}")]
     OperatingSystem {
         /// The profile's name.
@@ -64,7 +65,7 @@ pub enum Unsupported {
         /// The machine deployment's operating system.
         name: String,
     },
-    /// It does not know the cloud provider.
+    /// The profile does not support the cloud provider.
     #[error("OperatingSystemProfile {profile:?} does not support cloud provider {name:?}")]
     CloudProvider {
         /// The profile's name.
@@ -72,18 +73,18 @@ pub enum Unsupported {
         /// The machine deployment's cloud provider.
         name: String,
     },
-    /// It makes documents for another tool.
+    /// The profile's documents are for another provisioning utility.
     #[error(
         "specified provisioning utility {name:?} is not supported by the OperatingSystemProfile"
     )]
     ProvisioningUtility {
-        /// The tool that the profile makes documents for.
+        /// The provisioning utility that the profile's documents are for.
         name: String,
     },
 }
 
 impl Unsupported {
-    /// A word for metrics and conditions.
+    /// Returns the error category, in snake case, for metrics.
     pub const fn category(&self) -> &'static str {
         match self {
             Self::OperatingSystem { .. } => "profile_operating_system_unsupported",
@@ -93,7 +94,7 @@ impl Unsupported {
     }
 }
 
-/// What a machine deployment asks of a profile, as it names them.
+/// What a machine deployment requires of a profile, in its own spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand<'a> {
     /// The operating system.
@@ -102,10 +103,10 @@ pub struct Demand<'a> {
     pub cloud_provider: &'a str,
 }
 
-/// What probably is a mistake.
+/// A probable mistake in a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// Two files of one document have one path; the later one wins.
+    /// Two files of a document have the same path; the later one wins.
     DuplicatePath {
         /// The later file's field.
         field: String,
@@ -117,21 +118,22 @@ pub enum Warning {
         /// The field.
         field: String,
     },
-    /// The mode has digits that no octal number has, or too many.
+    /// The mode has a digit that is not octal, or more than four digits.
     Permissions {
         /// The field.
         field: String,
         /// The mode.
         permissions: i32,
     },
-    /// Nobody can use the profile.
+    /// The profile supports no cloud provider, so nobody can use it.
     NoCloudProvider,
-    /// The version is a semantic version from somewhere in its middle on.
+    /// There is text before the semantic version.
     VersionPrefix {
-        /// What stands before.
+        /// The text before the version.
         prefix: String,
     },
-    /// The language gets lost where the API server does not know the field.
+    /// The version does not name the language. If the API server has an older schema, it drops
+    /// `spec.templateLanguage`, and the language is lost.
     LanguageNotInVersion,
 }
 
@@ -154,26 +156,27 @@ impl fmt::Display for Warning {
             Self::NoCloudProvider => formatter
                 .write_str("spec.supportedCloudProviders: it is empty; nobody can use the profile"),
             Self::VersionPrefix { prefix } => {
-                write!(
-                    formatter,
-                    "spec.version: `{prefix}` stands before the version"
-                )
+                write!(formatter, "spec.version: `{prefix}` precedes the version")
             }
             Self::LanguageNotInVersion => write!(
                 formatter,
                 "spec.version: it lacks `+{VERSION_METADATA_JINJA}`; where an older schema drops \
-                 spec.templateLanguage, the templates would be taken for Go's"
+                 spec.templateLanguage, the templates would be read as Go templates"
             ),
         }
     }
 }
 
-/// Judges a profile by itself.
+/// Validates a profile by itself.
+///
+/// # Errors
+///
+/// Returns the first reason for which the profile is refused.
 pub fn check(spec: &OperatingSystemProfileSpec) -> Result<(), ProfileRefused> {
     refusals(spec).into_iter().next().map_or(Ok(()), Err)
 }
 
-/// Everything that a profile is refused for.
+/// Returns all reasons for which a profile is refused.
 pub fn refusals(spec: &OperatingSystemProfileSpec) -> Vec<ProfileRefused> {
     let mut refusals = Vec::new();
     let has_units =
@@ -200,7 +203,11 @@ pub fn refusals(spec: &OperatingSystemProfileSpec) -> Vec<ProfileRefused> {
     refusals
 }
 
-/// Judges an update: a changed spec needs another version, be it a lower one.
+/// Validates an update: a changed spec needs another version, which may be lower.
+///
+/// # Errors
+///
+/// Returns [`ProfileRefused::SameVersion`] if the spec changed under its old version.
 pub fn check_update(
     old: &OperatingSystemProfileSpec,
     new: &OperatingSystemProfileSpec,
@@ -211,7 +218,11 @@ pub fn check_update(
     Ok(())
 }
 
-/// Whether a profile can serve a machine deployment.
+/// Checks whether a profile can serve a machine deployment.
+///
+/// # Errors
+///
+/// The profile does not support the operating system or the cloud provider.
 pub fn check_demand(
     profile: &str,
     spec: &OperatingSystemProfileSpec,
@@ -233,7 +244,12 @@ pub fn check_demand(
     Ok(())
 }
 
-/// Whether a profile makes documents for the tool that the machine deployment's machines have.
+/// Checks whether a profile's documents are for the provisioning utility of the machine deployment.
+/// A profile that names none is for any.
+///
+/// # Errors
+///
+/// The profile names another provisioning utility.
 pub fn check_utility(spec: &OperatingSystemProfileSpec, utility: &str) -> Result<(), Unsupported> {
     match spec.provisioning_utility {
         Some(supported) if supported.as_str() != utility => Err(Unsupported::ProvisioningUtility {
@@ -243,7 +259,7 @@ pub fn check_utility(spec: &OperatingSystemProfileSpec, utility: &str) -> Result
     }
 }
 
-/// What probably is a mistake in a profile.
+/// Returns the probable mistakes in a profile.
 pub fn warnings(spec: &OperatingSystemProfileSpec) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if spec.supported_cloud_providers.is_empty() && spec.extends.is_none() {
@@ -291,7 +307,7 @@ fn file_warnings(half: &str, config: &ProfileConfig) -> Vec<Warning> {
     warnings
 }
 
-/// The halves with their fields.
+/// Returns both halves with their field paths.
 pub(super) fn halves(spec: &OperatingSystemProfileSpec) -> [(&'static str, &ProfileConfig); 2] {
     [
         ("spec.bootstrapConfig", &spec.bootstrap_config),
@@ -299,8 +315,8 @@ pub(super) fn halves(spec: &OperatingSystemProfileSpec) -> [(&'static str, &Prof
     ]
 }
 
-/// The files of one document with their fields: the half's own, and those that come with
-/// containerd. Docker's never reach a document.
+/// Returns the files of a document with their field paths: those of the half, and those of
+/// containerd. Docker's files are never part of a document.
 pub(super) fn files<'a>(half: &str, config: &'a ProfileConfig) -> Vec<(String, &'a File)> {
     let own = config.files.iter().enumerate();
     let mut files: Vec<_> = own
@@ -318,7 +334,8 @@ pub(super) fn files<'a>(half: &str, config: &'a ProfileConfig) -> Vec<(String, &
     files
 }
 
-/// Where the semantic version begins, with its `v`: anywhere, since the schema never said where.
+/// Returns the index of the `v` before the semantic version. It can be anywhere, because the schema
+/// never restricted its position.
 fn version_start(version: &str) -> Option<usize> {
     version
         .match_indices('v')
@@ -329,7 +346,7 @@ fn version_start(version: &str) -> Option<usize> {
         })
 }
 
-/// Whether the decimal digits are those of an octal mode.
+/// Returns true if the decimal digits are at most four octal ones.
 pub(super) fn is_mode(permissions: i32) -> bool {
     let digits = permissions.to_string();
     digits.len() <= 4 && digits.bytes().all(|digit| (b'0'..=b'7').contains(&digit))

@@ -67,7 +67,7 @@ pub const fn limit(provider: CloudProvider, system: OperatingSystem) -> Option<L
 
 /// What was rendered, and is small enough to be written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fitting {
+pub struct SizeChecked {
     /// The config and the documents.
     pub rendered: Rendered,
     /// What is close to its limit, in a sentence.
@@ -136,7 +136,7 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    fn judge(&self) -> Result<Option<String>, TooLarge> {
+    fn check(&self) -> Result<Option<String>, TooLarge> {
         let Limit { bytes_max, counted } = self.limit;
         let Self {
             what, size, taker, ..
@@ -170,7 +170,7 @@ pub struct Weighed {
     /// The sizes of both documents in bytes, provisioning first.
     pub sizes: [usize; 2],
     /// The documents, or the one that is too large.
-    pub fitting: Result<Fitting, TooLarge>,
+    pub documents: Result<SizeChecked, TooLarge>,
 }
 
 /// Renders a profile for a machine deployment, and checks the sizes.
@@ -182,17 +182,17 @@ pub fn weigh(input: &RenderInput<'_>, limits: &Limits) -> Result<Weighed, Render
     let rendered = render(input, limits)?;
     Ok(Weighed {
         sizes: [rendered.provisioning.len(), rendered.bootstrap.len()],
-        fitting: fit(rendered),
+        documents: fit(rendered),
     })
 }
 
 /// Judges the sizes of what was rendered.
-pub fn fit(rendered: Rendered) -> Result<Fitting, TooLarge> {
+pub fn fit(rendered: Rendered) -> Result<SizeChecked, TooLarge> {
     let mut warnings = Vec::new();
     for measured in measure(&rendered) {
-        warnings.extend(measured.judge()?);
+        warnings.extend(measured.check()?);
     }
-    Ok(Fitting {
+    Ok(SizeChecked {
         rendered,
         near_limit: (!warnings.is_empty()).then(|| warnings.join("; ")),
     })

@@ -40,7 +40,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILE")]
     pub tenant_defaults: Option<PathBuf>,
 
-    /// What bounds single tenants: a YAML list of rules, of which the first that matches holds.
+    /// What limits single tenants: a YAML list of rules, of which the first that matches holds.
     #[arg(long, value_name = "FILE")]
     pub tenant_policies: Option<PathBuf>,
 
@@ -101,8 +101,8 @@ pub struct RunFlags {
     pub tenant_reconciles: usize,
 
     /// Renders under way at once for all tenants together.
-    #[arg(long, value_name = "COUNT", default_value = "64")]
-    pub reconciles: usize,
+    #[arg(long, alias = "reconciles", value_name = "COUNT", default_value = "64")]
+    pub concurrent_renders: usize,
 
     /// Memory limit of the process and its render workers, in bytes. Defaults to the container's
     /// limit, if it has one.
@@ -113,7 +113,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = humantime::parse_duration)]
     pub request_timeout: Duration,
 
-    /// How often the facts of a worker cluster (API server, token) are read again.
+    /// How often the cluster info of a worker cluster (API server, token) is read again.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
     pub facts_interval: Duration,
 

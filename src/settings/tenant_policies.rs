@@ -1,4 +1,4 @@
-//! What bounds single tenants, from a file: a list of rules, each with whom it is for and what it
+//! What limits single tenants, from a file: a list of rules, each with whom it is for and what it
 //! sets. What it does not set is as the flags say.
 
 use std::{

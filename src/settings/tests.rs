@@ -43,7 +43,10 @@ fn a_setting_that_cannot_work_is_refused_by_its_name() {
             ["--request-timeout", "1ms"],
             "--request-timeout must be at least 100ms",
         ),
-        (["--reconciles", "0"], "--reconciles must be at least 1"),
+        (
+            ["--reconciles", "0"],
+            "--concurrent-renders must be at least 1",
+        ),
         (["--worker-burst", "1"], "--worker-burst must be at least 2"),
         (
             ["--tenant-defaults", "/does/not/exist"],

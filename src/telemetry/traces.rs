@@ -130,8 +130,8 @@ fn resource(settings: &TelemetrySettings) -> Resource {
     resource.build()
 }
 
-/// Turns our spans into OpenTelemetry's. Source places, thread names and busy times are left out:
-/// they would double the size of a span and tell a reader of a trace nothing.
+/// Turns our spans into OpenTelemetry's. Source places, thread names and busy times are left
+/// out: they would double the size of a span and tell a reader of a trace nothing.
 pub(super) fn layer<S>(provider: &SdkTracerProvider) -> impl Layer<S> + use<S>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,

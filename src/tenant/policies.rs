@@ -17,21 +17,21 @@ pub enum Match {
     NamespaceLabels(BTreeMap<String, String>),
 }
 
-/// What bounds the tenants that match.
+/// What limits the tenants that match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
     /// Which tenants.
     pub applies_to: Match,
-    /// What bounds them.
+    /// What limits them.
     pub policy: Arc<TenantPolicy>,
 }
 
-/// What bounds each tenant.
+/// What limits each tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantPolicies {
     /// The rules; the first that matches holds.
     pub rules: Vec<PolicyRule>,
-    /// What bounds tenants that no rule matches.
+    /// What limits tenants that no rule matches.
     pub default: Arc<TenantPolicy>,
 }
 
@@ -40,7 +40,7 @@ pub struct TenantPolicies {
 pub struct LabelsWanted;
 
 impl TenantPolicies {
-    /// What bounds a tenant. Without labels it is known only where no rule before the one that
+    /// What limits a tenant. Without labels it is known only where no rule before the one that
     /// matches asks for them.
     pub fn of(
         &self,
@@ -62,7 +62,7 @@ impl TenantPolicies {
         Ok(&self.default)
     }
 
-    /// What bounds a tenant as far as it is known without labels: else what bounds the others.
+    /// What limits a tenant as far as it is known without labels: else what bounds the others.
     pub fn of_unlabelled(&self, tenant: &TenantId) -> &Arc<TenantPolicy> {
         self.of(tenant, None).unwrap_or(&self.default)
     }

@@ -1,11 +1,11 @@
-//! What bounds a tenant. It comes from the process settings alone, by the tenant's name or the
+//! What limits a tenant. It comes from the process settings alone, by the tenant's name or the
 //! labels of its namespace: an object in the tenant's own namespace could be the tenant's own.
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
 use super::{access::AccessRules, id::TenantId};
 
-/// What bounds one tenant.
+/// What limits one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantPolicy {
     /// How the worker cluster may be reached, and how large the kubeconfig may be.

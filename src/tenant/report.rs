@@ -125,7 +125,7 @@ impl Removal {
 
 /// What a condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ConditionState {
     /// Whether it holds.
     pub holds: bool,
     /// A word for programs.
@@ -134,7 +134,7 @@ pub struct Finding {
     pub message: String,
 }
 
-impl Finding {
+impl ConditionState {
     /// All is well.
     pub fn well(reason: &'static str) -> Self {
         Self {
@@ -188,7 +188,7 @@ pub struct ProfileTried {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// What was found, by condition.
-    pub findings: BTreeMap<ConditionType, Finding>,
+    pub findings: BTreeMap<ConditionType, ConditionState>,
     /// The uid of the worker cluster's kube-system namespace.
     pub cluster_uid: Option<String>,
     /// The fleet that serves the tenant.

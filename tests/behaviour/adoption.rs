@@ -13,7 +13,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use osm::api::config::OperatingSystemConfig;
 use osm::api::names::{
-    CLAIM, CLOUD_INIT_SETTINGS, GETTER_TOKEN, KEPT, KUBE_SYSTEM, MADE_FOR_ANNOTATIONS,
+    CLAIM, CLOUD_INIT_SETTINGS, FETCHER_TOKEN, KEPT, KUBE_SYSTEM, MADE_FOR_ANNOTATIONS,
     MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PINNED, PROFILE, REVISION,
 };
 use osm::api::profile::OperatingSystemProfile;
@@ -458,7 +458,7 @@ pub async fn secrets(tenant: &Tenant) -> Secrets {
     let listed = tenant.secrets().list(&ListParams::default()).await;
     let listed = ok(listed, "Secrets are listed").items.into_iter();
     listed
-        .filter(|it| it.name_any() != GETTER_TOKEN)
+        .filter(|it| it.name_any() != FETCHER_TOKEN)
         .map(|it| (it.name_any(), (it.uid(), it.data)))
         .collect()
 }

@@ -289,7 +289,7 @@ async fn secrets_of(tenant: &Tenant, name: &str) -> Secrets {
     assert!(token.len() > 20, "it is a token");
     secrets.insert(format!("{name}: the token of the registration"), token);
     let kinds = secrets.len();
-    // The getter, two tokens for each machine deployment, and the manager itself.
+    // The fetcher, two tokens for each machine deployment, and the manager itself.
     assert!(
         kinds > 2 * clouds_of(name).len(),
         "{kinds} secrets are known"

@@ -8,7 +8,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt};
 use loadtest::control_plane::client_of;
-use osm::api::names::{CLOUD_INIT_SETTINGS, GETTER_TOKEN, INPUTS, REVISION};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, INPUTS, REVISION};
 use osm::api::profile::OperatingSystemProfile;
 use serde_json::json;
 
@@ -47,7 +47,7 @@ pub async fn each_machine_deployments_token_reads_its_own_secrets_and_no_others(
             (&names.provisioning, 200),
             (&names.kubelet_kubeconfig, 200),
             (&names.bootstrap, at_edge),
-            (&names.getter_token, 403),
+            (&names.fetcher_token, 403),
         ] {
             assert_eq!(answer(&machine, name).await, code, "{name}");
         }
@@ -63,7 +63,7 @@ pub async fn each_machine_deployments_token_reads_its_own_secrets_and_no_others(
                 }
             }
         }
-        assert_eq!(answer(&machine, GETTER_TOKEN).await, 403);
+        assert_eq!(answer(&machine, FETCHER_TOKEN).await, 403);
         let all: Api<Secret> = Api::namespaced(machine.clone(), CLOUD_INIT_SETTINGS);
         let listed = all.list(&ListParams::default()).await;
         assert_eq!(code_of(listed.map(drop)), 403, "a list would tell all");
@@ -84,7 +84,7 @@ pub async fn each_machine_deployments_token_reads_its_own_secrets_and_no_others(
     manager.stop().await;
 }
 
-pub async fn without_the_rights_machines_share_the_getter_and_the_condition_says_so(
+pub async fn without_the_rights_machines_share_the_fetcher_and_the_condition_says_so(
     world: &'static World,
 ) {
     let stage = Stage::open(world, "no-rights");
@@ -94,8 +94,8 @@ pub async fn without_the_rights_machines_share_the_getter_and_the_condition_says
     tenant.register().await;
     install(&tenant, &a_fetching_profile()).await;
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
-    let getter = getter_token(&tenant).await;
-    assert!(fetches_with(&made, &getter), "the getter's token serves");
+    let fetcher = fetcher_token(&tenant).await;
+    assert!(fetches_with(&made, &fetcher), "the fetcher's token serves");
     assert_eq!(parts(&tenant, &made).await, Vec::<String>::new());
     let said = tenant.says("NodeCredentials", "False", "Forbidden").await;
     let said = message(&said, "NodeCredentials");
@@ -112,7 +112,7 @@ pub async fn without_the_rights_machines_share_the_getter_and_the_condition_says
         .says("NodeCredentials", "True", "PerMachineDeployment")
         .await;
     let others = tenant
-        .made_when("others", |found| !holds(found, &getter))
+        .made_when("others", |found| !holds(found, &fetcher))
         .await;
     assert!(fetches_with(&others, &own_token(&tenant, &others).await));
     manager.stop().await;
@@ -125,7 +125,7 @@ pub async fn credentials_that_somebody_deletes_or_widens_are_put_right(world: &'
     let before = own_token(&tenant, &made).await;
     let (accounts, roles, bindings) = apis(&tenant);
     // Its token goes with the account, and the watch tells of that.
-    let name = &made.names.getter;
+    let name = &made.names.fetcher;
     let deleted = accounts.delete(name, &DeleteParams::default()).await;
     ok(deleted, "an administrator may delete").map_left(drop);
     let made = tenant
@@ -145,7 +145,7 @@ pub async fn credentials_that_somebody_deletes_or_widens_are_put_right(world: &'
     ok(deleted, "an administrator may delete").map_left(drop);
     let deleted = tenant
         .secrets()
-        .delete(&made.names.getter_token, &DeleteParams::default())
+        .delete(&made.names.fetcher_token, &DeleteParams::default())
         .await;
     ok(deleted, "an administrator may delete").map_left(drop);
     wait::for_object(&bindings, name, "it is back", |_| true).await;
@@ -165,11 +165,11 @@ pub async fn the_wish_for_own_credentials_renders_anew_and_so_does_its_end(world
     tenant.register().await;
     install(&tenant, &a_fetching_profile()).await;
     let shared = tenant.serve(&a_little_machine_deployment("workers")).await;
-    let getter = getter_token(&tenant).await;
-    assert!(fetches_with(&shared, &getter));
+    let fetcher = fetcher_token(&tenant).await;
+    assert!(fetches_with(&shared, &fetcher));
     tenant.configure(wish("PerMachineDeployment")).await;
     let own = tenant
-        .made_when("workers", |found| !holds(found, &getter))
+        .made_when("workers", |found| !holds(found, &fetcher))
         .await;
     assert!(fetches_with(&own, &own_token(&tenant, &own).await));
     assert_ne!(inputs(&own), inputs(&shared));
@@ -203,7 +203,7 @@ pub async fn the_wish_for_own_credentials_renders_anew_and_so_does_its_end(world
 
     tenant.configure(wish("Shared")).await;
     let back = tenant
-        .made_when("workers", |found| holds(found, &getter))
+        .made_when("workers", |found| holds(found, &fetcher))
         .await;
     assert_eq!(
         parts(&tenant, &back).await.len(),
@@ -282,13 +282,13 @@ fn inputs(made: &Made) -> Option<String> {
 }
 
 async fn own_token(tenant: &Tenant, made: &Made) -> String {
-    let found = tenant.secrets().get(&made.names.getter_token).await;
+    let found = tenant.secrets().get(&made.names.fetcher_token).await;
     fixtures::text(&ok(found, "its token is there"), "token")
 }
 
-async fn getter_token(tenant: &Tenant) -> String {
-    let found = tenant.secrets().get(GETTER_TOKEN).await;
-    fixtures::text(&ok(found, "the getter has a token"), "token")
+async fn fetcher_token(tenant: &Tenant) -> String {
+    let found = tenant.secrets().get(FETCHER_TOKEN).await;
+    fixtures::text(&ok(found, "the fetcher has a token"), "token")
 }
 
 /// A client with what a machine has.
@@ -328,8 +328,8 @@ fn apis(tenant: &Tenant) -> (Api<ServiceAccount>, Api<Role>, Api<RoleBinding>) {
 /// What is there of a machine deployment's credentials, by kind.
 async fn parts(tenant: &Tenant, made: &Made) -> Vec<String> {
     let (accounts, roles, bindings) = apis(tenant);
-    let name = &made.names.getter;
-    let secret = tenant.secrets().get_opt(&made.names.getter_token).await;
+    let name = &made.names.fetcher;
+    let secret = tenant.secrets().get_opt(&made.names.fetcher_token).await;
     let found = BTreeMap::from([
         (
             "ServiceAccount",

@@ -10,7 +10,7 @@ use osm::api::config::OperatingSystemConfig;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{FLEET_LABEL, PROFILE, REVISION, VIEW};
 use osm::api::profile::OperatingSystemProfile;
-use osm::fleet::partition::sightings::LAST;
+use osm::fleet::sharding::observed_leases::LAST;
 use serde_json::{Value, json};
 
 /// The profile of [`a_profile`].

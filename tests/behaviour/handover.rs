@@ -12,7 +12,7 @@ use kube::api::Api;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, ResourceExt};
 use osm::api::names::{FLEET_LABEL, VIEW};
-use osm::fleet::partition::{Holder, View, grant::Grant};
+use osm::fleet::sharding::{Holder, View, shard::Shard};
 use osm::tenant::id::TenantId;
 use tokio::task::JoinSet;
 
@@ -172,7 +172,7 @@ impl Between<'_> {
         });
         let mut found = sets.filter(|view| view.digest() == digest);
         found.next().is_some_and(|view| {
-            let mut grant = Grant::nothing(self.elder);
+            let mut grant = Shard::nothing(self.elder);
             grant.settle(&view);
             !grant.covers(self.tenant)
         })

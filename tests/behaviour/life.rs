@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use kube::api::{ListParams, PostParams};
 use loadtest::collector::{Collector, Span};
-use osm::api::names::{GETTER_TOKEN, KUBECONFIG_KEY};
+use osm::api::names::{FETCHER_TOKEN, KUBECONFIG_KEY};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -247,9 +247,9 @@ const IN_DOCUMENT: [&str; 2] = ["the bootstrap token", "the registry's password"
 
 /// Everything that may be told to nobody.
 async fn secrets(tenant: &Tenant, made: &Made, kubeconfig: &str) -> BTreeMap<&'static str, String> {
-    let getter = ok(
-        tenant.secrets().get(GETTER_TOKEN).await,
-        "the getter has a token",
+    let fetcher = ok(
+        tenant.secrets().get(FETCHER_TOKEN).await,
+        "the fetcher has a token",
     );
     let tokens = tenant.tokens_of(&made.names).await;
     let token = tokens.first().expect("it has a token");
@@ -259,7 +259,7 @@ async fn secrets(tenant: &Tenant, made: &Made, kubeconfig: &str) -> BTreeMap<&'s
     let kubelet = fixtures::text(&made.kubelet_kubeconfig, KUBECONFIG_KEY);
     assert!(kubelet.contains(&bootstrap));
     BTreeMap::from([
-        ("the getter's token", fixtures::text(&getter, "token")),
+        ("the fetcher's token", fixtures::text(&fetcher, "token")),
         ("the bootstrap token", bootstrap),
         ("the kubeconfig's token", credential),
         ("the registry's password", REGISTRY_CANARY.to_owned()),

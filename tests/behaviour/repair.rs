@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
-use osm::api::names::{CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN};
 use serde_json::json;
 
 use crate::suite::fixtures::{self, a_machine_deployment};
@@ -73,13 +73,13 @@ pub async fn what_is_replaced_by_hand_is_put_right(world: &'static World) {
     manager.stop().await;
 }
 
-pub async fn a_getter_token_that_is_deleted_is_back_and_serving_goes_on(world: &'static World) {
+pub async fn a_fetcher_token_that_is_deleted_is_back_and_serving_goes_on(world: &'static World) {
     let (stage, tenant) = staged(world, "getter-token").await;
     let manager = Manager::start(&stage, &[]).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
-    let before = ok(tenant.secrets().get(GETTER_TOKEN).await, "it is there");
+    let before = ok(tenant.secrets().get(FETCHER_TOKEN).await, "it is there");
     remove(&tenant, &before).await;
-    wait::for_object(&tenant.secrets(), GETTER_TOKEN, "it is back", |found| {
+    wait::for_object(&tenant.secrets(), FETCHER_TOKEN, "it is back", |found| {
         found.uid() != before.uid() && fixtures::has_data(found, "token")
     })
     .await;
@@ -88,11 +88,11 @@ pub async fn a_getter_token_that_is_deleted_is_back_and_serving_goes_on(world: &
     manager.stop().await;
 }
 
-pub async fn the_getter_is_used_as_it_is_found(world: &'static World) {
-    let (stage, tenant) = staged(world, "getter").await;
+pub async fn the_fetcher_is_used_as_it_is_found(world: &'static World) {
+    let (stage, tenant) = staged(world, "fetcher").await;
     let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
     let role = Role {
-        metadata: fixtures::named(GETTER),
+        metadata: fixtures::named(FETCHER),
         rules: Some(Vec::new()),
     };
     let found = ok(
@@ -101,7 +101,7 @@ pub async fn the_getter_is_used_as_it_is_found(world: &'static World) {
     );
     let manager = Manager::start(&stage, &[]).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
-    let after = ok(roles.get(GETTER).await, "it is still there");
+    let after = ok(roles.get(FETCHER).await, "it is still there");
     assert_eq!(
         after.metadata.resource_version,
         found.metadata.resource_version

@@ -11,7 +11,7 @@ use kube::api::Api;
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{DerivedNames, KUBE_SYSTEM, MADE_FOR_PROFILE_VERSION, PROFILE};
 use osm::api::profile::OperatingSystemProfile;
-use osm::fleet::partition::{Holder, View, grant::Grant};
+use osm::fleet::sharding::{Holder, View, shard::Shard};
 use osm::tenant::id::TenantId;
 use serde_json::json;
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ fn owner<'a>(members: &[&'a str], tenant: &Tenant) -> &'a str {
     let view = View(members.iter().map(|it| Holder::parse(it)).collect());
     let id = TenantId::new(&tenant.namespace);
     let mut owners = members.iter().filter(|name| {
-        let mut grant = Grant::nothing(name);
+        let mut grant = Shard::nothing(name);
         grant.settle(&view);
         grant.covers(&id)
     });

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use loadtest::control_plane::client_of;
 use osm::api::names::{
-    CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
+    CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
     REVISION,
 };
 use osm::render::annotation_hash::annotation_hash;
@@ -175,15 +175,15 @@ struct Look {
     kubelet_kubeconfig: bool,
 }
 
-/// Looks every millisecond, with the getter's token, as nodes do.
+/// Looks every millisecond, with the fetcher's token, as nodes do.
 async fn poll_as_a_node(tenant: &Tenant, made: &Made, stop: &CancellationToken) -> Vec<Look> {
     let token = ok(
-        tenant.secrets().get(GETTER_TOKEN).await,
-        "the getter has a token",
+        tenant.secrets().get(FETCHER_TOKEN).await,
+        "the fetcher has a token",
     );
     let (url, authority) = (tenant.worker.url(), tenant.worker.authority());
     let kubeconfig = fixtures::a_kubeconfig(&url, &authority, &fixtures::text(&token, "token"));
-    let node = ok(client_of(&kubeconfig).await, "the getter's token works");
+    let node = ok(client_of(&kubeconfig).await, "the fetcher's token works");
     let secrets: Api<Secret> = Api::namespaced(node, CLOUD_INIT_SETTINGS);
     let mut ticks = tokio::time::interval(std::time::Duration::from_millis(1));
     let mut seen = Vec::new();
@@ -194,8 +194,8 @@ async fn poll_as_a_node(tenant: &Tenant, made: &Made, stop: &CancellationToken) 
             secrets.get_opt(&made.names.kubelet_kubeconfig),
         );
         seen.push(Look {
-            provisioning: ok(provisioning, GETTER).is_some(),
-            kubelet_kubeconfig: ok(kubelet_kubeconfig, GETTER).is_some(),
+            provisioning: ok(provisioning, FETCHER).is_some(),
+            kubelet_kubeconfig: ok(kubelet_kubeconfig, FETCHER).is_some(),
         });
     }
     seen

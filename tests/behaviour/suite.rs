@@ -12,7 +12,6 @@ pub mod credentials;
 pub mod definitions;
 pub mod drop_in;
 pub mod edge;
-pub mod enrol;
 mod fixtures;
 pub mod fleet_page;
 mod handover;
@@ -36,6 +35,7 @@ pub mod serving;
 pub mod sizes;
 mod stage;
 pub mod takeover;
+pub mod tenant_add;
 mod terminator;
 pub mod traces;
 mod wait;
@@ -119,18 +119,18 @@ macro_rules! scenarios {
             rotation::a_token_that_ends_soon_is_extended_and_keeps_its_secret,
             repair::what_is_deleted_by_hand_is_back,
             repair::what_is_replaced_by_hand_is_put_right,
-            repair::a_getter_token_that_is_deleted_is_back_and_serving_goes_on,
-            repair::the_getter_is_used_as_it_is_found,
+            repair::a_fetcher_token_that_is_deleted_is_back_and_serving_goes_on,
+            repair::the_fetcher_is_used_as_it_is_found,
             removal::a_removed_machine_deployment_takes_everything_along,
             removal::what_was_made_for_one_that_vanished_unwatched_is_removed,
             removal::release_gives_machine_deployments_back_and_leaves_what_was_made,
             removal::purge_gives_machine_deployments_back_and_removes_what_was_made,
-            enrol::a_bare_cluster_is_added_served_and_removed,
-            enrol::what_the_manager_would_refuse_is_refused_before_anything_is_written,
-            enrol::a_name_a_cluster_or_a_namespace_of_somebody_else_is_refused,
-            enrol::what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgotten,
-            enrol::a_token_of_an_account_that_is_gone_is_made_anew,
-            enrol::one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone,
+            tenant_add::a_bare_cluster_is_added_served_and_removed,
+            tenant_add::what_the_manager_would_refuse_is_refused_before_anything_is_written,
+            tenant_add::a_name_a_cluster_or_a_namespace_of_somebody_else_is_refused,
+            tenant_add::what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgotten,
+            tenant_add::a_token_of_an_account_that_is_gone_is_made_anew,
+            tenant_add::one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone,
             takeover::a_cluster_of_kubeone_is_added_without_a_rotation,
             takeover::a_cluster_with_a_management_cluster_is_added_without_a_rotation,
             operators::the_fleet_is_told_in_a_table_as_json_and_as_it_changes,
@@ -171,7 +171,7 @@ macro_rules! scenarios {
             overlays::a_missing_base_is_told_touches_nothing_and_heals_when_it_comes,
             overlays::overlays_that_extend_each_other_are_refused_until_one_does_not,
             credentials::each_machine_deployments_token_reads_its_own_secrets_and_no_others,
-            credentials::without_the_rights_machines_share_the_getter_and_the_condition_says_so,
+            credentials::without_the_rights_machines_share_the_fetcher_and_the_condition_says_so,
             credentials::credentials_that_somebody_deletes_or_widens_are_put_right,
             credentials::the_wish_for_own_credentials_renders_anew_and_so_does_its_end,
             credentials::purge_and_the_removal_of_orphans_take_credentials_along,

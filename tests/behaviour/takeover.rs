@@ -10,10 +10,10 @@ use crate::suite::adoption::{
     secrets,
 };
 use crate::suite::commands::Admin;
-use crate::suite::enrol::{Add, holds, strip_rights};
 use crate::suite::process::Manager;
 use crate::suite::server::ok;
 use crate::suite::stage::Stage;
+use crate::suite::tenant_add::{Add, holds, strip_rights};
 use crate::suite::world::World;
 
 const ADOPTION_ROLE: &str = "operating-system-manager-worker-adoption";

@@ -17,7 +17,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use kube::{Client, ResourceExt};
 use osm::api::machine_deployment::MachineDeployment;
 use osm::api::names::{
-    CLAIM, CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN, KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL,
+    CLAIM, CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL,
 };
 use osm::fleet::adoption::{LEASE, WORKER_LEASE};
 use serde_json::json;
@@ -209,9 +209,9 @@ async fn clean(admin: &Client) {
     let roles: Api<Role> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
     let bindings: Api<RoleBinding> = Api::namespaced(admin.clone(), CLOUD_INIT_SETTINGS);
     // Those that are not there are as clean.
-    let _ = accounts.delete(GETTER, &delete).await;
-    let _ = roles.delete(GETTER, &delete).await;
-    let _ = bindings.delete(GETTER, &delete).await;
+    let _ = accounts.delete(FETCHER, &delete).await;
+    let _ = roles.delete(FETCHER, &delete).await;
+    let _ = bindings.delete(FETCHER, &delete).await;
     // Rights that a scenario added, and what was made with them.
     let _ = roles.delete(NODE_CREDENTIALS, &delete).await;
     let _ = bindings.delete(NODE_CREDENTIALS, &delete).await;
@@ -232,11 +232,11 @@ async fn clean(admin: &Client) {
     // that it would fill a new one with a token of the old account. It looks at a token when that
     // changes, which may have been before it heard of the account: a touch makes it look again.
     let mut touches = 0;
-    wait::until("the getter's token is gone", async || {
+    wait::until("the fetcher's token is gone", async || {
         touches += 1;
         let touch = json!({ "metadata": { "annotations": { "touches": touches.to_string() } } });
         let (params, touch) = (PatchParams::default(), Patch::Merge(touch));
-        let patched = secrets.patch(GETTER_TOKEN, &params, &touch).await;
+        let patched = secrets.patch(FETCHER_TOKEN, &params, &touch).await;
         let refused = patched.err()?;
         matches!(&refused, kube::Error::Api(status) if status.is_not_found()).then_some(())
     })

@@ -6,7 +6,7 @@ use std::{fs, path::Path, pin::pin, sync::Arc, time::Duration};
 use libtest_mimic::{Failed, Trial};
 use osm::{
     api::profile::TemplateLanguage,
-    fleet::permits::Urgency,
+    fleet::permits::Priority,
     render::{
         Limits, RenderError, RenderInput,
         default_profiles::{default_profile, default_profiles},
@@ -74,7 +74,7 @@ impl Workers {
     fn render(&self, input: &RenderInput<'_>, limits: &Limits) -> Outcome {
         let tenant = TenantId::new("tenant-berlin");
         self.runtime.block_on(async {
-            let slot = self.pool.acquire(&tenant, Urgency::Fresh).await;
+            let slot = self.pool.acquire(&tenant, Priority::High).await;
             slot.render(input, limits).await
         })
     }
@@ -90,7 +90,7 @@ impl Workers {
     /// Fails unless an ordinary profile renders.
     fn serves(&self) -> Result<(), Failed> {
         let weighed = self.render_one("{{ KubeVersion }}", &Limits::default())???;
-        weighed.fitting?;
+        weighed.documents?;
         Ok(())
     }
 }
@@ -168,7 +168,9 @@ fn compare(subject: &Subject) -> Result<usize, Failed> {
         let there = there?;
         match (here, there) {
             (Ok(here), Ok(there)) => {
-                let is_equal = there.fitting.is_ok_and(|fitting| fitting.rendered == here);
+                let is_equal = there
+                    .documents
+                    .is_ok_and(|documents| documents.rendered == here);
                 if !is_equal {
                     return Err(format!("{} differs", default.name).into());
                 }
@@ -354,12 +356,12 @@ fn tenants_that_hit_limits_share_one_worker() -> Result<(), Failed> {
         TenantId::new("tenant-lisbon"),
     );
     workers.runtime.block_on(async {
-        let _first = workers.pool.acquire(&berlin, Urgency::Fresh).await;
-        let mut second = pin!(workers.pool.acquire(&berlin, Urgency::Fresh));
+        let _first = workers.pool.acquire(&berlin, Priority::High).await;
+        let mut second = pin!(workers.pool.acquire(&berlin, Priority::High));
         if futures::poll!(second.as_mut()).is_ready() {
             return Err("it has two workers".into());
         }
-        let _other = workers.pool.acquire(&lisbon, Urgency::Fresh).await;
+        let _other = workers.pool.acquire(&lisbon, Priority::High).await;
         Ok(())
     })
 }

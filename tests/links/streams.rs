@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use osm::{
     app::{self, Inside},
-    fleet::{clock::Clock, connect, partition::fence::Fence},
+    fleet::{clock::Clock, connect, sharding::fence::Fence},
     render_worker::Renderer,
     settings::RunFlags,
     telemetry::{logs::chain, metrics::Metrics},

@@ -9,8 +9,8 @@ use kube::{
 };
 use loadtest::control_plane::{ControlPlane, Params};
 use osm::{
-    api::names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, GETTER, GETTER_TOKEN},
-    fleet::prerequisites::{ensure_getter, ensure_namespace},
+    api::names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN},
+    fleet::prerequisites::{ensure_fetcher, ensure_namespace},
 };
 use serde_json::json;
 
@@ -35,7 +35,7 @@ impl Cluster {
         ensure_namespace(&client)
             .await
             .expect("a namespace is made");
-        ensure_getter(&client).await.expect("a getter is made");
+        ensure_fetcher(&client).await.expect("a fetcher is made");
         let access = Access {
             server: plane.server().to_owned(),
             authority: plane.ca_certificate().to_owned(),
@@ -66,13 +66,13 @@ impl Cluster {
     /// Takes the right to read Secrets from nodes.
     pub async fn forbid(&self) {
         let bindings: Api<RoleBinding> = Api::namespaced(self.client.clone(), CLOUD_INIT_SETTINGS);
-        let deleted = bindings.delete(GETTER, &DeleteParams::default()).await;
+        let deleted = bindings.delete(FETCHER, &DeleteParams::default()).await;
         deleted.expect("a role binding can be deleted");
     }
 
     /// Gives it back.
     pub async fn permit(&self) {
-        let ensured = ensure_getter(&self.client).await;
+        let ensured = ensure_fetcher(&self.client).await;
         ensured.expect("a role binding is made");
     }
 
@@ -100,13 +100,13 @@ async fn token(client: &Client) -> String {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let secret = secrets
-            .get(GETTER_TOKEN)
+            .get(FETCHER_TOKEN)
             .await
             .expect("the Secret is there");
         if let Some(token) = secret.data.and_then(|mut data| data.remove("token")) {
             return String::from_utf8(token.0).expect("a token is text");
         }
-        assert!(Instant::now() < deadline, "the getter gets no token");
+        assert!(Instant::now() < deadline, "the fetcher gets no token");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

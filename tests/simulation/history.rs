@@ -94,7 +94,7 @@ pub enum Step {
     Unregister(usize),
     /// The registration is made again, if it was removed.
     Register(usize),
-    /// The getter has another token.
+    /// The fetcher has another token.
     RotateFetchToken(usize),
     /// Somebody writes other bytes into what we made.
     Tamper(Which, Made),

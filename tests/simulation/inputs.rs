@@ -15,7 +15,7 @@ use crate::{fixtures, history::Where, model::Model, world::put};
 pub struct Inputs {
     /// What stands in provisioning documents: the profile's text.
     pub provisioning: Vec<Instant>,
-    /// What stands in bootstrap documents: the API server and the getter's token.
+    /// What stands in bootstrap documents: the API server and the fetcher's token.
     pub bootstrap: Vec<Instant>,
     /// The revision that the worker cluster was restored to, when, and for how long the manager may
     /// go by what stood there before.
@@ -28,7 +28,7 @@ impl Inputs {
         self.provisioning.push(Instant::now());
     }
 
-    /// Somebody changes the API server or the getter's token.
+    /// Somebody changes the API server or the fetcher's token.
     pub fn changes_bootstrap(&mut self) {
         self.bootstrap.push(Instant::now());
     }
@@ -88,12 +88,12 @@ impl Model {
         }
     }
 
-    /// The getter has another token.
+    /// The fetcher has another token.
     pub fn rotate_fetch_token(&mut self, tenant: usize) {
         self.inputs[tenant].changes_bootstrap();
         let token = STANDARD.encode(format!("fetch {}", self.next()));
-        let getter = object("secrets", CLOUD_INIT_SETTINGS, "cloud-init-getter-token");
-        self.edit(Where::Worker(tenant), getter, |secret| {
+        let fetcher = object("secrets", CLOUD_INIT_SETTINGS, "cloud-init-getter-token");
+        self.edit(Where::Worker(tenant), fetcher, |secret| {
             secret["data"]["token"] = json!(token);
         });
     }

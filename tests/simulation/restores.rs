@@ -75,9 +75,9 @@ impl Model {
             }
         }
         for tenant in workers {
-            let getter = self.getter(tenant);
+            let fetcher = self.fetcher(tenant);
             self.restore_cluster(Where::Worker(tenant), revisions);
-            if self.getter(tenant) != getter {
+            if self.fetcher(tenant) != fetcher {
                 self.inputs[tenant].changes_bootstrap();
             }
             self.tenants[tenant].machines = self.backups.tenants[tenant].machines;
@@ -128,9 +128,9 @@ impl Model {
         }
     }
 
-    fn getter(&self, tenant: usize) -> Option<Value> {
-        let getter = object("secrets", CLOUD_INIT_SETTINGS, "cloud-init-getter-token");
-        let found = self.cluster(Where::Worker(tenant)).get(getter)?;
+    fn fetcher(&self, tenant: usize) -> Option<Value> {
+        let fetcher = object("secrets", CLOUD_INIT_SETTINGS, "cloud-init-getter-token");
+        let found = self.cluster(Where::Worker(tenant)).get(fetcher)?;
         Some(found["data"]["token"].clone())
     }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Some times longer than any delay between two attempts. Of many tenants one always reads its
-/// facts or renews a token, so that nothing but time tells.
+/// cluster info or renews a token, so that nothing but time tells.
 const SETTLED: Duration = Duration::from_mins(5);
 
 /// Prints the history where a world ends by a panic.

@@ -13,7 +13,8 @@ use crate::{
     world::World,
 };
 
-/// Longer than the time between two looks at the facts; shorter than the life of half a token.
+/// Longer than the time between two looks at the cluster info; shorter than the life of half a
+/// token.
 const AFTERWARDS: Duration = Duration::from_mins(12);
 
 /// What a run came to.

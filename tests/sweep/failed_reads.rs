@@ -189,7 +189,7 @@ async fn a_refused_read_of_a_machine_deployments_credentials_rotates_nothing() {
             code: 403,
             retry_after: None,
         };
-        let failing = (reads(resource, &names.getter), forbidden);
+        let failing = (reads(resource, &names.fetcher), forbidden);
         // They are looked at again after half of the lifetime of a bootstrap token.
         nothing_follows(&world, berlin, failing, HOUR * 13).await;
         assert!(boot_secret(berlin, PROVISIONING).is_some());

@@ -31,7 +31,7 @@ const LIMITS: [&str; 8] = [
     "--worker-burst=10000",
     "--management-requests=10000",
     "--management-burst=10000",
-    "--reconciles=1000",
+    "--concurrent-renders=1000",
     "--fleet-management-requests=60",
     "--fleet-management-burst=1",
 ];

@@ -9,7 +9,7 @@ use osm::{
         profile::OperatingSystemProfileSpec,
     },
     controllers::{profile::DefaultProfile, profile_store::content_digest},
-    fleet::partition::sightings::LAST,
+    fleet::sharding::observed_leases::LAST,
 };
 use serde_json::{Value, json};
 

@@ -101,7 +101,7 @@ async fn latencies(faults: &[Fault]) -> Vec<Duration> {
         .collect();
     let mut world = World::new(&names);
     // Fewer than the reconciles of those that fail.
-    world.settings = settings(&["--reconciles", "8"]);
+    world.settings = settings(&["--concurrent-renders", "8"]);
     for name in &names {
         world.register(name);
         put(
@@ -183,7 +183,7 @@ fn uid(cluster: &Cluster, resource: &str, name: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_of_a_getter_that_is_another_by_now_is_made_anew() {
+async fn a_token_of_a_fetcher_that_is_another_by_now_is_made_anew() {
     const TOKEN: &str = "cloud-init-getter-token";
     let world = World::with_berlin();
     let berlin = world.worker("berlin");
@@ -192,7 +192,7 @@ async fn a_token_of_a_getter_that_is_another_by_now_is_made_anew() {
     let before = uid(berlin, "secrets", TOKEN);
     let mut secret = berlin
         .get(object("secrets", "cloud-init-settings", TOKEN))
-        .expect("the getter has a token");
+        .expect("the fetcher has a token");
     let annotations = secret.pointer_mut("/metadata/annotations");
     let annotations = annotations.and_then(Value::as_object_mut);
     annotations

@@ -39,7 +39,7 @@ fn names() -> DerivedNames {
 fn requests(worker: &Cluster) -> Vec<String> {
     let names = names();
     let is_of_them =
-        |it: &&AuditEntry| [&names.getter, &names.getter_token].contains(&&it.target.name);
+        |it: &&AuditEntry| [&names.fetcher, &names.fetcher_token].contains(&&it.target.name);
     let audit = worker.audit();
     let found = audit.iter().filter(is_of_them);
     found
@@ -49,7 +49,7 @@ fn requests(worker: &Cluster) -> Vec<String> {
 
 /// The verbs of the role's first rule.
 fn verbs(worker: &Cluster) -> Option<Value> {
-    let role = worker.get(object("roles", CLOUD_INIT_SETTINGS, &names().getter));
+    let role = worker.get(object("roles", CLOUD_INIT_SETTINGS, &names().fetcher));
     role?.pointer("/rules/0/verbs").cloned()
 }
 
@@ -57,10 +57,10 @@ fn verbs(worker: &Cluster) -> Option<Value> {
 async fn what_is_in_place_is_looked_at_after_half_a_lifetime_and_not_before() {
     let (world, process) = a_settled_world().await;
     let berlin = world.worker("berlin");
-    let getter = names().getter;
+    let fetcher = names().fetcher;
     world.clear_audits();
     // No watch shows roles.
-    change(berlin, ("roles", CLOUD_INIT_SETTINGS, &getter), |role| {
+    change(berlin, ("roles", CLOUD_INIT_SETTINGS, &fetcher), |role| {
         set(role, "/rules/0/verbs", json!(["get", "list"]));
     });
     raise_revision(berlin);
@@ -83,28 +83,28 @@ async fn what_somebody_changed_of_them_is_put_right_by_the_next_process() {
     process.stop().await;
     let berlin = world.worker("berlin");
     let DerivedNames {
-        getter,
-        getter_token,
+        fetcher,
+        fetcher_token,
         ..
     } = names();
     for (resource, name, pointer, value) in [
         (
             "serviceaccounts",
-            &getter,
+            &fetcher,
             "/automountServiceAccountToken",
             json!(true),
         ),
         (
             "rolebindings",
-            &getter,
+            &fetcher,
             "/subjects/0/name",
             json!("somebody"),
         ),
         (
             "secrets",
-            &getter_token,
+            &fetcher_token,
             "/metadata/annotations",
-            json!({ "kubernetes.io/service-account.name": getter }),
+            json!({ "kubernetes.io/service-account.name": fetcher }),
         ),
     ] {
         change(berlin, (resource, CLOUD_INIT_SETTINGS, name), |found| {
@@ -115,11 +115,11 @@ async fn what_somebody_changed_of_them_is_put_right_by_the_next_process() {
     world.settle().await;
     process.stop().await;
     let found = |resource, name| berlin.get(object(resource, CLOUD_INIT_SETTINGS, name));
-    let account = found("serviceaccounts", &getter).expect("it is there");
+    let account = found("serviceaccounts", &fetcher).expect("it is there");
     assert_eq!(account["automountServiceAccountToken"], json!(false));
-    let binding = found("rolebindings", &getter).expect("it is there");
-    assert_eq!(binding["subjects"][0]["name"], json!(getter));
-    let token = found("secrets", &getter_token).expect("it is there");
+    let binding = found("rolebindings", &fetcher).expect("it is there");
+    assert_eq!(binding["subjects"][0]["name"], json!(fetcher));
+    let token = found("secrets", &fetcher_token).expect("it is there");
     assert_eq!(text(&token, MADE_FOR_POINTER), "kube-system/workers");
 }
 
@@ -128,10 +128,10 @@ async fn what_somebody_changed_of_them_is_put_right_by_the_next_process() {
 async fn a_token_that_somebody_changed_is_put_right_by_the_next_reconcile() {
     let (world, process) = a_settled_world().await;
     let berlin = world.worker("berlin");
-    let token = names().getter_token;
+    let token = names().fetcher_token;
     let place = ("secrets", CLOUD_INIT_SETTINGS, token.as_str());
     change(berlin, place, |found| {
-        let annotations = json!({ "kubernetes.io/service-account.name": names().getter });
+        let annotations = json!({ "kubernetes.io/service-account.name": names().fetcher });
         set(found, "/metadata/annotations", annotations);
     });
     raise_revision(berlin);
@@ -151,7 +151,7 @@ async fn a_right_that_is_missing_is_tried_again_after_a_while_and_not_before() {
         retry_after: None,
     };
     let account = Matcher {
-        name: Some(names().getter),
+        name: Some(names().fetcher),
         ..Matcher::on(&[Verb::Get, Verb::Create], "serviceaccounts")
     };
     let missing = berlin.inject(account, forbidden);
@@ -172,7 +172,7 @@ async fn a_right_that_is_missing_is_tried_again_after_a_while_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenant_that_shares_the_getter_is_told_so_where_it_had_credentials_of_its_own() {
+async fn a_tenant_that_shares_the_fetcher_is_told_so_where_it_had_credentials_of_its_own() {
     let world = Scenario::Provisioning.world();
     for _ in 0..2 {
         let process = world.start();
@@ -199,14 +199,14 @@ async fn what_is_left_of_them_goes_with_their_machine_deployment() {
     let (world, process) = a_settled_world().await;
     process.stop().await;
     let berlin = world.worker("berlin");
-    let token = names().getter_token;
+    let token = names().fetcher_token;
     assert!(berlin.delete_raw(object("secrets", CLOUD_INIT_SETTINGS, &token)));
     delete_machine_deployment(berlin).await;
     let process = world.start();
     world.settle().await;
     process.stop().await;
     for resource in ["serviceaccounts", "roles", "rolebindings"] {
-        let found = berlin.get(object(resource, CLOUD_INIT_SETTINGS, &names().getter));
+        let found = berlin.get(object(resource, CLOUD_INIT_SETTINGS, &names().fetcher));
         assert!(found.is_none(), "{resource}");
     }
 }

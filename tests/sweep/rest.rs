@@ -57,7 +57,7 @@ async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
 fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
     // Facts every ten minutes, tokens of three machine deployments every 33, watches every 290 s,
     // and twice as one begins anew with a list: profiles every six hours, others every 45 minutes.
-    let facts = 130..=160;
+    let cluster_info = 130..=160;
     let tokens = 3 * 38..=3 * 49;
     let reads = 2 * 3 * 38..=2 * 3 * 49;
     let watches = 320..=410;
@@ -94,20 +94,20 @@ fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
         (
             "berlin GET /api/v1/namespaces/cloud-init-settings/serviceaccounts/cloud-init-getter"
                 .to_owned(),
-            facts.clone(),
+            cluster_info.clone(),
         ),
-        // The claim is looked at beside the facts.
+        // The claim is looked at beside the cluster info.
         (
             "berlin GET /api/v1/namespaces/cloud-init-settings".to_owned(),
-            facts.clone(),
+            cluster_info.clone(),
         ),
         (
             "berlin GET /api/v1/namespaces/kube-public/configmaps/cluster-info".to_owned(),
-            facts.clone(),
+            cluster_info.clone(),
         ),
         (
             "berlin GET /apis/discovery.k8s.io/v1/namespaces/default/endpointslices".to_owned(),
-            facts.clone(),
+            cluster_info.clone(),
         ),
         (
             "berlin GET /api/v1/namespaces/kube-system/secrets/bootstrap-token-".to_owned(),
@@ -179,7 +179,7 @@ async fn a_day_of_a_hundred_tenants_writes_renewals_alone() {
     let per_second = f64::from(reads) / 100.0 / 86_400.0;
     println!("{renewals} renewals, {leases} of Leases, {per_second:.4} reads a second and tenant");
     assert!((100 * 38..=100 * 49).contains(&renewals), "{renewals}");
-    // What the architecture demands; most are facts.
+    // What the architecture demands; most are cluster info.
     assert!(per_second < 0.02, "{per_second} reads a second and tenant");
 }
 

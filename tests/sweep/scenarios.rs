@@ -31,7 +31,7 @@ pub enum Scenario {
     Renewal,
     /// The kubeconfig gets another token, and the old one is worthless.
     Kubeconfig,
-    /// The getter gets another token: every document, and the key of every digest.
+    /// The fetcher gets another token: every document, and the key of every digest.
     FetchToken,
     /// The profile prints another provisioning document, and machines of another are replaced.
     Machines,
@@ -151,7 +151,7 @@ impl Scenario {
     pub fn takes(self) -> Duration {
         match self {
             Self::Renewal => Duration::from_mins(8),
-            // The facts are read again after eleven minutes at most.
+            // The cluster info are read again after eleven minutes at most.
             Self::FetchToken => Duration::from_mins(12),
             _ => Duration::ZERO,
         }

@@ -7,8 +7,8 @@ use axum::body::to_bytes;
 use http::StatusCode;
 use jiff::Timestamp;
 use loadtest::collector::{Collector, Span};
-use osm::admission::authority::{Kept, Trust, Wanted, next};
-use osm::admission::keeper::{Keeper, Params};
+use osm::admission::authority::{CertificateBundle, Trust, Wanted, next};
+use osm::admission::certificate_rotator::{CertificateRotator, Params};
 use osm::admission::reviewer::Reviewer;
 use osm::telemetry::metrics::Metrics;
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
@@ -133,7 +133,7 @@ async fn to_keep_certificates_is_a_trace_with_the_calls_that_it_takes() {
     let (telemetry, _logs, _guard) = installed(&exporting_to(collector.endpoint()));
     let metrics = Metrics::new();
     let (shown, _identity) = tokio::sync::watch::channel(None);
-    let keeper = Keeper::new(Params {
+    let rotator = CertificateRotator::new(Params {
         client: a_client(&metrics, StatusCode::NOT_FOUND, "{}"),
         namespace: "osm".to_owned(),
         secret: "webhook".to_owned(),
@@ -144,7 +144,7 @@ async fn to_keep_certificates_is_a_trace_with_the_calls_that_it_takes() {
         metrics: metrics.clone(),
     });
     let mut task = JoinSet::new();
-    task.spawn(keeper.run());
+    task.spawn(rotator.run());
     while !metrics.encode().contains("osm_api_requests_total{") {
         tokio::task::yield_now().await;
     }
@@ -161,7 +161,7 @@ async fn to_keep_certificates_is_a_trace_with_the_calls_that_it_takes() {
     assert_eq!(call.parent_span_id.as_ref(), Some(&look.span_id));
 }
 
-fn certificates() -> Kept {
+fn certificates() -> CertificateBundle {
     let wanted = Wanted {
         hosts: &["localhost".to_owned()],
         now: Timestamp::now(),
@@ -173,9 +173,9 @@ fn certificates() -> Kept {
 }
 
 /// Posts a review over TLS as an API server does, and returns the whole answer.
-async fn ask(port: u16, kept: &Kept) -> std::io::Result<String> {
+async fn ask(port: u16, bundle: &CertificateBundle) -> std::io::Result<String> {
     let mut roots = rustls::RootCertStore::empty();
-    let authority = CertificateDer::from_pem_slice(kept.authorities.as_bytes());
+    let authority = CertificateDer::from_pem_slice(bundle.authorities.as_bytes());
     roots
         .add(authority.expect("it is well formed"))
         .expect("it is well formed");
@@ -211,10 +211,10 @@ fn free_port() -> u16 {
 #[tokio::test]
 async fn the_process_sends_its_traces_over_http_as_the_standard_variables_say() {
     let collector = Collector::start().await.unwrap();
-    let kept = certificates();
+    let bundle = certificates();
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("tls.crt"), &kept.certificate).unwrap();
-    std::fs::write(folder.path().join("tls.key"), &kept.key).unwrap();
+    std::fs::write(folder.path().join("tls.crt"), &bundle.certificate).unwrap();
+    std::fs::write(folder.path().join("tls.key"), &bundle.key).unwrap();
     let port = free_port();
     let address = format!("127.0.0.1:{port}");
     let mut process = tokio::process::Command::new(env!("CARGO_BIN_EXE_osm"))
@@ -238,7 +238,7 @@ async fn the_process_sends_its_traces_over_http_as_the_standard_variables_say() 
     let answered = async {
         loop {
             // Until it listens, and has read the certificate.
-            match ask(port, &kept).await {
+            match ask(port, &bundle).await {
                 Ok(answer) => break answer,
                 Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
             }

@@ -197,22 +197,22 @@ enum Part {
 /// The grants of a rule that consist of values that fit. To multiply out the others for each
 /// request would take longer than the request.
 fn grants_where(rule: &Value, fits: impl Fn(Part, &str) -> bool) -> Vec<Grant> {
-    let fitting = |field: &str, part: Part| {
+    let documents = |field: &str, part: Part| {
         let values = items(rule, field).iter().filter_map(Value::as_str);
         let values: Vec<&str> = values.filter(|value| fits(part, value)).collect();
         values
     };
     let mut all = Vec::new();
-    let verbs = fitting("/verbs", Part::Verb);
+    let verbs = documents("/verbs", Part::Verb);
     if verbs.is_empty() {
         return all;
     }
-    let paths = fitting("/nonResourceURLs", Part::Path);
-    let resources = fitting("/resources", Part::Resource);
-    let groups = fitting("/apiGroups", Part::Group);
+    let paths = documents("/nonResourceURLs", Part::Path);
+    let resources = documents("/resources", Part::Resource);
+    let groups = documents("/apiGroups", Part::Group);
     let names = match items(rule, "/resourceNames") {
         [] => vec![""],
-        _ => fitting("/resourceNames", Part::Name),
+        _ => documents("/resourceNames", Part::Name),
     };
     for verb in verbs {
         all.extend(paths.iter().map(|path| Grant {

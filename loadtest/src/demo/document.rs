@@ -113,7 +113,7 @@ mod tests {
         let file = STANDARD.encode("Authorization: Bearer a-very-long-token\nx\n");
         let document = format!("#cloud-config\nwrite_files:\n- content: |-\n    {file}\n");
         let secrets = [
-            a_secret("getter", "token", "a-very-long-token"),
+            a_secret("fetcher", "token", "a-very-long-token"),
             a_secret("a-kubelet-bootstrap-config", "kubeconfig", "no document"),
             a_secret("a-bootstrap-config", "cloud-config", &document),
         ];

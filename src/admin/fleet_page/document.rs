@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context, value::Serde};
 use sha2::{Digest, Sha256};
 
-use crate::tenant::overview::{Filter, Overview, State};
+use crate::tenant::summary::{Filter, FleetSummary, State};
 
 const TEMPLATE: &str = include_str!("fleet.html");
 const STYLE: &str = include_str!("fleet.css");
@@ -45,15 +45,15 @@ pub fn content_security_policy() -> &'static str {
 }
 
 /// The page for people.
-pub fn html(overview: &Overview, filter: &Filter) -> Result<Vec<u8>, Unwritable> {
+pub fn html(summary: &FleetSummary, filter: &Filter) -> Result<Vec<u8>, Unwritable> {
     static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
-    let now = overview.taken_at.0;
+    let now = summary.taken_at.0;
     let template = ENVIRONMENT.template_from_named_str("fleet.html", TEMPLATE)?;
     let context = context! {
         style => STYLE,
         script => SCRIPT,
         now => now.as_second(),
-        overview => Value::from(Serde(overview)),
+        summary => Value::from(Serde(summary)),
         states => State::ALL.map(State::as_str),
         query => filter.query(),
         state => filter.state().map_or("", State::as_str),
@@ -62,8 +62,8 @@ pub fn html(overview: &Overview, filter: &Filter) -> Result<Vec<u8>, Unwritable>
 }
 
 /// The page for programs.
-pub fn json(overview: &Overview, _: &Filter) -> Result<Vec<u8>, Unwritable> {
-    let mut page = serde_json::to_vec_pretty(overview)?;
+pub fn json(summary: &FleetSummary, _: &Filter) -> Result<Vec<u8>, Unwritable> {
+    let mut page = serde_json::to_vec_pretty(summary)?;
     page.push(b'\n');
     Ok(page)
 }

@@ -14,8 +14,8 @@ use super::*;
 use crate::admin::{Readiness, router};
 use crate::api::worker_cluster::MachineDeploymentState;
 use crate::telemetry::metrics::Metrics;
-use crate::tenant::overview::{self, Known, Queue, Row, Vitals};
-use crate::tenant::report::{ConditionType, Finding, Outcome, Report};
+use crate::tenant::report::{ConditionState, ConditionType, Outcome, Report};
+use crate::tenant::summary::{self, Known, Queue, Row, Statistics};
 
 const TOKEN: &str = "t0ken-of-sixteen-bytes";
 const HOSTILE: &str = "<script>alert(1)</script>\"'&</title><!--";
@@ -30,7 +30,7 @@ fn a_report(message: &str) -> Report {
         profile: None,
     };
     Report {
-        findings: [(ConditionType::Connected, Finding::well("Healthy"))].into(),
+        findings: [(ConditionType::Connected, ConditionState::well("Healthy"))].into(),
         version: Some(message.to_owned()),
         existing: Some(BTreeSet::from([format!("kube-system/{message}")])),
         outcomes: [(format!("kube-system/{message}"), outcome)].into(),
@@ -39,7 +39,7 @@ fn a_report(message: &str) -> Report {
 }
 
 fn a_row(name: &str, message: &str) -> Row {
-    let vitals = Vitals {
+    let statistics = Statistics {
         queue: Queue {
             waiting: 3,
             under_way: 2,
@@ -50,15 +50,15 @@ fn a_row(name: &str, message: &str) -> Row {
     let known = Known {
         report: &a_report(message),
         status: None,
-        vitals,
+        statistics,
     };
-    overview::row(name.to_owned(), known)
+    summary::row(name.to_owned(), known)
 }
 
 fn a_state(access: Access, rows: Vec<Row>) -> AdminState {
     let told = ("osm-0".to_owned(), Timestamp::from_second(4_700).unwrap());
     let page = FleetPage::new(access, move |filter| {
-        Overview::new(told.clone(), rows.clone(), filter)
+        FleetSummary::new(told.clone(), rows.clone(), filter)
     });
     AdminState {
         pulse: None,

@@ -20,7 +20,12 @@ fn hosts(names: &[&str]) -> Vec<String> {
 }
 
 /// What the next step makes.
-fn step(kept: Option<&Kept>, hosts: &[String], now: Timestamp, trust: Trust) -> Option<Kept> {
+fn step(
+    kept: Option<&CertificateBundle>,
+    hosts: &[String],
+    now: Timestamp,
+    trust: Trust,
+) -> Option<CertificateBundle> {
     next(kept, &Wanted { hosts, now, trust }).unwrap()
 }
 
@@ -90,9 +95,12 @@ fn what_is_good_is_kept_and_what_is_missing_or_broken_is_made_anew() {
     let hosts = hosts(&[HOST]);
     let kept = step(None, &hosts, start(), Trust::Pending).unwrap();
     assert_eq!(step(Some(&kept), &hosts, start(), Trust::Pending), None);
-    assert_eq!(Kept::from_data(&kept.to_data()), Some(kept.clone()));
+    assert_eq!(
+        CertificateBundle::from_data(&kept.to_data()),
+        Some(kept.clone())
+    );
     let other = step(None, &hosts, start() + DAY, Trust::Pending).unwrap();
-    let broken: [fn(&mut Kept, &Kept); 4] = [
+    let broken: [fn(&mut CertificateBundle, &CertificateBundle); 4] = [
         |kept, _| kept.authorities = "none".to_owned(),
         |kept, other| kept.authority_key.clone_from(&other.authority_key),
         |kept, _| kept.certificate = String::new(),
@@ -107,7 +115,7 @@ fn what_is_good_is_kept_and_what_is_missing_or_broken_is_made_anew() {
     }
     let mut data = kept.to_data();
     data.remove("ca.key");
-    assert_eq!(Kept::from_data(&data), None);
+    assert_eq!(CertificateBundle::from_data(&data), None);
 }
 
 #[test]

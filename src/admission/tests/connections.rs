@@ -36,7 +36,7 @@ impl StoppedClock {
 /// The port, with the webhooks behind it.
 struct Port {
     address: SocketAddr,
-    kept: Kept,
+    kept: CertificateBundle,
     _shown: watch::Sender<Option<Identity>>,
     _server: JoinSet<Result<(), rustls::Error>>,
 }
@@ -73,7 +73,10 @@ impl Port {
 
 type Client = TlsStream<TcpStream>;
 
-async fn client(address: SocketAddr, (kept, protocols): (Kept, &[&str])) -> io::Result<Client> {
+async fn client(
+    address: SocketAddr,
+    (kept, protocols): (CertificateBundle, &[&str]),
+) -> io::Result<Client> {
     let mut roots = rustls::RootCertStore::empty();
     let authority = CertificateDer::from_pem_slice(kept.authorities.as_bytes());
     roots.add(authority.unwrap()).unwrap();

@@ -8,7 +8,7 @@ use k8s_openapi::{
 use kube::{Api, Client, CustomResourceExt as _, ResourceExt, api::ListParams};
 
 use super::{
-    Check, DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER, Registered, State, Visit, rights,
+    Check, DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER, Options, Registered, State, rights,
     rights::Subject,
 };
 use crate::api::{
@@ -25,15 +25,15 @@ const ACCOUNT: &str = "operating-system-manager";
 /// Namespaces whose rights are looked at: beyond these the answer would be the same.
 const NAMESPACES_MAX: usize = 50;
 
-pub(super) async fn look(
-    visit: &Visit,
+pub(super) async fn run_checks(
+    options: &Options,
     client: &Client,
     tenants: &[Registered],
 ) -> anyhow::Result<Vec<Check>> {
     let mut checks = vec![definitions(client).await];
-    checks.extend(rights_of_the_manager(visit, client, tenants).await?);
-    checks.push(replicas(visit, client).await);
-    checks.extend(descriptors(visit, tenants.len()));
+    checks.extend(rights_of_the_manager(options, client, tenants).await?);
+    checks.push(replicas(options, client).await);
+    checks.extend(descriptors(options, tenants.len()));
     if tenants.is_empty() {
         let message = "no worker cluster is registered".to_owned();
         let fix = "osm tenant add NAME --worker-kubeconfig FILE";
@@ -88,11 +88,11 @@ fn is_same(ours: &CustomResourceDefinition, there: &CustomResourceDefinition) ->
 
 /// Asks in the manager's name, where the caller may do that, or else in the caller's own.
 async fn rights_of_the_manager(
-    visit: &Visit,
+    options: &Options,
     client: &Client,
     tenants: &[Registered],
 ) -> anyhow::Result<Vec<Check>> {
-    let account = format!("system:serviceaccount:{}:{ACCOUNT}", visit.namespace);
+    let account = format!("system:serviceaccount:{}:{ACCOUNT}", options.namespace);
     let manager = Subject {
         client,
         user: Some(&account),
@@ -110,7 +110,7 @@ async fn rights_of_the_manager(
     };
     let mut missing = Vec::new();
     let mut places: Vec<(String, &str)> = vec![(KUBE_SYSTEM.to_owned(), "kube-system")];
-    places.push((visit.namespace.clone(), "replicas"));
+    places.push((options.namespace.clone(), "replicas"));
     let namespaces = tenants.iter().filter_map(|(secret, _)| secret.namespace());
     let namespaces = namespaces.take(NAMESPACES_MAX);
     places.extend(namespaces.map(|namespace| (namespace, "tenants")));
@@ -132,7 +132,7 @@ async fn rights_of_the_manager(
         };
         missing.extend(lacking.iter().map(|it| format!("{it} in {namespace}")));
     }
-    Ok(vec![judged(&who, &account, &missing)])
+    Ok(vec![check_of(&who, &account, &missing)])
 }
 
 /// The rules of one role of `manifests/rbac/management.yaml`.
@@ -154,7 +154,7 @@ fn wanted(which: &str) -> anyhow::Result<Vec<k8s_openapi::api::rbac::v1::PolicyR
     })
 }
 
-fn judged(who: &str, account: &str, missing: &[String]) -> Check {
+fn check_of(who: &str, account: &str, missing: &[String]) -> Check {
     if missing.is_empty() && who == account {
         return Check::ok(PLACE, "rights", format!("{who} has all that it needs"));
     }
@@ -171,15 +171,15 @@ fn judged(who: &str, account: &str, missing: &[String]) -> Check {
 }
 
 /// Whether anybody serves: every replica renews a Lease.
-async fn replicas(visit: &Visit, client: &Client) -> Check {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), &visit.namespace);
+async fn replicas(options: &Options, client: &Client) -> Check {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), &options.namespace);
     let selector = ListParams::default().labels(FLEET_LABEL);
     let found = match leases.list(&selector).await {
         Ok(found) => found.items,
         Err(error) => {
             let message = format!(
                 "cannot list Leases in {}: {}",
-                visit.namespace,
+                options.namespace,
                 chain(&error)
             );
             let fix = "use a kubeconfig that may list Leases there, or give --namespace";
@@ -193,7 +193,7 @@ async fn replicas(visit: &Visit, client: &Client) -> Check {
     }
     let message = format!(
         "nobody renews a Lease in {}: no manager runs",
-        visit.namespace
+        options.namespace
     );
     let fix = "kubectl get pods -n operating-system-manager; install with \
                kubectl apply --server-side -k manifests/kustomize/base";
@@ -214,8 +214,8 @@ fn is_held(lease: &Lease, now: Timestamp) -> bool {
     is_anybodys && age.is_some_and(|age| age <= i64::from(duration))
 }
 
-fn descriptors(visit: &Visit, tenants: usize) -> Option<Check> {
-    let limit = visit.descriptors?;
+fn descriptors(options: &Options, tenants: usize) -> Option<Check> {
+    let limit = options.descriptors?;
     let tenants = u64::try_from(tenants).unwrap_or(u64::MAX);
     let needed = tenants
         .saturating_mul(DESCRIPTORS_PER_CLUSTER)

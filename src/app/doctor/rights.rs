@@ -14,7 +14,7 @@ use kube::Client;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::app::caller::{Deed, review};
+use crate::app::cluster_client::{Permission, review};
 
 const MANAGEMENT: &str = include_str!("../../../manifests/rbac/management.yaml");
 const WORKER: &str = include_str!("../../../manifests/rbac/worker.yaml");
@@ -85,19 +85,19 @@ impl Subject<'_> {
         let granted = self.rules(namespace).await?;
         let mut missing = granted.missing(wanted);
         if granted.is_complete {
-            return Ok(missing.iter().map(Lacking::told).collect());
+            return Ok(missing.iter().map(Lacking::describe).collect());
         }
         let mut denied = Vec::new();
         for lacking in missing.drain(..) {
-            if !self.may(everywhere, &lacking).await? {
-                denied.push(lacking.told());
+            if !self.can_i(everywhere, &lacking).await? {
+                denied.push(lacking.describe());
             }
         }
         Ok(denied)
     }
 
-    async fn may(&self, namespace: &str, lacking: &Lacking) -> Result<bool, kube::Error> {
-        let deed = Deed {
+    async fn can_i(&self, namespace: &str, lacking: &Lacking) -> Result<bool, kube::Error> {
+        let permission = Permission {
             verb: &lacking.verb,
             group: &lacking.group,
             resource: &lacking.resource,
@@ -105,7 +105,7 @@ impl Subject<'_> {
             name: &lacking.name,
         };
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        let answer = self.ask(path, &review(&deed)).await?;
+        let answer = self.ask(path, &review(&permission)).await?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
@@ -158,7 +158,7 @@ struct Lacking {
 
 impl Lacking {
     /// `create secrets`, `get namespaces kube-system`.
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let Self {
             verb,
             resource,
@@ -181,13 +181,13 @@ impl Granted {
             {
                 for name in rule.resource_names.as_ref().unwrap_or(&none) {
                     for verb in &rule.verbs {
-                        let deed = (
+                        let permission = (
                             verb.as_str(),
                             group.as_str(),
                             resource.as_str(),
                             name.as_str(),
                         );
-                        if !self.rules.iter().any(|rule| allows(rule, deed)) {
+                        if !self.rules.iter().any(|rule| allows(rule, permission)) {
                             missing.push(Lacking {
                                 verb: verb.clone(),
                                 group: group.clone(),
@@ -239,7 +239,11 @@ mod tests {
             rules: serde_json::from_value(rules).unwrap(),
             is_complete: true,
         };
-        granted.missing(wanted).iter().map(Lacking::told).collect()
+        granted
+            .missing(wanted)
+            .iter()
+            .map(Lacking::describe)
+            .collect()
     }
 
     #[test]
@@ -286,9 +290,9 @@ mod tests {
                     listed
                 } else {
                     counter.fetch_add(1, Ordering::SeqCst);
-                    let deed = &review["spec"]["resourceAttributes"];
-                    assert_eq!(deed["namespace"], "default");
-                    json!({ "allowed": deed["verb"] == "get" })
+                    let permission = &review["spec"]["resourceAttributes"];
+                    assert_eq!(permission["namespace"], "default");
+                    json!({ "allowed": permission["verb"] == "get" })
                 };
                 let answer = Response::new(Body::from(serde_json::to_vec(&review).unwrap()));
                 Ok::<_, Infallible>(answer)

@@ -11,15 +11,15 @@ use crate::api::{
     worker_cluster::{NodeCredentials, WorkerCluster},
 };
 use crate::app::{
-    caller::{as_the_manager, cluster_uid},
+    cluster_client::{as_the_manager, cluster_uid},
     plan::kubeconfig_of,
-    remedy::remedy,
+    remediation::remediation,
 };
-use crate::fleet::facts::{self, InUse};
+use crate::fleet::cluster_info::{self, InUse};
 use crate::telemetry::logs::chain;
 use crate::tenant::access::{AccessRules, ClusterAccess};
 
-pub(super) async fn look(
+pub(super) async fn run_checks(
     rules: &AccessRules,
     secret: &Secret,
     own: Option<&WorkerCluster>,
@@ -106,7 +106,7 @@ fn conditions(place: &str, own: Option<&WorkerCluster>) -> Check {
     };
     let message = format!("{} is {}: {}", first.type_, first.reason, first.message);
     let check = Check::new(place, what, State::Warn, message);
-    match remedy(&first.reason) {
+    match remediation(&first.reason) {
         Some(fix) => check.mended(fix),
         None => check,
     }
@@ -191,16 +191,20 @@ async fn machine_deployments(place: &str, client: &Client) -> Check {
 async fn facts_of(place: &str, client: &Client, access: &ClusterAccess) -> Check {
     let what = "facts";
     let authority = &access.certificate_authority;
-    match facts::read_once(client, authority, InUse::default()).await {
-        Ok(facts) => Check::ok(place, what, format!("nodes reach {}", facts.api_server)),
+    match cluster_info::read_once(client, authority, InUse::default()).await {
+        Ok(cluster_info) => Check::ok(
+            place,
+            what,
+            format!("nodes reach {}", cluster_info.api_server),
+        ),
         Err(error) => {
             let reason = match error {
-                facts::FactsError::TokenPending => "TokenPending",
-                facts::FactsError::NoApiServer => "NoApiServer",
-                facts::FactsError::Call { .. } => "FactsFailed",
+                cluster_info::ClusterInfoError::TokenPending => "TokenPending",
+                cluster_info::ClusterInfoError::NoApiServer => "NoApiServer",
+                cluster_info::ClusterInfoError::Call { .. } => "FactsFailed",
             };
             let message = chain(&error).to_string();
-            let fix = remedy(reason).unwrap_or_default();
+            let fix = remediation(reason).unwrap_or_default();
             Check::wrong(place, what, (message, &fix))
         }
     }

@@ -18,7 +18,7 @@ use crate::api::{
     profile::OperatingSystemProfile,
     worker_cluster::WorkerCluster,
 };
-use crate::app::{built_in_profiles, management, remedy::remedy};
+use crate::app::{built_in_profiles, management, remediation::remediation};
 use crate::controllers::{adoption, profile_store::content_digest};
 use crate::render::input::ProviderConfig;
 use crate::tenant::settings::TenantSettings;
@@ -107,7 +107,7 @@ pub async fn explain(question: &Question, name: &str) -> anyhow::Result<Vec<Expl
     let mut unknown = Vec::new();
     for registration in look::registrations(&client, question).await? {
         let namespace = registration.namespace().unwrap_or_default();
-        let tenant = match Box::pin(Tenant::look(&client, question, &registration)).await {
+        let tenant = match Box::pin(Tenant::read(&client, question, &registration)).await {
             Ok(tenant) => tenant,
             Err(error) => {
                 unknown.push(format!("{namespace}: {error:#}"));
@@ -246,7 +246,7 @@ fn inputs(tenant: &Tenant, found: &MachineDeployment) -> Vec<Input> {
             ),
             None => input(
                 "apiServer",
-                json!(tenant.facts.api_server),
+                json!(tenant.cluster_info.api_server),
                 "the worker cluster: cluster-info, or the endpoints of Service kubernetes",
             ),
         },
@@ -378,7 +378,7 @@ fn blockers(own: Option<&WorkerCluster>, name: &str, answer: &Answer) -> Vec<Blo
     let blocker = |reason: &str, message: &str| Blocker {
         reason: reason.to_owned(),
         message: message.to_owned(),
-        fix: remedy(reason),
+        fix: remediation(reason),
     };
     let mut blockers = Vec::new();
     if own.is_some_and(|own| own.spec.paused) {

@@ -30,8 +30,8 @@ use crate::api::{
 };
 use crate::controllers::{registry_credentials, tokens};
 use crate::fleet::{
+    cluster_info::{self, InUse},
     connect::{self, ClientParts},
-    facts::{self, InUse},
     pages::Pages,
     rate_limit::Budget,
     transport::{self, Audience, Caller, Patience},
@@ -46,7 +46,7 @@ use crate::render::input::RegistryCredential;
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
     access::ClusterAccess,
-    facts::ClusterFacts,
+    cluster_info::ClusterInfo,
     id::TenantId,
     policy::{RequestBudget, TenantPolicy},
     secret_text::SecretText,
@@ -74,7 +74,7 @@ pub(super) struct Tenant {
     pub(super) unnamed: ProfileAnnotation,
     pub(super) worker: Client,
     pub(super) settings: Result<Arc<TenantSettings>, SettingsError>,
-    pub(super) facts: Arc<ClusterFacts>,
+    pub(super) cluster_info: Arc<ClusterInfo>,
     pub(super) kubeconfig_ca: Arc<[u8]>,
     pub(super) registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
     pub(super) profiles: Profiles,
@@ -129,7 +129,7 @@ where
 }
 
 impl Tenant {
-    pub(super) async fn look(
+    pub(super) async fn read(
         client: &Client,
         question: &Question,
         registration: &Secret,
@@ -149,10 +149,10 @@ impl Tenant {
             api_server: status.and_then(|status| status.api_server.as_deref()),
             certificate_authority_data: None,
         };
-        let facts = facts::read_once(&worker, &access.certificate_authority, in_use)
+        let cluster_info = cluster_info::read_once(&worker, &access.certificate_authority, in_use)
             .await
-            .context("cannot read the worker cluster's facts")?;
-        let key = DigestKey::derive(&facts.fetch_token);
+            .context("cannot read the cluster info")?;
+        let key = DigestKey::derive(&cluster_info.fetch_token);
         let reference = own.and_then(|own| own.spec.registry_credentials_secret_ref.as_ref());
         let credentials = match reference {
             None => BTreeMap::new(),
@@ -178,7 +178,7 @@ impl Tenant {
             settings: own
                 .map_or_else(|| Ok(defaults.clone()), |own| defaults.with(&own.spec))
                 .map(Arc::new),
-            facts: Arc::new(facts),
+            cluster_info: Arc::new(cluster_info),
             kubeconfig_ca: access.certificate_authority.as_slice().into(),
             registry_credentials: Arc::new(credentials),
             profiles: profiles(client, question, (&policy, &registered)).await?,
@@ -250,7 +250,7 @@ pub(in crate::app) fn kubeconfig_of(registration: &Secret) -> anyhow::Result<&[u
     Ok(kubeconfig)
 }
 
-/// What bounds a tenant; the labels of its namespace are read where they decide.
+/// What limits a tenant; the labels of its namespace are read where they decide.
 async fn policy_of(
     client: &Client,
     question: &Question,

@@ -20,7 +20,7 @@ use crate::controllers::{
     adoption, context::DefaultProfileSettings, profile::DefaultProfile,
     profile_store::content_digest,
 };
-use crate::plan::default_profile::{Installed, Verdict, judge};
+use crate::plan::default_profile::{Installed, Verdict, evaluate};
 use crate::tenant::{policy::TenantPolicy, settings::TenantSettings};
 
 /// Profiles by namespace and name.
@@ -80,7 +80,7 @@ fn takes_its_place(
         content: &content_digest(&there.spec),
         installed_content: installed_content.map(String::as_str),
     };
-    let verdict = judge(policy, installed, (&ours.spec.version, &ours.content));
+    let verdict = evaluate(policy, installed, (&ours.spec.version, &ours.content));
     let replaces = matches!(
         verdict,
         Verdict::Upgrade | Verdict::Overwrite | Verdict::Restore

@@ -16,7 +16,7 @@ use kube::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::REQUEST_TIMEOUT;
-use crate::fleet::{clock::Clock, partition::fence::Fence};
+use crate::fleet::{clock::Clock, sharding::fence::Fence};
 use crate::telemetry::logs::chain;
 
 /// How long a Lease lasts after its last renewal, how long one tries to renew it, and how often:

@@ -26,8 +26,8 @@ use crate::api::{
 };
 use crate::controllers::{
     context::Context,
-    inventory,
-    seen::{Moment, SeenObjects},
+    initial_sync,
+    object_cache::{Moment, ObjectCache},
 };
 use crate::fleet::rate_limit::Prepaid;
 use crate::plan::{
@@ -226,7 +226,7 @@ impl Apply<'_> {
             "metadata": {
                 "uid": seen.uid(),
                 "resourceVersion": seen.metadata.resource_version,
-                "annotations": wanted.stamp.annotations(&wanted.content),
+                "annotations": wanted.provenance.annotations(&wanted.content),
             }
         });
         let content = wanted.content.clone();
@@ -272,7 +272,7 @@ impl Apply<'_> {
         }
     }
 
-    fn seen(&self, target: Target<'_>) -> &SeenObjects {
+    fn seen(&self, target: Target<'_>) -> &ObjectCache {
         match target {
             Target::Secret(_) => &self.context.secrets,
             Target::Config(_) => &self.context.configs,
@@ -294,8 +294,8 @@ impl Apply<'_> {
             return Err(Error::call(format!("{} {what}", verb.name()))(error));
         }
         match target {
-            Target::Secret(name) => inventory::verify_secret(self.context, name).await,
-            Target::Config(name) => inventory::verify_config(self.context, name).await,
+            Target::Secret(name) => initial_sync::verify_secret(self.context, name).await,
+            Target::Config(name) => initial_sync::verify_config(self.context, name).await,
         }
         .map_err(Error::call(format!("read {what}")))?;
         Err(Error::Conflict { what })
@@ -373,9 +373,9 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
     };
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(MADE_FOR.to_owned(), wanted.made_for.clone());
-    if let Some(stamp) = &wanted.stamp {
+    if let Some(provenance) = &wanted.provenance {
         annotations.remove(KEPT);
-        annotations.extend(stamp.annotations(&wanted.content));
+        annotations.extend(provenance.annotations(&wanted.content));
     }
     if let Some(made_from) = &wanted.made_from {
         annotations.insert(MACHINES_MADE_FROM.to_owned(), made_from.to_string());
@@ -387,7 +387,7 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
             ByteString(wanted.data.expose().to_vec()),
         )])),
         // The documents never change in place; the kubelet kubeconfig and the edge script do.
-        immutable: wanted.stamp.is_some().then_some(true),
+        immutable: wanted.provenance.is_some().then_some(true),
         type_: Some("Opaque".to_owned()),
         ..Secret::default()
     }
@@ -395,7 +395,7 @@ fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
 
 fn config(wanted: &ConfigWanted) -> OperatingSystemConfig {
     let mut config = OperatingSystemConfig::new(&wanted.name, wanted.spec.clone());
-    config.metadata.annotations = Some(wanted.stamp.annotations(&wanted.content));
+    config.metadata.annotations = Some(wanted.provenance.annotations(&wanted.content));
     config
 }
 

@@ -4,7 +4,7 @@
 //! Of these only the token's Secret is watched. The others are looked at when it changes, and again
 //! about twice in the lifetime of a bootstrap token. The first write takes a verb that worker.yaml
 //! does not grant: where the rules beside it are not applied nothing is made that could not be
-//! removed, and the getter's token serves.
+//! removed, and the fetcher's token serves.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,7 +32,7 @@ use crate::api::{
     names::{CLOUD_INIT_SETTINGS, DerivedNames, MADE_FOR},
     worker_cluster,
 };
-use crate::controllers::{context::Context, triggers::Look};
+use crate::controllers::{context::Context, triggers::Affected};
 use crate::fleet::{
     prerequisites::token_of,
     removal::{self, Credentials},
@@ -40,7 +40,7 @@ use crate::fleet::{
 use crate::plan::{desired::secret_digest, validate::Deployment};
 use crate::telemetry::{logs::chain, metrics::SecretKind};
 use crate::tenant::{
-    report::{ConditionType, Finding},
+    report::{ConditionState, ConditionType},
     secret_text::SecretText,
 };
 
@@ -103,8 +103,8 @@ impl NodeCredentials {
     }
 }
 
-/// Where the tenant shares the getter, a condition from before says so.
-pub fn tell_setting(context: &Context) {
+/// Where the tenant shares the fetcher, a condition from before says so.
+pub fn report_setting(context: &Context) {
     let before = |found: &worker_cluster::WorkerCluster| {
         let conditions = found.status.as_ref().map(|status| &status.conditions);
         conditions.is_some_and(|conditions| {
@@ -119,10 +119,10 @@ pub fn tell_setting(context: &Context) {
         return;
     }
     let kind = ConditionType::NodeCredentials;
-    let board = &context.engagement.board;
-    let was_told = board.read(|report| report.findings.contains_key(&kind));
+    let tenant_status = &context.engagement.tenant_status;
+    let was_told = tenant_status.read(|report| report.findings.contains_key(&kind));
     if was_told || own.as_deref().is_some_and(before) {
-        board.found(kind, Finding::well("SharedGetter"));
+        tenant_status.set_condition(kind, ConditionState::well("SharedGetter"));
     }
 }
 
@@ -138,7 +138,7 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
     let keeper = Keeper {
         context,
         names: &deployment.names,
-        made_for: &deployment.stamp.made_for,
+        made_for: &deployment.provenance.made_for,
         secrets: readable(&deployment),
         accounts: Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS),
         roles: Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS),
@@ -157,17 +157,21 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
             let wait = jiff::SignedDuration::try_from(REFUSED_WAIT).unwrap_or_default();
             memory.refused(now.checked_add(wait).ok());
             let message = format!(
-                "machine deployments without a token of their own share the getter's; apply \
+                "machine deployments without a token of their own share the fetcher's; apply \
                  manifests/rbac/worker-node-credentials.yaml to the worker cluster, or set \
                  spec.nodeCredentials to Shared: {}",
                 chain(&error)
             );
-            let finding = Finding::wrong("Forbidden", message);
-            if context.engagement.board.found(kind, finding) {
+            let finding = ConditionState::wrong("Forbidden", message);
+            if context
+                .engagement
+                .tenant_status
+                .set_condition(kind, finding)
+            {
                 tracing::warn!(
                     registration = %context.engagement.registration,
                     error = %chain(&error),
-                    "machines share the getter's token"
+                    "machines share the fetcher's token"
                 );
             }
             let token = keeper.token_in_use().await?;
@@ -177,10 +181,13 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
     };
     if memory.refused_until().is_some() {
         memory.refused(None);
-        context.triggers.pull(Look::Everywhere);
+        context.triggers.enqueue(Affected::Everywhere);
     }
-    let finding = Finding::well("PerMachineDeployment");
-    context.engagement.board.found(kind, finding);
+    let finding = ConditionState::well("PerMachineDeployment");
+    context
+        .engagement
+        .tenant_status
+        .set_condition(kind, finding);
     Ok(deployment.with_own_fetch_token(token))
 }
 
@@ -193,18 +200,18 @@ fn with(deployment: Deployment, token: Option<SecretText>) -> Deployment {
 
 /// Looks for the credentials of a machine deployment. The ServiceAccount is made first and goes
 /// last: while it is there the rest may be, too.
-pub async fn look(context: &Context, names: &DerivedNames) -> Result<Option<Credentials>, Error> {
+pub async fn read(context: &Context, names: &DerivedNames) -> Result<Option<Credentials>, Error> {
     let worker = &context.engagement.worker.client();
-    let failed = || Error::call(format!("read {}", names.getter));
+    let failed = || Error::call(format!("read {}", names.fetcher));
     let may_be_there = context.node_credentials.get(&names.key).is_some()
-        || context.secrets.get(&names.getter_token).is_some()
+        || context.secrets.get(&names.fetcher_token).is_some()
         || removal::has_credentials(worker, names)
             .await
             .map_err(failed())?;
     if !may_be_there {
         return Ok(None);
     }
-    let found = Credentials::look(worker, names).await;
+    let found = Credentials::read(worker, names).await;
     found.map(Some).map_err(failed())
 }
 
@@ -267,10 +274,15 @@ impl Keeper<'_> {
     /// The token that was made for the machine deployment, if there is one, where the rights to
     /// look after it lack: a right that is withdrawn, or refused once, rotates nothing.
     async fn token_in_use(&self) -> Result<Option<SecretText>, Error> {
-        if self.context.secrets.get(&self.names.getter_token).is_none() {
+        if self
+            .context
+            .secrets
+            .get(&self.names.fetcher_token)
+            .is_none()
+        {
             return Ok(None);
         }
-        let found = self.tokens.get_opt(&self.names.getter_token).await;
+        let found = self.tokens.get_opt(&self.names.fetcher_token).await;
         let found = found.map_err(self.failed("read"))?;
         let is_own = |found: &Secret| {
             found.annotations().get(MADE_FOR).map(String::as_str) == Some(self.made_for)
@@ -283,7 +295,7 @@ impl Keeper<'_> {
     fn is_fresh(&self, known: &Known) -> bool {
         let half = self.context.rules.token_lifetime / 2;
         let age = Duration::try_from(self.now.duration_since(known.checked));
-        let seen = self.context.secrets.get(&self.names.getter_token);
+        let seen = self.context.secrets.get(&self.names.fetcher_token);
         let is_same = seen.is_some_and(|entry| {
             let seen = (&entry.metadata.uid, &entry.metadata.resource_version);
             seen == (&known.uid, &known.resource_version)
@@ -324,11 +336,11 @@ impl Keeper<'_> {
             role_ref: RoleRef {
                 api_group: Some("rbac.authorization.k8s.io".to_owned()),
                 kind: "Role".to_owned(),
-                name: self.names.getter.clone(),
+                name: self.names.fetcher.clone(),
             },
             subjects: Some(vec![Subject {
                 kind: "ServiceAccount".to_owned(),
-                name: self.names.getter.clone(),
+                name: self.names.fetcher.clone(),
                 namespace: Some(CLOUD_INIT_SETTINGS.to_owned()),
                 ..Subject::default()
             }]),
@@ -362,7 +374,7 @@ impl Keeper<'_> {
             Some(found) if is_right(&found) && is_ours(&found) => Ok(found),
             _ => api
                 .patch(
-                    &self.names.getter,
+                    &self.names.fetcher,
                     &PatchParams::apply("osm").force(),
                     &Patch::Apply(wanted),
                 )
@@ -375,16 +387,16 @@ impl Keeper<'_> {
     where
         K: Clone + Debug + DeserializeOwned,
     {
-        api.get_opt(&self.names.getter)
+        api.get_opt(&self.names.fetcher)
             .await
             .map_err(self.failed("read"))
     }
 
     /// The Secret that the cluster puts the token into; what took its name is removed.
     async fn keep_token(&self) -> Result<Secret, Error> {
-        let name = &self.names.getter_token;
+        let name = &self.names.fetcher_token;
         let wanted = token_of(
-            &self.names.getter,
+            &self.names.fetcher,
             ObjectMeta {
                 name: Some(name.clone()),
                 ..self.metadata()
@@ -426,14 +438,14 @@ impl Keeper<'_> {
     fn metadata(&self) -> ObjectMeta {
         let made_for = (MADE_FOR.to_owned(), self.made_for.to_owned());
         ObjectMeta {
-            name: Some(self.names.getter.clone()),
+            name: Some(self.names.fetcher.clone()),
             annotations: Some(BTreeMap::from([made_for])),
             ..ObjectMeta::default()
         }
     }
 
     fn failed(&self, verb: &str) -> impl FnOnce(kube::Error) -> Error {
-        Error::call(format!("{verb} the credentials {}", self.names.getter))
+        Error::call(format!("{verb} the credentials {}", self.names.fetcher))
     }
 }
 

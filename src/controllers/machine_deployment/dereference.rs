@@ -1,7 +1,7 @@
 //! Finds everything that the decision about a machine deployment needs.
 //!
-//! After the inventory that is memory alone; an object that somebody else wrote costs one read, and
-//! a token one read when its renewal is due.
+//! After the initial sync that is memory alone; an object that somebody else wrote costs one read,
+//! and a token one read when its renewal is due.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,14 +16,14 @@ use crate::api::{
 use crate::controllers::{
     adoption,
     context::Context,
-    inventory,
+    initial_sync,
     profile_store::{Compiled, SharedProfile},
     tokens::{self, KnownToken},
 };
 use crate::plan::{
     bootstrap::{Randomness, Token, renewal},
     observed::{Observed, Seen},
-    validate::{Found, ProfileFound, Rival, created},
+    validate::{Found, NameConflict, ProfileFound, created},
 };
 use crate::render::overlay::OverlayError;
 use crate::tenant::settings::{SettingsError, TenantSettings};
@@ -51,11 +51,11 @@ pub async fn dereference(
     let mut random = [0; 64];
     rand::rng().fill_bytes(&mut random);
     Ok(Found {
-        rivals: rivals(context, &machine_deployment, &names),
+        name_conflicts: name_conflicts(context, &machine_deployment, &names),
         quota: context.index.quota(&machine_deployment),
         profile: profile(context, &machine_deployment).await?,
         settings: settings(context),
-        facts: context.facts(),
+        cluster_info: context.cluster_info(),
         kubeconfig_ca: Arc::clone(&context.engagement.kubeconfig_ca),
         registry_credentials,
         token,
@@ -68,17 +68,17 @@ pub async fn dereference(
 }
 
 /// Other machine deployments of the tenant with the same derived names.
-pub fn rivals(
+pub fn name_conflicts(
     context: &Context,
     machine_deployment: &MachineDeployment,
     names: &DerivedNames,
-) -> Vec<Rival> {
+) -> Vec<NameConflict> {
     let uid = machine_deployment.uid();
     let overlapping = context.index.overlapping(names);
     overlapping
         .iter()
         .filter(|other| other.uid() != uid)
-        .map(|other| Rival {
+        .map(|other| NameConflict {
             created: created(other),
             uid: other.uid().unwrap_or_default(),
             name: format!(
@@ -169,14 +169,14 @@ async fn observe(context: &Context, names: &DerivedNames) -> Result<Observed, Er
 }
 
 async fn observe_secret(context: &Context, name: &str) -> Result<Option<Seen>, Error> {
-    // Asking for the key drops digests that were made with another one.
+    // SlotRequest for the key drops digests that were made with another one.
     context.digest_key();
     if context
         .secrets
         .get(name)
         .is_some_and(|entry| entry.content.is_none())
     {
-        inventory::verify_secret(context, name)
+        initial_sync::verify_secret(context, name)
             .await
             .map_err(Error::call(format!("read Secret {name}")))?;
     }
@@ -195,7 +195,7 @@ async fn observe_config(context: &Context, name: &str) -> Result<Option<Seen>, E
         .get(name)
         .is_some_and(|entry| entry.content.is_none())
     {
-        inventory::verify_config(context, name)
+        initial_sync::verify_config(context, name)
             .await
             .map_err(Error::call(format!("read OperatingSystemConfig {name}")))?;
     }

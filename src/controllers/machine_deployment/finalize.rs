@@ -8,13 +8,13 @@ use kube::{
     Api, ResourceExt, api::ObjectMeta, core::response::StatusDetails, runtime::reflector::ObjectRef,
 };
 
-use super::{credentials, dereference::rivals, error::Error};
+use super::{credentials, dereference::name_conflicts, error::Error};
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, DerivedNames},
 };
-use crate::controllers::{context::Context, inventory, tokens};
+use crate::controllers::{context::Context, initial_sync, tokens};
 use crate::fleet::removal::{self, Credentials};
 use crate::plan::validate::created;
 use crate::tenant::mode::Right;
@@ -27,7 +27,7 @@ pub async fn finalize(
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let name = machine_deployment.name_any();
     let names = DerivedNames::new(&namespace, &name);
-    let made = Made::look(context, names).await?;
+    let made = Made::read(context, names).await?;
     let reference = ObjectRef::from_obj(machine_deployment);
     match holder(context, &namespace, &name).await? {
         Holder::Nobody => {}
@@ -60,7 +60,7 @@ fn owns(context: &Context, machine_deployment: &MachineDeployment, names: &Deriv
         created(machine_deployment),
         machine_deployment.uid().unwrap_or_default(),
     );
-    rivals(context, machine_deployment, names)
+    name_conflicts(context, machine_deployment, names)
         .into_iter()
         .all(|rival| (rival.created, rival.uid) > own)
 }
@@ -116,7 +116,7 @@ pub struct Made {
 
 impl Made {
     /// Looks for all that was made under the names.
-    pub async fn look(context: &Context, names: DerivedNames) -> Result<Self, Error> {
+    pub async fn read(context: &Context, names: DerivedNames) -> Result<Self, Error> {
         let mut secrets = Vec::new();
         for name in names.secrets() {
             // Most clouds have no script. One whose creation was not answered may be there, too.
@@ -138,7 +138,7 @@ impl Made {
             Vec::new()
         };
         let credentials = if mode.has(Right::MakeNodeCredentials) {
-            credentials::look(context, &names).await?
+            credentials::read(context, &names).await?
         } else {
             None
         };
@@ -175,8 +175,8 @@ impl Made {
             credentials
                 .remove(&worker)
                 .await
-                .map_err(Error::call(format!("delete {}", self.names.getter)))?;
-            context.secrets.deleted(&self.names.getter_token);
+                .map_err(Error::call(format!("delete {}", self.names.fetcher)))?;
+            context.secrets.deleted(&self.names.fetcher_token);
         }
         match self.config {
             Some(config) => remove_config(context, &config).await,
@@ -186,13 +186,13 @@ impl Made {
 }
 
 async fn verify_secret(context: &Context, name: &str) -> Result<(), Error> {
-    inventory::verify_secret(context, name)
+    initial_sync::verify_secret(context, name)
         .await
         .map_err(Error::call(format!("read Secret {name}")))
 }
 
 async fn verify_config(context: &Context, name: &str) -> Result<(), Error> {
-    inventory::verify_config(context, name)
+    initial_sync::verify_config(context, name)
         .await
         .map_err(Error::call("read the OperatingSystemConfig"))
 }

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{super::context::Context, error::Error};
-use crate::fleet::permits::Urgency;
+use crate::fleet::permits::Priority;
 use crate::plan::validate::Deployment;
 use crate::render::RenderError;
 use crate::render_worker::Pool;
-use crate::rules::user_data::{Fitting, Weighed, weigh};
+use crate::rules::user_data::{SizeChecked, Weighed, weigh};
 use crate::telemetry::metrics::{Document, Metrics, RenderResult, TemplateLimit};
 
 /// The outcome of a render and its duration, without the wait for a permit.
@@ -27,29 +27,33 @@ type Timed = (Result<Weighed, Error>, Duration);
 pub async fn render(
     context: &Context,
     deployment: &Arc<Deployment>,
-    urgency: Urgency,
-) -> Result<Fitting, Error> {
+    priority: Priority,
+) -> Result<SizeChecked, Error> {
     let workers = context.rules.renderer.workers_for(&deployment.profile);
     let (weighed, took) = match workers {
-        Some(workers) => in_worker(context, deployment, (workers, urgency)).await,
-        None => in_thread(context, deployment, urgency).await,
+        Some(workers) => in_worker(context, deployment, (workers, priority)).await,
+        None => in_thread(context, deployment, priority).await,
     };
     let metrics = &context.engagement.shared.metrics;
-    let Weighed { sizes, fitting } = weighed.inspect_err(|error| failed(metrics, error, took))?;
-    ended(metrics, sizes, (fitting.is_ok(), took));
-    let fitting = fitting?;
+    let Weighed { sizes, documents } = weighed.inspect_err(|error| failed(metrics, error, took))?;
+    ended(metrics, sizes, (documents.is_ok(), took));
+    let documents = documents?;
     let [provisioning, bootstrap] = sizes;
-    let vitals = &context.engagement.board.vitals;
-    vitals.user_data(provisioning.max(bootstrap));
-    Ok(fitting)
+    let statistics = &context.engagement.tenant_status.statistics;
+    statistics.user_data(provisioning.max(bootstrap));
+    Ok(documents)
 }
 
-async fn in_thread(context: &Context, deployment: &Arc<Deployment>, urgency: Urgency) -> Timed {
+async fn in_thread(context: &Context, deployment: &Arc<Deployment>, priority: Priority) -> Timed {
     let asked = Instant::now();
     let shared = &context.engagement.shared;
     let tenant = context.engagement.tenant();
     let wait = tracing::info_span!("wait for a permit");
-    let _permit = shared.permits.take(&tenant, urgency).instrument(wait).await;
+    let _permit = shared
+        .permits
+        .take(&tenant, priority)
+        .instrument(wait)
+        .await;
     shared.metrics.permit_waited(asked.elapsed());
     let limits = context.rules.limits;
     let deployment = Arc::clone(deployment);
@@ -71,12 +75,12 @@ async fn in_thread(context: &Context, deployment: &Arc<Deployment>, urgency: Urg
 async fn in_worker(
     context: &Context,
     deployment: &Deployment,
-    (workers, urgency): (&Pool, Urgency),
+    (workers, priority): (&Pool, Priority),
 ) -> Timed {
     let asked = Instant::now();
     let tenant = context.engagement.tenant();
     let wait = tracing::info_span!("wait for a worker");
-    let slot = workers.acquire(&tenant, urgency).instrument(wait).await;
+    let slot = workers.acquire(&tenant, priority).instrument(wait).await;
     let metrics = &context.engagement.shared.metrics;
     metrics.permit_waited(asked.elapsed());
     let span = tracing::info_span!("render", profile = deployment.profile.digest());

@@ -1,5 +1,5 @@
-//! Writes down what became of a machine deployment: on the board, in an Event, in the metrics, in
-//! the span and, when it is news, in the log.
+//! Writes down what became of a machine deployment: in the tenant's status, in an Event, in the
+//! metrics, in the span and, when it is news, in the log.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::api::{
     worker_cluster::MachineDeploymentState,
 };
 use crate::controllers::{adoption, context::Context};
-use crate::fleet::{census::outcome_of, events};
+use crate::fleet::{events, fleet_summary::outcome_of};
 use crate::plan::default_profile::is_older;
 use crate::telemetry::{self, logs::chain, metrics::Took};
 use crate::tenant::report::{Outcome, ProfileTried, Report};
@@ -83,6 +83,7 @@ pub async fn update_status(
         machine_deployment.namespace().unwrap_or_default(),
         machine_deployment.name_any()
     );
+    let tenant_status = &context.engagement.tenant_status;
     let metrics = &context.engagement.shared.metrics;
     let outcome = Outcome {
         profile,
@@ -99,17 +100,17 @@ pub async fn update_status(
         }) => {
             let now = context.engagement.shared.clock.now();
             metrics.cluster_succeeded(&context.engagement.registration.to_string(), now);
-            let is_news = context.engagement.board.outcome(&name, outcome.clone());
-            adoption::tell(context);
-            if context.engagement.board.read(is_well) {
+            let is_news = tenant_status.outcome(&name, outcome.clone());
+            adoption::report(context);
+            if tenant_status.read(is_well) {
                 context.recorder.rest();
             }
             if is_news && outcome.message.is_some() && !was_kept(context, &name, &outcome) {
-                tell(context, machine_deployment, &outcome).await;
+                emit_event(context, machine_deployment, &outcome).await;
             }
             tracing::debug!(machine_deployment = %name, writes, took = ?took.work, "reconciled");
         }
-        Ok(served) => context.engagement.board.update(|report| {
+        Ok(served) => tenant_status.update(|report| {
             let had_outcome = report.outcomes.remove(&name).is_some();
             let is_other = if served.kind == ServedKind::Ignored {
                 report.ignored.insert(name)
@@ -121,26 +122,26 @@ pub async fn update_status(
         // To wait is no failure: the first look at a new machine deployment is one.
         Err(Error::Waiting { .. }) => {
             tracing::debug!(machine_deployment = %name, reason = outcome.reason, "waiting");
-            context.engagement.board.outcome(&name, outcome);
+            tenant_status.outcome(&name, outcome);
         }
         Err(Error::HeldBack) => {
             tracing::debug!(machine_deployment = %name, "held back");
             // Why it failed before says more, and is not news when it fails again.
-            let has_failed = context.engagement.board.read(|report| {
+            let has_failed = tenant_status.read(|report| {
                 let before = report.outcomes.get(&name);
                 before.is_some_and(|it| it.state == MachineDeploymentState::Failing)
             });
             if !has_failed {
-                context.engagement.board.outcome(&name, outcome);
+                tenant_status.outcome(&name, outcome);
             }
         }
         Err(error) => {
             metrics.failed(error.category());
             span.record("otel.status_code", "ERROR");
             span.record("otel.status_description", error.reason());
-            let is_news = context.engagement.board.outcome(&name, outcome.clone());
+            let is_news = tenant_status.outcome(&name, outcome.clone());
             if is_news {
-                tell(context, machine_deployment, &outcome).await;
+                emit_event(context, machine_deployment, &outcome).await;
             }
         }
     }
@@ -196,7 +197,7 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
 }
 
 /// Tells people: in the log, and in an Event on the machine deployment unless it is only a wait.
-async fn tell(context: &Context, machine_deployment: &MachineDeployment, outcome: &Outcome) {
+async fn emit_event(context: &Context, machine_deployment: &MachineDeployment, outcome: &Outcome) {
     let message = outcome.message.clone().unwrap_or_default();
     tracing::warn!(
         registration = %context.engagement.registration,

@@ -10,7 +10,7 @@ use std::{
 use kube::{Api, Client};
 use tokio::time::sleep;
 
-use super::{Aged, Inner, Key, ProfileStore, tell};
+use super::{Aged, Inner, Key, ProfileStore, notify};
 use crate::api::profile::OperatingSystemProfile;
 use crate::controllers::{
     profile_quota::{Ledger, Moves},
@@ -27,10 +27,10 @@ use crate::tenant::{id::TenantId, policies::TenantPolicies, policy::ProfileQuota
 /// How long profiles wait for memory before it is looked for again.
 pub(super) const MEMORY_RETRY: Duration = Duration::from_mins(1);
 
-/// What bounds the store.
+/// What limits the store.
 #[derive(Clone, Debug, Default)]
 pub struct Quotas {
-    /// What bounds each tenant, by its namespace, until it is engaged.
+    /// What limits each tenant, by its namespace, until it is engaged.
     pub policies: Arc<TenantPolicies>,
     /// The names of default profiles: those always have room.
     pub defaults: BTreeSet<String>,
@@ -189,7 +189,7 @@ pub(super) async fn fetch_wanted(
             match profiles.get_opt(&key.1).await {
                 Ok(Some(profile)) => {
                     delay = RetryDelay::default();
-                    tell(
+                    notify(
                         subscriptions,
                         &key,
                         &store.insert_wanted(&key, Aged::of(profile)),

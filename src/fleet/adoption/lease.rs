@@ -72,7 +72,7 @@ pub async fn read(
         return Err(kube::Error::Api(Box::new(told)));
     }
     let lease: Lease = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
-    Ok(Some(judge(
+    Ok(Some(evaluate(
         name,
         &lease,
         now.unwrap_or_else(|| clock.now()),
@@ -87,7 +87,7 @@ fn date(response: &Response<Body>) -> Option<Timestamp> {
         .map(|zoned| zoned.timestamp())
 }
 
-fn judge(name: &str, lease: &Lease, now: Timestamp) -> Found {
+fn evaluate(name: &str, lease: &Lease, now: Timestamp) -> Found {
     let spec = lease.spec.clone().unwrap_or_default();
     let identity = spec.holder_identity.unwrap_or_default();
     let Some(renewed) = spec.renew_time.map(|time| time.0) else {
@@ -143,11 +143,11 @@ mod tests {
             (74, true),
             (76, false),
         ] {
-            let found = judge(LEASE, &lease, after(seconds));
+            let found = evaluate(LEASE, &lease, after(seconds));
             assert_eq!(matches!(found, Found::Held(_)), is_held, "{seconds}");
         }
-        assert_eq!(judge(LEASE, &a_lease(""), after(0)), Found::Free);
-        assert_eq!(judge(LEASE, &Lease::default(), after(0)), Found::Free);
+        assert_eq!(evaluate(LEASE, &a_lease(""), after(0)), Found::Free);
+        assert_eq!(evaluate(LEASE, &Lease::default(), after(0)), Found::Free);
     }
 
     #[test]

@@ -41,7 +41,7 @@ fn a_lease(name: &str, renewed: &str) -> Value {
 }
 
 async fn look_at(cluster: &Cluster) -> Result<Predecessor, Obstacle> {
-    look(&cluster.client(), &a_clock()).await
+    find_predecessor(&cluster.client(), &a_clock()).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +115,7 @@ fn restricted(cluster: &Cluster) -> Client {
 async fn who_may_not_look_goes_on_only_where_there_is_no_sign() {
     let cluster = a_cluster();
     let client = restricted(&cluster);
-    let looked = look(&client, &a_clock()).await;
+    let looked = find_predecessor(&client, &a_clock()).await;
     assert_eq!(looked.unwrap(), Predecessor::None);
     put(
         &cluster,
@@ -127,7 +127,7 @@ async fn who_may_not_look_goes_on_only_where_there_is_no_sign() {
             },
         }),
     );
-    let obstacle = look(&client, &a_clock()).await.unwrap_err();
+    let obstacle = find_predecessor(&client, &a_clock()).await.unwrap_err();
     assert_eq!(obstacle.reason(), "AdoptionForbidden");
     assert!(obstacle.to_string().contains("worker-adoption.yaml"));
     let claimed = json!({
@@ -135,6 +135,6 @@ async fn who_may_not_look_goes_on_only_where_there_is_no_sign() {
         "metadata": {"name": CLOUD_INIT_SETTINGS, "annotations": {CLAIM: "m/berlin"}},
     });
     put(&cluster, claimed);
-    let looked = look(&client, &a_clock()).await;
+    let looked = find_predecessor(&client, &a_clock()).await;
     assert_eq!(looked.unwrap(), Predecessor::None, "the finalizer is ours");
 }

@@ -142,9 +142,9 @@ fn a_page_weighs_no_more_than_it_may() {
     let mut object = a_secret("one");
     object["data"] = json!({"a": "b".repeat((OBJECT_MIB_MAX << 20) - 5_000)});
     let page = |count| json!({"items": vec![object.clone(); count]}).to_string();
-    let fitting = PAGE_MIB_MAX / OBJECT_MIB_MAX;
-    assert!(pass(LIST, &page(fitting)).is_ok());
-    assert_eq!(pass(LIST, &page(fitting + 1)).err(), Some(Refused::Page));
+    let documents = PAGE_MIB_MAX / OBJECT_MIB_MAX;
+    assert!(pass(LIST, &page(documents)).is_ok());
+    assert_eq!(pass(LIST, &page(documents + 1)).err(), Some(Refused::Page));
     let error: tower::BoxError = Refused::Page.into();
     assert!(is_page_too_large(&kube::Error::Service(error)));
     let error: tower::BoxError = Refused::Text.into();

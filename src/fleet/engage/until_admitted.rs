@@ -1,12 +1,12 @@
 //! Who may be why replicas crash waits for its turn.
 
-use super::Setback;
-use crate::fleet::roster::Member;
+use super::EngageError;
+use crate::fleet::registry::RegisteredCluster;
 use crate::tenant::report::ConditionType;
 
 /// Waits while the tenant is held back, and tells why.
-pub async fn until_admitted(member: &Member, tell: impl Fn(&Setback)) {
-    let mut suspicions = member.suspicion.subscribe();
+pub async fn until_admitted(registered: &RegisteredCluster, tell: impl Fn(&EngageError)) {
+    let mut suspicions = registered.suspicion.subscribe();
     loop {
         let Some(suspicion) = *suspicions.borrow_and_update() else {
             return;
@@ -17,7 +17,7 @@ pub async fn until_admitted(member: &Member, tell: impl Fn(&Setback)) {
             suspicion.crashes,
         );
         let condition = ConditionType::Connected;
-        tell(&Setback::failed(condition, "Quarantined", message));
+        tell(&EngageError::failed(condition, "Quarantined", message));
         if suspicions.changed().await.is_err() {
             return;
         }

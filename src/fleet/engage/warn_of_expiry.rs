@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::setback::{REGISTER, is_in_status};
-use crate::fleet::{connect::Clients, engagement::Shared, events, roster::Member};
+use super::engage_error::{REGISTER, is_in_status};
+use crate::fleet::{connect::Clients, engagement::Shared, events, registry::RegisteredCluster};
 use crate::tenant::{
     access::expiry::{Expiry, finding},
     report::ConditionType,
@@ -17,8 +17,8 @@ const INTERVAL: Duration = Duration::from_hours(1);
 pub struct Warning<'a> {
     /// What all tenants share.
     pub shared: &'a Shared,
-    /// The member.
-    pub member: &'a Member,
+    /// The registered cluster.
+    pub registered: &'a RegisteredCluster,
     /// The tenant's share of the management API.
     pub management: &'a Clients,
     /// What expires.
@@ -29,17 +29,17 @@ pub struct Warning<'a> {
 pub async fn warn_of_expiry(warning: Warning<'_>) {
     let Warning {
         shared,
-        member,
+        registered,
         management,
         expiries,
     } = warning;
     let found = finding(expiries, shared.clock.now());
     let kind = ConditionType::CredentialValid;
-    if !member.board.found(kind, found.clone()) || found.holds {
+    if !registered.status.set_condition(kind, found.clone()) || found.holds {
         return;
     }
-    tracing::warn!(registration = %member.id, why = %found.message, "a credential expires");
-    let own = member.worker_cluster.borrow().clone();
+    tracing::warn!(registration = %registered.id, why = %found.message, "a credential expires");
+    let own = registered.worker_cluster.borrow().clone();
     let Some(own) = own.filter(|own| !is_in_status(own, found.reason, &found.message)) else {
         return;
     };

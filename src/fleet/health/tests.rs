@@ -2,8 +2,8 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_problem_of_a_watch_is_reported_until_a_minute_after_it_was_last_seen() {
-    let (health, board) = a_health();
-    let reason = || board.read(|report| report.findings[&ConditionType::Connected].reason);
+    let (health, tenant_status) = a_health();
+    let reason = || tenant_status.read(|report| report.findings[&ConditionType::Connected].reason);
     let succeed = || {
         let call = health.admit(&Method::GET).unwrap();
         call.answered(&Response::new(()));
@@ -25,14 +25,17 @@ async fn a_problem_of_a_watch_is_reported_until_a_minute_after_it_was_last_seen(
     assert_eq!(reason(), "Healthy");
 }
 
-fn a_health() -> (Health, Arc<Board>) {
-    let board = Arc::new(Board::default());
+fn a_health() -> (Health, Arc<TenantStatus>) {
+    let tenant_status = Arc::new(TenantStatus::default());
     let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
-    (Health::new(Arc::clone(&board), clock), board)
+    (
+        Health::new(Arc::clone(&tenant_status), clock),
+        tenant_status,
+    )
 }
 
-fn said(board: &Board) -> (bool, &'static str, String) {
-    let report = board.report();
+fn said(tenant_status: &TenantStatus) -> (bool, &'static str, String) {
+    let report = tenant_status.report();
     let finding = report.findings[&ConditionType::Connected].clone();
     (finding.holds, finding.reason, finding.message)
 }
@@ -76,7 +79,7 @@ async fn only_a_call_that_moves_the_circuit_wakes_who_waits_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn the_board_says_what_the_circuit_says() {
-    let (health, board) = a_health();
+    let (health, tenant_status) = a_health();
     for (status, holds, reason) in [
         (StatusCode::OK, true, "Healthy"),
         (StatusCode::SERVICE_UNAVAILABLE, false, "Degraded"),
@@ -87,25 +90,31 @@ async fn the_board_says_what_the_circuit_says() {
         (StatusCode::FORBIDDEN, true, "Healthy"),
     ] {
         answered(&health, status, 1).await;
-        assert!(said(&board).0, "once is an accident: {status}");
+        assert!(said(&tenant_status).0, "once is an accident: {status}");
         answered(&health, status, 2).await;
-        assert_eq!(said(&board).0, holds, "{status}");
-        assert_eq!(said(&board).1, reason, "{status}");
+        assert_eq!(said(&tenant_status).0, holds, "{status}");
+        assert_eq!(said(&tenant_status).1, reason, "{status}");
     }
     answered(&health, StatusCode::INTERNAL_SERVER_ERROR, 3).await;
-    assert!(said(&board).2.contains("500"));
+    assert!(said(&tenant_status).2.contains("500"));
     answered(&health, StatusCode::BAD_GATEWAY, 1).await;
-    assert!(said(&board).2.contains("502"), "another failure is news");
+    assert!(
+        said(&tenant_status).2.contains("502"),
+        "another failure is news"
+    );
     health.due().await;
     let refused = std::io::Error::other("refused");
     health.admit(&Method::GET).unwrap().unreachable(&refused);
-    assert_eq!(said(&board), (false, "Unreachable", "refused".to_owned()));
+    assert_eq!(
+        said(&tenant_status),
+        (false, "Unreachable", "refused".to_owned())
+    );
     health.due().await;
     health
         .admit(&Method::GET)
         .unwrap()
         .answered(&an_answer(StatusCode::OK));
-    assert!(said(&board).0);
+    assert!(said(&tenant_status).0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,16 +181,19 @@ async fn errors_of_writes_leave_the_cluster_healthy_and_those_of_reads_do_not() 
 
 #[tokio::test(start_paused = true)]
 async fn a_state_that_was_forgotten_is_news_again() {
-    let (health, board) = a_health();
+    let (health, tenant_status) = a_health();
     answered(&health, StatusCode::OK, 1).await;
     assert!(!health.is_wrong());
-    board.found(ConditionType::Connected, Finding::wrong("Other", "why"));
+    tenant_status.set_condition(
+        ConditionType::Connected,
+        ConditionState::wrong("Other", "why"),
+    );
     answered(&health, StatusCode::OK, 1).await;
-    assert_eq!(said(&board).1, "Other", "it was not news");
+    assert_eq!(said(&tenant_status).1, "Other", "it was not news");
     health.forget();
     assert_eq!(health.state(), State::Unknown);
     answered(&health, StatusCode::OK, 1).await;
-    assert_eq!(said(&board).1, "Healthy");
+    assert_eq!(said(&tenant_status).1, "Healthy");
 }
 
 #[test]

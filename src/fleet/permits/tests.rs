@@ -22,7 +22,7 @@ impl Queue {
         let permits = Permits::new(1);
         let (told, served) = mpsc::unbounded_channel();
         Self {
-            held: permits.take(&TenantId::new("holder"), Urgency::Fresh).await,
+            held: permits.take(&TenantId::new("holder"), Priority::High).await,
             permits,
             tasks: JoinSet::new(),
             served,
@@ -31,10 +31,10 @@ impl Queue {
     }
 
     /// Waits in the queue before this returns.
-    async fn ask(&mut self, name: &'static str, index: usize, urgency: Urgency) {
+    async fn ask(&mut self, name: &'static str, index: usize, priority: Priority) {
         let (permits, told) = (self.permits.clone(), self.told.clone());
         self.tasks.spawn(async move {
-            let _permit = permits.take(&TenantId::new(name), urgency).await;
+            let _permit = permits.take(&TenantId::new(name), priority).await;
             told.send((name, index)).unwrap();
         });
         tokio::task::yield_now().await;
@@ -57,11 +57,11 @@ impl Queue {
 async fn tenants_that_wait_are_served_in_a_circle_and_in_order_within_each() {
     let mut queue = Queue::new().await;
     for index in 0..100 {
-        queue.ask("berlin", index, Urgency::Fresh).await;
+        queue.ask("berlin", index, Priority::High).await;
     }
     for index in 0..3 {
-        queue.ask("lisbon", index, Urgency::Fresh).await;
-        queue.ask("oslo", index, Urgency::Fresh).await;
+        queue.ask("lisbon", index, Priority::High).await;
+        queue.ask("oslo", index, Priority::High).await;
     }
     let order = queue.order().await;
     for round in 0..3 {
@@ -86,7 +86,7 @@ async fn latencies(load: usize) -> Vec<Duration> {
             let (permits, tenant) = (permits.clone(), TenantId::new(&name));
             tasks.spawn(async move {
                 let asked = Instant::now();
-                let _permit = permits.take(&tenant, Urgency::Fresh).await;
+                let _permit = permits.take(&tenant, Priority::High).await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 quiet.map(|_| asked.elapsed())
             });
@@ -109,18 +109,18 @@ async fn a_hundredfold_load_leaves_the_p99_of_others() {
 async fn sweeps_yield_to_fresh_changes_and_have_one_permit_in_five() {
     let mut queue = Queue::new().await;
     for index in 0..10 {
-        queue.ask("berlin", index, Urgency::Sweep).await;
+        queue.ask("berlin", index, Priority::Low).await;
     }
     for index in 10..30 {
-        queue.ask("lisbon", index, Urgency::Fresh).await;
+        queue.ask("lisbon", index, Priority::High).await;
     }
     let order = queue.order().await;
-    let sweeps: Vec<usize> = order[..25]
+    let resync: Vec<usize> = order[..25]
         .iter()
         .enumerate()
         .filter_map(|(place, (name, _))| (*name == "berlin").then_some(place))
         .collect();
-    assert_eq!(sweeps, [4, 9, 14, 19, 24]);
+    assert_eq!(resync, [4, 9, 14, 19, 24]);
     assert_eq!(order.len(), 30);
 }
 
@@ -128,9 +128,9 @@ async fn sweeps_yield_to_fresh_changes_and_have_one_permit_in_five() {
 async fn who_leaves_while_waiting_leaves_no_hole() {
     let permits = Permits::new(1);
     let [berlin, lisbon, _] = NAMES.map(TenantId::new);
-    let held = permits.take(&berlin, Urgency::Fresh).await;
+    let held = permits.take(&berlin, Priority::High).await;
     for _ in 0..1_000 {
-        let waits = permits.take(&lisbon, Urgency::Fresh);
+        let waits = permits.take(&lisbon, Priority::High);
         assert!(futures::poll!(std::pin::pin!(waits)).is_pending());
     }
     {
@@ -139,7 +139,7 @@ async fn who_leaves_while_waiting_leaves_no_hole() {
         let waiting: usize = state.fresh.waiting.values().map(BTreeMap::len).sum();
         assert_eq!(waiting, 0);
     }
-    let stays = permits.take(&berlin, Urgency::Fresh);
+    let stays = permits.take(&berlin, Priority::High);
     let mut stays = std::pin::pin!(stays);
     assert!(futures::poll!(&mut stays).is_pending());
     drop(held);
@@ -152,9 +152,9 @@ async fn who_leaves_while_waiting_leaves_no_hole() {
 async fn a_permit_that_nobody_fetches_any_more_goes_to_the_next() {
     let permits = Permits::new(1);
     let [berlin, lisbon, oslo] = NAMES.map(TenantId::new);
-    let held = permits.take(&berlin, Urgency::Fresh).await;
-    let mut leaves = Box::pin(permits.take(&lisbon, Urgency::Fresh));
-    let mut stays = Box::pin(permits.take(&oslo, Urgency::Fresh));
+    let held = permits.take(&berlin, Priority::High).await;
+    let mut leaves = Box::pin(permits.take(&lisbon, Priority::High));
+    let mut stays = Box::pin(permits.take(&oslo, Priority::High));
     assert!(futures::poll!(&mut leaves).is_pending());
     assert!(futures::poll!(&mut stays).is_pending());
     drop(held);
@@ -171,10 +171,10 @@ async fn under_much_coming_and_going_no_permit_is_lost() {
     for index in 0..300_usize {
         let permits = permits.clone();
         let tenant = TenantId::new(NAMES[index % 3]);
-        let urgency = [Urgency::Fresh, Urgency::Sweep][index % 2];
+        let priority = [Priority::High, Priority::Low][index % 2];
         tasks.spawn(async move {
             for turn in 0..20 {
-                let take = permits.take(&tenant, urgency);
+                let take = permits.take(&tenant, priority);
                 if (index + turn) % 4 == 0 {
                     let _ = futures::poll!(std::pin::pin!(take));
                 } else {
@@ -187,7 +187,7 @@ async fn under_much_coming_and_going_no_permit_is_lost() {
     tasks.join_all().await;
     let state = permits.lock();
     assert_eq!(state.free, 3);
-    let left = [&state.fresh, &state.sweeps].map(|lane| lane.waiting.len());
+    let left = [&state.fresh, &state.resync].map(|lane| lane.waiting.len());
     assert_eq!(left, [0, 0]);
     let _: &HashMap<_, _> = &state.fresh.waiting;
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fleet::partition::{
+use crate::fleet::sharding::{
     Holder, View,
     suspicion::{Crashes, Incident},
 };

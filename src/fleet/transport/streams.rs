@@ -27,7 +27,7 @@ use tower::{BoxError, Service};
 
 use crate::fleet::{
     connect::ResponseBody,
-    partition::fence::{Fence, Fenced},
+    sharding::fence::{Fence, Fenced},
 };
 
 /// `kube-apiserver`, `HAProxy` and Envoy allow 100 streams on a connection by default, nginx 128.

@@ -1,11 +1,11 @@
-//! What is written, and in which order, for each way in which the world can differ.
+//! What is written, and in which order, for each difference of the observed and desired state.
 
 use super::*;
 use crate::plan::desired::is_current;
 
 const KUBELET: &str = "kube-system-workers-kubelet-bootstrap-config";
 
-/// The changes in short.
+/// The changes as short texts.
 fn lines(found: &Found) -> Vec<String> {
     super::super::changes::changes(wanted(found), &found.observed)
         .iter()
@@ -32,12 +32,13 @@ fn line(change: &Change) -> String {
         Change::RecreateSecret(wanted, _) => format!("recreate {}", short(&wanted.name)),
         Change::DeleteSecret(name, _) => format!("delete {}", short(name)),
         Change::CreateConfig(_) => "create config".to_owned(),
-        Change::StampConfig(..) => "stamp config".to_owned(),
+        Change::StampConfig(..) => "annotate config".to_owned(),
         Change::RecreateConfig(..) => "recreate config".to_owned(),
     }
 }
 
-/// The changes after this happened to what was served; once they are written there are none.
+/// Applies `happen` to a served machine deployment and compares the changes. Once they are written,
+/// there must be no further changes.
 fn check(happen: impl FnOnce(&mut Found), expected: &[&str]) {
     let mut found = a_served_found();
     happen(&mut found);
@@ -50,12 +51,12 @@ fn check(happen: impl FnOnce(&mut Found), expected: &[&str]) {
 }
 
 #[test]
-fn what_is_wanted_and_there_is_not_written() {
+fn nothing_is_written_if_nothing_differs() {
     check(|_| {}, &[]);
 }
 
 #[test]
-fn everything_is_made_in_the_safe_order() {
+fn all_objects_are_created_in_the_safe_order() {
     assert_eq!(
         lines(&a_found()),
         [
@@ -69,15 +70,19 @@ fn everything_is_made_in_the_safe_order() {
 }
 
 #[test]
-fn a_raised_revision_with_the_same_bytes_only_stamps() {
+fn a_new_revision_with_the_same_bytes_only_changes_annotations() {
     check(
         |found| set_annotation(found, REVISION, "2"),
-        &["stamp config", "replace provisioning", "replace bootstrap"],
+        &[
+            "annotate config",
+            "replace provisioning",
+            "replace bootstrap",
+        ],
     );
 }
 
 #[test]
-fn other_bytes_are_written_anew() {
+fn objects_with_different_bytes_are_recreated() {
     check(
         |found| found.profile = a_profile("other"),
         &[
@@ -89,7 +94,7 @@ fn other_bytes_are_written_anew() {
 }
 
 #[test]
-fn a_raised_revision_with_other_bytes_deletes_the_bootstrap_document_first() {
+fn a_new_revision_with_other_bytes_deletes_the_bootstrap_document_first() {
     check(
         |found| {
             found.profile = a_profile("other");
@@ -105,10 +110,10 @@ fn a_raised_revision_with_other_bytes_deletes_the_bootstrap_document_first() {
 }
 
 #[test]
-fn another_api_server_keeps_the_kubeconfig_in_place() {
+fn a_changed_api_server_updates_the_kubeconfig_in_place() {
     check(
         |found| {
-            Arc::make_mut(&mut found.facts).api_server = "https://10.0.0.2:6443".to_owned();
+            Arc::make_mut(&mut found.cluster_info).api_server = "https://10.0.0.2:6443".to_owned();
         },
         &[
             "replace kubeconfig",
@@ -121,7 +126,7 @@ fn another_api_server_keeps_the_kubeconfig_in_place() {
 }
 
 #[test]
-fn a_missing_object_is_made_again_and_alone() {
+fn only_the_missing_object_is_created_again() {
     check(|found| found.observed.config = None, &["create config"]);
     check(
         |found| found.observed.provisioning = None,
@@ -138,7 +143,7 @@ fn a_missing_object_is_made_again_and_alone() {
 }
 
 #[test]
-fn tampered_bytes_are_written_anew_and_nothing_else() {
+fn only_the_object_with_tampered_bytes_is_written_again() {
     let tamper = |seen: &mut Option<Seen>| {
         seen.as_mut().unwrap().content = Digest::from_annotation("foreign");
     };
@@ -161,7 +166,7 @@ fn tampered_bytes_are_written_anew_and_nothing_else() {
 }
 
 #[test]
-fn tampered_bytes_are_never_current_whatever_the_annotations_say() {
+fn an_object_with_tampered_bytes_is_not_current_whatever_its_annotations() {
     assert!(is_current_as_it_is(&a_served_found()));
     let objects: [fn(&mut Observed) -> &mut Option<Seen>; 3] = [
         |observed| &mut observed.config,
@@ -177,7 +182,7 @@ fn tampered_bytes_are_never_current_whatever_the_annotations_say() {
 }
 
 #[test]
-fn a_stale_secret_beside_a_fresh_config_is_repaired() {
+fn stale_secrets_beside_an_updated_config_are_updated() {
     check(
         |found| {
             let before = found.observed.clone();
@@ -192,7 +197,7 @@ fn a_stale_secret_beside_a_fresh_config_is_repaired() {
 }
 
 #[test]
-fn a_token_is_extended_when_half_of_its_life_is_over() {
+fn a_token_past_half_of_its_lifetime_is_extended_and_nothing_else_changes() {
     check(
         |found| {
             let mut token: Token = found.token.clone().unwrap();
@@ -204,7 +209,7 @@ fn a_token_is_extended_when_half_of_its_life_is_over() {
 }
 
 #[test]
-fn a_lost_token_takes_the_kubeconfig_along() {
+fn a_lost_token_is_created_again_and_the_kubeconfig_is_updated() {
     check(
         |found| {
             found.token = None;
@@ -214,7 +219,7 @@ fn a_lost_token_takes_the_kubeconfig_along() {
     );
 }
 
-/// As the system before us left it: three annotations, none of ours.
+/// The objects as another program wrote them: with three annotations, and without ours.
 fn taken_over() -> Found {
     let mut found = a_served_found();
     let observed = &mut found.observed;
@@ -245,30 +250,37 @@ fn with_foreign_bytes(mut found: Found) -> Found {
 }
 
 #[test]
-fn what_another_program_made_with_our_bytes_is_stamped_and_no_more() {
+fn secrets_of_another_program_with_our_bytes_only_get_our_annotations() {
     let found = taken_over();
-    assert!(!is_current_as_it_is(&found), "it is compared once");
-    let stamps = ["stamp config", "replace provisioning", "replace bootstrap"];
-    assert_eq!(lines(&found), stamps);
+    assert!(
+        !is_current_as_it_is(&found),
+        "the documents are compared once"
+    );
+    let annotates = [
+        "annotate config",
+        "replace provisioning",
+        "replace bootstrap",
+    ];
+    assert_eq!(lines(&found), annotates);
     let found = written(changes(wanted(&found), &found.observed), found);
     assert!(is_current_as_it_is(&found));
     let mut elsewhere = taken_over();
     elsewhere.observed.config = None;
-    let made = ["create config", "replace provisioning", "replace bootstrap"];
-    assert_eq!(lines(&elsewhere), made);
+    let creates = ["create config", "replace provisioning", "replace bootstrap"];
+    assert_eq!(lines(&elsewhere), creates);
 }
 
 #[test]
-fn what_another_program_made_with_other_bytes_is_kept_until_something_changes() {
+fn secrets_of_another_program_keep_their_bytes_until_an_input_changes() {
     let found = with_foreign_bytes(taken_over());
-    let keeps = ["stamp config", "keep provisioning", "keep bootstrap"];
+    let keeps = ["annotate config", "keep provisioning", "keep bootstrap"];
     assert_eq!(lines(&found), keeps);
     let changes = changes(wanted(&found), &found.observed);
     assert!(kept_as_found(&changes, &found.observed).is_some());
     let mut found = written(changes, found);
     assert!(is_current_as_it_is(&found));
     assert!(kept_as_found(&[], &found.observed).is_some());
-    assert_eq!(lines(&found), [""; 0], "rendered anew, they stay");
+    assert_eq!(lines(&found), [""; 0], "they are kept after another render");
     found.observed.config = None;
     assert_eq!(lines(&found), ["create config"]);
 
@@ -288,7 +300,7 @@ fn what_another_program_made_with_other_bytes_is_kept_until_something_changes() 
 }
 
 #[test]
-fn a_crash_between_the_stamps_keeps_the_rest() {
+fn a_crash_between_annotating_two_secrets_keeps_the_bytes_of_the_second() {
     let found = with_foreign_bytes(taken_over());
     let all = changes(wanted(&found), &found.observed);
     let found = written(all.into_iter().take(2).collect(), found);
@@ -296,12 +308,12 @@ fn a_crash_between_the_stamps_keeps_the_rest() {
 }
 
 #[test]
-fn what_another_program_made_for_another_revision_is_written_anew() {
+fn secrets_of_another_program_for_another_revision_are_replaced() {
     let mut raised = with_foreign_bytes(taken_over());
     set_annotation(&mut raised, REVISION, "2");
     let rotation = [
         "delete bootstrap",
-        "stamp config",
+        "annotate config",
         "recreate provisioning",
         "create bootstrap",
     ];
@@ -309,14 +321,14 @@ fn what_another_program_made_for_another_revision_is_written_anew() {
 }
 
 #[test]
-fn what_another_program_made_for_other_annotations_is_rewritten() {
+fn secrets_of_another_program_for_other_annotations_are_replaced() {
     let mut changed = with_foreign_bytes(taken_over());
     set_annotation(&mut changed, "mine", "x");
     assert!(!lines(&changed).iter().any(|line| line.starts_with("keep ")));
 }
 
 #[test]
-fn only_the_documents_that_stay_are_reported_as_kept() {
+fn only_documents_that_are_not_replaced_are_reported_as_kept() {
     let found = with_foreign_bytes(taken_over());
     let found = written(changes(wanted(&found), &found.observed), found);
     let seen = |seen: &Option<Seen>| seen.clone().unwrap();
@@ -360,15 +372,15 @@ fn only_the_documents_that_stay_are_reported_as_kept() {
 }
 
 #[test]
-fn bytes_for_a_secret_do_not_show_themselves() {
+fn the_debug_output_of_secret_bytes_is_redacted() {
     let data = crate::tenant::secret_text::SecretBytes::new(b"t0ken".to_vec());
     assert_eq!(format!("{data:?}"), "[redacted, 5 bytes]");
 }
 
 #[test]
-fn every_input_changes_the_stamp() {
+fn a_change_of_any_input_makes_the_objects_outdated() {
     type Happen = fn(&mut Found);
-    let happenings: [(&str, Happen); 6] = [
+    let cases: [(&str, Happen); 6] = [
         ("revision", |found| set_annotation(found, REVISION, "2")),
         ("annotation", |found| set_annotation(found, "mine", "x")),
         ("profile", |found| found.profile = a_profile("other")),
@@ -382,10 +394,10 @@ fn every_input_changes_the_stamp() {
             found.kubeconfig_ca = Arc::from(*b"other");
         }),
         ("token", |found| {
-            Arc::make_mut(&mut found.facts).fetch_token = SecretText::new("other");
+            Arc::make_mut(&mut found.cluster_info).fetch_token = SecretText::new("other");
         }),
     ];
-    for (what, happen) in happenings {
+    for (what, happen) in cases {
         let mut found = a_served_found();
         happen(&mut found);
         assert!(!is_current_as_it_is(&found), "{what}");
@@ -395,20 +407,20 @@ fn every_input_changes_the_stamp() {
     machine_deployment.spec.template.spec.versions.kubelet = "1.36.0".to_owned();
     assert!(
         is_current_as_it_is(&found),
-        "the template alone is no input: the revision follows"
+        "the kubelet version is not an input: the revision follows it"
     );
 }
 
 #[test]
-fn what_is_close_to_its_limit_is_annotated_and_known_without_a_render() {
+fn the_size_warning_is_stored_in_an_annotation_and_read_back_without_a_render() {
     let found = a_found();
     let deployment = super::super::validate::validate(&found, &POLICY).unwrap();
-    let mut fitting = fit(rendered(&deployment)).unwrap();
-    assert_eq!(fitting.near_limit, None);
-    fitting.near_limit = Some("close".to_owned());
-    let desired = desired(&deployment, Some(fitting));
+    let mut documents = fit(rendered(&deployment)).unwrap();
+    assert_eq!(documents.near_limit, None);
+    documents.near_limit = Some("close".to_owned());
+    let desired = desired(&deployment, Some(documents));
     let (_, content) = &desired.documents.as_ref().unwrap().bootstrap;
-    let annotations = desired.stamp.annotations(content);
+    let annotations = desired.provenance.annotations(content);
     assert_eq!(annotations[NEAR_LIMIT], "close");
     let bootstrap = seen("bootstrap", content, annotations);
     let observed = Observed {
@@ -417,7 +429,7 @@ fn what_is_close_to_its_limit_is_annotated_and_known_without_a_render() {
     };
     assert_eq!(known_near_limit(&observed).as_deref(), Some("close"));
     assert_eq!(known_near_limit(&Observed::default()), None);
-    let plain = wanted(&found).stamp.annotations(content);
+    let plain = wanted(&found).provenance.annotations(content);
     assert!(!plain.contains_key(NEAR_LIMIT));
 }
 
@@ -427,7 +439,7 @@ fn on_edge(found: &mut Found) {
     set_annotation(found, REVISION, "2");
 }
 
-/// As [`a_served_found`], on the provider `edge`.
+/// Like [`a_served_found`], with the provider `edge`.
 fn a_served_edge() -> Found {
     let mut found = a_found();
     on_edge(&mut found);
@@ -436,7 +448,7 @@ fn a_served_edge() -> Found {
 }
 
 #[test]
-fn an_edge_script_is_made_before_the_documents() {
+fn the_edge_script_is_created_before_the_documents() {
     let mut found = a_found();
     on_edge(&mut found);
     assert_eq!(
@@ -454,7 +466,7 @@ fn an_edge_script_is_made_before_the_documents() {
 }
 
 #[test]
-fn an_edge_script_is_made_again_updated_in_place_and_gone_with_its_provider() {
+fn the_edge_script_is_recreated_updated_in_place_and_deleted_with_its_provider() {
     let mut found = a_served_edge();
     found.observed.edge_script = None;
     assert_eq!(lines(&found), ["create script"]);
@@ -465,7 +477,7 @@ fn an_edge_script_is_made_again_updated_in_place_and_gone_with_its_provider() {
     assert_eq!(lines(&found), ["replace script"]);
 
     let mut found = a_served_edge();
-    Arc::make_mut(&mut found.facts).api_server = "https://10.0.0.2:6443".to_owned();
+    Arc::make_mut(&mut found.cluster_info).api_server = "https://10.0.0.2:6443".to_owned();
     assert_eq!(lines(&found)[..2], ["replace kubeconfig", "replace script"]);
 
     let mut found = a_served_edge();

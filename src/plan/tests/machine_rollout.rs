@@ -1,4 +1,4 @@
-//! What machines were made from, and who is told to replace them.
+//! What machines were created from, and which machine deployments replace them.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::plan::{
     validate::validate,
 };
 
-/// Everything in order, where machines are replaced.
+/// Like [`a_found`], for a tenant whose machines are replaced when they are outdated.
 fn a_found_that_replaces() -> Found {
     let mut found = a_found();
     let mut settings = TenantSettings::clone(found.settings.as_ref().unwrap());
@@ -24,7 +24,7 @@ fn a_found_that_replaces() -> Found {
     found
 }
 
-fn judged(found: &Found) -> Machines {
+fn machines_of(found: &Found) -> Machines {
     machines(&wanted(found), &found.observed).unwrap()
 }
 
@@ -34,9 +34,9 @@ fn served(found: Found) -> Found {
 }
 
 #[test]
-fn what_stood_there_first_for_a_revision_is_what_its_machines_were_made_from() {
+fn machines_were_created_from_the_document_that_was_stored_first_for_their_revision() {
     let found = served(a_found_that_replaces());
-    let first = judged(&found);
+    let first = machines_of(&found);
     assert!(!first.are_outdated());
     assert_eq!(changes(wanted(&found), &found.observed), []);
 
@@ -45,63 +45,66 @@ fn what_stood_there_first_for_a_revision_is_what_its_machines_were_made_from() {
         ..found.clone()
     };
     let another = served(another);
-    let outdated = judged(&another);
+    let outdated = machines_of(&another);
     assert!(outdated.are_outdated());
-    assert_eq!(outdated.made_from, first.made_from, "kept over a rotation");
+    assert_eq!(
+        outdated.made_from, first.made_from,
+        "unchanged by a rotation"
+    );
     assert_eq!(changes(wanted(&another), &another.observed), []);
 
     let mut raised = another.clone();
     set_annotation(&mut raised, REVISION, "2");
     let raised = served(raised);
-    let current = judged(&raised);
+    let current = machines_of(&raised);
     assert!(
         !current.are_outdated(),
-        "its machines are made from the new document"
+        "the new machines are created from the new document"
     );
     assert_eq!(current.content, outdated.content);
     let kubeconfig = raised.observed.kubelet_kubeconfig.as_ref().unwrap();
-    let said = kubeconfig.annotation(MACHINES_MADE_FROM).unwrap();
-    assert_eq!(MadeFrom::parse(said), Some(current.made_from), "written");
+    let stored = kubeconfig.annotation(MACHINES_MADE_FROM).unwrap();
+    assert_eq!(MadeFrom::parse(stored), Some(current.made_from), "stored");
 }
 
 #[test]
-fn tampered_bytes_are_not_what_machines_were_made_from() {
+fn tampered_bytes_do_not_change_what_machines_were_created_from() {
     let mut found = served(a_found_that_replaces());
-    let before = judged(&found);
+    let before = machines_of(&found);
     let provisioning = found.observed.provisioning.as_mut().unwrap();
     provisioning.content = Digest::from_annotation("foreign");
-    assert_eq!(judged(&found), before);
+    assert_eq!(machines_of(&found), before);
 }
 
 #[test]
-fn what_is_not_known_of_before_is_current_unless_it_changes_at_the_same_time() {
-    // It was made while nobody asked.
+fn unrecorded_machines_are_current_unless_the_document_changes_at_the_same_time() {
+    // It was created while machines were not replaced.
     let found = a_served_found();
-    let asked = Found {
+    let enabled = Found {
         settings: a_found_that_replaces().settings,
         ..found
     };
-    assert!(!judged(&asked).are_outdated());
-    let and_another = Found {
+    assert!(!machines_of(&enabled).are_outdated());
+    let changed = Found {
         profile: a_profile("another"),
-        ..asked
+        ..enabled
     };
-    assert!(judged(&and_another).are_outdated());
+    assert!(machines_of(&changed).are_outdated());
 }
 
 #[test]
-fn digests_by_another_key_are_compared_by_what_was_written() {
+fn after_a_key_change_machines_are_compared_by_the_digest_that_was_written() {
     let was_current = served(a_found_that_replaces());
     let rekeyed = |found: &Found| {
         let mut found = found.clone();
-        let facts = ClusterFacts {
+        let cluster_info = ClusterInfo {
             fetch_token: SecretText::new("another"),
-            ..ClusterFacts::clone(&found.facts)
+            ..ClusterInfo::clone(&found.cluster_info)
         };
-        found.facts = Arc::new(facts);
+        found.cluster_info = Arc::new(cluster_info);
         let deployment = validate(&found, &POLICY).unwrap();
         let provisioning = found.observed.provisioning.as_mut().unwrap();
-        // The bytes that stand there, by the new key.
+        // The digest of the stored bytes with the new key.
         let (_, content) = desired(&deployment, Some(fit(rendered(&deployment)).unwrap()))
             .documents
             .unwrap()
@@ -109,28 +112,31 @@ fn digests_by_another_key_are_compared_by_what_was_written() {
         provisioning.content = content;
         found
     };
-    let before = judged(&was_current);
-    let after = judged(&rekeyed(&was_current));
+    let before = machines_of(&was_current);
+    let after = machines_of(&rekeyed(&was_current));
     assert_ne!(before.content, after.content);
     assert!(!after.are_outdated());
     let outdated = served(Found {
         profile: a_profile("another"),
         ..was_current
     });
-    assert!(judged(&rekeyed(&outdated)).are_outdated(), "still");
+    assert!(
+        machines_of(&rekeyed(&outdated)).are_outdated(),
+        "still outdated"
+    );
 }
 
 #[test]
-fn nothing_is_said_of_machines_that_are_not_ours_to_replace() {
-    let not_asked = a_found();
-    assert_eq!(machines(&wanted(&not_asked), &not_asked.observed), None);
+fn machines_that_are_not_replaced_have_no_record() {
+    let disabled = a_found();
+    assert_eq!(machines(&wanted(&disabled), &disabled.observed), None);
     let mut at_the_edge = a_found_that_replaces();
     set_provider(
         &mut at_the_edge,
         json!({"operatingSystem": "ubuntu", "cloudProvider": "edge"}),
     );
     assert_eq!(machines(&wanted(&at_the_edge), &at_the_edge.observed), None);
-    // It changes with each token.
+    // The document changes with each token.
     let with_token = Found {
         profile: a_profile("{{ BootstrapKubeconfig }}"),
         ..a_found_that_replaces()
@@ -139,15 +145,15 @@ fn nothing_is_said_of_machines_that_are_not_ours_to_replace() {
 }
 
 #[test]
-fn our_word_in_the_template_is_no_input_and_what_was_said_is_read_back() {
+fn our_template_annotation_is_not_an_input_and_the_record_is_parsed_back() {
     let found = a_found_that_replaces();
-    let mut told = found.clone();
-    let machine_deployment = Arc::make_mut(&mut told.machine_deployment);
+    let mut annotated = found.clone();
+    let machine_deployment = Arc::make_mut(&mut annotated.machine_deployment);
     let mut json = serde_json::to_value(&*machine_deployment).unwrap();
     json["spec"]["template"]["metadata"] = json!({"annotations": {REPLACED_FOR: "d"}});
     *machine_deployment = serde_json::from_value(json).unwrap();
-    let stamp = |found: &Found| validate(found, &POLICY).unwrap().stamp;
-    assert_eq!(stamp(&found), stamp(&told));
+    let provenance = |found: &Found| validate(found, &POLICY).unwrap().provenance;
+    assert_eq!(provenance(&found), provenance(&annotated));
 
     for revision in ["", "1", "a b"] {
         let made_from = MadeFrom {
@@ -160,7 +166,7 @@ fn our_word_in_the_template_is_no_input_and_what_was_said_is_read_back() {
     assert_eq!(MadeFrom::parse("one word"), None);
 }
 
-/// A machine deployment at rest, with these fields over it.
+/// A machine deployment at rest, with the given fields merged into it.
 fn a_deployment(over: &Value) -> MachineDeployment {
     let mut json = json!({
         "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
@@ -174,7 +180,7 @@ fn a_deployment(over: &Value) -> MachineDeployment {
     serde_json::from_value(json).unwrap()
 }
 
-fn told(content: &str) -> Value {
+fn requested(content: &str) -> Value {
     json!({"spec": {"template": {"metadata": {"annotations": {REPLACED_FOR: content}}}}})
 }
 
@@ -184,7 +190,8 @@ fn both(first: &Value, second: &Value) -> Value {
     both
 }
 
-/// What is known: nothing, or that machines of revision 1 were made from `old` and get this.
+/// Checks the standing of each case: its machines of revision 1 were created from the document
+/// `old`, and new ones get the given document. `None` means that nothing is known of them.
 fn check_standings(cases: &[(&str, Value, Option<&str>, Standing)]) {
     for (what, over, content, expected) in cases {
         let machines = content.map(|content| Machines {
@@ -196,7 +203,7 @@ fn check_standings(cases: &[(&str, Value, Option<&str>, Standing)]) {
     }
 }
 
-fn at_it() -> Value {
+fn updating() -> Value {
     json!({"status": {"updatedReplicas": 1}})
 }
 
@@ -204,7 +211,7 @@ fn broken() -> Value {
     json!({"status": {"availableReplicas": 1}})
 }
 
-fn going() -> Value {
+fn deleting() -> Value {
     json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
 }
 
@@ -212,74 +219,84 @@ fn paused() -> Value {
     json!({"spec": {"paused": true}})
 }
 
-fn unseen() -> Value {
+fn unobserved() -> Value {
     json!({"metadata": {"generation": 3}})
 }
 
 #[test]
-fn where_a_machine_deployment_stands() {
+fn a_machine_deployment_has_the_standing_of_its_spec_and_status() {
     use Standing::{Apart, Current, HeldBack, Outdated};
     let (old, new) = (Some("old"), Some("new"));
     let empty = json!({"spec": {"replicas": 0}, "status": {
         "replicas": null, "updatedReplicas": null, "availableReplicas": null,
     }});
     let surplus = json!({"status": {"replicas": 3}});
-    let silent = json!({"status": null});
+    let without_status = json!({"status": null});
     let raised = json!({"metadata": {"annotations": {REVISION: "2"}}});
     check_standings(&[
         ("current", json!({}), old, Current),
-        ("current, and not at rest", at_it(), old, Current),
+        ("current, and not at rest", updating(), old, Current),
         ("outdated", json!({}), new, Outdated),
         ("outdated, without machines", empty, new, Outdated),
         ("not served", json!({}), None, Apart),
-        ("going", going(), new, Apart),
+        ("being deleted", deleting(), new, Apart),
         ("of another revision", raised, new, Apart),
         ("paused", paused(), new, HeldBack),
-        ("not at rest", at_it(), new, HeldBack),
-        ("not seen", unseen(), new, HeldBack),
+        ("not at rest", updating(), new, HeldBack),
+        ("not observed yet", unobserved(), new, HeldBack),
         ("with a broken machine", broken(), new, HeldBack),
-        ("with one too many", surplus, new, HeldBack),
-        ("never looked at", silent, new, HeldBack),
+        ("with one machine too many", surplus, new, HeldBack),
+        ("without a status", without_status, new, HeldBack),
     ]);
 }
 
 #[test]
-fn who_was_told_is_at_it_until_every_machine_is_new_and_available() {
+fn a_requested_replacement_lasts_until_every_machine_is_updated_and_available() {
     use Standing::{Apart, Current, Outdated, Replacing};
     let (old, new) = (Some("old"), Some("new"));
-    let told_and = |content: &str, over: Value| both(&told(content), &over);
-    let at_it_and_paused = both(&at_it(), &paused());
-    let at_it_and_going = both(&at_it(), &going());
+    let requested_and = |content: &str, over: Value| both(&requested(content), &over);
+    let updating_and_paused = both(&updating(), &paused());
+    let updating_and_deleted = both(&updating(), &deleting());
     check_standings(&[
-        ("told", told_and("new", unseen()), new, Replacing),
-        ("of no new revision yet", told("new"), new, Replacing),
-        ("at it", told_and("new", at_it()), old, Replacing),
         (
-            "at it, and paused",
-            told_and("new", at_it_and_paused),
+            "requested",
+            requested_and("new", unobserved()),
+            new,
+            Replacing,
+        ),
+        ("without a new revision", requested("new"), new, Replacing),
+        ("updating", requested_and("new", updating()), old, Replacing),
+        (
+            "updating, and paused",
+            requested_and("new", updating_and_paused),
             old,
             Replacing,
         ),
         (
-            "at it, and going",
-            told_and("new", at_it_and_going),
+            "updating, and being deleted",
+            requested_and("new", updating_and_deleted),
             new,
             Apart,
         ),
         (
-            "at it, and not served",
-            told_and("new", broken()),
+            "updating, and not served",
+            requested_and("new", broken()),
             None,
             Replacing,
         ),
-        ("outdated again", told_and("other", at_it()), new, Replacing),
-        ("done", told("old"), old, Current),
-        ("done, and outdated again", told("old"), new, Outdated),
+        (
+            "outdated again",
+            requested_and("other", updating()),
+            new,
+            Replacing,
+        ),
+        ("done", requested("old"), old, Current),
+        ("done, and outdated again", requested("old"), new, Outdated),
     ]);
 }
 
 #[test]
-fn turns_are_given_in_order_while_there_is_room() {
+fn replacements_are_granted_in_order_up_to_the_maximum() {
     use Standing::{Apart, Current, HeldBack, Outdated, Replacing};
     let cases: &[(&[Standing], usize, &[usize])] = &[
         (&[Current, Apart, HeldBack], 5, &[]),
@@ -298,7 +315,7 @@ fn turns_are_given_in_order_while_there_is_room() {
 }
 
 #[test]
-fn kept_bytes_are_what_machines_are_made_from() {
+fn machines_are_created_from_the_kept_bytes_of_another_program() {
     let mut found = served(a_found_that_replaces());
     let provisioning = found.observed.provisioning.as_mut().unwrap();
     provisioning.content = Digest::from_annotation("0123456789abcdef of another program");
@@ -308,7 +325,7 @@ fn kept_bytes_are_what_machines_are_made_from() {
     let kubeconfig = found.observed.kubelet_kubeconfig.as_mut().unwrap();
     let annotations = kubeconfig.metadata.annotations.as_mut().unwrap();
     annotations.remove(MACHINES_MADE_FROM);
-    let kept = judged(&found);
+    let kept = machines_of(&found);
     assert_eq!(kept.content, "0123456789abcdef");
     assert!(!kept.are_outdated());
 }

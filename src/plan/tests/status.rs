@@ -1,9 +1,9 @@
-//! The status from the report and from what it said before.
+//! The status as computed from the report and the previous status.
 
 use super::*;
 use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
 use crate::plan::status::{Params, status};
-use crate::tenant::report::{ConditionType, Finding, Outcome, ProfileTried, Report};
+use crate::tenant::report::{ConditionState, ConditionType, Outcome, ProfileTried, Report};
 
 const ALL: [ConditionType; 5] = [
     ConditionType::Registered,
@@ -24,12 +24,12 @@ fn an_outcome(state: MachineDeploymentState, reason: &'static str, trace: &str) 
     }
 }
 
-/// A tenant with everything in order.
+/// The report of a tenant whose conditions are all true.
 fn a_report() -> Report {
     let name = "kube-system/workers".to_owned();
     let outcome = an_outcome(MachineDeploymentState::Served, "Current", "trace-1");
     Report {
-        findings: ALL.map(|kind| (kind, Finding::well("Well"))).into(),
+        findings: ALL.map(|kind| (kind, ConditionState::well("Well"))).into(),
         existing: Some([name.clone()].into()),
         outcomes: [(name, outcome)].into(),
         ..Report::default()
@@ -56,18 +56,18 @@ fn ready(status: &WorkerClusterStatus) -> (String, String) {
 }
 
 #[test]
-fn a_restart_changes_neither_times_nor_traces() {
+fn a_restart_changes_no_timestamps_and_no_trace_ids() {
     let before = fresh(&a_report());
     assert_eq!(ready(&before), ("True".to_owned(), "Ready".to_owned()));
-    // Nothing is known yet, then a part, then all, each under another trace and later.
+    // First nothing is known, then some conditions, then all, each later and with another trace.
     let mut report = Report::default();
     assert_eq!(status_at(&report, &before, 60), before);
-    let first = (ConditionType::Registered, Finding::well("Well"));
+    let first = (ConditionType::Registered, ConditionState::well("Well"));
     report.findings.insert(first.0, first.1);
     let partly = status_at(&report, &before, 61);
     assert_eq!(partly.machine_deployments, before.machine_deployments);
     for kind in ALL {
-        let found = (kind, Finding::well("Well"));
+        let found = (kind, ConditionState::well("Well"));
         let findings = [found].into();
         let report = Report {
             findings,
@@ -84,7 +84,7 @@ fn a_restart_changes_neither_times_nor_traces() {
 }
 
 #[test]
-fn ready_says_the_first_thing_that_is_wrong() {
+fn ready_has_the_reason_of_the_first_condition_that_is_false() {
     let mut report = a_report();
     for (kind, reason) in [
         (ConditionType::ProfilesInstalled, "InstallFailed"),
@@ -92,7 +92,9 @@ fn ready_says_the_first_thing_that_is_wrong() {
         (ConditionType::Connected, "Unreachable"),
         (ConditionType::Registered, "KubeconfigRefused"),
     ] {
-        report.findings.insert(kind, Finding::wrong(reason, "why"));
+        report
+            .findings
+            .insert(kind, ConditionState::wrong(reason, "why"));
         assert_eq!(
             ready(&fresh(&report)),
             ("False".to_owned(), reason.to_owned())
@@ -101,7 +103,7 @@ fn ready_says_the_first_thing_that_is_wrong() {
 }
 
 #[test]
-fn ready_is_unknown_until_everything_is() {
+fn ready_is_unknown_until_all_conditions_are_known() {
     let mut report = a_report();
     report.findings.remove(&ConditionType::Prepared);
     assert_eq!(
@@ -111,17 +113,17 @@ fn ready_is_unknown_until_everything_is() {
 }
 
 #[test]
-fn the_time_of_a_condition_changes_with_its_status_only() {
+fn the_transition_time_of_a_condition_changes_only_with_its_status() {
     let before = fresh(&a_report());
     let mut report = a_report();
     let kind = ConditionType::Connected;
     report
         .findings
-        .insert(kind, Finding::wrong("Unreachable", "why"));
+        .insert(kind, ConditionState::wrong("Unreachable", "why"));
     let broken = status_at(&report, &before, 10);
     report
         .findings
-        .insert(kind, Finding::wrong("Degraded", "why"));
+        .insert(kind, ConditionState::wrong("Degraded", "why"));
     let later = status_at(&report, &broken, 20);
     let time = |status: &WorkerClusterStatus, kind: &str| {
         let found = status.conditions.iter().find(|found| found.type_ == kind);
@@ -136,9 +138,9 @@ fn the_time_of_a_condition_changes_with_its_status_only() {
 }
 
 #[test]
-fn conditions_stand_in_the_order_in_which_a_tenant_comes_to_life() {
+fn conditions_are_listed_in_the_order_in_which_they_become_true() {
     let mut report = a_report();
-    let adopted = (ConditionType::Adopted, Finding::well("Well"));
+    let adopted = (ConditionType::Adopted, ConditionState::well("Well"));
     report.findings.insert(adopted.0, adopted.1);
     let status = fresh(&report);
     let kinds: Vec<&str> = status.conditions.iter().map(|it| &*it.type_).collect();
@@ -156,7 +158,7 @@ fn conditions_stand_in_the_order_in_which_a_tenant_comes_to_life() {
 }
 
 #[test]
-fn an_entry_names_its_profile_and_those_with_a_newer_one_to_come_are_counted() {
+fn entries_name_their_profile_and_those_with_a_pending_version_are_counted() {
     let tried = |next: Option<&str>| {
         Some(Box::new(ProfileTried {
             name: "own".to_owned(),
@@ -174,7 +176,7 @@ fn an_entry_names_its_profile_and_those_with_a_newer_one_to_come_are_counted() {
         report.existing.as_mut().unwrap().insert(name.to_owned());
         report.outcomes.insert(name.to_owned(), outcome);
     }
-    // Also where an entry says the same as before.
+    // The second time, the entries are the same as before.
     for _ in 0..2 {
         let status = status_at(&report, &before, 0);
         assert_eq!(status.outdated, Some(2));
@@ -191,7 +193,7 @@ fn an_entry_names_its_profile_and_those_with_a_newer_one_to_come_are_counted() {
 }
 
 #[test]
-fn what_fails_comes_first_and_a_hundred_are_enough() {
+fn at_most_100_entries_are_kept_and_failing_ones_come_first() {
     let mut report = a_report();
     for index in 0..150 {
         let (name, outcome) = match index {
@@ -238,7 +240,7 @@ fn what_fails_comes_first_and_a_hundred_are_enough() {
 }
 
 #[test]
-fn what_is_gone_leaves_the_status() {
+fn a_deleted_machine_deployment_is_removed_from_the_status() {
     let before = fresh(&a_report());
     let mut report = a_report();
     report.existing = Some(std::collections::BTreeSet::new());
@@ -248,10 +250,10 @@ fn what_is_gone_leaves_the_status() {
     assert_eq!(after.served.as_deref(), Some("0/0"));
 }
 
-/// Nothing that a cluster says of itself makes the status large, and what an earlier release wrote
-/// is read and cut.
+/// No text of a cluster makes the status large. Texts that an earlier release wrote are read, and
+/// truncated.
 #[test]
-fn texts_of_a_cluster_are_cut_wherever_they_stand() {
+fn all_texts_of_a_cluster_are_truncated() {
     let long = "é".repeat(30_000);
     let report = Report {
         cluster_uid: Some(long.clone()),
@@ -309,9 +311,9 @@ fn a_long_outcome(long: &str) -> Outcome {
 }
 
 #[test]
-fn a_message_is_cut_to_what_fits() {
+fn messages_of_conditions_are_truncated() {
     let mut report = a_report();
-    let long = Finding::wrong("Unreachable", "é".repeat(5_000));
+    let long = ConditionState::wrong("Unreachable", "é".repeat(5_000));
     report.findings.insert(ConditionType::Connected, long);
     let status = fresh(&report);
     for kind in ["Ready", "Connected"] {

@@ -10,8 +10,8 @@ fn refused(change: impl FnOnce(&mut Found)) -> Invalid {
     super::super::validate::validate(&found, &POLICY).unwrap_err()
 }
 
-fn a_rival(created: i64, uid: &str) -> Rival {
-    Rival {
+fn a_name_conflict(created: i64, uid: &str) -> NameConflict {
+    NameConflict {
         created: Timestamp::from_second(now().as_second() + created).unwrap(),
         uid: uid.to_owned(),
         name: "system/kube-workers".to_owned(),
@@ -19,10 +19,10 @@ fn a_rival(created: i64, uid: &str) -> Rival {
 }
 
 #[test]
-fn a_machine_deployment_in_order_is_served() {
+fn a_valid_machine_deployment_is_accepted() {
     let deployment = super::super::validate::validate(&a_found(), &POLICY).unwrap();
-    assert_eq!(deployment.stamp.revision, "1");
-    assert_eq!(deployment.stamp.made_for, "kube-system/workers");
+    assert_eq!(deployment.provenance.revision, "1");
+    assert_eq!(deployment.provenance.made_for, "kube-system/workers");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_profile_that_does_not_compile_is_refused() {
 }
 
 #[test]
-fn another_operating_system_or_cloud_is_refused() {
+fn an_operating_system_or_cloud_that_the_profile_does_not_support_is_refused() {
     for provider in [
         json!({"operatingSystem": "flatcar", "cloudProvider": "openstack"}),
         json!({"operatingSystem": "ubuntu", "cloudProvider": "aws"}),
@@ -104,10 +104,10 @@ fn a_name_belongs_to_the_older_machine_deployment() {
         (1, "a", false),
     ] {
         let mut found = a_found();
-        found.rivals = vec![a_rival(5, "c"), a_rival(created, uid)];
-        let judged = super::super::validate::validate(&found, &POLICY);
+        found.name_conflicts = vec![a_name_conflict(5, "c"), a_name_conflict(created, uid)];
+        let result = super::super::validate::validate(&found, &POLICY);
         assert_eq!(
-            matches!(judged, Err(Invalid::NameTaken { .. })),
+            matches!(result, Err(Invalid::NameTaken { .. })),
             is_taken,
             "{created} {uid}"
         );
@@ -115,13 +115,13 @@ fn a_name_belongs_to_the_older_machine_deployment() {
 }
 
 #[test]
-fn an_unreadable_machine_deployment_says_what_is_wrong() {
+fn the_message_for_an_unreadable_machine_deployment_names_the_field() {
     assert_eq!(Invalid::Unreadable.reason(), "Unreadable");
     assert!(Invalid::Unreadable.to_string().contains("kubelet"));
 }
 
 #[test]
-fn the_metrics_name_the_reason() {
+fn each_reason_has_its_metrics_category() {
     let name = || "own".to_owned();
     for (invalid, category) in [
         (Invalid::Unreadable, "machine_deployment_unreadable"),
@@ -140,7 +140,7 @@ fn the_metrics_name_the_reason() {
 }
 
 #[test]
-fn the_youngest_of_too_many_are_refused() {
+fn a_machine_deployment_beyond_the_quota_is_refused() {
     let mut found = a_found();
     found.quota = Quota::Within;
     assert!(super::super::validate::validate(&found, &POLICY).is_ok());
@@ -149,7 +149,7 @@ fn the_youngest_of_too_many_are_refused() {
 }
 
 #[test]
-fn a_name_that_does_not_fit_into_a_label_is_refused() {
+fn a_name_that_is_too_long_for_a_label_is_refused() {
     let invalid = refused(|found| {
         let machine_deployment = Arc::make_mut(&mut found.machine_deployment);
         machine_deployment.metadata.name = Some("x".repeat(64));

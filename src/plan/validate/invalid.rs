@@ -1,4 +1,4 @@
-//! Why a machine deployment cannot be served.
+//! The reasons why a machine deployment cannot be served.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::render::{RenderError, overlay::OverlayError};
 use crate::rules::profile::Unsupported;
 use crate::tenant::settings::SettingsError;
 
-/// Why a machine deployment cannot be served until something changes.
+/// The reason why a machine deployment is not served until something changes.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Invalid {
     /// The machine deployment cannot be read.
@@ -17,7 +17,7 @@ pub enum Invalid {
          string (in quotes), spec.template.spec.providerSpec an object"
     )]
     Unreadable,
-    /// The machine deployment, or all of them, take too much memory.
+    /// The machine deployment, or all of the cluster's machine deployments, take too much memory.
     #[error(
         "the machine deployment is too large to be kept: shorten its annotations, labels and \
          provider spec, or those of the cluster's other machine deployments"
@@ -41,10 +41,10 @@ pub enum Invalid {
         namespace: String,
         /// The profile's name.
         name: String,
-        /// What it has no room in.
+        /// Which limit it exceeds.
         shortage: Shortage,
     },
-    /// The profile's namespace is not the tenant's.
+    /// The tenant may not use profiles of this namespace.
     #[error(
         "annotation k8c.io/operating-system-profile-namespace: namespace \"{namespace}\" is \
          neither the tenant's own nor allowed by the operator"
@@ -58,10 +58,10 @@ pub enum Invalid {
     ProfileUnusable {
         /// The profile, as `namespace/name`.
         name: String,
-        /// Why not.
+        /// The reason.
         error: Arc<RenderError>,
     },
-    /// The profile cannot be laid over what it extends.
+    /// The profile cannot be merged with the profile that it extends.
     #[error("{0}")]
     Overlay(OverlayError),
     /// The profile does not support the machine deployment.
@@ -82,13 +82,13 @@ pub enum Invalid {
         /// The owner, as `namespace/name`.
         owner: String,
     },
-    /// Two of its own Secrets would have one name.
+    /// Two of its own Secrets would have the same name.
     #[error(
         "metadata.name: two of its Secrets would have the name {secret}; use a shorter name or \
          another namespace"
     )]
     NamesCollide {
-        /// The name.
+        /// The shared name.
         secret: String,
     },
     /// The tenant has too many machine deployments.
@@ -97,22 +97,22 @@ pub enum Invalid {
          the fleet sets the limit"
     )]
     TooMany {
-        /// How many the tenant may have.
+        /// The tenant's limit.
         max: usize,
     },
-    /// The name does not fit into the token's label.
+    /// The name is too long for the bootstrap token's label.
     #[error(
         "metadata.name: {bytes} bytes are too long for the label machinedeployment.k8s.io/name of \
          its bootstrap token; at most {LABEL_VALUE_BYTES_MAX} fit"
     )]
     NameTooLong {
-        /// How long it is.
+        /// The name's length in bytes.
         bytes: usize,
     },
 }
 
 impl Invalid {
-    /// A word for programs: the reason in status and Events, and a label of metrics.
+    /// Returns the machine-readable CamelCase reason for status, Events and a label of metrics.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::ProfileMissing { .. } => "ProfileNotFound",
@@ -137,7 +137,7 @@ impl Invalid {
         }
     }
 
-    /// A word for metrics.
+    /// Returns the error category, in snake case, for metrics.
     pub fn category(&self) -> &'static str {
         match self {
             Self::Unreadable => "machine_deployment_unreadable",

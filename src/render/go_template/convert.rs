@@ -35,7 +35,7 @@ impl HalfConverter {
                            it reads the template once more; rename it";
             return Err((1, problem.to_owned()));
         }
-        read(source).and_then(|set| jinja::named(&set, &mut self.names).map_err(told))
+        read(source).and_then(|set| jinja::named(&set, &mut self.names).map_err(describe))
     }
 
     /// Writes a file.
@@ -50,14 +50,14 @@ impl HalfConverter {
             );
             return Err((1, problem));
         }
-        jinja::file(&set, &self.templates, &self.names).map_err(told)
+        jinja::file(&set, &self.templates, &self.names).map_err(describe)
     }
 }
 
 fn read(source: &str) -> Result<Set, (usize, String)> {
-    parse(source).map(Set::from).map_err(told)
+    parse(source).map(Set::from).map_err(describe)
 }
 
-fn told(refusal: Refusal) -> (usize, String) {
+fn describe(refusal: Refusal) -> (usize, String) {
     (refusal.line, refusal.problem)
 }

@@ -8,7 +8,7 @@
 use minijinja::{Environment, Error, Value, value::Rest};
 
 use super::{
-    super::budget::{spend, weigh, weigh_times},
+    super::allocation_limit::{spend, weigh, weigh_times},
     problem::{quotes_no_value, refuse},
     value::{Kind, kind, pointee, typed},
 };

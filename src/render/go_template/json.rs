@@ -4,7 +4,7 @@ use minijinja::{Error, Value};
 use serde_json::Value as Json;
 
 use super::{
-    super::{budget::MeteredText, go_json::push_string},
+    super::{allocation_limit::MeteredText, go_json::push_string},
     data::is_omitted_if_empty,
     print::shortest,
     value::{Element, Kind, List, Map, kind},

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use minijinja::{Error, Value};
 
 use super::{
-    super::budget::{MeteredText, weigh},
+    super::allocation_limit::{MeteredText, weigh},
     problem::refuse,
     value::{Kind, kind, pointee},
 };

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{
     super::{
-        budget,
+        allocation_limit,
         engine::{self, Label, Source},
         error::{RenderError, TemplatePlace},
     },
@@ -59,7 +59,7 @@ impl GoHalf {
         };
         let bytes: usize = view.texts.values().map(String::len).sum();
         let weight = (bytes + file.source.len()).saturating_mul(READING);
-        budget::spend(weight).map_err(|_| RenderError::WorkTooLarge {
+        allocation_limit::spend(weight).map_err(|_| RenderError::WorkTooLarge {
             place: place(),
             bytes_max: pass.limits.work_bytes_max,
         })?;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use minijinja::{Error, Value};
 
 use super::{
-    super::budget::MeteredText,
+    super::allocation_limit::MeteredText,
     print,
     problem::refuse,
     value::{Element, Kind, List, Map, kind, pointee},

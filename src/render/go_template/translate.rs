@@ -22,7 +22,7 @@ use std::{
 };
 
 use super::{
-    super::bounded::MARK,
+    super::sandbox::MARK,
     parser::Parsed,
     tree::{Branch, Node, Pipe, Refusal, RefusedPart, Store},
 };

@@ -22,7 +22,7 @@ use minijinja::{
 };
 
 use super::{
-    super::budget::{spend, weigh},
+    super::allocation_limit::{spend, weigh},
     problem::refuse,
 };
 

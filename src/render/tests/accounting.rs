@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use minijinja::{Environment, UndefinedBehavior, Value};
 
-use super::super::{bounded, budget, engine, go_template};
+use super::super::{allocation_limit, engine, go_template, sandbox};
 
 mod arguments;
 
@@ -146,7 +146,7 @@ impl Cost {
 }
 
 fn cost(environment: &Environment<'_>, entry: &Entry, arguments: &[Value]) -> Cost {
-    budget::start(WORK_BYTES);
+    allocation_limit::start(WORK_BYTES);
     let mut state = environment.empty_state();
     let mut is_ok = false;
     let mut call = || {
@@ -166,7 +166,7 @@ fn cost(environment: &Environment<'_>, entry: &Entry, arguments: &[Value]) -> Co
     let counted = allocation_counter::measure(&mut call);
     Cost {
         allocated: counted.bytes_total,
-        charged: u64::try_from(WORK_BYTES - budget::left()).expect("it is small"),
+        charged: u64::try_from(WORK_BYTES - allocation_limit::left()).expect("it is small"),
         is_ok,
     }
 }
@@ -214,7 +214,7 @@ fn everything_in_jinja_charges_what_it_allocates() {
     let mut entries = registered(&environment);
     environment.set_undefined_behavior(UndefinedBehavior::Lenient);
     for source in JINJA_SYNTAX {
-        let template = bounded::rewrite(&format!("{{% set x = {source} %}}"), 0);
+        let template = sandbox::rewrite(&format!("{{% set x = {source} %}}"), 0);
         let template = template.expect("the syntax is known");
         environment
             .add_template_owned(source, template)

@@ -28,7 +28,7 @@ fn what_is_wrong_with_a_profile_is_said() {
         |world| world.profile.ignition_version = Some(IgnitionVersion::V3),
         "ignition-version",
         "profile, spec.ignitionVersion: it is set, and spec.provisioningUtility is not \
-         `ignition`; take one of the two away",
+         `ignition`; remove one of the two",
     );
     check(
         |world| {
@@ -72,9 +72,9 @@ fn a_failing_template_names_its_line_and_the_kind_of_problem_alone() {
         "\n{{ Token - 1 }}",
         "an operation that its values do not allow",
     );
-    template("\n{{ Token * 2 }}", budget::NO_NUMBER);
+    template("\n{{ Token * 2 }}", allocation_limit::NO_NUMBER);
     template("\n{% include Token %}", "no template with this name");
-    template("\n{{ variables }}", budget::NO_TEXT);
+    template("\n{{ variables }}", allocation_limit::NO_TEXT);
     template(
         "\n{{ semver_matches(Token, '1.x') }}",
         "semver_matches: the version is not a semantic version",

@@ -4,7 +4,7 @@ use super::{Answer, Asked, Operation, spec};
 use crate::api::config::OperatingSystemConfigSpec as Spec;
 
 /// Judges a write of a config.
-pub fn judge(asked: &Asked<'_>) -> Answer {
+pub fn review(asked: &Asked<'_>) -> Answer {
     let uid = asked.uid;
     match asked.operation {
         Operation::Update if !asked.is_deleting() && is_changed(asked) => {

@@ -13,7 +13,7 @@ const UNPROCESSABLE: u16 = 422;
 const PROVIDER_SPEC: &str = "/spec/template/spec/providerSpec/value";
 
 /// Judges a write of a machine deployment.
-pub fn judge(asked: &Asked<'_>) -> Answer {
+pub fn review(asked: &Asked<'_>) -> Answer {
     match asked.operation {
         Operation::Create | Operation::Update => mutate(asked),
         Operation::Delete => Answer::allowed(Some(format!(

@@ -16,7 +16,7 @@ const ERRORS_TOLD_MAX: usize = 5;
 
 /// Judges a write of a profile: its version where it changes, what can never work, and whether its
 /// templates compile. A profile that extends another is not compiled: its base is not at hand.
-pub fn judge(asked: &Asked<'_>) -> Answer {
+pub fn review(asked: &Asked<'_>) -> Answer {
     let allowed = || {
         let message = format!(
             "operatingSystemProfile validation request {} allowed",
@@ -26,7 +26,7 @@ pub fn judge(asked: &Asked<'_>) -> Answer {
     };
     match asked.operation {
         Operation::Create | Operation::Update if asked.is_deleting() => allowed(),
-        Operation::Create | Operation::Update => match judge_spec(asked) {
+        Operation::Create | Operation::Update => match check_spec(asked) {
             Ok(()) => allowed(),
             Err(Fault::Undecodable(message)) => Answer::refused(BAD_REQUEST, message),
             Err(Fault::Denied(why)) => {
@@ -57,7 +57,7 @@ impl From<ProfileRefused> for Fault {
     }
 }
 
-fn judge_spec(asked: &Asked<'_>) -> Result<(), Fault> {
+fn check_spec(asked: &Asked<'_>) -> Result<(), Fault> {
     let new: Spec = spec(asked.object).map_err(|error| {
         Fault::Undecodable(format!("error occurred while decoding osp: {error}"))
     })?;

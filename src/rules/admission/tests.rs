@@ -97,7 +97,7 @@ fn a_profile_is_judged_in_the_words_that_users_know() {
             "error occurred while decoding osp: ",
         ),
     ] {
-        let (found, text) = message(judge_profile(&asked(operation, object, old)));
+        let (found, text) = message(review_profile(&asked(operation, object, old)));
         assert_eq!(found, code, "{operation:?} {object}: {text}");
         let fits = text == expected || (code == 400 && text.starts_with(expected));
         assert!(fits, "{text}");
@@ -108,7 +108,7 @@ fn a_profile_is_judged_in_the_words_that_users_know() {
 fn lists_that_are_empty_and_those_that_are_not_there_are_the_same() {
     let plain = a_profile();
     let empty = with(plain.clone(), "/spec/bootstrapConfig/units", json!([]));
-    let answer = judge_profile(&asked(Operation::Update, &empty, &plain));
+    let answer = review_profile(&asked(Operation::Update, &empty, &plain));
     assert_eq!(message(answer).0, 200);
 }
 
@@ -120,7 +120,7 @@ fn a_profile_whose_templates_do_not_compile_is_refused_with_every_place() {
         .map(|number| file(&format!("/etc/{number}")))
         .collect();
     profile["spec"]["provisioningConfig"]["files"] = json!(files);
-    let (code, text) = message(judge_profile(&asked(
+    let (code, text) = message(review_profile(&asked(
         Operation::Create,
         &profile,
         &Value::Null,
@@ -131,7 +131,7 @@ fn a_profile_whose_templates_do_not_compile_is_refused_with_every_place() {
     }
     assert!(!text.contains("/etc/5"), "{text}");
     profile["spec"]["extends"] = json!("osp-ubuntu");
-    let overlay = judge_profile(&asked(Operation::Create, &profile, &Value::Null));
+    let overlay = review_profile(&asked(Operation::Create, &profile, &Value::Null));
     assert_eq!(message(overlay).0, 200, "its base is not at hand");
 }
 
@@ -141,18 +141,18 @@ fn what_is_being_deleted_is_not_judged() {
     let deleted = |object: Value| with(object, "/metadata/deletionTimestamp", at.clone());
     let old = a_profile();
     let worse = with(old.clone(), "/spec/osVersion", json!("26.04"));
-    let answer = judge_profile(&asked(Operation::Update, &deleted(worse), &old));
+    let answer = review_profile(&asked(Operation::Update, &deleted(worse), &old));
     assert_eq!(message(answer).0, 200);
     let bad = with(
         a_machine_deployment(),
         "/spec/template/spec/providerSpec",
         json!({}),
     );
-    let answer = judge_machine_deployment(&asked(Operation::Update, &deleted(bad.clone()), &bad));
+    let answer = review_machine_deployment(&asked(Operation::Update, &deleted(bad.clone()), &bad));
     assert_eq!(message(answer).0, 200);
     let config = json!({"metadata": {}, "spec": {"osVersion": "1"}});
     let changed = deleted(json!({"metadata": {}, "spec": {"osVersion": "2"}}));
-    let answer = judge_config(&asked(Operation::Update, &changed, &config));
+    let answer = review_config(&asked(Operation::Update, &changed, &config));
     assert_eq!(message(answer).0, 200);
 }
 
@@ -161,7 +161,7 @@ fn remarks_are_what_the_linter_says_and_refuse_nothing() {
     let path = "/spec/provisioningConfig/files/0/path";
     let profile = with(a_profile(), path, json!("etc/hello"));
     let write = asked(Operation::Create, &profile, &Value::Null);
-    assert_eq!(message(judge_profile(&write)).0, 200);
+    assert_eq!(message(review_profile(&write)).0, 200);
     let remarks = remarks_on_profile(&write);
     let expected = "spec.provisioningConfig.files[0].path: the path is not absolute; begin the \
                     path with a slash";
@@ -178,7 +178,7 @@ fn remarks_are_what_the_linter_says_and_refuse_nothing() {
         },
     );
     let write = asked(Operation::Create, &large, &Value::Null);
-    assert_eq!(message(judge_profile(&write)).0, 200);
+    assert_eq!(message(review_profile(&write)).0, 200);
     let remarks = remarks_on_profile(&write).concat();
     assert!(
         remarks.contains("more than the 16384 that aws takes"),
@@ -213,7 +213,7 @@ fn a_config_never_changes_but_for_its_metadata() {
             "CONNECT not supported on osc resources",
         ),
     ] {
-        let answer = message(judge_config(&asked(operation, object, &config)));
+        let answer = message(review_config(&asked(operation, object, &config)));
         assert_eq!(
             answer,
             (code, expected.to_owned()),
@@ -253,7 +253,7 @@ fn a_machine_deployment_that_names_no_profile_gets_the_default_and_nothing_else(
         (annotated(json!("osp-mine")), vec![]),
     ] {
         for operation in [Operation::Create, Operation::Update] {
-            let answer = judge_machine_deployment(&asked(operation, &object, &object));
+            let answer = review_machine_deployment(&asked(operation, &object, &object));
             let allowed = Answer::Allowed {
                 message: None,
                 patch: expected.clone(),
@@ -291,19 +291,19 @@ fn a_machine_deployment_is_judged_in_the_words_that_users_know() {
             ),
         ),
     ] {
-        let answer = judge_machine_deployment(&asked(Operation::Create, &object, &Value::Null));
+        let answer = review_machine_deployment(&asked(Operation::Create, &object, &Value::Null));
         assert_eq!(message(answer), (422, expected));
     }
     let plain = a_machine_deployment();
-    let deleted = judge_machine_deployment(&asked(Operation::Delete, &Value::Null, &plain));
+    let deleted = review_machine_deployment(&asked(Operation::Delete, &Value::Null, &plain));
     let expected = "machinedeployment mutation request 0c9a8d74 allowed; mutation is not required \
                     for delete request";
     assert_eq!(message(deleted), (200, expected.to_owned()));
-    let connected = judge_machine_deployment(&asked(Operation::Connect, &plain, &plain));
+    let connected = review_machine_deployment(&asked(Operation::Connect, &plain, &plain));
     let expected = "CONNECT not supported on machinedeployment resources";
     assert_eq!(message(connected), (400, expected.to_owned()));
     let odd = with(plain, "/metadata/annotations", json!("a=b"));
-    let odd = judge_machine_deployment(&asked(Operation::Create, &odd, &Value::Null));
+    let odd = review_machine_deployment(&asked(Operation::Create, &odd, &Value::Null));
     let expected = "error occurred while decoding reqquest: metadata.annotations is no map";
     assert_eq!(message(odd), (400, expected.to_owned()));
 }
@@ -314,9 +314,9 @@ fn a_provider_spec_that_was_bad_before_holds_up_no_other_change() {
     let named = with(a_machine_deployment(), "/metadata/annotations", named);
     let bad = with(named.clone(), VALUE, json!({"colour": "red"}));
     let scaled = with(bad.clone(), "/spec/replicas", json!(3));
-    let kept = judge_machine_deployment(&asked(Operation::Update, &scaled, &bad));
+    let kept = review_machine_deployment(&asked(Operation::Update, &scaled, &bad));
     assert_eq!(message(kept), (200, String::new()));
-    let made_bad = judge_machine_deployment(&asked(Operation::Update, &bad, &named));
+    let made_bad = review_machine_deployment(&asked(Operation::Update, &bad, &named));
     assert_eq!(message(made_bad).0, 422);
 }
 
@@ -335,7 +335,7 @@ fn what_go_writes_for_an_empty_list_is_a_profile_without_one() {
     ] {
         profile = with(profile, pointer, Value::Null);
     }
-    let answer = profile::judge(&asked(Operation::Create, &profile, &Value::Null));
+    let answer = profile::review(&asked(Operation::Create, &profile, &Value::Null));
     assert_eq!(message(answer).0, 200);
     let machine_deployment: crate::api::machine_deployment::MachineDeployment =
         serde_json::from_value(json!({

@@ -1,4 +1,4 @@
-//! What is wrong with the files, units and container runtimes of a profile, templates aside.
+//! Findings in a profile's files, units and container runtimes, except for their templates.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,15 @@ use super::{
         document::Document,
         profile::{files, halves, is_mode},
     },
-    Rule, Told,
+    FieldFinding, Rule,
 };
 use crate::api::profile::{ENCODING_GZIP, OperatingSystemProfileSpec, ProfileConfig};
 
-/// The bit of a mode that lets everybody write.
+/// The mode bit that lets everybody write a file.
 const WRITE_BY_OTHERS: i32 = 2;
 
-pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<Told> {
-    let mut told = Vec::new();
+pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
+    let mut findings = Vec::new();
     for (half, config) in halves(spec) {
         for (field, file) in files(half, config) {
             let inline = file.content.inline.as_ref();
@@ -24,68 +24,93 @@ pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<Told> {
                 encoding.filter(|name| !["", "b64", ENCODING_GZIP].contains(name))
             {
                 let field = format!("{field}.content.inline.encoding");
-                let message = format!("{field}: machines do not know `{encoding}`");
+                let message = format!("{field}: machines cannot decode `{encoding}`");
                 let fix = "write `b64` or `gzip`, or leave it out";
-                told.push(Told::new(Rule::UNKNOWN_ENCODING, &field, message, fix));
+                findings.push(FieldFinding::new(
+                    Rule::UNKNOWN_ENCODING,
+                    &field,
+                    message,
+                    fix,
+                ));
             }
             if is_mode(file.permissions) && (file.permissions % 10) & WRITE_BY_OTHERS != 0 {
                 let field = format!("{field}.permissions");
                 let mode = file.permissions;
                 let message = format!("{field}: {mode} lets everybody write {}", file.path);
-                let fix = "take away the last digit's 2, such as 755 for 757";
-                told.push(Told::new(Rule::WORLD_WRITABLE, &field, message, fix));
+                let fix = "remove the 2 from the last digit, such as 755 for 757";
+                findings.push(FieldFinding::new(
+                    Rule::WORLD_WRITABLE,
+                    &field,
+                    message,
+                    fix,
+                ));
             }
         }
-        told.extend(duplicates(half, config));
+        findings.extend(duplicates(half, config));
     }
-    told
+    findings
 }
 
-fn duplicates(half: &str, config: &ProfileConfig) -> Vec<Told> {
-    let mut told = Vec::new();
+fn duplicates(half: &str, config: &ProfileConfig) -> Vec<FieldFinding> {
+    let mut findings = Vec::new();
     let mut units = BTreeSet::new();
     for (index, unit) in config.units.iter().enumerate() {
         if !units.insert(&unit.name) {
             let field = format!("{half}.units[{index}].name");
             let message = format!("{field}: an earlier unit has the name {}, too", unit.name);
             let fix = "remove one of the two";
-            told.push(Told::new(Rule::DUPLICATE_UNIT, &field, message, fix));
+            findings.push(FieldFinding::new(
+                Rule::DUPLICATE_UNIT,
+                &field,
+                message,
+                fix,
+            ));
         }
     }
     let mut runtimes = BTreeSet::new();
     for (index, runtime) in config.supported_container_runtimes.iter().enumerate() {
         let field = format!("{half}.supportedContainerRuntimes[{index}]");
         if !runtimes.insert(format!("{:?}", runtime.name)) {
-            let message = format!("{field}.name: the runtime stands there already");
+            let message = format!("{field}.name: the runtime is listed already");
             let fix = "move its files to the first entry";
-            told.push(Told::new(Rule::DUPLICATE_RUNTIME, &field, message, fix));
+            findings.push(FieldFinding::new(
+                Rule::DUPLICATE_RUNTIME,
+                &field,
+                message,
+                fix,
+            ));
         }
         for name in runtime.templates.keys() {
             if config.templates.contains_key(name) {
                 let field = format!("{field}.templates.{name}");
                 let message = format!("{field}: {half}.templates.{name} hides it");
                 let fix = "remove or rename one of the two";
-                told.push(Told::new(Rule::DUPLICATE_TEMPLATE, &field, message, fix));
+                findings.push(FieldFinding::new(
+                    Rule::DUPLICATE_TEMPLATE,
+                    &field,
+                    message,
+                    fix,
+                ));
             }
         }
     }
-    told
+    findings
 }
 
-/// Permissions that are written as an octal number, and read well enough to be another one.
+/// Finds permissions that are written as an octal number, but are parsed as another number.
 pub(super) fn octal_permissions(
     document: &Document,
     spec: &OperatingSystemProfileSpec,
-) -> Vec<Told> {
+) -> Vec<FieldFinding> {
     let all = halves(spec).into_iter();
     all.flat_map(|(half, config)| files(half, config))
         .map(|(field, _)| format!("{field}.permissions"))
         .filter(|field| is_octal(document, field))
-        .map(|field| tell_octal(document, &field))
+        .map(|field| octal_finding(document, &field))
         .collect()
 }
 
-/// Whether permissions are written as an octal number: kubectl reads `0644` as 420.
+/// Returns true if permissions are written as an octal number: kubectl reads `0644` as 420.
 pub(super) fn is_octal(document: &Document, field: &str) -> bool {
     field.ends_with(".permissions") && octal_digits(document, field).is_some()
 }
@@ -97,10 +122,10 @@ fn octal_digits<'a>(document: &'a Document, field: &str) -> Option<&'a str> {
     (!digits.is_empty() && is_number(digits)).then_some(digits)
 }
 
-pub(super) fn tell_octal(document: &Document, field: &str) -> Told {
+pub(super) fn octal_finding(document: &Document, field: &str) -> FieldFinding {
     let written = document.written(field).unwrap_or_default();
     let digits = octal_digits(document, field).unwrap_or_default();
-    let message = format!("{field}: `{written}` is another number for the API server");
+    let message = format!("{field}: the API server reads `{written}` as another number");
     let fix = format!("write {digits}");
-    Told::new(Rule::OCTAL_PERMISSIONS, field, message, fix)
+    FieldFinding::new(Rule::OCTAL_PERMISSIONS, field, message, fix)
 }

@@ -1,5 +1,5 @@
-//! What a render for a sample machine deployment shows, on each cloud provider that the profile
-//! supports.
+//! Findings from rendering the profile for a sample machine deployment, once for each supported
+//! cloud provider.
 
 use super::{
     super::{
@@ -7,21 +7,21 @@ use super::{
         sample::{KUBELET_VERSION, Sample},
         user_data::fit,
     },
-    Layers, Rule, Told,
-    templates::tell,
+    FieldFinding, Layers, Rule,
+    templates::error_finding,
 };
 use crate::api::{config::OperatingSystemConfigSpec, profile::CloudProvider};
 use crate::render::{Limits, RenderError, Rendered, render, template::CompiledProfile};
 use crate::tenant::settings::TenantSettings;
 
-/// The bit of a mode that lets everybody read.
+/// The mode bit that lets everybody read a file.
 const READ_BY_OTHERS: i32 = 4;
 
-pub(super) fn check(layers: &Layers<'_>) -> Vec<Told> {
+pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
     let Ok(profile) = CompiledProfile::compile(layers.whole) else {
         return Vec::new();
     };
-    let mut told: Vec<Told> = Vec::new();
+    let mut findings: Vec<FieldFinding> = Vec::new();
     for provider in &layers.whole.supported_cloud_providers {
         let found = match render_sample(&profile, provider.name) {
             Ok(rendered) => {
@@ -29,21 +29,24 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<Told> {
                 found.extend(size(layers, rendered));
                 found
             }
-            Err(error) => vec![Told {
+            Err(error) => vec![FieldFinding {
                 rule: Rule::RENDER_FAILED,
-                fix: "test with `is defined`, or set it: `osm render` takes what a tenant sets"
+                fix: "test with `is defined`, or set it: `osm render` accepts a tenant's settings"
                     .to_owned(),
-                ..tell(layers, &error)
+                ..error_finding(layers, &error)
             }],
         };
-        // What holds on every provider is told once.
+        // A finding that is the same for all providers is reported once.
         for finding in found {
-            if !told.iter().any(|known| known.message == finding.message) {
-                told.push(finding);
+            if !findings
+                .iter()
+                .any(|known| known.message == finding.message)
+            {
+                findings.push(finding);
             }
         }
     }
-    told
+    findings
 }
 
 fn render_sample(
@@ -55,25 +58,26 @@ fn render_sample(
     render(&sample.input(profile, &settings), &Limits::default())
 }
 
-/// What is said of the size of the documents.
-fn size(layers: &Layers<'_>, rendered: Rendered) -> Option<Told> {
+/// Returns the finding about the size of the documents.
+fn size(layers: &Layers<'_>, rendered: Rendered) -> Option<FieldFinding> {
     let (rule, message) = match fit(rendered) {
-        Ok(fitting) => (Rule::DOCUMENT_NEAR_LIMIT, fitting.near_limit?),
+        Ok(documents) => (Rule::DOCUMENT_NEAR_LIMIT, documents.near_limit?),
         Err(error) => (Rule::DOCUMENT_SIZE, error.to_string()),
     };
-    let fix = "move what is large to spec.provisioningConfig, or compress it by `encoding: gzip`";
-    Some(Told::new(rule, layers.below(), message, fix))
+    let fix = "move large files to spec.provisioningConfig, or compress them with `encoding: gzip`";
+    Some(FieldFinding::new(rule, layers.below(), message, fix))
 }
 
-/// The stored config differs from the whole one exactly where a secret stands.
-fn readable_secrets(layers: &Layers<'_>, rendered: &Rendered) -> Vec<Told> {
+/// Finds files with a secret that everybody may read. A file contains a secret exactly if its
+/// content in the stored config differs from that in the complete config.
+fn readable_secrets(layers: &Layers<'_>, rendered: &Rendered) -> Vec<FieldFinding> {
     let files_of = |config: &OperatingSystemConfigSpec| {
         [&config.bootstrap_config, &config.provisioning_config].map(|half| half.files.clone())
     };
     let pairs = files_of(&rendered.config)
         .into_iter()
         .zip(files_of(&rendered.stored_config));
-    let mut told = Vec::new();
+    let mut findings = Vec::new();
     for ((half, config), (whole, stored)) in halves(layers.own).into_iter().zip(pairs) {
         let fields = files(half, config);
         for (file, stored) in whole.iter().zip(&stored) {
@@ -85,9 +89,14 @@ fn readable_secrets(layers: &Layers<'_>, rendered: &Rendered) -> Vec<Told> {
                 let (mode, path) = (file.permissions, &file.path);
                 let message = format!("{field}: {mode} lets everybody read the secret in {path}");
                 let fix = "write 600, or 700 for a script";
-                told.push(Told::new(Rule::SECRET_READABLE, &field, message, fix));
+                findings.push(FieldFinding::new(
+                    Rule::SECRET_READABLE,
+                    &field,
+                    message,
+                    fix,
+                ));
             }
         }
     }
-    told
+    findings
 }

@@ -1,36 +1,36 @@
-//! What a compiler of a profile's templates finds: all of it, not only the first.
+//! Findings of the template compiler: all errors, not only the first.
 
 use super::{
     super::profile::{files, halves},
-    Layers, Rule, Told,
+    FieldFinding, Layers, Rule,
 };
 use crate::api::profile::{ContainerRuntime, OperatingSystemProfileSpec, ProfileConfig};
 use crate::render::{
-    Half, RenderError, artefacts::ARTEFACTS, error::TemplatePlace, template::CompiledProfile,
+    Half, RenderError, downloads::DOWNLOADS, error::TemplatePlace, template::CompiledProfile,
 };
 
-/// A template, with the field that holds its text.
+/// A template, with the field that contains its text.
 pub(super) struct TextField {
     pub(super) half: Half,
-    /// What errors call it.
+    /// The name of the template in errors.
     pub(super) label: String,
     /// The field.
     pub(super) field: String,
-    /// The name that others use it by; a file has none.
+    /// The name by which other templates include it; `None` for a file.
     name: Option<String>,
     text: String,
 }
 
-/// Every template of a profile that can reach a document.
+/// Returns every template of a profile that can be part of a document.
 pub(super) fn text_fields(spec: &OperatingSystemProfileSpec) -> Vec<TextField> {
-    let mut found = Vec::new();
+    let mut text_fields_of_spec = Vec::new();
     for (half, (path, config)) in [Half::Bootstrap, Half::Provisioning]
         .into_iter()
         .zip(halves(spec))
     {
         for (field, file) in files(path, config) {
             let inline = file.content.inline.as_ref();
-            found.push(TextField {
+            text_fields_of_spec.push(TextField {
                 half,
                 label: format!("file `{}`", file.path),
                 field: format!("{field}.content.inline.data"),
@@ -39,7 +39,7 @@ pub(super) fn text_fields(spec: &OperatingSystemProfileSpec) -> Vec<TextField> {
             });
         }
         for (path, templates) in template_maps(path, config) {
-            found.extend(templates.iter().map(|(name, text)| TextField {
+            text_fields_of_spec.extend(templates.iter().map(|(name, text)| TextField {
                 half,
                 label: format!("template `{name}`"),
                 field: format!("{path}.templates.{name}"),
@@ -48,12 +48,13 @@ pub(super) fn text_fields(spec: &OperatingSystemProfileSpec) -> Vec<TextField> {
             }));
         }
     }
-    found
+    text_fields_of_spec
 }
 
 type Templates = std::collections::BTreeMap<String, String>;
 
-/// The half's own templates first: they hide those of the runtime.
+/// Returns the maps of named templates with their paths. The half's own map comes first: it hides
+/// those of the runtime.
 fn template_maps<'a>(path: &str, config: &'a ProfileConfig) -> Vec<(String, &'a Templates)> {
     let runtimes = config.supported_container_runtimes.iter().enumerate();
     let containerd = runtimes
@@ -67,51 +68,52 @@ fn template_maps<'a>(path: &str, config: &'a ProfileConfig) -> Vec<(String, &'a 
         .collect()
 }
 
-/// What cannot be compiled. Whatever was told is emptied, so that the next one is found.
-pub(super) fn check(layers: &Layers<'_>) -> Vec<Told> {
+/// Returns all compiler errors. After each error, its text is emptied so that the
+/// compiler finds the next one.
+pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
     let mut spec = layers.whole.clone();
     fill_missing(&mut spec);
-    let mut told = Vec::new();
+    let mut findings = Vec::new();
     for _ in text_fields(layers.whole) {
         let Err(error) = CompiledProfile::compile(&spec) else {
             break;
         };
-        told.push(tell(layers, &error));
+        findings.push(error_finding(layers, &error));
         if !error.place().is_some_and(|place| empty(&mut spec, place)) {
             break;
         }
     }
-    told
+    findings
 }
 
-/// An error of a template, at its line.
-pub(super) fn tell(layers: &Layers<'_>, error: &RenderError) -> Told {
+/// Returns the finding for an error of a template, with its line.
+pub(super) fn error_finding(layers: &Layers<'_>, error: &RenderError) -> FieldFinding {
     let (rule, fix) = match error {
         RenderError::RefusedFunction { .. } => (
             Rule::REFUSED_FUNCTION,
-            "hand the value in by spec.variables of the WorkerCluster",
+            "pass the value in spec.variables of the WorkerCluster",
         ),
         _ => (Rule::TEMPLATE_SYNTAX, "correct the template at this line"),
     };
     let fields = text_fields(layers.own);
     let place = error.place();
-    let field = place.and_then(|place| find(&fields, place));
+    let field = place.and_then(|place| innermost(&fields, place));
     let path = field.map_or(layers.below(), |field| field.field.as_str());
-    Told {
+    FieldFinding {
         line: field.and(place).and_then(|place| place.line),
-        ..Told::new(rule, path, error.to_string(), fix)
+        ..FieldFinding::new(rule, path, error.to_string(), fix)
     }
 }
 
-/// The text in which an error happened: the innermost template.
-fn find<'a>(fields: &'a [TextField], place: &TemplatePlace) -> Option<&'a TextField> {
+/// Returns the innermost template in which an error happened.
+fn innermost<'a>(fields: &'a [TextField], place: &TemplatePlace) -> Option<&'a TextField> {
     let included = place.included.as_ref();
     let label = included.map_or(place.name.clone(), |name| format!("template `{name}`"));
     let mut fields = fields.iter().filter(|field| field.half == place.half);
     fields.find(|field| field.label == label)
 }
 
-/// A file without content is told by another rule.
+/// Adds empty content to files that have none: another rule reports them.
 fn fill_missing(spec: &mut OperatingSystemProfileSpec) {
     for config in [&mut spec.bootstrap_config, &mut spec.provisioning_config] {
         let runtimes = config.supported_container_runtimes.iter_mut();
@@ -122,7 +124,7 @@ fn fill_missing(spec: &mut OperatingSystemProfileSpec) {
     }
 }
 
-/// Empties the text that an error names; says whether there was one.
+/// Empties the text that an error names. Returns false if there was none.
 fn empty(spec: &mut OperatingSystemProfileSpec, place: &TemplatePlace) -> bool {
     let config = match place.half {
         Half::Bootstrap => &mut spec.bootstrap_config,
@@ -148,16 +150,17 @@ fn empty(spec: &mut OperatingSystemProfileSpec, place: &TemplatePlace) -> bool {
     text.map(|(_, text)| text.clear()).is_some()
 }
 
-/// Named templates whose name stands in no other text of their half. `artefacts` is for `osm bom`.
-pub(super) fn unused(layers: &Layers<'_>) -> Vec<Told> {
+/// Finds named templates whose name is in no other text of their half. `artefacts` is always used,
+/// by `osm bom`.
+pub(super) fn unused(layers: &Layers<'_>) -> Vec<FieldFinding> {
     let fields = text_fields(layers.whole);
     let is_named = |field: &TextField, name: &str| {
         ['"', '\'', '`']
             .iter()
             .any(|quote| field.text.contains(&format!("{quote}{name}{quote}")))
     };
-    let tell = |field: &TextField| {
-        let name = field.name.as_deref().filter(|name| *name != ARTEFACTS)?;
+    let finding = |field: &TextField| {
+        let name = field.name.as_deref().filter(|name| *name != DOWNLOADS)?;
         let others = fields
             .iter()
             .filter(|other| other.half == field.half && other.name.as_deref() != Some(name));
@@ -165,7 +168,7 @@ pub(super) fn unused(layers: &Layers<'_>) -> Vec<Told> {
         let path = &field.field;
         let message = format!("{path}: no file and no other template of the half names it");
         let fix = "remove it, or include it by its name";
-        (!is_used).then(|| Told::new(Rule::UNUSED_TEMPLATE, path, message, fix))
+        (!is_used).then(|| FieldFinding::new(Rule::UNUSED_TEMPLATE, path, message, fix))
     };
-    text_fields(layers.own).iter().filter_map(tell).collect()
+    text_fields(layers.own).iter().filter_map(finding).collect()
 }

@@ -23,7 +23,7 @@ fn a_file(path: &str) -> Value {
     json!({ "path": path, "permissions": 755, "content": { "inline": { "data": "" } } })
 }
 
-/// The profile with one value put in place, by JSON pointer.
+/// The profile with the value at a JSON pointer set; to a list, the value is appended.
 fn with(pointer: &str, value: Value) -> OperatingSystemProfileSpec {
     let mut profile = a_profile();
     let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -39,13 +39,13 @@ fn plain() -> OperatingSystemProfileSpec {
 }
 
 #[test]
-fn a_plain_profile_is_accepted_without_a_warning() {
+fn a_simple_profile_is_accepted_without_warnings() {
     assert_eq!(check(&plain()), Ok(()));
     assert_eq!(warnings(&plain()), []);
 }
 
 #[test]
-fn only_flatcar_has_units() {
+fn only_a_profile_for_flatcar_may_have_units() {
     for half in ["/bootstrapConfig/units", "/provisioningConfig/units"] {
         let spec = with(half, json!([{ "name": "a.service" }]));
         let refused = check(&spec).unwrap_err();
@@ -62,20 +62,20 @@ fn only_flatcar_has_units() {
 }
 
 #[test]
-fn only_a_profile_for_ignition_names_a_version_of_it() {
+fn only_a_profile_for_ignition_may_set_an_ignition_version() {
     let mut spec = with("/ignitionVersion", json!("3.3.0"));
     let refused = check(&spec).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "spec.ignitionVersion: it is set, and spec.provisioningUtility is not `ignition`; take \
-         one of the two away"
+        "spec.ignitionVersion: it is set, and spec.provisioningUtility is not `ignition`; remove \
+         one of the two"
     );
     spec.provisioning_utility = Some(ProvisioningUtility::Ignition);
     assert_eq!(check(&spec), Ok(()));
 }
 
 #[test]
-fn a_file_without_content_is_refused_where_it_stands() {
+fn a_file_without_content_is_refused_and_its_field_is_named() {
     let file = json!({ "path": "/x", "content": {} });
     for (pointer, field) in [
         ("/bootstrapConfig/files/-", "spec.bootstrapConfig.files[1]"),
@@ -97,7 +97,7 @@ fn a_file_without_content_is_refused_where_it_stands() {
 }
 
 #[test]
-fn a_version_is_a_semantic_version_behind_a_v() {
+fn a_version_must_be_a_semantic_version_with_the_prefix_v() {
     for (version, accepted) in [
         ("v1.2.3", true),
         ("v1.2.3-rc.1", true),
@@ -140,30 +140,30 @@ fn a_changed_profile_needs_another_version() {
 }
 
 #[test]
-fn a_profile_serves_its_operating_system_and_its_cloud_providers() {
-    let judge = |operating_system, cloud_provider| {
+fn a_profile_serves_only_its_operating_system_and_cloud_providers() {
+    let demand = |operating_system, cloud_provider| {
         let demand = Demand {
             operating_system,
             cloud_provider,
         };
         check_demand("osp-mine", &plain(), demand).map_err(|refused| refused.to_string())
     };
-    assert_eq!(judge("ubuntu", "aws"), Ok(()));
-    assert_eq!(judge("ubuntu", "vmware-cloud-director"), Ok(()));
+    assert_eq!(demand("ubuntu", "aws"), Ok(()));
+    assert_eq!(demand("ubuntu", "vmware-cloud-director"), Ok(()));
     for (operating_system, cloud_provider, text) in [
         ("flatcar", "aws", "operating system \"flatcar\""),
-        // The operating system is judged first.
+        // The operating system is checked first.
         ("", "hetzner", "operating system \"\""),
         ("ubuntu", "hetzner", "cloud provider \"hetzner\""),
         ("ubuntu", "equinixmetal", "cloud provider \"equinixmetal\""),
     ] {
         let expected = format!("OperatingSystemProfile \"osp-mine\" does not support {text}");
-        assert_eq!(judge(operating_system, cloud_provider), Err(expected));
+        assert_eq!(demand(operating_system, cloud_provider), Err(expected));
     }
 }
 
 #[test]
-fn a_profile_serves_the_tool_that_it_names_or_any() {
+fn a_profile_serves_the_provisioning_utility_that_it_names_or_any() {
     assert_eq!(check_utility(&plain(), "ignition"), Ok(()));
     let spec = with("/provisioningUtility", json!("cloud-init"));
     assert_eq!(check_utility(&spec, "cloud-init"), Ok(()));
@@ -175,7 +175,7 @@ fn a_profile_serves_the_tool_that_it_names_or_any() {
 }
 
 #[test]
-fn probable_mistakes_are_told() {
+fn each_probable_mistake_has_a_warning() {
     let mode = |mode: i32| json!({ "path": "/m", "permissions": mode, "content": { "inline": { "data": "" } } });
     let runtime_file = "/provisioningConfig/supportedContainerRuntimes/1/files/-";
     for (pointer, value, expected) in [
@@ -208,25 +208,25 @@ fn probable_mistakes_are_told() {
         (
             "/version",
             json!("foov1.2.3"),
-            "spec.version: `foo` stands before the version",
+            "spec.version: `foo` precedes the version",
         ),
         (
             "/templateLanguage",
             json!("Jinja"),
             "spec.version: it lacks `+jinja`; where an older schema drops spec.templateLanguage, \
-             the templates would be taken for Go's",
+             the templates would be read as Go templates",
         ),
     ] {
-        let told: Vec<String> = warnings(&with(pointer, value))
+        let texts: Vec<String> = warnings(&with(pointer, value))
             .iter()
             .map(ToString::to_string)
             .collect();
-        assert_eq!(told, [expected], "{pointer}");
+        assert_eq!(texts, [expected], "{pointer}");
     }
 }
 
 #[test]
-fn every_refusal_has_a_category_of_its_own() {
+fn every_refusal_has_a_unique_category() {
     let version = String::new();
     let field = String::new();
     let refusals = [
@@ -254,7 +254,7 @@ fn every_refusal_has_a_category_of_its_own() {
 }
 
 #[test]
-fn an_overlay_needs_no_cloud_provider_of_its_own() {
+fn an_overlay_without_cloud_providers_has_no_warning() {
     let overlay = OperatingSystemProfileSpec {
         extends: Some("base".to_owned()),
         supported_cloud_providers: Vec::new(),

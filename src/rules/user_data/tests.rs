@@ -38,7 +38,7 @@ fn rendered(
 fn fit_bootstrap(
     place: (CloudProvider, OperatingSystem),
     size: usize,
-) -> Result<Fitting, TooLarge> {
+) -> Result<SizeChecked, TooLarge> {
     fit(rendered(place, &"x".repeat(size), ""))
 }
 

@@ -198,7 +198,7 @@ declare! {
     RENDER_DURATION = (DURATION, "osm_render_duration", [],
         "Time that a render took, with the weighing of its documents");
     RENDER_PERMIT_WAIT = (DURATION, "osm_render_permit_wait", [],
-        "Time that renders waited for one of the permits of --reconciles");
+        "Time that renders waited for one of the permits of --concurrent-renders");
     TEMPLATE_LIMITS = (COUNTER, "osm_template_limits_hit", [LIMIT],
         "Renders that ended at a limit of templates. Each is a profile to look at");
     USER_DATA = (SIZE, "osm_user_data", [DOCUMENT], "Size of rendered documents");

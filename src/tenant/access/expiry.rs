@@ -7,7 +7,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::Deserialize;
 
 use super::ClusterAccess;
-use crate::tenant::{report::Finding, secret_text::SecretText};
+use crate::tenant::{report::ConditionState, secret_text::SecretText};
 
 /// A warning comes this long before the end, or a fifth of the lifetime: what lives for an hour and
 /// is renewed in time warns nobody.
@@ -26,7 +26,7 @@ pub struct Expiry {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Urgency {
+enum Priority {
     None,
     Soon,
     VerySoon,
@@ -59,16 +59,16 @@ impl ClusterAccess {
 }
 
 impl Expiry {
-    fn urgency(&self, now: Timestamp) -> Urgency {
+    fn priority(&self, now: Timestamp) -> Priority {
         let [soon, very_soon] = self.thresholds();
         if now >= self.ends {
-            Urgency::Expired
+            Priority::Expired
         } else if now >= very_soon {
-            Urgency::VerySoon
+            Priority::VerySoon
         } else if now >= soon {
-            Urgency::Soon
+            Priority::Soon
         } else {
-            Urgency::None
+            Priority::None
         }
     }
 
@@ -83,21 +83,21 @@ impl Expiry {
 }
 
 /// What the condition says of all that expires: the most urgent, and of those the first to end.
-pub fn finding(expiries: &[Expiry], now: Timestamp) -> Finding {
+pub fn finding(expiries: &[Expiry], now: Timestamp) -> ConditionState {
     let most_urgent = expiries
         .iter()
-        .max_by_key(|expiry| (expiry.urgency(now), std::cmp::Reverse(expiry.ends)));
-    let urgency = most_urgent.map_or(Urgency::None, |expiry| expiry.urgency(now));
-    let (reason, verb) = match urgency {
-        Urgency::None => return Finding::well("Valid"),
-        Urgency::Soon => ("ExpiresSoon", "expires"),
-        Urgency::VerySoon => ("ExpiresVerySoon", "expires"),
-        Urgency::Expired => ("Expired", "expired"),
+        .max_by_key(|expiry| (expiry.priority(now), std::cmp::Reverse(expiry.ends)));
+    let priority = most_urgent.map_or(Priority::None, |expiry| expiry.priority(now));
+    let (reason, verb) = match priority {
+        Priority::None => return ConditionState::well("Valid"),
+        Priority::Soon => ("ExpiresSoon", "expires"),
+        Priority::VerySoon => ("ExpiresVerySoon", "expires"),
+        Priority::Expired => ("Expired", "expired"),
     };
     let message = most_urgent.map(|Expiry { what, ends, .. }| {
         format!("the {what} of the kubeconfig {verb} at {ends}; put a new kubeconfig in its place")
     });
-    Finding::wrong(reason, message.unwrap_or_default())
+    ConditionState::wrong(reason, message.unwrap_or_default())
 }
 
 /// From when and until when each certificate is good. What cannot be read expires nowhere: TLS

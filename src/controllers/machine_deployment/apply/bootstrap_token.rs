@@ -20,7 +20,7 @@ impl Apply<'_> {
     pub(super) async fn create_token(&self, token: Token) -> Result<(), Error> {
         let key = &self.deployment.names.key;
         let api = tokens::api(&self.context.engagement.worker.client());
-        let secret = token_secret(key, &self.deployment.stamp.made_for, &token);
+        let secret = token_secret(key, &self.deployment.provenance.made_for, &token);
         match api.create(&PostParams::default(), &secret).await {
             Ok(created) => {
                 self.keep_token(&created);
@@ -64,7 +64,7 @@ impl Apply<'_> {
         };
         let data = secret.data.get_or_insert_default();
         data.insert("expiration".to_owned(), expiration(&token));
-        let made_for = self.deployment.stamp.made_for.clone();
+        let made_for = self.deployment.provenance.made_for.clone();
         secret
             .annotations_mut()
             .insert(MADE_FOR.to_owned(), made_for);

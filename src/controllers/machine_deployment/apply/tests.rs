@@ -2,33 +2,33 @@
 
 use super::*;
 use crate::api::names::{CONTENT, MADE_FOR_REVISION};
-use crate::plan::{desired::Stamp, digest::Digest};
+use crate::plan::{desired::Provenance, digest::Digest};
 use crate::tenant::secret_text::SecretBytes;
 
-fn wanted(stamp: Option<Stamp>) -> SecretWanted {
+fn wanted(provenance: Option<Provenance>) -> SecretWanted {
     SecretWanted {
         name: "s".to_owned(),
         key: "k",
         data: SecretBytes::new(b"text".to_vec()),
         content: Digest::from_annotation("digest"),
         made_for: "kube-system/md".to_owned(),
-        stamp,
+        provenance,
         made_from: None,
     }
 }
 
 #[test]
 fn every_secret_says_for_whom_it_was_made_and_only_documents_are_immutable() {
-    let stamp = Stamp {
+    let provenance = Provenance {
         revision: "2".to_owned(),
         made_for: "kube-system/md".to_owned(),
-        ..Stamp::default()
+        ..Provenance::default()
     };
     let kept = ObjectMeta {
         annotations: Some(BTreeMap::from([(KEPT.to_owned(), "true".to_owned())])),
         ..ObjectMeta::default()
     };
-    let document = secret(&wanted(Some(stamp)), kept.clone());
+    let document = secret(&wanted(Some(provenance)), kept.clone());
     let in_place = secret(&wanted(None), kept);
     for secret in [&document, &in_place] {
         assert_eq!(secret.annotations()[MADE_FOR], "kube-system/md");

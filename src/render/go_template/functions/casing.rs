@@ -3,7 +3,7 @@
 use minijinja::{Error, Value};
 
 use super::{
-    super::super::budget::MeteredText,
+    super::super::allocation_limit::MeteredText,
     Function, function, int, missing, refuse, text,
     texts::{lower, one, texts, upper},
 };

@@ -6,7 +6,7 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::budget::{spend, weigh},
+        super::allocation_limit::{spend, weigh},
         problem::refuse,
         value::{Element, Kind, List, Map, kind},
     },

@@ -7,7 +7,7 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::budget::weigh,
+        super::allocation_limit::weigh,
         problem::refuse,
         value::{Kind, List, kind},
     },

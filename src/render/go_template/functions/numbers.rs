@@ -4,7 +4,7 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::{budget::spend, duration::GoDuration},
+        super::{allocation_limit::spend, duration::GoDuration},
         print::formatted,
         problem::refuse,
         value::{INT64, Kind, List, Typed, basic, kind, typed},

@@ -7,7 +7,7 @@ use minijinja::{Error, Value};
 use regex::{Regex, RegexBuilder};
 
 use super::{
-    super::{super::budget::spend, problem::refuse, value::List},
+    super::{super::allocation_limit::spend, problem::refuse, value::List},
     Function, function, int, missing, text,
     texts::{one, texts},
 };

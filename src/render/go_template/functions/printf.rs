@@ -4,7 +4,7 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::budget::MeteredText,
+        super::allocation_limit::MeteredText,
         data::AGE,
         print::{float, formatted, push_formatted},
         problem::refuse,

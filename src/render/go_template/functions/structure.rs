@@ -4,7 +4,7 @@ use minijinja::{Environment, Error, Value};
 
 use super::{
     super::{
-        super::budget::{spend, weigh_times},
+        super::allocation_limit::{spend, weigh_times},
         problem::refuse,
         value::{Element, Kind, List, basic, kind, pointee, typed},
     },

@@ -6,7 +6,7 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::budget::{MeteredText, spend},
+        super::allocation_limit::{MeteredText, spend},
         print::{formatted, push_formatted},
         problem::refuse,
         value::{Element, Kind, List, Map, kind},

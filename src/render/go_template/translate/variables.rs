@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 use super::{
     super::{
-        super::bounded::MARK,
+        super::sandbox::MARK,
         tree::{Node, Pipe, Refusal, RefusedPart, Store, Word},
     },
     Dot, Outcome, Translator,

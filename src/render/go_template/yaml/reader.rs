@@ -7,7 +7,7 @@ use minijinja::Value;
 
 use super::{
     super::{
-        super::budget::spend,
+        super::allocation_limit::spend,
         value::{List, Map},
     },
     scalars::{Scalar, resolve},

@@ -6,7 +6,7 @@ use minijinja::{Error, Value};
 
 use super::{
     super::{
-        super::budget::MeteredText,
+        super::allocation_limit::MeteredText,
         print::shortest,
         value::{Kind, kind},
     },

@@ -1,0 +1,281 @@
+//! How a command reaches clusters. The management cluster's kubeconfig is the caller's own, and is
+//! read as kubectl reads it. A worker cluster's may have been written by its tenant, and may do no
+//! more than a registration may: name a server and a credential.
+
+mod patience;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use http::Uri;
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+    core::v1::Namespace,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+};
+use serde_json::Value;
+use tower::{Layer, retry::RetryLayer, util::BoxCloneSyncService};
+
+use self::patience::Patience;
+use super::{FLEET_REQUESTS, management};
+use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
+use crate::fleet::{
+    connect::{self, ClientParts, Transport},
+    rate_limit::Budget,
+    transport,
+};
+use crate::telemetry::metrics::{ClusterKind, Metrics};
+use crate::tenant::{
+    access::{AccessRules, ClusterAccess},
+    address::Loopback,
+    secret_text::SecretBytes,
+};
+
+/// How long one call may take: a person waits for it.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The caller's own kubeconfig, and which of its clusters is meant.
+#[derive(Clone, Debug, Default)]
+pub struct KubeconfigSource {
+    /// The file; without it what kubectl takes.
+    pub kubeconfig: Option<PathBuf>,
+    /// The context; without it the current one.
+    pub context: Option<String>,
+}
+
+/// The kubeconfig of a worker cluster, and which of its clusters is meant.
+#[derive(Clone, Debug)]
+pub struct WorkerKubeconfigSource {
+    /// The file.
+    pub kubeconfig: PathBuf,
+    /// The context; without it the current one.
+    pub context: Option<String>,
+    /// Who may have written the file.
+    pub author: Author,
+}
+
+/// Who may have written a kubeconfig.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// Somebody else: no command is run for it, and no file is read.
+    Anybody,
+    /// The caller: its commands are run and its files are read, as kubectl does.
+    ClusterClient,
+}
+
+/// A connection to a cluster.
+#[derive(Clone)]
+pub(super) struct ClusterClient {
+    pub(super) client: Client,
+    /// The API server.
+    pub(super) server: Uri,
+    /// The name in the server's certificate, if it is not the server's host.
+    pub(super) tls_server_name: Option<String>,
+    /// In PEM, where the kubeconfig has one.
+    pub(super) certificate_authority: Option<Vec<u8>>,
+}
+
+fn patient(transport: Transport) -> Transport {
+    let retry = RetryLayer::new(Patience::default());
+    BoxCloneSyncService::new(retry.layer(transport))
+}
+
+impl ClusterClient {
+    /// Connects to the management cluster; sends no request yet.
+    pub(super) async fn management(way: &KubeconfigSource) -> anyhow::Result<Self> {
+        Self::trusted(way, ClusterKind::Management).await
+    }
+
+    /// Connects to a worker cluster; sends no request yet.
+    pub(super) async fn worker(way: &WorkerKubeconfigSource) -> anyhow::Result<Self> {
+        let connected = match way.author {
+            Author::Anybody => Self::untrusted(way),
+            Author::ClusterClient => {
+                let own = KubeconfigSource {
+                    kubeconfig: Some(way.kubeconfig.clone()),
+                    context: way.context.clone(),
+                };
+                Self::trusted(&own, ClusterKind::Worker).await
+            }
+        };
+        connected.with_context(|| format!("--worker-kubeconfig {}", way.kubeconfig.display()))
+    }
+
+    async fn trusted(way: &KubeconfigSource, kind: ClusterKind) -> anyhow::Result<Self> {
+        let found = management::way_in(way.kubeconfig.as_deref(), way.context.as_deref()).await?;
+        let agent = transport::user_agent("command");
+        let bounds = transport::Patience::of(CALL_TIMEOUT);
+        let transport = patient(management::transport(&found.config, agent, bounds)?);
+        Ok(Self {
+            client: client(transport, kind, Metrics::new()),
+            server: found.config.cluster_url,
+            tls_server_name: found.config.tls_server_name,
+            certificate_authority: found.certificate_authority,
+        })
+    }
+
+    fn untrusted(way: &WorkerKubeconfigSource) -> anyhow::Result<Self> {
+        let bytes = SecretBytes::new(std::fs::read(&way.kubeconfig).context("cannot read it")?);
+        let mut rules = AccessRules::default();
+        // The caller's machine connects, and worker clusters to develop with run on it.
+        rules.addresses.loopback = Loopback::Allowed;
+        let access = ClusterAccess::parse_context(bytes.expose(), way.context.as_deref(), &rules)
+            .context(
+            "only server, certificate authority, and token or client certificate are taken \
+                 from it, each inline: write files into it by kubectl config view --raw --flatten \
+                 --minify, or trust it as kubectl does by --allow-exec if you wrote it yourself",
+        )?;
+        let metrics = Metrics::new();
+        let transport = patient(as_the_manager_dials(&access, &rules, &metrics)?);
+        Ok(Self {
+            client: client(transport, ClusterKind::Worker, metrics),
+            server: access.server.url().parse()?,
+            tls_server_name: access.tls_server_name,
+            certificate_authority: Some(access.certificate_authority),
+        })
+    }
+
+    /// The uid of kube-system, which names a cluster.
+    pub(super) async fn cluster_uid(&self) -> anyhow::Result<String> {
+        cluster_uid(&self.client)
+            .await
+            .with_context(|| format!("{} does not tell who it is", self.server))
+    }
+}
+
+/// Returns a client that connects by the rules, and with the transport, that the manager uses.
+pub(super) fn as_the_manager(
+    access: &ClusterAccess,
+    rules: &AccessRules,
+) -> anyhow::Result<Client> {
+    let metrics = Metrics::new();
+    let transport = as_the_manager_dials(access, rules, &metrics)?;
+    Ok(client(transport, ClusterKind::Worker, metrics))
+}
+
+fn as_the_manager_dials(
+    access: &ClusterAccess,
+    rules: &AccessRules,
+    metrics: &Metrics,
+) -> anyhow::Result<Transport> {
+    let caller = transport::Caller {
+        user_agent: transport::user_agent("command"),
+        audience: transport::Audience::Operator,
+        metrics: metrics.clone(),
+    };
+    let patience = transport::Patience::of(CALL_TIMEOUT);
+    transport::connect(access, rules, &caller, patience).map_err(|error| anyhow!(error))
+}
+
+fn client(transport: Transport, kind: ClusterKind, metrics: Metrics) -> Client {
+    connect::client(ClientParts {
+        transport,
+        budget: Arc::new(Budget::new(FLEET_REQUESTS)),
+        share: None,
+        fence: None,
+        timeout: CALL_TIMEOUT,
+        health: None,
+        memory: None,
+        kind,
+        metrics,
+    })
+}
+
+/// The uid of kube-system, which names a cluster.
+pub(super) async fn cluster_uid(client: &Client) -> Result<String, kube::Error> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let found = namespaces.get_metadata(KUBE_SYSTEM).await?;
+    Ok(found.uid().unwrap_or_default())
+}
+
+/// One thing that somebody does to one kind of object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Permission<'a> {
+    pub(super) verb: &'a str,
+    pub(super) group: &'a str,
+    pub(super) resource: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+/// Whether the caller may do it.
+pub(super) async fn can_i(client: &Client, permission: &Permission<'_>) -> anyhow::Result<bool> {
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = reviews
+        .create(&PostParams::default(), &review(permission))
+        .await;
+    let answer = answer.context("cannot ask what the kubeconfig may do")?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+/// The question whether whoever asks may do it.
+pub(super) fn review(permission: &Permission<'_>) -> SelfSubjectAccessReview {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let (resource, subresource) = permission
+        .resource
+        .split_once('/')
+        .unwrap_or((permission.resource, ""));
+    SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                verb: text(permission.verb),
+                group: text(permission.group),
+                resource: text(resource),
+                subresource: text(subresource),
+                namespace: text(permission.namespace),
+                name: text(permission.name),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    }
+}
+
+/// The kind of a document, and the API for it.
+pub(super) fn kind_of(document: &Value) -> Option<ApiResource> {
+    let text = |key: &str| document.get(key).and_then(Value::as_str);
+    let (group, version) = match text("apiVersion")?.split_once('/') {
+        Some((group, version)) => (group, version),
+        None => ("", text("apiVersion")?),
+    };
+    let kind = GroupVersionKind::gvk(group, version, text("kind")?);
+    Some(ApiResource::from_gvk(&kind))
+}
+
+/// A field of a document's metadata; empty where there is none.
+pub(super) fn metadata<'a>(document: &'a Value, field: &str) -> &'a str {
+    let found = document.pointer(&format!("/metadata/{field}"));
+    found.and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The API for the object that a document describes.
+pub(super) fn api_of(client: &Client, document: &Value) -> anyhow::Result<Api<DynamicObject>> {
+    let resource = kind_of(document).context("a manifest has no kind")?;
+    let namespace = metadata(document, "namespace");
+    Ok(if namespace.is_empty() {
+        Api::all_with(client.clone(), &resource)
+    } else {
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    })
+}
+
+/// The WorkerClusters of a namespace.
+pub(super) async fn worker_clusters(
+    client: &Client,
+    namespace: &str,
+) -> anyhow::Result<Vec<WorkerCluster>> {
+    let all: Api<WorkerCluster> = Api::namespaced(client.clone(), namespace);
+    match all.list(&ListParams::default()).await {
+        Ok(list) => Ok(list.items),
+        Err(kube::Error::Api(status)) if status.is_not_found() => anyhow::bail!(
+            "the management cluster has no WorkerClusters: install the definitions first \
+             (osm crds | kubectl apply --server-side -f -), or choose another --context"
+        ),
+        Err(error) => Err(error)
+            .with_context(|| format!("cannot list the WorkerClusters of namespace {namespace}")),
+    }
+}

@@ -1,0 +1,204 @@
+//! Makes a tenant of a worker cluster: what the manager needs there, a kubeconfig that may do that
+//! and nothing else, and the registration. Each step may be repeated; what is there already is not
+//! written.
+//!
+//! The person who runs the command is an administrator of both clusters, so that the manager needs
+//! to be of neither.
+
+pub(super) mod apply;
+mod prerequisites;
+mod ready;
+mod registration;
+pub(super) mod tenant_remove;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+
+use self::apply::{Applied, Applier};
+use super::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};
+use crate::api::names::WORKER_CLUSTER_LABEL;
+use crate::tenant::access::AccessRules;
+
+pub use self::{
+    apply::Mode,
+    prerequisites::Rights,
+    tenant_remove::{Answer, Withdrawal, withdraw},
+};
+
+/// Which worker cluster becomes a tenant, and how.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The registration's name, and that of its WorkerCluster.
+    pub name: String,
+    /// The tenant: a namespace of the management cluster.
+    pub namespace: String,
+    /// The way into the management cluster.
+    pub management: KubeconfigSource,
+    /// The way into the worker cluster, as an administrator.
+    pub worker: WorkerKubeconfigSource,
+    /// The worker cluster's API server as the manager reaches it, where that is another URL than
+    /// the administrator's.
+    pub server: Option<String>,
+    /// What is granted besides the rights that every tenant needs.
+    pub rights: Vec<Rights>,
+    /// Labels of the registration besides ours.
+    pub labels: Vec<(String, String)>,
+    /// What the manager accepts of kubeconfigs.
+    pub rules: AccessRules,
+    /// Whether anything is written.
+    pub mode: Mode,
+    /// How long the manager may take; none means that nobody waits.
+    pub wait: Option<Duration>,
+}
+
+/// Registers the worker cluster, and tells each step. What was applied is handed out, without any
+/// secret.
+pub async fn tenant_add(
+    mut params: Params,
+    tell: &mut (dyn FnMut(String) + Send),
+) -> anyhow::Result<Vec<Value>> {
+    let management = ClusterClient::management(&params.management).await?;
+    let worker = ClusterClient::worker(&params.worker).await?;
+    let server = management.server.authority();
+    if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
+        params.rules.addresses.denied_servers.push(server);
+    }
+    let enrolment = Enrolment {
+        management_uid: management.cluster_uid().await?,
+        worker_uid: worker.cluster_uid().await.context("--worker-kubeconfig")?,
+        management,
+        worker,
+        params,
+    };
+    enrolment.run(tell).await
+}
+
+struct Enrolment {
+    params: Params,
+    management: ClusterClient,
+    worker: ClusterClient,
+    management_uid: String,
+    worker_uid: String,
+}
+
+impl Enrolment {
+    async fn run(&self, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<Vec<Value>> {
+        ensure!(
+            self.management_uid != self.worker_uid,
+            "--worker-kubeconfig leads to the management cluster itself (both have the uid {}); \
+             give the worker cluster's own",
+            self.worker_uid
+        );
+        let entry = prerequisites::Entry::of(&self.worker, self.params.server.as_deref())?;
+        entry.check(&self.params.rules)?;
+        let own = registration::check(self).await?;
+        prerequisites::check_predecessor(self, &own).await?;
+        let documents = prerequisites::documents(&own.rights(&self.params.rights))?;
+        let registered = registration::documents(self, &own, &entry.kubeconfig(None)?);
+        self.refuse_without_rights(&documents, &registered).await?;
+        let worker = self.applier(&self.worker);
+        let why = "in the worker cluster; RBAC lets nobody grant what he may not do himself: \
+                   use an administrator's kubeconfig";
+        let mut applied = apply(&worker, documents, ("worker cluster", tell))
+            .await
+            .context(why)?;
+        let token = match self.params.mode {
+            Mode::DryRun => prerequisites::token_now(&self.worker.client).await?,
+            Mode::Write => Some(prerequisites::token(&worker).await?),
+        };
+        let kubeconfig = entry.kubeconfig(token.as_ref())?;
+        if self.params.mode == Mode::Write {
+            prerequisites::verify(self, &kubeconfig, tell).await?;
+        }
+        let registered = registration::documents(self, &own, &kubeconfig);
+        let management = self.applier(&self.management);
+        let registered = apply(&management, registered, ("management cluster", tell)).await;
+        applied.extend(registered.context("in the management cluster")?);
+        let writes = applied.iter().filter(|it| it.is_written()).count();
+        tell(match (writes, self.params.mode) {
+            (0, _) => "nothing to write: everything is as it should be".to_owned(),
+            (count, Mode::DryRun) => format!("dry run: {count} objects would be written"),
+            (count, Mode::Write) => format!("{count} objects were written"),
+        });
+        if let (Mode::Write, Some(wait)) = (self.params.mode, self.params.wait) {
+            ready::wait(self, (&own.name, wait), tell).await?;
+        }
+        Ok(applied.into_iter().map(|it| it.object).collect())
+    }
+
+    fn applier(&self, caller: &ClusterClient) -> Applier {
+        Applier {
+            client: caller.client.clone(),
+            mode: self.params.mode,
+        }
+    }
+
+    /// Every right that is missing is told at once, before anything is written.
+    async fn refuse_without_rights(
+        &self,
+        documents: &[Value],
+        registered: &[Value],
+    ) -> anyhow::Result<()> {
+        let mut missing = Vec::new();
+        let of_worker = documents.iter().map(|it| (&self.worker, "worker", it));
+        let of_management = registered
+            .iter()
+            .map(|it| (&self.management, "management", it));
+        for (caller, place, document) in of_worker.chain(of_management) {
+            let Some(resource) = cluster_client::kind_of(document) else {
+                continue;
+            };
+            for verb in ["get", "create", "patch"] {
+                let permission = cluster_client::Permission {
+                    verb,
+                    group: &resource.group,
+                    resource: &resource.plural,
+                    namespace: cluster_client::metadata(document, "namespace"),
+                    name: cluster_client::metadata(document, "name"),
+                };
+                if !cluster_client::can_i(&caller.client, &permission).await? {
+                    let (plural, name) = (permission.resource, permission.name);
+                    let wanted = format!("{place} cluster: {verb} {plural} {name}");
+                    missing.push(match permission.namespace {
+                        "" => wanted,
+                        namespace => format!("{wanted} in {namespace}"),
+                    });
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "these rights are missing; use kubeconfigs that have them:\n{}",
+            missing.join("\n")
+        );
+    }
+}
+
+/// Applies objects in order, and tells what is written.
+async fn apply(
+    applier: &Applier,
+    documents: Vec<Value>,
+    (place, tell): (&str, &mut (dyn FnMut(String) + Send)),
+) -> anyhow::Result<Vec<Applied>> {
+    let mut done = Vec::new();
+    for document in documents {
+        let one = applier.mark_and_apply(document).await?;
+        if one.is_written() {
+            tell(format!("{place}: {one}"));
+        }
+        done.push(one);
+    }
+    Ok(done)
+}
+
+/// The labels that make a Secret a registration.
+fn labels(params: &Params) -> serde_json::Map<String, Value> {
+    let ours = (WORKER_CLUSTER_LABEL.to_owned(), "true".to_owned());
+    let all = std::iter::once(ours).chain(params.labels.iter().cloned());
+    all.map(|(key, value)| (key, Value::String(value)))
+        .collect()
+}

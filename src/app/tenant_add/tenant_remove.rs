@@ -1,0 +1,409 @@
+//! Ends a tenant: says what will happen, takes the registration away, waits until the manager has
+//! given the cluster back, and removes what [`super::tenant_add`] has made.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions},
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    apply::{MADE_BY, US, called},
+    prerequisites::{Rights, documents},
+};
+use crate::api::{
+    names::WORKER_CLUSTER_LABEL,
+    worker_cluster::{OnRemoval, WorkerCluster},
+};
+use crate::app::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};
+use crate::fleet::worker_clusters::REGISTRATION_REMOVED;
+use crate::tenant::report::{ConditionType, Removal};
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Which tenant ends, and how.
+#[derive(Clone, Debug)]
+pub struct Withdrawal {
+    /// The registration's name.
+    pub name: String,
+    /// The tenant's namespace.
+    pub namespace: String,
+    /// The way into the management cluster.
+    pub management: KubeconfigSource,
+    /// The way into the worker cluster, as an administrator, where its part is removed, too.
+    pub worker: Option<WorkerKubeconfigSource>,
+    /// What becomes of the machine deployments, in place of what the WorkerCluster says.
+    pub on_removal: Option<OnRemoval>,
+    /// How long the manager may take.
+    pub patience: Duration,
+}
+
+/// What a person says when asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Go on.
+    Yes,
+    /// Do nothing.
+    No,
+}
+
+/// Ends the tenant, after `ask` has agreed to what is told, and tells each step.
+pub async fn withdraw(
+    params: Withdrawal,
+    ask: &mut (dyn FnMut(&[String]) -> Answer + Send),
+    tell: &mut (dyn FnMut(String) + Send),
+) -> anyhow::Result<Answer> {
+    let management = ClusterClient::management(&params.management).await?;
+    let worker = match &params.worker {
+        Some(way) => Some(ClusterClient::worker(way).await?),
+        None => None,
+    };
+    let leaving = Leaving {
+        params,
+        management,
+        worker,
+    };
+    leaving.run(ask, tell).await
+}
+
+struct Leaving {
+    params: Withdrawal,
+    management: ClusterClient,
+    worker: Option<ClusterClient>,
+}
+
+impl Leaving {
+    async fn run(
+        &self,
+        ask: &mut (dyn FnMut(&[String]) -> Answer + Send),
+        tell: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<Answer> {
+        let Withdrawal {
+            name, namespace, ..
+        } = &self.params;
+        let own = self.own().await?;
+        let registration = self.registration().await?;
+        ensure!(
+            own.is_some() || registration.is_some(),
+            "namespace {namespace} has neither a registration nor a WorkerCluster {name}; \
+             osm tenants lists those that there are"
+        );
+        self.refuse_another_cluster(own.as_ref()).await?;
+        let policy = own.as_ref().map(|own| own.spec.on_removal);
+        let policy = self.params.on_removal.or(policy).unwrap_or_default();
+        let question = self.describe(own.as_ref(), policy);
+        if ask(&question) == Answer::No {
+            return Ok(Answer::No);
+        }
+        match (&registration, &own) {
+            (Some(registration), Some(own)) => {
+                self.set_policy(own, policy).await?;
+                self.unregister(registration, tell).await?;
+                self.wait(own, tell).await?;
+            }
+            (Some(registration), None) => self.unregister(registration, tell).await?,
+            (None, _) => tell("the registration is gone already".to_owned()),
+        }
+        if let (Some(own), OnRemoval::Release | OnRemoval::Purge) = (&own, policy) {
+            self.delete_worker_cluster(own, tell).await?;
+        }
+        if let Some(worker) = &self.worker {
+            remove_prerequisites(worker, tell).await?;
+        }
+        Ok(Answer::Yes)
+    }
+
+    fn describe(&self, own: Option<&WorkerCluster>, policy: OnRemoval) -> [String; 3] {
+        let Withdrawal {
+            name, namespace, ..
+        } = &self.params;
+        let status = own.and_then(|own| own.status.as_ref());
+        let served = status.and_then(|it| it.served.as_deref()).unwrap_or("0/0");
+        let what = match policy {
+            OnRemoval::Keep => {
+                "Keep: nothing is touched. Machine deployments keep the finalizer, so that \
+                 deleting one hangs until the cluster is registered again; the WorkerCluster stays"
+            }
+            OnRemoval::Release => {
+                "Release: machine deployments lose the finalizer, and what was made for them \
+                 stays; the WorkerCluster goes"
+            }
+            OnRemoval::Purge => {
+                "Purge: machine deployments lose the finalizer, and the configs, Secrets and \
+                 tokens that were made for them go, so that no new machine can join; the \
+                 WorkerCluster goes"
+            }
+        };
+        let worker = match (&self.worker, own) {
+            (None, _) => "stay as they are (give --worker-kubeconfig to remove them)",
+            (Some(_), _) => "made by osm tenant add are removed, and its token with them",
+        };
+        [
+            format!(
+                "Tenant {namespace}, registration {name}, {served} machine deployments served."
+            ),
+            format!("{what}."),
+            format!("ServiceAccount and roles in the worker cluster {worker}."),
+        ]
+    }
+
+    /// The WorkerCluster of the registration, or of its name.
+    async fn own(&self) -> anyhow::Result<Option<WorkerCluster>> {
+        let Withdrawal {
+            name, namespace, ..
+        } = &self.params;
+        let all = cluster_client::worker_clusters(&self.management.client, namespace).await?;
+        let mut all = all.into_iter();
+        Ok(all.find(|it| it.spec.kubeconfig_secret_ref.name == *name))
+    }
+
+    async fn registration(&self) -> anyhow::Result<Option<String>> {
+        let name = &self.params.name;
+        let found = self.secrets().get_metadata_opt(name).await;
+        let found = found.with_context(|| format!("cannot look for Secret {name}"))?;
+        let is_one = |labels: &std::collections::BTreeMap<String, String>| {
+            labels.contains_key(WORKER_CLUSTER_LABEL)
+        };
+        Ok(found
+            .filter(|it| is_one(it.labels()))
+            .and_then(|it| it.uid()))
+    }
+
+    /// What is taken away must be the tenant's.
+    async fn refuse_another_cluster(&self, own: Option<&WorkerCluster>) -> anyhow::Result<()> {
+        let (Some(worker), Some(own)) = (&self.worker, own) else {
+            return Ok(());
+        };
+        let known = own.status.as_ref().and_then(|it| it.cluster_uid.clone());
+        let found = worker.cluster_uid().await.context("--worker-kubeconfig")?;
+        ensure!(
+            known.is_none_or(|known| known == found),
+            "--worker-kubeconfig leads to another cluster than WorkerCluster {} is about",
+            own.name_any()
+        );
+        Ok(())
+    }
+
+    async fn set_policy(&self, own: &WorkerCluster, policy: OnRemoval) -> anyhow::Result<()> {
+        if own.spec.on_removal == policy {
+            return Ok(());
+        }
+        let patch = Patch::Merge(json!({ "spec": { "onRemoval": policy } }));
+        let patched = self
+            .worker_clusters()
+            .patch(&own.name_any(), &PatchParams::default(), &patch)
+            .await
+            .context("cannot set spec.onRemoval of the WorkerCluster")?;
+        // The manager has read it once its status is about it.
+        let generation = patched.metadata.generation;
+        let has_read = |found: &WorkerCluster| {
+            let status = found.status.as_ref();
+            status.is_some_and(|it| it.observed_generation >= generation)
+        };
+        self.until(own, has_read, "has not read spec.onRemoval")
+            .await
+            .map(drop)
+    }
+
+    async fn unregister(
+        &self,
+        uid: &str,
+        tell: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<()> {
+        let params = by_uid(Some(uid.to_owned()));
+        let deleted = self.secrets().delete(&self.params.name, &params).await;
+        deleted.context("cannot delete the registration")?;
+        tell(format!(
+            "management cluster: deleted Secret {}",
+            self.params.name
+        ));
+        Ok(())
+    }
+
+    /// The manager says what became of the machine deployments.
+    async fn wait(
+        &self,
+        own: &WorkerCluster,
+        tell: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<()> {
+        let found = self
+            .until(
+                own,
+                |found| removed(found).is_some_and(|(removal, _)| removal.is_final()),
+                "has not given it back",
+            )
+            .await?;
+        if let Some((_, message)) = removed(&found) {
+            tell(format!("the manager: {message}"));
+        }
+        Ok(())
+    }
+
+    async fn until(
+        &self,
+        own: &WorkerCluster,
+        is_so: impl Fn(&WorkerCluster) -> bool,
+        not_yet: &str,
+    ) -> anyhow::Result<WorkerCluster> {
+        let name = own.name_any();
+        let deadline = Instant::now() + self.params.patience;
+        loop {
+            let found = self.worker_clusters().get(&name).await;
+            let found = found.with_context(|| format!("cannot read WorkerCluster {name}"))?;
+            if is_so(&found) {
+                return Ok(found);
+            }
+            if Instant::now() >= deadline {
+                bail!(
+                    "the manager {not_yet} after {} s; does it run? osm tenants shows its state, \
+                     and this command may be repeated",
+                    self.params.patience.as_secs()
+                );
+            }
+            sleep(INTERVAL).await;
+        }
+    }
+
+    /// It goes only where the manager has let go.
+    async fn delete_worker_cluster(
+        &self,
+        own: &WorkerCluster,
+        tell: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<()> {
+        let name = own.name_any();
+        let found = self.worker_clusters().get_opt(&name).await;
+        let Some(found) = found.context("cannot read the WorkerCluster")? else {
+            return Ok(());
+        };
+        match removed(&found) {
+            Some((removal, _)) if removal.is_released() => {}
+            said => bail!(
+                "the cluster was not given back: {}. WorkerCluster {name} stays; register the \
+                 cluster again (osm tenant add), wait until it is ready, and repeat this",
+                said.map_or("the manager does not say so", |(_, message)| message)
+            ),
+        }
+        let deleted = self
+            .worker_clusters()
+            .delete(&name, &by_uid(found.uid()))
+            .await;
+        deleted.context("cannot delete the WorkerCluster")?;
+        tell(format!("management cluster: deleted WorkerCluster {name}"));
+        Ok(())
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.management.client.clone(), &self.params.namespace)
+    }
+
+    fn worker_clusters(&self) -> Api<WorkerCluster> {
+        Api::namespaced(self.management.client.clone(), &self.params.namespace)
+    }
+}
+
+/// What became of the cluster after the registration was removed, as the manager says.
+fn removed(found: &WorkerCluster) -> Option<(Removal, &str)> {
+    let conditions = &found.status.as_ref()?.conditions;
+    let of = |kind: ConditionType| conditions.iter().find(|it| it.type_ == kind.as_str());
+    let registered = of(ConditionType::Registered)?;
+    let released = of(ConditionType::Released)?;
+    let removal = Removal::of(&released.reason)?;
+    (registered.reason == REGISTRATION_REMOVED).then_some((removal, released.message.as_str()))
+}
+
+fn by_uid(uid: Option<String>) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions {
+            uid,
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    }
+}
+
+/// Removes what bears our mark, the token first; what others have made stays.
+async fn remove_prerequisites(
+    worker: &ClusterClient,
+    tell: &mut (dyn FnMut(String) + Send),
+) -> anyhow::Result<()> {
+    let all = documents(&[Rights::NodeCredentials, Rights::Adoption])?;
+    for document in all.iter().rev() {
+        let is_namespace = document.get("kind").is_some_and(|kind| kind == "Namespace");
+        if is_namespace {
+            continue;
+        }
+        let what = called(document);
+        let api: Api<DynamicObject> = cluster_client::api_of(&worker.client, document)?;
+        let name = cluster_client::metadata(document, "name");
+        let found = api.get_metadata_opt(name).await;
+        let found = found.with_context(|| format!("cannot look for {what}"))?;
+        let Some(found) = found else { continue };
+        if found.labels().get(MADE_BY).is_none_or(|by| by != US) {
+            tell(format!(
+                "worker cluster: {what} stays; somebody else has made it"
+            ));
+            continue;
+        }
+        match api.delete(name, &by_uid(found.uid())).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            deleted => drop(deleted.with_context(|| format!("cannot delete {what}"))?),
+        }
+        tell(format!("worker cluster: deleted {what}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn a_worker_cluster(registered: &str, released: &[&str]) -> WorkerCluster {
+        let condition = |kind: &str, reason: &str| {
+            json!({
+                "type": kind, "status": "False", "reason": reason,
+                // Nothing is read from it.
+                "message": "it could not be given back; 1 machine deployments were released",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        };
+        let mut conditions = vec![condition("Registered", registered)];
+        conditions.extend(released.iter().map(|reason| condition("Released", reason)));
+        serde_json::from_value(json!({
+            "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
+            "metadata": {"name": "berlin"},
+            "spec": {"kubeconfigSecretRef": {"name": "berlin"}},
+            "status": {"conditions": conditions},
+        }))
+        .expect("it is well formed")
+    }
+
+    #[test]
+    fn what_became_of_a_cluster_is_read_from_the_reason_whatever_the_message_says() {
+        for (reason, is_released, is_final) in [
+            ("Released", true, true),
+            ("Purged", true, true),
+            ("NeverEngaged", true, true),
+            ("Kept", false, true),
+            ("ReleaseFailed", false, false),
+            ("KubeconfigGone", false, true),
+        ] {
+            let found = a_worker_cluster("RegistrationRemoved", &[reason]);
+            let (removal, _) = removed(&found).expect("the reason is known");
+            assert_eq!(removal.is_released(), is_released, "{reason}");
+            assert_eq!(removal.is_final(), is_final, "{reason}");
+        }
+        for found in [
+            a_worker_cluster("Accepted", &["Released"]),
+            a_worker_cluster("RegistrationRemoved", &[]),
+            a_worker_cluster("RegistrationRemoved", &["OfAnotherRelease"]),
+        ] {
+            assert!(removed(&found).is_none());
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Hands a tenant's worker cluster back to the program that served it before: nothing that is made
+//! changes, so no node and no Secret rotates.
+//!
+//! The manager lets go first. Then the old program's side gets the profiles that are in use, and
+//! the annotations by which it decides that everything is current. Each step may be repeated.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, bail, ensure};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, PostParams},
+    runtime::wait::await_condition,
+};
+use serde_json::json;
+
+use super::cluster_client::{
+    ClusterClient, KubeconfigSource, WorkerKubeconfigSource, worker_clusters,
+};
+use crate::api::{
+    config::OperatingSystemConfig,
+    machine_deployment::MachineDeployment,
+    names::{
+        CLOUD_INIT_SETTINGS, DerivedNames, KUBE_SYSTEM, MADE_FOR_ANNOTATIONS,
+        MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PROFILE,
+    },
+    profile::OperatingSystemProfile,
+    worker_cluster::WorkerCluster,
+};
+use crate::fleet::{
+    adoption,
+    claim::{self, Claimant},
+    clock::Clock,
+    removal,
+};
+use crate::tenant::id::TenantId;
+
+/// How long the manager may take to let go.
+const LET_GO_TIMEOUT: Duration = Duration::from_mins(1);
+/// The annotations by which the program before us decides.
+const STAMP: [&str; 3] = [
+    MADE_FOR_REVISION,
+    MADE_FOR_ANNOTATIONS,
+    MADE_FOR_PROFILE_VERSION,
+];
+
+/// Which tenant is handed back, and how.
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// The name of the registration.
+    pub name: String,
+    /// The tenant's namespace in the management cluster.
+    pub namespace: String,
+    /// The way into the management cluster.
+    pub management: KubeconfigSource,
+    /// The way into the worker cluster, as somebody who may write profiles there.
+    pub worker: WorkerKubeconfigSource,
+    /// Whether anything is written.
+    pub mode: Mode,
+}
+
+/// Whether anything is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Everything is.
+    Write,
+    /// Nothing is: what would be is told.
+    DryRun,
+}
+
+/// Hands the cluster back, and tells each step, one per call of `tell`.
+pub async fn release(params: Params, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<()> {
+    let release = Release {
+        management: ClusterClient::management(&params.management).await?.client,
+        worker: ClusterClient::worker(&params.worker).await?.client,
+        name: params.name,
+        tenant: TenantId::new(&params.namespace),
+        mode: params.mode,
+    };
+    let own = release.identify().await?;
+    release.pause(&own, tell).await?;
+    release.refuse_if_running().await?;
+    let held = removal::held(&release.worker)
+        .await
+        .context("cannot list machine deployments")?;
+    if release.keeps_profiles_in_worker().await? {
+        release.profiles(&held, tell).await?;
+        for machine_deployment in &held {
+            release.config(machine_deployment, tell).await?;
+        }
+    } else {
+        tell("profiles and configs stay in the management cluster, where they are".to_owned());
+    }
+    release.give_claim_back(tell).await?;
+    tell(format!(
+        "done: start the operating-system-manager of the worker cluster; {} machine deployments \
+         stay as they are. Then remove the registration in namespace {}",
+        held.len(),
+        params.namespace
+    ));
+    Ok(())
+}
+
+struct Release {
+    management: Client,
+    worker: Client,
+    name: String,
+    tenant: TenantId,
+    mode: Mode,
+}
+
+impl Release {
+    /// The WorkerCluster of the registration, if the kubeconfig leads to its cluster.
+    async fn identify(&self) -> anyhow::Result<WorkerCluster> {
+        let (name, namespace) = (&self.name, self.tenant.namespace());
+        let all = worker_clusters(&self.management, namespace).await?;
+        let own = all
+            .into_iter()
+            .find(|it| it.spec.kubeconfig_secret_ref.name == *name);
+        let own = own.with_context(|| {
+            format!(
+                "namespace {namespace} has no WorkerCluster of registration {name}; osm tenants \
+                 lists those that there are, and --namespace says where it is"
+            )
+        })?;
+        let namespaces: Api<Namespace> = Api::all(self.worker.clone());
+        let found = namespaces
+            .get_metadata(KUBE_SYSTEM)
+            .await
+            .context("the worker cluster does not answer")?
+            .uid();
+        let known = own.status.as_ref().and_then(|it| it.cluster_uid.clone());
+        ensure!(
+            known.is_some() && found == known,
+            "--worker-kubeconfig leads to another cluster than WorkerCluster {} is about",
+            own.name_any()
+        );
+        Ok(own)
+    }
+
+    fn worker_clusters(&self) -> Api<WorkerCluster> {
+        Api::namespaced(self.management.clone(), self.tenant.namespace())
+    }
+
+    /// The manager lets go of a paused cluster, and says so.
+    async fn pause(
+        &self,
+        own: &WorkerCluster,
+        tell: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<()> {
+        let name = own.name_any();
+        if own.spec.paused {
+            tell(format!("WorkerCluster {name} is paused"));
+        } else {
+            tell(self.does(&format!("pause WorkerCluster {name}")));
+        }
+        if self.mode == Mode::DryRun {
+            return Ok(());
+        }
+        let paused = Patch::Merge(json!({ "spec": { "paused": true } }));
+        let api = self.worker_clusters();
+        if !own.spec.paused {
+            api.patch(&name, &PatchParams::default(), &paused)
+                .await
+                .context("cannot pause the WorkerCluster")?;
+        }
+        let let_go = |found: Option<&WorkerCluster>| found.is_some_and(has_let_go);
+        let let_go = await_condition(api, &name, let_go);
+        tokio::time::timeout(LET_GO_TIMEOUT, let_go)
+            .await
+            .context(
+                "the manager does not say that it has let go (condition Registered, reason \
+                      Paused); does it run?",
+            )?
+            .context("cannot watch the WorkerCluster")?;
+        Ok(())
+    }
+
+    async fn refuse_if_running(&self) -> anyhow::Result<()> {
+        match adoption::find_predecessor(&self.worker, &Clock::system()).await {
+            Err(adoption::Obstacle::Running(holder)) => bail!(
+                "{} holds Lease {KUBE_SYSTEM}/{}: the operating-system-manager of the worker \
+                 cluster runs already; stop it until this is done",
+                holder.identity,
+                holder.lease
+            ),
+            Err(adoption::Obstacle::Call(error)) => {
+                Err(error).context("cannot look whether it runs already")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn keeps_profiles_in_worker(&self) -> anyhow::Result<bool> {
+        let profiles: Api<OperatingSystemProfile> =
+            Api::namespaced(self.worker.clone(), KUBE_SYSTEM);
+        match profiles
+            .list_metadata(&ListParams::default().limit(1))
+            .await
+        {
+            Err(error) if adoption::is_not_served(&error) => Ok(false),
+            listed => Ok(listed.map(|_| true).context("cannot list profiles")?),
+        }
+    }
+
+    /// Every profile in use stands on the old program's side as it stands on ours.
+    async fn profiles(
+        &self,
+        held: &[PartialObjectMeta<MachineDeployment>],
+        tell: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<()> {
+        let names = held.iter().filter_map(|it| it.annotations().get(PROFILE));
+        let names: BTreeSet<&String> = names.collect();
+        for name in names {
+            let line = self
+                .profile(name)
+                .await
+                .with_context(|| format!("cannot hand profile {name} back"))?;
+            tell(line);
+        }
+        Ok(())
+    }
+
+    async fn profile(&self, name: &str) -> anyhow::Result<String> {
+        let here: Api<OperatingSystemProfile> =
+            Api::namespaced(self.management.clone(), self.tenant.namespace());
+        let there: Api<OperatingSystemProfile> = Api::namespaced(self.worker.clone(), KUBE_SYSTEM);
+        let Some(ours) = here.get_opt(name).await? else {
+            return Ok(format!(
+                "profile {name} is not ours; it stays as it is there"
+            ));
+        };
+        let theirs = there.get_opt(name).await?;
+        if theirs.as_ref().is_some_and(|it| it.spec == ours.spec) {
+            return Ok(format!("profile {name} is the same there"));
+        }
+        let ours_alone = serde_json::to_value(&ours.spec)?;
+        let is_ours_alone = |key: &str| ours_alone.get(key).is_some();
+        if is_ours_alone("extends") || is_ours_alone("templateLanguage") {
+            return Ok(format!(
+                "profile {name} is NOT handed back: the program before us cannot read what it is \
+                 written in; its machine deployments rotate once that program renders another"
+            ));
+        }
+        let version = ours.spec.version.clone();
+        if self.mode == Mode::Write {
+            match theirs {
+                None => {
+                    let fresh = OperatingSystemProfile::new(name, ours.spec);
+                    there.create(&PostParams::default(), &fresh).await?;
+                }
+                Some(mut theirs) => {
+                    theirs.spec = ours.spec;
+                    theirs.managed_fields_mut().clear();
+                    there.replace(name, &PostParams::default(), &theirs).await?;
+                }
+            }
+        }
+        Ok(self.does(&format!("hand profile {name} {version} back")))
+    }
+
+    /// The old program compares three annotations of its config with the machine deployment: they
+    /// must say what those of the Secrets say.
+    async fn config(
+        &self,
+        machine_deployment: &PartialObjectMeta<MachineDeployment>,
+        tell: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<()> {
+        let namespace = machine_deployment.namespace().unwrap_or_default();
+        let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
+        let line = self
+            .config_of(&names)
+            .await
+            .with_context(|| format!("cannot hand config {} back", names.config))?;
+        tell(line);
+        Ok(())
+    }
+
+    async fn config_of(&self, names: &DerivedNames) -> anyhow::Result<String> {
+        let name = &names.config;
+        let secrets: Api<Secret> = Api::namespaced(self.worker.clone(), CLOUD_INIT_SETTINGS);
+        let Some(secret) = secrets.get_metadata_opt(&names.provisioning).await? else {
+            return Ok(format!("config {name} is left: nothing was made from it"));
+        };
+        let made = secret.annotations();
+        let provenance = STAMP.map(|key| (key, made.get(key).cloned().unwrap_or_default()));
+        let there: Api<OperatingSystemConfig> = Api::namespaced(self.worker.clone(), KUBE_SYSTEM);
+        let patch = json!({
+            "metadata": { "annotations": std::collections::BTreeMap::from(provenance.clone()) }
+        });
+        if let Some(theirs) = there.get_metadata_opt(name).await? {
+            let same =
+                |(key, value): &(&str, String)| theirs.annotations().get(*key) == Some(value);
+            if provenance.iter().all(same) {
+                return Ok(format!("config {name} is current there"));
+            }
+            if self.mode == Mode::Write {
+                let params = PatchParams::default();
+                there
+                    .patch_metadata(name, &params, &Patch::Merge(&patch))
+                    .await?;
+            }
+            return Ok(self.does(&format!("annotate config {name} there")));
+        }
+        let here: Api<OperatingSystemConfig> =
+            Api::namespaced(self.management.clone(), self.tenant.namespace());
+        let Some(ours) = here.get_opt(name).await? else {
+            return Ok(format!("config {name} is missing on both sides"));
+        };
+        if self.mode == Mode::Write {
+            let mut fresh = OperatingSystemConfig::new(name, ours.spec);
+            fresh.metadata = ObjectMeta {
+                annotations: Some(
+                    provenance
+                        .map(|(key, value)| (key.to_owned(), value))
+                        .into(),
+                ),
+                ..fresh.metadata
+            };
+            there.create(&PostParams::default(), &fresh).await?;
+        }
+        Ok(self.does(&format!("make config {name} there, without its secrets")))
+    }
+
+    async fn give_claim_back(&self, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.management.clone());
+        let management_uid = namespaces.get_metadata(KUBE_SYSTEM).await?.uid();
+        let claimant = Claimant {
+            management_uid: management_uid.unwrap_or_default(),
+            tenant: self.tenant.clone(),
+        };
+        if self.mode == Mode::Write {
+            claim::release(&self.worker, &claimant)
+                .await
+                .context("cannot give the claim back")?;
+        }
+        tell(self.does("give the claim on the worker cluster back"));
+        Ok(())
+    }
+
+    fn does(&self, what: &str) -> String {
+        match self.mode {
+            Mode::Write => what.to_owned(),
+            Mode::DryRun => format!("would {what}"),
+        }
+    }
+}
+
+/// The status is about the spec that pauses, and says that nothing is done any more.
+fn has_let_go(found: &WorkerCluster) -> bool {
+    let Some(status) = &found.status else {
+        return false;
+    };
+    let is_about_it = status.observed_generation == found.metadata.generation;
+    let mut conditions = status.conditions.iter();
+    is_about_it && conditions.any(|it| it.type_ == "Registered" && it.reason == "Paused")
+}

@@ -1,0 +1,135 @@
+//! Makes a machine deployment ours: our finalizer, and the profile annotation where it has none.
+//!
+//! One JSON patch that tests what it read: a foreign finalizer is never lost, and what was patched
+//! is what is served.
+
+use std::sync::Arc;
+
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+    runtime::reflector::ObjectRef,
+};
+use serde_json::{Value, json};
+
+use super::error::Error;
+use crate::api::{
+    machine_deployment::MachineDeployment,
+    names::{FINALIZER, PROFILE},
+    worker_cluster::ProfileAnnotation,
+};
+use crate::controllers::context::Context;
+use crate::plan::validate::Invalid;
+use crate::render::input::ProviderConfig;
+use crate::rules::machine_deployment::default_profile;
+
+/// Whether a machine deployment is ours.
+#[derive(Debug)]
+pub enum Managed {
+    /// It is, as it stands now.
+    Yes(Arc<MachineDeployment>),
+    /// It is not.
+    No,
+}
+
+/// Makes a machine deployment ours, unless the tenant's policy leaves it alone.
+pub async fn ensure_finalizer(
+    context: &Context,
+    machine_deployment: &Arc<MachineDeployment>,
+) -> Result<Managed, Error> {
+    let has_finalizer = machine_deployment
+        .finalizers()
+        .iter()
+        .any(|name| name == FINALIZER);
+    let has_profile = machine_deployment
+        .annotations()
+        .get(PROFILE)
+        .is_some_and(|name| !name.is_empty());
+    if has_finalizer && has_profile {
+        return Ok(Managed::Yes(Arc::clone(machine_deployment)));
+    }
+    if !has_profile && !has_finalizer && policy(context) == ProfileAnnotation::RequireAnnotation {
+        return Ok(Managed::No);
+    }
+    let mut operations = Vec::new();
+    if !has_profile {
+        operations.extend(profile_operations(machine_deployment)?);
+    }
+    if !has_finalizer {
+        operations.extend(finalizer_operations(machine_deployment));
+    }
+    let patch: json_patch::Patch =
+        serde_json::from_value(Value::Array(operations)).expect("operations are a patch");
+    let namespace = machine_deployment.namespace().unwrap_or_default();
+    let api: Api<MachineDeployment> =
+        Api::namespaced(context.engagement.worker.client(), &namespace);
+    let patched = api
+        .patch(
+            &machine_deployment.name_any(),
+            &PatchParams::default(),
+            &Patch::<MachineDeployment>::Json(patch),
+        )
+        .await
+        .map_err(|error| refused(context, machine_deployment, error))?;
+    Ok(Managed::Yes(Arc::new(patched)))
+}
+
+/// A test of what was there fails where it has changed since. The watch may have told by now.
+fn refused(context: &Context, tried: &MachineDeployment, error: kube::Error) -> Error {
+    let what = "add the finalizer to the machine deployment";
+    let reference = ObjectRef::from_obj(tried);
+    let now = context.machine_deployments.get(&reference);
+    let has_changed = now.is_some_and(|now| now.resource_version() != tried.resource_version());
+    match &error {
+        kube::Error::Api(status) if status.code == 422 && has_changed => Error::Conflict {
+            what: "the machine deployment".to_owned(),
+        },
+        _ => Error::call(what)(error),
+    }
+}
+
+fn policy(context: &Context) -> ProfileAnnotation {
+    let own = context.engagement.worker_cluster.borrow();
+    let unsaid = context.rules.mode.profile_annotation();
+    own.as_ref()
+        .map_or(unsaid, |own| own.spec.profile_annotation)
+}
+
+fn profile_operations(machine_deployment: &MachineDeployment) -> Result<Vec<Value>, Error> {
+    let provider_spec = &machine_deployment.spec.template.spec.provider_spec;
+    let provider = ProviderConfig::decode(&provider_spec.json())
+        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
+    let utility = provider
+        .provisioning_utility()
+        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
+    let profile = default_profile(
+        &provider.operating_system,
+        &provider.cloud_provider,
+        utility.as_str(),
+    )?;
+    let mut operations = Vec::new();
+    if machine_deployment.metadata.annotations.is_none() {
+        operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
+    }
+    let path = format!("/metadata/annotations/{}", PROFILE.replace('/', "~1"));
+    operations.push(json!({"op": "add", "path": path, "value": profile}));
+    Ok(operations)
+}
+
+fn finalizer_operations(machine_deployment: &MachineDeployment) -> Vec<Value> {
+    match machine_deployment.finalizers() {
+        // A list that appeared meanwhile would be lost by adding one: the version is tested.
+        [] => vec![
+            json!({
+                "op": "test",
+                "path": "/metadata/resourceVersion",
+                "value": machine_deployment.resource_version(),
+            }),
+            json!({"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]}),
+        ],
+        before => vec![
+            json!({"op": "test", "path": "/metadata/finalizers", "value": before}),
+            json!({"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER}),
+        ],
+    }
+}

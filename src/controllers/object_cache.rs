@@ -1,0 +1,486 @@
+//! What was seen of the objects in one namespace: metadata, and the digest of the bytes where they
+//! were written or verified. Fed by a watch and by our own calls, whichever comes first.
+//!
+//! A watch lags behind our writes, so an older event never replaces what a newer write told, and
+//! an object that we deleted does not come back by an event from before.
+//!
+//! Versions decide only between an event and what a call answered, or between two things that were
+//! under way at the same time. A call or a list that began after something was recorded is newer
+//! than that, whatever the versions say: those of a cluster that was restored from a backup go
+//! back.
+
+mod stored;
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use kube::api::ObjectMeta;
+
+use self::stored::{Packed, Stored};
+use crate::fleet::memory::Reservation;
+use crate::plan::digest::Digest;
+
+/// An object, as it was seen last.
+#[derive(Debug, PartialEq)]
+pub struct Entry {
+    /// The metadata, without managed fields.
+    pub metadata: ObjectMeta,
+    /// The digest of the bytes; none until they are verified.
+    pub content: Option<Digest>,
+}
+
+/// Whether an event told something new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It did: look again.
+    Yes,
+    /// It told of our own write, or of something older.
+    No,
+    /// There is no room for the object.
+    NoRoom,
+    /// It did, and the cluster was restored from a backup: what was known before has a higher
+    /// version than a list that began after it.
+    Restored,
+}
+
+/// A point in the order in which things were recorded and calls began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+/// So many deletions are remembered: more than writes of one tenant can be under way.
+const GONE_MAX: usize = 64;
+
+/// What was seen of the objects in one namespace, by name.
+///
+/// They take no more memory than they may: one that there is no room for is not known. Whoever
+/// wants to create it learns that it exists.
+#[derive(Debug)]
+pub struct ObjectCache {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    objects: Stored,
+    /// Uids of objects that we deleted, and when, until the watch reports the deletion.
+    tombstones: HashMap<String, Moment>,
+    /// Uids of objects that the watch reported last as deleted, and when: the answer to our own
+    /// write may be read after that.
+    gone: VecDeque<(String, Moment)>,
+    /// When the list began that is being read.
+    list: Option<Moment>,
+    /// The last moment that was given out.
+    last: Moment,
+}
+
+impl Inner {
+    fn now(&mut self) -> Moment {
+        self.last.0 += 1;
+        self.last
+    }
+
+    /// Returns `false` if there is no room: then the object is not known at all.
+    fn insert(&mut self, name: &str, metadata: ObjectMeta, content: Option<Digest>) -> bool {
+        let at = self.now();
+        let packed = Packed::new(metadata, content, at);
+        self.objects.insert(name, packed)
+    }
+
+    /// Whether something was recorded before the list began that is being read.
+    fn precedes_list(&self, at: Moment) -> bool {
+        self.list.is_some_and(|began| at < began)
+    }
+}
+
+impl ObjectCache {
+    /// Creates an empty cache for up to `bytes_max` bytes, charged to `reservation`.
+    pub fn within(bytes_max: usize, reservation: Reservation) -> Self {
+        let inner = Inner {
+            objects: Stored::within(bytes_max, reservation),
+            tombstones: HashMap::new(),
+            gone: VecDeque::new(),
+            list: None,
+            last: Moment::default(),
+        };
+        Self {
+            inner: Mutex::new(inner),
+        }
+    }
+
+    /// An object, if there is one.
+    pub fn get(&self, name: &str) -> Option<Entry> {
+        self.lock().objects.get(name).map(Packed::open)
+    }
+
+    /// All objects.
+    pub fn entries(&self) -> Vec<Entry> {
+        let inner = self.lock();
+        inner.objects.iter().map(|(_, it)| it.open()).collect()
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.lock().objects.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The point from which a call counts that is sent now.
+    pub fn now(&self) -> Moment {
+        self.lock().now()
+    }
+
+    /// Records an object that the watch reported: by an event, or while it lists every object.
+    pub fn watched(&self, metadata: ObjectMeta) -> News {
+        let mut inner = self.lock();
+        let (Some(name), Some(uid)) = (metadata.name.clone(), metadata.uid.clone()) else {
+            return News::No;
+        };
+        if let Some(at) = inner.tombstones.get(&uid).copied() {
+            if !inner.precedes_list(at) {
+                return News::No;
+            }
+            // A list from after the deletion shows it: a backup brought it back.
+            inner.tombstones.remove(&uid);
+        }
+        let known = inner.objects.get(name.as_str());
+        let news = known.map_or(News::Yes, |known| {
+            let entry = known.open();
+            let precedes_list = inner.precedes_list(known.at);
+            if is_newer(&metadata, &entry.metadata) {
+                News::Yes
+            } else if !precedes_list || is_same(&metadata, &entry.metadata) {
+                News::No
+            } else {
+                News::Restored
+            }
+        });
+        if news == News::No || inner.insert(&name, metadata, None) {
+            news
+        } else {
+            News::NoRoom
+        }
+    }
+
+    /// The watch told that an object is gone.
+    pub fn watched_deletion(&self, metadata: &ObjectMeta) -> News {
+        let mut inner = self.lock();
+        let uid = metadata.uid.clone().unwrap_or_default();
+        if inner.tombstones.remove(&uid).is_some() {
+            return News::No;
+        }
+        let Some(name) = &metadata.name else {
+            return News::No;
+        };
+        let now = inner.now();
+        inner.gone.truncate(GONE_MAX - 1);
+        inner.gone.push_front((uid, now));
+        let known = inner.objects.get(name.as_str()).map(Packed::open);
+        if known.is_some_and(|entry| entry.metadata.uid != metadata.uid) {
+            return News::No;
+        }
+        // One that is not known may be one that we are making.
+        inner.objects.remove(name.as_str());
+        News::Yes
+    }
+
+    /// The watch begins to tell of every object that there is.
+    pub fn list_begins(&self) {
+        let mut inner = self.lock();
+        inner.list = Some(inner.now());
+    }
+
+    /// The watch told of every object that there is; tells the names of those that are gone.
+    pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
+        let mut inner = self.lock();
+        let began = inner.list.take().unwrap_or(Moment(u64::MAX));
+        inner.tombstones.retain(|_, at| *at > began);
+        let gone: Vec<String> = inner
+            .objects
+            .iter()
+            // The list need not name what was written since it began.
+            .filter(|(name, known)| !names.contains(*name) && known.at < began)
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        for name in &gone {
+            inner.objects.remove(name);
+        }
+        gone
+    }
+
+    /// An object was written or read by a call that was sent after `asked`, and its bytes have
+    /// this digest.
+    pub fn verified(&self, metadata: ObjectMeta, content: Digest, asked: Moment) {
+        let Some(name) = metadata.name.clone() else {
+            return;
+        };
+        let mut inner = self.lock();
+        let mut gone = inner.gone.iter();
+        if gone.any(|(uid, at)| Some(uid) == metadata.uid.as_ref() && *at > asked) {
+            return;
+        }
+        let known = inner.objects.get(name.as_str());
+        if known.filter(|known| known.at > asked).is_some_and(|known| {
+            let entry = known.open();
+            entry.metadata.uid == metadata.uid && is_newer(&entry.metadata, &metadata)
+        }) {
+            return;
+        }
+        inner.insert(&name, metadata, Some(content));
+    }
+
+    /// An object was deleted by us, or found to be gone.
+    pub fn deleted(&self, name: &str) {
+        let mut inner = self.lock();
+        if let Some(uid) = inner
+            .objects
+            .remove(name)
+            .and_then(|packed| packed.open().metadata.uid)
+        {
+            let now = inner.now();
+            inner.tombstones.insert(uid, now);
+        }
+    }
+
+    /// The key of the digests has changed: none of them is worth anything.
+    pub fn forget_contents(&self) {
+        self.lock().objects.forget_contents();
+    }
+
+    /// Every write under the lock leaves the maps whole, so a panic elsewhere does no harm here.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether both tell of the same state of the same object.
+fn is_same(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+    (&one.uid, &one.resource_version) == (&other.uid, &other.resource_version)
+}
+
+/// Whether `new` tells of a later state than `old`. Resource versions of one object are numbers
+/// that grow; where one is not, the event is taken as news.
+fn is_newer(new: &ObjectMeta, old: &ObjectMeta) -> bool {
+    match (version(new), version(old)) {
+        (Some(new), Some(old)) => new > old,
+        _ => new.resource_version != old.resource_version,
+    }
+}
+
+fn version(metadata: &ObjectMeta) -> Option<u128> {
+    metadata.resource_version.as_ref()?.parse().ok()
+}
+
+#[cfg(test)]
+impl Default for ObjectCache {
+    fn default() -> Self {
+        let memory = std::sync::Arc::default();
+        Self::within(usize::MAX, Reservation::surplus(&memory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(uid: &str, version: &str) -> ObjectMeta {
+        ObjectMeta {
+            name: Some("a".to_owned()),
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn digest() -> Digest {
+        Digest::from_annotation("d")
+    }
+
+    /// A call that nothing happened during.
+    fn verify(seen: &ObjectCache, uid: &str, version: &str) {
+        let asked = seen.now();
+        seen.verified(metadata(uid, version), digest(), asked);
+    }
+
+    fn version_of(seen: &ObjectCache) -> Option<(String, Option<Digest>)> {
+        let entry = seen.get("a")?;
+        Some((entry.metadata.resource_version?, entry.content))
+    }
+
+    #[test]
+    fn our_own_write_is_no_news_when_the_watch_tells_of_it() {
+        let seen = ObjectCache::default();
+        verify(&seen, "u", "7");
+        assert_eq!(seen.watched(metadata("u", "5")), News::No);
+        assert_eq!(seen.watched(metadata("u", "7")), News::No);
+        assert_eq!(seen.get("a").unwrap().content, Some(digest()));
+        assert_eq!(seen.watched(metadata("u", "8")), News::Yes);
+        assert_eq!(
+            seen.get("a").unwrap().content,
+            None,
+            "a foreign write must be verified"
+        );
+    }
+
+    #[test]
+    fn what_is_gone_does_not_come_back_by_the_late_answer_to_a_write() {
+        let seen = ObjectCache::default();
+        verify(&seen, "u", "7");
+        assert_eq!(seen.watched(metadata("u", "8")), News::Yes);
+        let asked = seen.now();
+        assert_eq!(seen.watched_deletion(&metadata("u", "9")), News::Yes);
+        seen.verified(metadata("u", "8"), digest(), asked);
+        assert_eq!(seen.get("a"), None);
+        // One that was made and deleted before we knew that it was made.
+        assert_eq!(seen.watched_deletion(&metadata("v", "11")), News::Yes);
+        seen.verified(metadata("v", "10"), digest(), asked);
+        assert_eq!(seen.get("a"), None);
+        for uid in 0..1_000 {
+            seen.watched_deletion(&metadata(&uid.to_string(), "12"));
+        }
+        assert_eq!(seen.lock().gone.len(), GONE_MAX);
+    }
+
+    #[test]
+    fn what_we_deleted_does_not_come_back_by_an_older_event() {
+        let seen = ObjectCache::default();
+        verify(&seen, "u", "7");
+        seen.deleted("a");
+        assert_eq!(seen.watched(metadata("u", "7")), News::No);
+        assert_eq!(seen.get("a"), None);
+        assert_eq!(seen.watched_deletion(&metadata("u", "9")), News::No);
+        assert_eq!(seen.watched(metadata("v", "10")), News::Yes);
+    }
+
+    #[test]
+    fn a_foreign_deletion_is_news_and_a_late_one_is_not() {
+        let seen = ObjectCache::default();
+        seen.watched(metadata("u", "7"));
+        verify(&seen, "v", "9");
+        assert_eq!(seen.watched_deletion(&metadata("u", "8")), News::No);
+        assert_eq!(seen.watched_deletion(&metadata("v", "10")), News::Yes);
+        assert_eq!(seen.get("a"), None);
+    }
+
+    #[test]
+    fn a_list_does_not_take_away_what_was_written_while_it_was_read() {
+        let seen = ObjectCache::default();
+        seen.list_begins();
+        verify(&seen, "u", "7");
+        assert_eq!(seen.watched_all(&BTreeSet::new()), Vec::<String>::new());
+        assert!(seen.get("a").is_some());
+        seen.list_begins();
+        assert_eq!(seen.watched_all(&BTreeSet::new()), ["a"]);
+    }
+
+    #[test]
+    fn what_was_deleted_while_a_list_was_read_does_not_come_back_by_it() {
+        let seen = ObjectCache::default();
+        verify(&seen, "u", "7");
+        seen.list_begins();
+        seen.deleted("a");
+        assert_eq!(seen.watched(metadata("u", "7")), News::No);
+        seen.watched_all(&BTreeSet::from(["a".to_owned()]));
+        assert_eq!(seen.watched(metadata("u", "8")), News::No);
+        assert_eq!(seen.get("a"), None);
+    }
+
+    #[test]
+    fn a_full_list_tells_what_went_while_nobody_watched() {
+        let seen = ObjectCache::default();
+        seen.watched(metadata("u", "7"));
+        assert_eq!(
+            seen.watched_all(&BTreeSet::from(["a".to_owned()])),
+            Vec::<String>::new()
+        );
+        assert_eq!(seen.watched_all(&BTreeSet::new()), ["a"]);
+    }
+
+    #[test]
+    fn the_late_answer_to_a_call_replaces_nothing_newer() {
+        let seen = ObjectCache::default();
+        let asked = seen.now();
+        seen.watched(metadata("u", "8"));
+        seen.verified(metadata("u", "7"), digest(), asked);
+        assert_eq!(version_of(&seen), Some(("8".to_owned(), None)));
+    }
+
+    #[test]
+    fn the_answer_to_a_call_verifies_what_the_watch_showed_first() {
+        let seen = ObjectCache::default();
+        let asked = seen.now();
+        seen.watched(metadata("u", "7"));
+        seen.verified(metadata("u", "7"), digest(), asked);
+        assert_eq!(version_of(&seen), Some(("7".to_owned(), Some(digest()))));
+        // Versions of two objects are not compared.
+        let asked = seen.now();
+        seen.watched(metadata("u", "8"));
+        seen.verified(metadata("v", "7"), digest(), asked);
+        assert_eq!(version_of(&seen), Some(("7".to_owned(), Some(digest()))));
+    }
+
+    #[test]
+    fn digests_by_another_key_are_dropped_and_objects_are_counted() {
+        let seen = ObjectCache::default();
+        assert!(seen.is_empty() && seen.entries().is_empty());
+        assert_eq!(seen.len(), 0);
+        for name in ["a", "b"] {
+            let named = ObjectMeta {
+                name: Some(name.to_owned()),
+                ..metadata(name, "7")
+            };
+            seen.verified(named, digest(), seen.now());
+        }
+        assert_eq!((seen.len(), seen.is_empty()), (2, false));
+        seen.forget_contents();
+        let contents = seen.entries().into_iter().map(|entry| entry.content);
+        assert_eq!(contents.collect::<Vec<_>>(), [None, None]);
+    }
+
+    #[test]
+    fn versions_that_are_no_numbers_are_news_where_they_differ() {
+        let seen = ObjectCache::default();
+        assert_eq!(seen.watched(metadata("u", "x")), News::Yes);
+        assert_eq!(seen.watched(metadata("u", "x")), News::No);
+        assert_eq!(seen.watched(metadata("u", "w")), News::Yes);
+    }
+
+    /// Versions have gone back, and every call and list from then on shows lower ones.
+    #[test]
+    fn after_a_restore_a_list_and_a_call_replace_what_has_a_higher_version() {
+        let seen = ObjectCache::default();
+        verify(&seen, "u", "900");
+        seen.list_begins();
+        assert_eq!(seen.watched(metadata("u", "500")), News::Restored);
+        seen.watched_all(&BTreeSet::from(["a".to_owned()]));
+        assert_eq!(version_of(&seen), Some(("500".to_owned(), None)));
+        seen.list_begins();
+        assert_eq!(seen.watched(metadata("u", "500")), News::No);
+        // What was written while a list was read is newer than the list.
+        seen.list_begins();
+        verify(&seen, "u", "501");
+        assert_eq!(seen.watched(metadata("u", "500")), News::No);
+        // A conflict makes us read again, and what is read is what is there.
+        verify(&seen, "u", "300");
+        assert_eq!(version_of(&seen), Some(("300".to_owned(), Some(digest()))));
+    }
+
+    #[test]
+    fn what_a_backup_brings_back_is_seen_though_we_had_deleted_it() {
+        let seen = ObjectCache::default();
+        verify(&seen, "u", "7");
+        seen.deleted("a");
+        seen.list_begins();
+        assert_eq!(seen.watched(metadata("u", "7")), News::Yes);
+        seen.watched_all(&BTreeSet::from(["a".to_owned()]));
+        assert!(seen.get("a").is_some());
+        assert_eq!(seen.watched_deletion(&metadata("u", "8")), News::Yes);
+        verify(&seen, "u", "7");
+        assert!(seen.get("a").is_some(), "a call from after that found it");
+    }
+}

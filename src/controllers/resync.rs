@@ -1,0 +1,288 @@
+//! The resync queue: machine deployments that are looked at once more for no change of their own,
+//! after the first list or when something changed that concerns many of them.
+//!
+//! They wait here, each once, and few at a time are let into the queue of reconciles: a fresh
+//! change finds a slot of its tenant free. One that is reconciled meanwhile needs no sweep.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::{Stream, stream};
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Notify;
+
+use crate::api::machine_deployment::MachineDeployment;
+use crate::fleet::{permits::Priority, tenant_status::TenantStatus};
+use crate::tenant::policy::TenantPolicy;
+
+type Reference = ObjectRef<MachineDeployment>;
+
+/// The sweeps of one tenant.
+#[derive(Debug)]
+pub struct ResyncQueue {
+    state: Mutex<State>,
+    bell: Notify,
+    at_once: usize,
+    /// Where the length of the queue is told.
+    tenant_status: Arc<TenantStatus>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Who waits, in the order of coming.
+    queue: BTreeMap<u64, Reference>,
+    tickets: HashMap<Reference, u64>,
+    next_ticket: u64,
+    /// Who was let into the queue of reconciles, and is not at work yet.
+    let_in: HashSet<Reference>,
+    at_work: usize,
+    /// Work of any priority.
+    under_way: usize,
+}
+
+impl ResyncQueue {
+    /// For a tenant of this policy: as many at once as it allows, and where there are more slots
+    /// than one, all but one at most.
+    pub fn new(policy: &TenantPolicy, tenant_status: Arc<TenantStatus>) -> Self {
+        let slots_left = policy.reconciles_max.saturating_sub(1);
+        Self {
+            state: Mutex::default(),
+            bell: Notify::new(),
+            at_once: slots_left.min(policy.sweeps_max).max(1),
+            tenant_status,
+        }
+    }
+
+    /// These wait for a sweep from now on, unless they do already.
+    pub fn add(&self, references: impl IntoIterator<Item = Reference>) {
+        let mut state = self.lock();
+        for reference in references {
+            let is_new = !state.tickets.contains_key(&reference);
+            if is_new && !state.let_in.contains(&reference) {
+                let ticket = state.next_ticket;
+                state.next_ticket += 1;
+                state.queue.insert(ticket, reference.clone());
+                state.tickets.insert(reference, ticket);
+            }
+        }
+        self.publish(state);
+        self.bell.notify_one();
+    }
+
+    /// The machine deployments to reconcile, each when there is room for it, for ever.
+    pub fn stream(self: Arc<Self>) -> impl Stream<Item = Reference> + Send {
+        stream::unfold(self, |resync| async move {
+            loop {
+                if let Some(next) = resync.let_one_in() {
+                    return Some((next, resync));
+                }
+                resync.bell.notified().await;
+            }
+        })
+    }
+
+    /// A change of this one is about to be reconciled: it needs no sweep.
+    pub fn changed(&self, reference: &Reference) {
+        let mut state = self.lock();
+        state.forget(reference);
+        let made_room = state.let_in.remove(reference);
+        self.publish(state);
+        if made_room {
+            self.bell.notify_one();
+        }
+    }
+
+    /// One of this name was gone before its turn.
+    pub fn gone(&self, name: &str, namespace: Option<&str>) {
+        let reference = ObjectRef::new(name);
+        self.changed(&match namespace {
+            Some(namespace) => reference.within(namespace),
+            None => reference,
+        });
+    }
+
+    /// Work on this one begins. What it is done for lasts until the guard is dropped.
+    pub fn begin(self: &Arc<Self>, reference: &Reference) -> AtWork {
+        let mut state = self.lock();
+        state.forget(reference);
+        state.under_way += 1;
+        let priority = if state.let_in.remove(reference) {
+            state.at_work += 1;
+            Priority::Low
+        } else {
+            Priority::High
+        };
+        self.publish(state);
+        AtWork {
+            resync: Arc::clone(self),
+            priority,
+        }
+    }
+
+    fn let_one_in(&self) -> Option<Reference> {
+        let mut state = self.lock();
+        if state.let_in.len() + state.at_work >= self.at_once {
+            return None;
+        }
+        let (_, reference) = state.queue.pop_first()?;
+        state.tickets.remove(&reference);
+        state.let_in.insert(reference.clone());
+        Some(reference)
+    }
+
+    /// Tells how long the queue is, and leaves it to others.
+    fn publish(&self, state: MutexGuard<'_, State>) {
+        let waiting = state.queue.len() + state.let_in.len();
+        self.tenant_status
+            .statistics
+            .queue(waiting, state.under_way);
+        drop(state);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A tenant that is no longer served has no queue.
+impl Drop for ResyncQueue {
+    fn drop(&mut self) {
+        self.tenant_status.statistics.queue(0, 0);
+    }
+}
+
+impl State {
+    fn forget(&mut self, reference: &Reference) {
+        if let Some(ticket) = self.tickets.remove(reference) {
+            self.queue.remove(&ticket);
+        }
+    }
+}
+
+/// Work on one machine deployment: a sweep of these, or a fresh change.
+#[derive(Debug)]
+pub struct AtWork {
+    resync: Arc<ResyncQueue>,
+    priority: Priority,
+}
+
+impl AtWork {
+    /// What the work is done for.
+    pub const fn priority(&self) -> Priority {
+        self.priority
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let mut state = self.resync.lock();
+        state.under_way = state.under_way.saturating_sub(1);
+        if self.priority == Priority::Low {
+            state.at_work = state.at_work.saturating_sub(1);
+        }
+        self.resync.publish(state);
+        if self.priority == Priority::Low {
+            self.resync.bell.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt;
+
+    use super::*;
+
+    fn a_policy(reconciles_max: usize) -> TenantPolicy {
+        TenantPolicy {
+            reconciles_max,
+            ..TenantPolicy::default()
+        }
+    }
+
+    fn reference(name: &str) -> Reference {
+        ObjectRef::new(name).within("kube-system")
+    }
+
+    fn names(resync: &ResyncQueue) -> Vec<String> {
+        std::iter::from_fn(|| resync.let_one_in())
+            .map(|let_in| let_in.name)
+            .collect()
+    }
+
+    #[test]
+    fn sweeps_leave_a_slot_of_the_tenant_free_and_follow_one_another() {
+        let sweeps = Arc::new(ResyncQueue::new(&a_policy(4), Arc::default()));
+        sweeps.add(["a", "b", "c", "d", "e"].map(reference));
+        assert_eq!(names(&sweeps), ["a", "b", "c"]);
+        let at_work = sweeps.begin(&reference("b"));
+        assert_eq!(at_work.priority(), Priority::Low);
+        assert_eq!(names(&sweeps), [""; 0]);
+        drop(at_work);
+        assert_eq!(names(&sweeps), ["d"]);
+        let one_slot = ResyncQueue::new(&a_policy(1), Arc::default());
+        one_slot.add([reference("a")]);
+        assert_eq!(names(&one_slot), ["a"]);
+    }
+
+    #[test]
+    fn sweeps_of_one_machine_deployment_are_merged_with_each_other_and_with_its_changes() {
+        let sweeps = Arc::new(ResyncQueue::new(&a_policy(2), Arc::default()));
+        for _ in 0..1_000 {
+            sweeps.add(["a", "b", "c"].map(reference));
+        }
+        assert_eq!(names(&sweeps), ["a"]);
+        sweeps.add([reference("a")]);
+        assert_eq!(sweeps.lock().queue.len(), 2, "a is on its way already");
+        // A change of one that waits takes its place, and of one that was let in its room.
+        sweeps.changed(&reference("b"));
+        sweeps.changed(&reference("a"));
+        assert_eq!(sweeps.begin(&reference("a")).priority(), Priority::High);
+        assert_eq!(names(&sweeps), ["c"]);
+        // Work that begins for another reason sees all that a sweep would.
+        drop(sweeps.begin(&reference("c")));
+        sweeps.add([reference("d")]);
+        assert_eq!(sweeps.begin(&reference("d")).priority(), Priority::High);
+        assert_eq!(names(&sweeps), [""; 0]);
+        // A change while work is under way is swept after it.
+        let at_work = sweeps.begin(&reference("e"));
+        sweeps.add([reference("e")]);
+        drop(at_work);
+        assert_eq!(names(&sweeps), ["e"]);
+    }
+
+    #[test]
+    fn the_length_of_the_queue_is_told_until_nobody_is_served() {
+        let tenant_status = Arc::<TenantStatus>::default();
+        let told = || {
+            let queue = tenant_status.statistics.read().queue;
+            (queue.waiting, queue.under_way)
+        };
+        let sweeps = Arc::new(ResyncQueue::new(&a_policy(2), Arc::clone(&tenant_status)));
+        sweeps.add(["a", "b", "c"].map(reference));
+        assert_eq!(names(&sweeps), ["a"]);
+        assert_eq!(told(), (3, 0));
+        let sweep = sweeps.begin(&reference("a"));
+        let fresh = sweeps.begin(&reference("d"));
+        assert_eq!(told(), (2, 2));
+        sweeps.changed(&reference("b"));
+        drop(fresh);
+        assert_eq!(told(), (1, 1));
+        drop((sweep, sweeps));
+        assert_eq!(told(), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn the_stream_goes_on_when_there_is_room() {
+        let sweeps = Arc::new(ResyncQueue::new(&a_policy(1), Arc::default()));
+        let mut stream = Box::pin(Arc::clone(&sweeps).stream());
+        sweeps.add(["a", "b"].map(reference));
+        assert_eq!(stream.next().await.map(|next| next.name), Some("a".into()));
+        let mut next = stream.next();
+        assert!(futures::poll!(&mut next).is_pending());
+        drop(sweeps.begin(&reference("a")));
+        assert_eq!(next.await.map(|next| next.name), Some("b".into()));
+    }
+}

@@ -1,0 +1,252 @@
+//! Reads what nodes need to know of their cluster: the API server, its certificate authority, and
+//! the token that they fetch their provisioning Secret with.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    core::v1::{ConfigMap, Secret},
+    discovery::v1::EndpointSlice,
+};
+use kube::{Api, Client, api::ListParams};
+use serde::Deserialize;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use super::retry_delay::RetryDelay;
+use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, KUBECONFIG_KEY};
+use crate::tenant::{cluster_info::ClusterInfo, secret_text::SecretText};
+
+/// How often cluster-info is asked for again that may not be read, where the endpoints would change
+/// what is in use, and the first and the longest wait: 15 to 30 seconds in all.
+const FORBIDDEN_RETRIES: usize = 4;
+const FORBIDDEN_WAIT: Duration = Duration::from_secs(2);
+const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(16);
+
+/// Why the cluster info could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterInfoError {
+    /// The fetcher's token is not there yet.
+    #[error("Secret cloud-init-settings/cloud-init-getter-token has no token yet")]
+    TokenPending,
+    /// There is neither a usable cluster-info nor a ready endpoint.
+    #[error(
+        "neither ConfigMap kube-public/cluster-info nor a ready endpoint of Service \
+         default/kubernetes tells the API server's address"
+    )]
+    NoApiServer,
+    /// A call failed.
+    #[error("cannot read {what}")]
+    Call {
+        /// What was read.
+        what: &'static str,
+        /// Why it failed.
+        source: kube::Error,
+    },
+}
+
+/// What of the cluster info is in use, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InUse<'a> {
+    /// The address of the API server.
+    pub api_server: Option<&'a str>,
+    /// The certificate authority, as [`ClusterInfo`] has it.
+    pub certificate_authority_data: Option<&'a str>,
+}
+
+impl InUse<'_> {
+    /// Whether documents that were rendered from what is in use stay as they are.
+    fn equals(&self, cluster_info: &ClusterInfo) -> bool {
+        let authority = self.certificate_authority_data;
+        self.api_server == Some(&*cluster_info.api_server)
+            && authority.is_none_or(|it| it == cluster_info.certificate_authority_data)
+    }
+}
+
+/// Reads the cluster info. An endpoint that is in use stays while it is ready.
+///
+/// Where cluster-info may not be read the endpoints take its place. If that would change what is in
+/// use, a single refusal is not enough: an API server that has just started refuses what it allows
+/// a moment later. It is asked again for 15 to 30 seconds first.
+///
+/// # Errors
+///
+/// Any failed call: the caller keeps what it has. Only an absent cluster-info and one that may not
+/// be read are answered by the endpoints.
+pub async fn read(
+    client: &Client,
+    kubeconfig_ca: &[u8],
+    in_use: InUse<'_>,
+) -> Result<ClusterInfo, ClusterInfoError> {
+    let waits = RetryDelay::new(FORBIDDEN_WAIT, FORBIDDEN_WAIT_MAX);
+    for wait in waits.take(FORBIDDEN_RETRIES) {
+        let (cluster_info, announced) = read_all(client, kubeconfig_ca, in_use).await?;
+        if !matches!(announced, Announced::Forbidden) || in_use.equals(&cluster_info) {
+            return Ok(cluster_info);
+        }
+        tokio::time::sleep(wait).await;
+    }
+    read_once(client, kubeconfig_ca, in_use).await
+}
+
+/// Reads the current cluster info, for a command that shows them and keeps
+/// nothing.
+///
+/// # Errors
+///
+/// As [`read`].
+pub async fn read_once(
+    client: &Client,
+    kubeconfig_ca: &[u8],
+    in_use: InUse<'_>,
+) -> Result<ClusterInfo, ClusterInfoError> {
+    read_all(client, kubeconfig_ca, in_use)
+        .await
+        .map(|(cluster_info, _)| cluster_info)
+}
+
+async fn read_all(
+    client: &Client,
+    kubeconfig_ca: &[u8],
+    in_use: InUse<'_>,
+) -> Result<(ClusterInfo, Announced), ClusterInfoError> {
+    let fetch_token = fetch_token(client).await?;
+    let announced = cluster_info(client).await?;
+    let (api_server, certificate_authority_data) = match &announced {
+        Announced::At(cluster) => (
+            cluster.server.clone(),
+            cluster.certificate_authority_data.clone(),
+        ),
+        Announced::Nowhere | Announced::Forbidden => {
+            let ready = ready_endpoints(client).await?;
+            let api_server = in_use
+                .api_server
+                .map(str::to_owned)
+                .filter(|in_use| ready.contains(in_use))
+                .or_else(|| ready.into_iter().next())
+                .ok_or(ClusterInfoError::NoApiServer)?;
+            (api_server, STANDARD.encode(kubeconfig_ca))
+        }
+    };
+    let cluster_info = ClusterInfo {
+        api_server,
+        certificate_authority_data,
+        fetch_token,
+    };
+    Ok((cluster_info, announced))
+}
+
+async fn fetch_token(client: &Client) -> Result<SecretText, ClusterInfoError> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    let secret = secrets
+        .get_opt(FETCHER_TOKEN)
+        .await
+        .map_err(|source| ClusterInfoError::Call {
+            what: "the fetcher's token",
+            source,
+        })?;
+    secret
+        .and_then(|mut secret| secret.data.as_mut()?.remove("token"))
+        .and_then(|token| String::from_utf8(token.0).ok())
+        .filter(|token| !token.is_empty())
+        .map(SecretText::new)
+        .ok_or(ClusterInfoError::TokenPending)
+}
+
+/// The part of cluster-info's kubeconfig that counts.
+#[derive(Deserialize)]
+struct AnnouncedClusters {
+    clusters: Vec<NamedCluster>,
+}
+
+#[derive(Deserialize)]
+struct NamedCluster {
+    cluster: Cluster,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Cluster {
+    server: String,
+    #[serde(default)]
+    certificate_authority_data: String,
+}
+
+/// What cluster-info says.
+enum Announced {
+    /// The API server is here.
+    At(Cluster),
+    /// There is no cluster-info, or none that can be used: many clusters have none.
+    Nowhere,
+    /// It may not be read.
+    Forbidden,
+}
+
+async fn cluster_info(client: &Client) -> Result<Announced, ClusterInfoError> {
+    let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
+    match config_maps.get_opt("cluster-info").await {
+        Ok(found) => Ok(found
+            .and_then(announced)
+            .map_or(Announced::Nowhere, Announced::At)),
+        Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Announced::Forbidden),
+        Err(source) => Err(ClusterInfoError::Call {
+            what: "ConfigMap kube-public/cluster-info",
+            source,
+        }),
+    }
+}
+
+fn announced(config_map: ConfigMap) -> Option<Cluster> {
+    let kubeconfig = config_map.data?.remove(KUBECONFIG_KEY)?;
+    let info: AnnouncedClusters = serde_saphyr::from_str(&kubeconfig).ok()?;
+    let cluster = info.clusters.into_iter().next()?.cluster;
+    cluster.server.starts_with("https://").then_some(cluster)
+}
+
+/// The API servers that are ready, as URLs, in the order of the slices.
+async fn ready_endpoints(client: &Client) -> Result<Vec<String>, ClusterInfoError> {
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
+    let of_kubernetes = ListParams::default().labels("kubernetes.io/service-name=kubernetes");
+    let slices = slices
+        .list(&of_kubernetes)
+        .await
+        .map_err(|source| ClusterInfoError::Call {
+            what: "the endpoints of the API server",
+            source,
+        })?;
+    Ok(slices.items.iter().flat_map(ready_in).collect())
+}
+
+fn ready_in(slice: &EndpointSlice) -> Vec<String> {
+    let port = slice
+        .ports
+        .iter()
+        .flatten()
+        .find(|port| port.name.as_deref() == Some("https"))
+        .and_then(|port| port.port);
+    let Some(port) = port else { return Vec::new() };
+    slice
+        .endpoints
+        .iter()
+        .flatten()
+        .filter(|endpoint| {
+            endpoint
+                .conditions
+                .as_ref()
+                .and_then(|conditions| conditions.ready)
+                == Some(true)
+        })
+        .flat_map(|endpoint| &endpoint.addresses)
+        .filter_map(|address| address.parse().ok())
+        .map(|address| {
+            format!(
+                "https://{}",
+                std::net::SocketAddr::new(address, port_number(port))
+            )
+        })
+        .collect()
+}
+
+/// A port that does not fit is the API server's mistake; zero makes the URL fail visibly.
+fn port_number(port: i32) -> u16 {
+    u16::try_from(port).unwrap_or_default()
+}

@@ -1,0 +1,110 @@
+//! Why an attempt failed, and the Event that tells of it.
+
+use super::Params;
+use crate::api::worker_cluster::WorkerCluster;
+use crate::fleet::{
+    cluster_info::ClusterInfoError,
+    events::{self, Warning},
+};
+use crate::telemetry::logs::chain;
+use crate::tenant::report::ConditionType;
+
+/// What all Events about a registration call their action.
+pub(super) const REGISTER: &str = "Register";
+/// Reasons of engage errors that a person must mend.
+const REFUSALS: [&str; 7] = [
+    "KubeconfigRefused",
+    "NamespaceTaken",
+    "ClusterChanged",
+    "ClaimedByOther",
+    "UpstreamRunning",
+    "LeftoverWebhooks",
+    "AdoptionForbidden",
+];
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub struct EngageError {
+    /// What was not reached.
+    pub condition: ConditionType,
+    /// A word for programs.
+    pub reason: &'static str,
+    /// A sentence for people, without secrets.
+    pub message: String,
+    /// Whether time may heal it; otherwise a change is waited for.
+    pub retry: bool,
+}
+
+impl EngageError {
+    /// A person must mend it.
+    pub fn refused(
+        condition: ConditionType,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            retry: false,
+            ..Self::failed(condition, reason, message)
+        }
+    }
+
+    /// Time may heal it.
+    pub fn failed(
+        condition: ConditionType,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            condition,
+            reason,
+            message: message.into(),
+            retry: true,
+        }
+    }
+}
+
+/// The cluster was not reached, or did not let us in.
+pub fn not_connected(error: &kube::Error) -> EngageError {
+    let reason = match error {
+        kube::Error::Api(_) => "Degraded",
+        _ => "Unreachable",
+    };
+    EngageError::failed(ConditionType::Connected, reason, chain(error).to_string())
+}
+
+/// What nodes need could not be read.
+pub fn not_prepared(error: &ClusterInfoError) -> EngageError {
+    let reason = match error {
+        ClusterInfoError::TokenPending => "TokenPending",
+        ClusterInfoError::NoApiServer => "NoApiServer",
+        ClusterInfoError::Call { .. } => "FactsFailed",
+    };
+    EngageError::failed(ConditionType::Prepared, reason, chain(error).to_string())
+}
+
+/// A refusal is told where people look, once. The Event itself may fail: the condition says the
+/// same.
+pub async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, engage_error: &EngageError) {
+    if !REFUSALS.contains(&engage_error.reason) {
+        return;
+    }
+    let on_board = params.registered.status.read(|report| {
+        let finding = report.findings.get(&engage_error.condition);
+        finding.is_some_and(|finding| finding.message == engage_error.message)
+    });
+    if on_board || is_in_status(own, engage_error.reason, &engage_error.message) {
+        return;
+    }
+    let warning = Warning {
+        action: REGISTER,
+        reason: engage_error.reason,
+        note: &engage_error.message,
+    };
+    events::warn(&params.management.client(), own, warning).await;
+}
+
+/// Whether the status says so already: a restart tells nothing twice.
+pub(super) fn is_in_status(own: &WorkerCluster, reason: &str, message: &str) -> bool {
+    let mut conditions = own.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.reason == reason && condition.message == message)
+}

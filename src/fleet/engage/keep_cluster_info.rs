@@ -1,0 +1,94 @@
+//! Keeps the cluster info of an engaged cluster fresh.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{Notify, watch};
+
+use super::Attempt;
+use crate::fleet::{
+    claim::{self, Claimant},
+    cluster_info::{self, InUse},
+    connect::Clients,
+    engagement::Shared,
+    jitter, prerequisites,
+    retry_delay::RetryDelay,
+};
+use crate::telemetry::logs::chain;
+use crate::tenant::cluster_info::ClusterInfo;
+
+/// Reads the cluster info again from time to time, jittered, and when the bell rings, until
+/// somebody else holds the claim on the cluster, or the fetcher's token is good for nothing any
+/// more.
+pub async fn keep_cluster_info(
+    shared: &Shared,
+    attempt: &Attempt,
+    sender: &watch::Sender<Arc<ClusterInfo>>,
+    bell: &Notify,
+) {
+    let reading = Reading {
+        worker: &attempt.worker,
+        kubeconfig_ca: &attempt.kubeconfig_ca,
+        interval: shared.facts_interval,
+        claimant: Some(&attempt.claimant),
+    };
+    reading.keep(sender, bell).await;
+}
+
+/// Where cluster info is read, and how often.
+#[derive(Clone, Copy)]
+pub struct Reading<'a> {
+    /// The worker cluster's API.
+    pub worker: &'a Clients,
+    /// The certificate authority of the kubeconfig, in PEM.
+    pub kubeconfig_ca: &'a [u8],
+    /// How often.
+    pub interval: Duration,
+    /// Who claimed the cluster and made the fetcher there, where somebody had to.
+    pub claimant: Option<&'a Claimant>,
+}
+
+impl Reading<'_> {
+    /// Reads again from time to time, jittered, and when the bell rings, for as long as it may.
+    pub async fn keep(self, sender: &watch::Sender<Arc<ClusterInfo>>, bell: &Notify) {
+        let mut delay = RetryDelay::default();
+        let mut wait = jitter::around(self.interval);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = bell.notified() => {}
+            }
+            if !Box::pin(self.may_go_on()).await {
+                return;
+            }
+            let before = sender.borrow().clone();
+            let in_use = InUse {
+                api_server: Some(&before.api_server),
+                certificate_authority_data: Some(&before.certificate_authority_data),
+            };
+            let worker = self.worker.client();
+            match Box::pin(cluster_info::read(&worker, self.kubeconfig_ca, in_use)).await {
+                Ok(cluster_info) => {
+                    delay = RetryDelay::default();
+                    wait = jitter::around(self.interval);
+                    if cluster_info != *before {
+                        sender.send_replace(Arc::new(cluster_info));
+                    }
+                }
+                // What was read before stays good; the tenant status tells how the cluster is
+                // doing.
+                Err(error) => {
+                    tracing::debug!(error = %chain(&error), "cannot read the cluster info again");
+                    wait = delay.next().unwrap_or(wait);
+                }
+            }
+        }
+    }
+
+    async fn may_go_on(&self) -> bool {
+        let Some(claimant) = self.claimant else {
+            return true;
+        };
+        let worker = self.worker.client();
+        claim::is_ours(&worker, claimant).await && !prerequisites::is_fetcher_lost(&worker).await
+    }
+}

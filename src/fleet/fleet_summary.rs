@@ -1,0 +1,296 @@
+//! Counts the fleet for the metrics, and puts it in rows for its page, when somebody asks: no
+//! timer, and nothing to keep in step.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{
+    registry::{Place, RegisteredCluster, Registry},
+    tenant_status::TenantStatus,
+};
+use crate::api::worker_cluster::MachineDeploymentState;
+use crate::telemetry::metrics::{
+    Connection, CredentialState, MachineState, Metrics, Outcome, TenantState,
+};
+use crate::tenant::{
+    report::{ConditionType, Report},
+    summary::{self, Filter, FleetSummary, Known, Row},
+};
+
+/// The fleet in numbers, by the words of their labels.
+#[derive(Debug, Default)]
+struct Census {
+    tenants: BTreeMap<&'static str, usize>,
+    machine_deployments: BTreeMap<&'static str, usize>,
+    kubeconfigs: BTreeMap<&'static str, usize>,
+    machines: BTreeMap<&'static str, usize>,
+}
+
+/// Sets the gauges of the fleet to what stands on the boards now.
+pub fn update_metrics(registry: &Registry, metrics: &Metrics) {
+    let mut fleet_summary = Census::default();
+    for registered in registry.all() {
+        if registered.place() == Place::Here {
+            let connection = fleet_summary.count(&registered.status);
+            metrics.set_cluster(&registered.id.to_string(), connection);
+        } else {
+            *fleet_summary
+                .tenants
+                .entry(TenantState::Elsewhere.as_str())
+                .or_default() += 1;
+        }
+    }
+    fleet_summary.record(metrics);
+}
+
+impl Census {
+    fn count(&mut self, tenant_status: &TenantStatus) -> Connection {
+        tenant_status.read(|report| {
+            *self.tenants.entry(state(report).as_str()).or_default() += 1;
+            for outcome in report.outcomes.values() {
+                let outcome = outcome_of(outcome.state).as_str();
+                *self.machine_deployments.entry(outcome).or_default() += 1;
+            }
+            if let Some(state) = kubeconfig(report) {
+                *self.kubeconfigs.entry(state.as_str()).or_default() += 1;
+            }
+            if let Some(state) = machines(report) {
+                *self.machines.entry(state.as_str()).or_default() += 1;
+            }
+            connection(report)
+        })
+    }
+
+    fn record(&self, metrics: &Metrics) {
+        let of = |counts: &BTreeMap<&str, usize>, word| counts.get(word).copied().unwrap_or(0);
+        for &state in TenantState::ALL {
+            metrics.set_tenants(state, of(&self.tenants, state.as_str()));
+        }
+        for &outcome in Outcome::ALL {
+            let count = of(&self.machine_deployments, outcome.as_str());
+            metrics.set_machine_deployments(outcome, count);
+        }
+        for &state in CredentialState::ALL {
+            metrics.set_expiring_kubeconfigs(state, of(&self.kubeconfigs, state.as_str()));
+        }
+        for &state in MachineState::ALL {
+            metrics.set_machine_rollout(state, of(&self.machines, state.as_str()));
+        }
+    }
+}
+
+/// Everybody in a row, as this replica knows them at this time.
+pub fn summary(registry: &Registry, told: (String, Timestamp), filter: &Filter) -> FleetSummary {
+    let registered = registry.all();
+    let rows = registered
+        .iter()
+        .map(|registered| row(registered))
+        .collect();
+    FleetSummary::new(told, rows, filter)
+}
+
+fn row(registered: &RegisteredCluster) -> Row {
+    let name = registered.id.to_string();
+    let own = registered.worker_cluster.borrow().clone();
+    let status = own.as_deref().and_then(|own| own.status.as_ref());
+    if registered.place() == Place::Elsewhere {
+        return summary::row_elsewhere(name, status);
+    }
+    let statistics = registered.status.statistics.read();
+    registered.status.read(|report| {
+        let known = Known {
+            report,
+            status,
+            statistics,
+        };
+        summary::row(name, known)
+    })
+}
+
+/// The word of metrics for what became of a machine deployment.
+pub const fn outcome_of(state: MachineDeploymentState) -> Outcome {
+    match state {
+        MachineDeploymentState::Served => Outcome::Served,
+        MachineDeploymentState::Waiting => Outcome::Waiting,
+        MachineDeploymentState::Refused => Outcome::Refused,
+        MachineDeploymentState::Failing => Outcome::Failing,
+    }
+}
+
+fn kubeconfig(report: &Report) -> Option<CredentialState> {
+    let found = report.findings.get(&ConditionType::CredentialValid)?;
+    match found.reason {
+        "ExpiresSoon" => Some(CredentialState::Soon),
+        "ExpiresVerySoon" => Some(CredentialState::VerySoon),
+        "Expired" => Some(CredentialState::Expired),
+        _ => None,
+    }
+}
+
+fn machines(report: &Report) -> Option<MachineState> {
+    let found = report.findings.get(&ConditionType::MachinesCurrent)?;
+    match found.reason {
+        "MachinesCurrent" => Some(MachineState::Current),
+        "MachinesOutdated" => Some(MachineState::Outdated),
+        "MachinesHeldUp" => Some(MachineState::HeldUp),
+        "MachineRolloutFailed" => Some(MachineState::Failed),
+        _ => None,
+    }
+}
+
+fn connection(report: &Report) -> Connection {
+    let connected = report.findings.get(&ConditionType::Connected);
+    if connected.is_some_and(|finding| finding.holds) {
+        Connection::Up
+    } else {
+        Connection::Down
+    }
+}
+
+fn state(report: &Report) -> TenantState {
+    let wrong = |kind| report.findings.get(&kind).filter(|finding| !finding.holds);
+    if let Some(refused) = wrong(ConditionType::Registered) {
+        return if refused.reason == "Paused" {
+            TenantState::Paused
+        } else {
+            TenantState::Refused
+        };
+    }
+    if wrong(ConditionType::Connected).is_some() {
+        return TenantState::Unreachable;
+    }
+    if wrong(ConditionType::Claimed).is_some() {
+        return TenantState::Refused;
+    }
+    if report.existing.is_some() {
+        TenantState::Engaged
+    } else {
+        TenantState::Engaging
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::api::worker_cluster::{WorkerCluster, WorkerClusterStatus};
+    use crate::fleet::discovery::Registration;
+    use crate::tenant::{id::RegistrationId, report::ConditionState, summary::State};
+
+    #[test]
+    fn a_replica_tells_of_its_own_tenants_and_of_others_what_their_status_says() {
+        let registry = Registry::default();
+        let status = WorkerClusterStatus {
+            version: Some("v1.35.0".to_owned()),
+            ..WorkerClusterStatus::default()
+        };
+        let own = WorkerCluster {
+            metadata: kube::api::ObjectMeta::default(),
+            spec: serde_json::from_value(serde_json::json!({
+                "kubeconfigSecretRef": { "name": "worker" },
+            }))
+            .unwrap(),
+            status: Some(status),
+        };
+        for namespace in ["berlin", "lisbon"] {
+            let registration = Registration {
+                id: RegistrationId::new(namespace, "worker"),
+                uid: "a".to_owned(),
+                created: Timestamp::UNIX_EPOCH,
+                kubeconfig: None,
+            };
+            let registered = registry.present(registration).unwrap();
+            registered
+                .worker_cluster
+                .send_replace(Some(Arc::new(own.clone())));
+            registered.status.statistics.user_data(7);
+            if namespace == "berlin" {
+                registered.take();
+            }
+        }
+        let told = ("osm-0".to_owned(), Timestamp::UNIX_EPOCH);
+        let summary = super::summary(&registry, told, &Filter::default());
+        let [here, elsewhere] = summary.tenants.as_slice() else {
+            panic!("{summary:?}");
+        };
+        assert_eq!(here.name, "berlin/worker");
+        assert_eq!(here.state, State::NotEngaged);
+        assert_eq!(here.user_data_bytes_max, Some(7));
+        assert_eq!(here.version, None, "not known here yet");
+        assert_eq!(elsewhere.name, "lisbon/worker");
+        assert_eq!(elsewhere.state, State::Elsewhere);
+        assert_eq!(elsewhere.user_data_bytes_max, None);
+        assert_eq!(elsewhere.version.as_deref(), Some("v1.35.0"));
+    }
+
+    /// The reasons are words of others, which may change.
+    #[test]
+    fn kubeconfigs_and_machines_are_counted_by_what_their_conditions_say() {
+        let tenant_status = |kind, finding| {
+            let tenant_status = TenantStatus::default();
+            tenant_status.set_condition(kind, finding);
+            tenant_status
+        };
+        let mut fleet_summary = Census::default();
+        let soon = ConditionState::wrong("ExpiresVerySoon", "");
+        fleet_summary.count(&tenant_status(ConditionType::CredentialValid, soon));
+        let current = ConditionState::well("MachinesCurrent");
+        fleet_summary.count(&tenant_status(ConditionType::MachinesCurrent, current));
+        let held_up = ConditionState::wrong("MachinesHeldUp", "");
+        fleet_summary.count(&tenant_status(ConditionType::MachinesCurrent, held_up));
+        let alone = ConditionState::well("MachinesLeftAlone");
+        fleet_summary.count(&tenant_status(ConditionType::MachinesCurrent, alone));
+        let metrics = Metrics::new();
+        fleet_summary.record(&metrics);
+        let page = metrics.encode();
+        for line in [
+            r#"osm_expiring_kubeconfigs{state="very_soon"} 1"#,
+            r#"osm_expiring_kubeconfigs{state="expired"} 0"#,
+            r#"osm_machine_rollout_tenants{state="current"} 1"#,
+            r#"osm_machine_rollout_tenants{state="held_up"} 1"#,
+            r#"osm_machine_rollout_tenants{state="outdated"} 0"#,
+            r#"osm_tenants{state="engaging"} 4"#,
+        ] {
+            assert!(page.lines().any(|found| found == line), "{line}: {page}");
+        }
+    }
+
+    #[test]
+    fn a_tenant_is_in_the_state_that_its_first_finding_says() {
+        let wrong = |kind, reason| {
+            let mut report = Report::default();
+            report
+                .findings
+                .insert(kind, ConditionState::wrong(reason, ""));
+            report
+        };
+        let engaged = Report {
+            existing: Some(std::collections::BTreeSet::new()),
+            ..Report::default()
+        };
+        for (report, expected) in [
+            (Report::default(), TenantState::Engaging),
+            (engaged, TenantState::Engaged),
+            (
+                wrong(ConditionType::Registered, "Paused"),
+                TenantState::Paused,
+            ),
+            (
+                wrong(ConditionType::Registered, "KubeconfigRefused"),
+                TenantState::Refused,
+            ),
+            (
+                wrong(ConditionType::Claimed, "ClaimedByOther"),
+                TenantState::Refused,
+            ),
+            (
+                wrong(ConditionType::Connected, "Unreachable"),
+                TenantState::Unreachable,
+            ),
+        ] {
+            assert_eq!(state(&report), expected, "{report:?}");
+        }
+    }
+}

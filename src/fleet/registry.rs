@@ -1,0 +1,420 @@
+//! The registry: every registration of the fleet, and who owns which namespace.
+//!
+//! The only place that holds a concurrent map; no method hands out a guard of it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use dashmap::DashMap;
+use tokio::sync::watch;
+
+use super::{
+    discovery::Registration, sharding::suspicion::Suspicion, tenant_status::TenantStatus,
+    watch::Scope,
+};
+use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
+use crate::tenant::id::{RegistrationId, TenantId};
+
+/// Whether a registration has its namespace to itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// It is the oldest of its namespace.
+    Owner,
+    /// An older one owns the namespace.
+    Second {
+        /// The owner.
+        owner: RegistrationId,
+    },
+}
+
+/// One registration of the fleet. Whoever serves it follows the watches.
+#[derive(Debug)]
+pub struct RegisteredCluster {
+    /// The registration's Secret.
+    pub id: RegistrationId,
+    /// The registration as it was found last; none once it is gone.
+    pub registration: watch::Sender<Option<Arc<Registration>>>,
+    /// The WorkerCluster that names the Secret; none until there is one.
+    pub worker_cluster: watch::Sender<Option<Arc<WorkerCluster>>>,
+    /// Whether the registration has its namespace to itself.
+    pub ownership: watch::Sender<Ownership>,
+    /// Why the replica that has it does not serve it yet; none for nearly everybody.
+    pub suspicion: watch::Sender<Option<Suspicion>>,
+    /// What is known of the tenant.
+    pub status: Arc<TenantStatus>,
+    /// The `onRemoval` that was seen last: the WorkerCluster may go before the registration does.
+    on_removal: Mutex<OnRemoval>,
+    /// Whether this replica serves it.
+    is_here: AtomicBool,
+}
+
+/// Where a tenant is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// By another replica, or by none yet.
+    Elsewhere,
+    /// By this replica.
+    Here,
+}
+
+impl RegisteredCluster {
+    fn new(id: RegistrationId, registration: Option<Arc<Registration>>) -> Self {
+        Self {
+            id,
+            registration: watch::Sender::new(registration),
+            worker_cluster: watch::Sender::new(None),
+            ownership: watch::Sender::new(Ownership::Owner),
+            suspicion: watch::Sender::new(None),
+            status: Arc::default(),
+            on_removal: Mutex::default(),
+            is_here: AtomicBool::new(false),
+        }
+    }
+
+    /// Remembers what becomes of the machine deployments when the registration is removed.
+    pub fn see_on_removal(&self, on_removal: OnRemoval) {
+        let mut known = self
+            .on_removal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = on_removal;
+    }
+
+    /// What becomes of the machine deployments when the registration is removed, as the
+    /// WorkerCluster said last; the default where there never was one.
+    pub fn on_removal(&self) -> OnRemoval {
+        *self
+            .on_removal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note that this replica serves it.
+    pub fn take(&self) {
+        self.is_here.store(true, Ordering::Relaxed);
+    }
+
+    /// Where it is served.
+    pub fn place(&self) -> Place {
+        if self.is_here.load(Ordering::Relaxed) {
+            Place::Here
+        } else {
+            Place::Elsewhere
+        }
+    }
+}
+
+/// Every registration of the fleet, by the namespace that it asks for.
+#[derive(Debug, Default)]
+pub struct Registry {
+    registered: DashMap<TenantId, Vec<Arc<RegisteredCluster>>>,
+    listed: Mutex<Listed>,
+}
+
+/// Where every registration has been seen once.
+#[derive(Debug, Default)]
+struct Listed {
+    everywhere: Everywhere,
+    namespaces: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Everywhere {
+    Yes,
+    #[default]
+    No,
+}
+
+impl Registry {
+    /// Takes note of a registration. A new one is handed out, to be served.
+    pub fn present(&self, registration: Registration) -> Option<Arc<RegisteredCluster>> {
+        let id = registration.id.clone();
+        let registration = Arc::new(registration);
+        let new = if let Some(registered) = self.get(&id) {
+            registered.registration.send_if_modified(|before| {
+                let news = before.as_ref() != Some(&registration);
+                *before = Some(registration);
+                news
+            });
+            None
+        } else {
+            let registered = Arc::new(RegisteredCluster::new(id.clone(), Some(registration)));
+            self.registered
+                .entry(id.tenant.clone())
+                .or_default()
+                .push(Arc::clone(&registered));
+            Some(registered)
+        };
+        self.settle_standing(&id.tenant);
+        new
+    }
+
+    /// A registered cluster whose registration was removed before this replica saw it, for somebody
+    /// to tell. None where it is on the registry, or may still be found.
+    pub fn orphaned(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
+        if !self.has_seen_all_of(&id.tenant) || self.get(id).is_some() {
+            return None;
+        }
+        let registered = Arc::new(RegisteredCluster::new(id.clone(), None));
+        self.registered
+            .entry(id.tenant.clone())
+            .or_default()
+            .push(Arc::clone(&registered));
+        Some(registered)
+    }
+
+    /// Takes note that a registration is gone. It stays on the registry until it was given back.
+    pub fn gone(&self, id: &RegistrationId) {
+        if let Some(registered) = self.get(id) {
+            registered.registration.send_replace(None);
+            self.settle_standing(&id.tenant);
+        }
+    }
+
+    /// Takes a registration off the registry, unless it has come back meanwhile.
+    pub fn remove(&self, id: &RegistrationId) -> bool {
+        let Some(mut registered) = self.registered.get_mut(&id.tenant) else {
+            return false;
+        };
+        let before = registered.len();
+        registered.retain(|registered| {
+            registered.id != *id || registered.registration.borrow().is_some()
+        });
+        let removed = registered.len() < before;
+        drop(registered);
+        self.registered
+            .remove_if(&id.tenant, |_, registered| registered.is_empty());
+        removed
+    }
+
+    /// Forgets what was learned of a registered cluster that was let go: another replica knows
+    /// better by now. Hands out the registered cluster that stands in its place.
+    pub fn renew(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
+        let former = self.get(id)?;
+        let registration = former.registration.borrow().clone()?;
+        let fresh = Arc::new(RegisteredCluster::new(id.clone(), Some(registration)));
+        fresh.see_on_removal(former.on_removal());
+        if let Some(mut registered) = self.registered.get_mut(&id.tenant) {
+            for registered in registered
+                .iter_mut()
+                .filter(|registered| registered.id == *id)
+            {
+                *registered = Arc::clone(&fresh);
+            }
+        }
+        self.settle_standing(&id.tenant);
+        Some(fresh)
+    }
+
+    /// A registered cluster by its id.
+    pub fn get(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
+        self.of(&id.tenant)
+            .into_iter()
+            .find(|registered| registered.id == *id)
+    }
+
+    /// All registered clusters.
+    pub fn all(&self) -> Vec<Arc<RegisteredCluster>> {
+        self.registered
+            .iter()
+            .flat_map(|registered| registered.value().clone())
+            .collect()
+    }
+
+    /// The registered clusters of one namespace, or all of them.
+    pub fn within(&self, limit: Option<&str>) -> Vec<Arc<RegisteredCluster>> {
+        match limit {
+            Some(namespace) => self.of(&TenantId::new(namespace)),
+            None => self.all(),
+        }
+    }
+
+    /// Takes note that every registration has been seen, of one namespace or of all.
+    pub fn listed(&self, limit: Option<String>) {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match limit {
+            Some(namespace) => {
+                listed.namespaces.insert(namespace);
+            }
+            None => listed.everywhere = Everywhere::Yes,
+        }
+    }
+
+    /// Whether every registration of a scope has been seen.
+    pub fn is_listed(&self, scope: &Scope) -> bool {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        match scope {
+            Scope::All => listed.everywhere == Everywhere::Yes,
+            Scope::Namespaces(names) => names.iter().all(|name| listed.namespaces.contains(name)),
+        }
+    }
+
+    /// Whether a tenant is known to have no registration. Of a namespace that this process does not
+    /// watch, or has not listed yet, nothing is known.
+    pub fn is_gone(&self, tenant: &TenantId) -> bool {
+        self.has_seen_all_of(tenant) && self.living(tenant).is_empty()
+    }
+
+    fn has_seen_all_of(&self, tenant: &TenantId) -> bool {
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.everywhere == Everywhere::Yes || listed.namespaces.contains(tenant.namespace())
+    }
+
+    /// The oldest registration owns the namespace; of two made in the same second, the one with
+    /// the smaller uid.
+    fn settle_standing(&self, tenant: &TenantId) {
+        let mut living = self.living(tenant);
+        living.sort_by(|(_, a), (_, b)| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
+        let mut in_order = living.into_iter();
+        let Some((owner, _)) = in_order.next() else {
+            return;
+        };
+        set(&owner.ownership, Ownership::Owner);
+        for (second, _) in in_order {
+            set(
+                &second.ownership,
+                Ownership::Second {
+                    owner: owner.id.clone(),
+                },
+            );
+        }
+    }
+
+    fn living(&self, tenant: &TenantId) -> Vec<(Arc<RegisteredCluster>, Arc<Registration>)> {
+        self.of(tenant)
+            .into_iter()
+            .filter_map(|registered| {
+                let registration = registered.registration.borrow().clone()?;
+                Some((registered, registration))
+            })
+            .collect()
+    }
+
+    fn of(&self, tenant: &TenantId) -> Vec<Arc<RegisteredCluster>> {
+        self.registered
+            .get(tenant)
+            .map(|registered| registered.value().clone())
+            .unwrap_or_default()
+    }
+}
+
+fn set(ownership: &watch::Sender<Ownership>, new: Ownership) {
+    ownership.send_if_modified(|before| {
+        let news = *before != new;
+        *before = new;
+        news
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn a_registration(name: &str, created: i64, uid: &str) -> Registration {
+        Registration {
+            id: RegistrationId::new("berlin", name),
+            uid: uid.to_owned(),
+            created: Timestamp::from_second(created).unwrap(),
+            kubeconfig: None,
+        }
+    }
+
+    fn ownership(registry: &Registry, name: &str) -> Ownership {
+        let registered = registry.get(&RegistrationId::new("berlin", name));
+        registered.unwrap().ownership.borrow().clone()
+    }
+
+    fn second_to(name: &str) -> Ownership {
+        Ownership::Second {
+            owner: RegistrationId::new("berlin", name),
+        }
+    }
+
+    #[test]
+    fn the_older_registration_owns_the_namespace_in_whatever_order_they_come() {
+        let (old, young) = (
+            a_registration("old", 1, "z"),
+            a_registration("young", 2, "a"),
+        );
+        for order in [[&old, &young], [&young, &old]] {
+            let registry = Registry::default();
+            for registration in order {
+                assert!(registry.present(registration.clone()).is_some());
+            }
+            assert_eq!(ownership(&registry, "old"), Ownership::Owner);
+            assert_eq!(ownership(&registry, "young"), second_to("old"));
+        }
+    }
+
+    #[test]
+    fn of_two_made_in_one_second_the_smaller_uid_owns() {
+        let registry = Registry::default();
+        registry.present(a_registration("first", 1, "b"));
+        registry.present(a_registration("second", 1, "a"));
+        assert_eq!(ownership(&registry, "second"), Ownership::Owner);
+        assert_eq!(ownership(&registry, "first"), second_to("second"));
+    }
+
+    #[test]
+    fn the_second_takes_over_when_the_first_is_gone() {
+        let registry = Registry::default();
+        registry.present(a_registration("old", 1, "a"));
+        registry.present(a_registration("young", 2, "b"));
+        let old = RegistrationId::new("berlin", "old");
+        registry.gone(&old);
+        assert_eq!(ownership(&registry, "young"), Ownership::Owner);
+        assert!(!registry.is_gone(&old.tenant));
+        assert!(registry.remove(&old));
+        assert!(registry.get(&old).is_none());
+        let young = RegistrationId::new("berlin", "young");
+        registry.gone(&young);
+        assert!(registry.remove(&young));
+        assert!(!registry.is_gone(&old.tenant), "not listed, not known");
+        registry.listed(Some("lisbon".to_owned()));
+        assert!(!registry.is_gone(&old.tenant));
+        registry.listed(Some("berlin".to_owned()));
+        assert!(registry.is_gone(&old.tenant));
+    }
+
+    #[test]
+    fn one_that_comes_back_before_it_is_given_back_stays() {
+        let registry = Registry::default();
+        let registered = registry.present(a_registration("old", 1, "a")).unwrap();
+        registry.gone(&registered.id);
+        assert!(registered.registration.borrow().is_none());
+        assert!(registry.present(a_registration("old", 3, "c")).is_none());
+        assert!(!registry.remove(&registered.id));
+        assert_eq!(registry.all().len(), 1);
+    }
+
+    #[test]
+    fn the_same_registration_again_is_no_news() {
+        let registry = Registry::default();
+        let registered = registry.present(a_registration("old", 1, "a")).unwrap();
+        let mut registrations = registered.registration.subscribe();
+        registrations.borrow_and_update();
+        assert!(registry.present(a_registration("old", 1, "a")).is_none());
+        assert!(!registrations.has_changed().unwrap());
+        registry.present(a_registration("old", 1, "b"));
+        assert!(registrations.has_changed().unwrap());
+    }
+
+    #[test]
+    fn tenants_do_not_meet() {
+        let registry = Registry::default();
+        registry.present(a_registration("old", 1, "a"));
+        let other = Registration {
+            id: RegistrationId::new("lisbon", "old"),
+            ..a_registration("old", 2, "b")
+        };
+        let registered = registry.present(other).unwrap();
+        assert_eq!(*registered.ownership.borrow(), Ownership::Owner);
+    }
+}

@@ -1,0 +1,172 @@
+//! What a replica has decided and promised so far. Each step is a method without a call or a wait.
+
+use std::time::Duration;
+
+use super::{
+    Holder, View,
+    evaluate::{Agreement, ElectionResult},
+    observed_leases::Listed,
+    predecessor::others,
+    shard::Shard,
+};
+
+/// What a replica has decided so far.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// The replica.
+    pub me: Holder,
+    /// The replica set that it published last.
+    pub published: View,
+    /// The replica set that it is about to publish.
+    pub aim: View,
+    /// What it may serve.
+    pub grant: Shard,
+    /// Until when somebody may write whose Lease was removed by hand before the replica came, in
+    /// boot time. Nothing is published before.
+    pub unseen_until: Duration,
+}
+
+impl Assignment {
+    /// A replica that comes, and publishes its first set with its Lease: it holds nothing that it
+    /// would have to let go. Before `unseen_until` that is the empty set, on which nobody agrees.
+    pub fn joining(me: Holder, listed: &Listed, unseen_until: Duration) -> Self {
+        let mut aim = others(&me, listed);
+        aim.0.insert(me.clone());
+        let is_sure = unseen_until == Duration::ZERO;
+        Self {
+            grant: Shard::nothing(&me.instance),
+            me,
+            published: if is_sure {
+                aim.clone()
+            } else {
+                View::default()
+            },
+            aim,
+            unseen_until,
+        }
+    }
+
+    /// Follows what the Leases say. What moved is no longer granted from here on.
+    pub fn follow(&mut self, election_result: &ElectionResult) {
+        let Some(replicas) = &election_result.replicas else {
+            return;
+        };
+        if *replicas != self.aim {
+            self.grant.narrow(replicas);
+            self.aim = replicas.clone();
+        } else if election_result.agreement == Agreement::Reached && self.aim == self.published {
+            self.grant.settle(replicas);
+        }
+    }
+
+    /// The set to publish now, if it is another: everything that is not granted must have been let
+    /// go.
+    pub fn to_publish(&self, now: Duration) -> Option<&View> {
+        (now >= self.unseen_until && self.aim != self.published).then_some(&self.aim)
+    }
+
+    /// Whether it has no fellow.
+    pub fn is_last(&self) -> bool {
+        self.published == View([self.me.clone()].into())
+    }
+
+    /// The server has taken the set.
+    pub fn has_published(&mut self, view: View) {
+        self.published = view;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::sharding::{evaluate::Pace, observed_leases::LeaseRecord};
+    use crate::tenant::id::TenantId;
+
+    fn a_view(replicas: &[&str]) -> View {
+        View(replicas.iter().map(|it| Holder::parse(it)).collect())
+    }
+
+    fn joining(others: &[&str], unseen_until: Duration) -> Assignment {
+        let lease = |holder: &&str| {
+            let lease = LeaseRecord {
+                holder: Some(Holder::parse(holder)),
+                view: String::new(),
+                uid: String::new(),
+                resource_version: String::new(),
+                duration: Duration::ZERO,
+            };
+            ((*holder).to_owned(), lease)
+        };
+        let listed = Listed {
+            revision: 1,
+            leases: others.iter().map(lease).collect(),
+            ..Listed::default()
+        };
+        Assignment::joining(Holder::parse("a_1"), &listed, unseen_until)
+    }
+
+    fn a_verdict(replicas: &[&str], agreement: Agreement) -> ElectionResult {
+        ElectionResult {
+            replicas: Some(a_view(replicas)),
+            agreement,
+            over: Vec::new(),
+            pace: Pace::Calm,
+        }
+    }
+
+    #[test]
+    fn a_replica_publishes_its_first_set_as_it_joins_unless_somebody_may_be_unseen() {
+        let sure = joining(&["b_1"], Duration::ZERO);
+        assert_eq!(sure.published, a_view(&["a_1", "b_1"]));
+        assert_eq!(sure.to_publish(Duration::ZERO), None);
+        let (before, until) = (Duration::from_secs(16), Duration::from_secs(17));
+        let mut unsure = joining(&["b_1"], until);
+        assert_eq!(unsure.published, View::default());
+        assert_eq!(unsure.to_publish(before), None);
+        let aim = unsure.to_publish(until).cloned().unwrap();
+        assert_eq!(aim, a_view(&["a_1", "b_1"]));
+        unsure.has_published(aim);
+        assert_eq!(unsure.to_publish(until), None);
+    }
+
+    #[test]
+    fn only_a_replica_that_published_itself_alone_is_the_last() {
+        assert!(joining(&[], Duration::ZERO).is_last());
+        assert!(!joining(&["b_1"], Duration::ZERO).is_last());
+        assert!(!joining(&[], Duration::from_secs(17)).is_last());
+    }
+
+    /// What is granted is what all have agreed on, of a set that this replica published.
+    #[test]
+    fn nothing_is_granted_before_the_set_is_published_and_agreed_on() {
+        use Agreement::{Pending, Reached};
+        let tenant = TenantId::new("berlin");
+        let covers = |assignment: &Assignment| assignment.grant.covers(&tenant);
+        let mut assignment = joining(&["b_1"], Duration::ZERO);
+        assignment.follow(&a_verdict(&["a_1", "b_1"], Pending));
+        assert!(!assignment.grant.has_begun(), "not agreed on");
+        // b goes: its tenants are not taken until this replica has published the smaller set.
+        assignment.follow(&a_verdict(&["a_1"], Reached));
+        assert!(!assignment.grant.has_begun(), "another set than before");
+        assert_eq!(assignment.aim, a_view(&["a_1"]));
+        assignment.follow(&a_verdict(&["a_1"], Reached));
+        assert!(
+            !assignment.grant.has_begun() && !covers(&assignment),
+            "not published"
+        );
+        let aim = assignment.to_publish(Duration::ZERO).cloned().unwrap();
+        assignment.has_published(aim);
+        assignment.follow(&a_verdict(&["a_1"], Pending));
+        assert!(!assignment.grant.has_begun(), "not agreed on");
+        assignment.follow(&a_verdict(&["a_1"], Reached));
+        assert!(assignment.grant.has_begun() && covers(&assignment));
+        // Who does not see itself follows nothing.
+        let before = assignment.aim.clone();
+        let blind = ElectionResult {
+            replicas: None,
+            ..a_verdict(&[], Reached)
+        };
+        assignment.follow(&blind);
+        assert_eq!(assignment.aim, before);
+    }
+}

@@ -1,0 +1,448 @@
+//! The membership Leases: one per replica, in one namespace, found by a label. Every write is a
+//! compare-and-swap.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Holder, View,
+    observed_leases::{LeaseRecord, Listed},
+    suspicion::Record,
+};
+use crate::api::names::{CRASHES, FLEET_LABEL, VIEW};
+
+/// The Leases of one fleet, for one of its replicas.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    api: Api<Lease>,
+    fleet: String,
+    duration: Duration,
+    me: Holder,
+}
+
+/// What a replica publishes in its Lease.
+#[derive(Clone, Debug, Default)]
+pub struct Statement {
+    /// The replica set that it acts on.
+    pub view: View,
+    /// What it tells of crashes.
+    pub record: Record,
+}
+
+impl Statement {
+    fn annotations(&self) -> Value {
+        json!({VIEW: self.view.digest(), CRASHES: self.record.text()})
+    }
+}
+
+/// By whom a Lease that is over was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// By this replica.
+    Here,
+    /// By another, which was faster, or by its holder.
+    Elsewhere,
+}
+
+/// Why a Lease could not be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// The call failed; the Lease may still be ours.
+    #[error("cannot call the API server for Lease {name}")]
+    Call {
+        /// The Lease.
+        name: String,
+        /// Why.
+        source: kube::Error,
+    },
+    /// Somebody else removed it or took it over.
+    #[error(
+        "Lease {name} is lost: {why}; other replicas serve this one's tenants, so the process ends"
+    )]
+    Lost {
+        /// The Lease.
+        name: String,
+        /// What became of it.
+        why: String,
+    },
+}
+
+impl Leases {
+    /// The Leases of a fleet in a namespace.
+    pub fn new(client: Client, namespace: &str, fleet: &str, me: (Holder, Duration)) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            fleet: fleet.to_owned(),
+            me: me.0,
+            duration: me.1,
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}", self.fleet, self.me.instance)
+    }
+
+    fn failed(&self, source: kube::Error) -> LeaseError {
+        LeaseError::Call {
+            name: self.name(),
+            source,
+        }
+    }
+
+    /// All Leases of the fleet, read from the store and not from a cache.
+    pub async fn list(&self) -> Result<Listed, LeaseError> {
+        let params = ListParams::default().labels(&format!("{FLEET_LABEL}={}", self.fleet));
+        let list = self
+            .api
+            .list(&params)
+            .await
+            .map_err(|source| self.failed(source))?;
+        let revision = list.metadata.resource_version.unwrap_or_default();
+        Ok(Listed {
+            // One that is no number is never older.
+            revision: revision.parse().unwrap_or(u64::MAX),
+            leases: list
+                .items
+                .iter()
+                .map(|lease| (lease.name_any(), sighting(lease)))
+                .collect(),
+            records: list
+                .items
+                .iter()
+                .filter_map(|lease| Some((lease.name_any(), lease.annotations().get(CRASHES)?)))
+                .map(|(name, text)| (name, Record::parse(text)))
+                .collect(),
+        })
+    }
+
+    /// Makes the replica's Lease with the set that it acts on, or takes over the one that an
+    /// earlier process of its name has left, as it was listed.
+    pub async fn join(
+        &self,
+        statement: &Statement,
+        listed: &Listed,
+        now: Timestamp,
+    ) -> Result<Lease, LeaseError> {
+        let wanted = self.wanted(statement, now);
+        let name = self.name();
+        let Some(seen) = listed.leases.get(&name) else {
+            let created = self.api.create(&PostParams::default(), &wanted).await;
+            return created.map_err(|source| self.failed(source));
+        };
+        let found = self.api.get(&name).await;
+        let mut found = found.map_err(|source| self.failed(source))?;
+        found.metadata.resource_version = Some(seen.resource_version.clone());
+        let spec = found.spec.clone().unwrap_or_default();
+        let mut spec_wanted = wanted.spec.unwrap_or_default();
+        spec_wanted.lease_transitions = Some(spec.lease_transitions.unwrap_or_default() + 1);
+        let annotations = statement.annotations();
+        let labels = wanted.metadata.labels;
+        let change = json!({
+            "metadata": {"annotations": annotations, "labels": labels},
+            "spec": spec_wanted,
+        });
+        self.swap(&found, change).await
+    }
+
+    /// Writes the Lease anew.
+    pub async fn renew(
+        &self,
+        before: &Lease,
+        statement: &Statement,
+        now: Timestamp,
+    ) -> Result<Lease, LeaseError> {
+        let change = json!({
+            "metadata": {"annotations": statement.annotations()},
+            "spec": {"renewTime": MicroTime(now)},
+        });
+        self.swap_own(before, change).await
+    }
+
+    /// An answer of ours may have been lost, or somebody else may have been faster: that is looked
+    /// at.
+    async fn swap_own(&self, before: &Lease, change: Value) -> Result<Lease, LeaseError> {
+        match self.swap(before, change.clone()).await {
+            Err(LeaseError::Call { source, .. }) if is_conflict(&source) => {}
+            swapped => return swapped,
+        }
+        let found = self.find().await?;
+        self.swap(&found, change).await
+    }
+
+    /// The replica's Lease, if it is still its own.
+    async fn find(&self) -> Result<Lease, LeaseError> {
+        let found = match self.api.get_opt(&self.name()).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(self.lost("it was deleted".to_owned())),
+            Err(source) => return Err(self.failed(source)),
+        };
+        let holder = sighting(&found).holder;
+        if holder.as_ref() == Some(&self.me) {
+            return Ok(found);
+        }
+        let holder = holder.map_or_else(|| "nobody".to_owned(), |holder| holder.to_string());
+        Err(self.lost(format!("it is held by {holder}")))
+    }
+
+    /// Takes a Lease that is over from its holder, unless it was written since; that nobody has it
+    /// is there to be seen for as long as it would have held.
+    pub async fn evict(&self, name: &str, seen: &LeaseRecord) -> Result<Swapped, LeaseError> {
+        if seen.holder.is_none() {
+            return self.remove(name, seen).await;
+        }
+        let patch = Patch::Merge(json!({
+            "metadata": {
+                "annotations": {VIEW: ""},
+                "resourceVersion": seen.resource_version,
+                "uid": seen.uid,
+            },
+            "spec": {"holderIdentity": ""},
+        }));
+        let patched = self.api.patch(name, &PatchParams::default(), &patch).await;
+        self.swapped(patched.map(drop))
+    }
+
+    /// Removes a Lease that nobody holds, unless it was written since.
+    pub async fn remove(&self, name: &str, seen: &LeaseRecord) -> Result<Swapped, LeaseError> {
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(seen.uid.clone()),
+                resource_version: Some(seen.resource_version.clone()),
+            }),
+            ..DeleteParams::default()
+        };
+        let deleted = self.api.delete(name, &params).await;
+        self.swapped(deleted.map(drop))
+    }
+
+    fn swapped(&self, outcome: Result<(), kube::Error>) -> Result<Swapped, LeaseError> {
+        match outcome {
+            Ok(()) => Ok(Swapped::Here),
+            Err(source) if is_conflict(&source) || is_gone(&source) => Ok(Swapped::Elsewhere),
+            Err(source) => Err(self.failed(source)),
+        }
+    }
+
+    /// Leaves: nobody needs to wait for a Lease without a holder. Who finds it later removes it.
+    /// `text` is what the last replica publishes, or nothing.
+    pub async fn release(
+        &self,
+        before: &Lease,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<(), LeaseError> {
+        let change = json!({
+            "metadata": {"annotations": {VIEW: text}},
+            "spec": {"holderIdentity": "", "renewTime": MicroTime(now)},
+        });
+        self.swap_own(before, change).await.map(drop)
+    }
+
+    /// A patch, since an update of a Lease that was deleted would make it anew.
+    async fn swap(&self, before: &Lease, mut change: Value) -> Result<Lease, LeaseError> {
+        let swap = json!({"metadata": {
+            "resourceVersion": before.resource_version(),
+            "uid": before.uid(),
+        }});
+        json_patch::merge(&mut change, &swap);
+        let patch = Patch::Merge(change);
+        match self
+            .api
+            .patch(&self.name(), &PatchParams::default(), &patch)
+            .await
+        {
+            Err(source) if is_gone(&source) => Err(self.lost("it was deleted".to_owned())),
+            patched => patched.map_err(|source| self.failed(source)),
+        }
+    }
+
+    fn lost(&self, why: String) -> LeaseError {
+        LeaseError::Lost {
+            name: self.name(),
+            why,
+        }
+    }
+
+    fn wanted(&self, statement: &Statement, now: Timestamp) -> Lease {
+        let seconds = self.duration.as_secs_f64().ceil();
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "settings keep it below a day"
+        )]
+        let seconds = seconds as i32;
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name()),
+                labels: Some(BTreeMap::from([(
+                    FLEET_LABEL.to_owned(),
+                    self.fleet.clone(),
+                )])),
+                annotations: Some(
+                    [
+                        (VIEW, Some(statement.view.digest())),
+                        (CRASHES, statement.record.text()),
+                    ]
+                    .into_iter()
+                    .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+                    .collect(),
+                ),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.me.to_string()),
+                lease_duration_seconds: Some(seconds),
+                acquire_time: Some(MicroTime(now)),
+                renew_time: Some(MicroTime(now)),
+                lease_transitions: Some(0),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+}
+
+/// A Lease without a duration is over at once, and somebody's mistake.
+fn sighting(lease: &Lease) -> LeaseRecord {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let seconds = spec.lease_duration_seconds.unwrap_or_default();
+    LeaseRecord {
+        holder: spec
+            .holder_identity
+            .filter(|identity| !identity.is_empty())
+            .map(|identity| Holder::parse(&identity)),
+        view: lease.annotations().get(VIEW).cloned().unwrap_or_default(),
+        uid: lease.uid().unwrap_or_default(),
+        resource_version: lease.resource_version().unwrap_or_default(),
+        duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+    }
+}
+
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict())
+}
+
+fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+
+    use super::*;
+
+    const NAMESPACE: &str = "default";
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn leases(cluster: &Cluster, me: &str) -> Leases {
+        let me = (Holder::parse(me), Duration::from_millis(15_500));
+        Leases::new(cluster.client(), NAMESPACE, "osm", me)
+    }
+
+    async fn joined(of: &Leases) -> Lease {
+        let listed = of.list().await.unwrap();
+        of.join(&a_statement(), &listed, NOW).await.unwrap()
+    }
+
+    fn a_statement() -> Statement {
+        Statement {
+            view: View([Holder::parse("a_1")].into()),
+            record: Record::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_says_what_other_replicas_and_people_read() {
+        let cluster = Cluster::default();
+        for (me, transitions) in [("a_1", 0), ("a_2", 1), ("a_3", 2)] {
+            let of_me = leases(&cluster, me);
+            let lease = joined(&of_me).await;
+            assert_eq!(lease.labels()[FLEET_LABEL], "osm");
+            assert_eq!(lease.annotations()[VIEW], a_statement().view.digest());
+            let spec = lease.spec.unwrap();
+            assert_eq!(spec.holder_identity.as_deref(), Some(me));
+            assert_eq!(spec.lease_duration_seconds, Some(16), "rounded up");
+            assert_eq!(spec.acquire_time, Some(MicroTime(NOW)));
+            assert_eq!(spec.renew_time, Some(MicroTime(NOW)));
+            assert_eq!(spec.lease_transitions, Some(transitions));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_was_released_is_held_by_nobody_and_says_what_was_left() {
+        let cluster = Cluster::default();
+        let of_a = leases(&cluster, "a_1");
+        let lease = joined(&of_a).await;
+        of_a.release(&lease, "last", NOW).await.unwrap();
+        let seen = of_a.list().await.unwrap().leases["osm-a"].clone();
+        assert!(seen.is_last());
+    }
+
+    #[tokio::test]
+    async fn a_replica_writes_its_own_lease_again_where_an_answer_was_lost() {
+        let cluster = Cluster::default();
+        let of_a = leases(&cluster, "a_1");
+        let first = joined(&of_a).await;
+        let later = |seconds| Timestamp::from_second(seconds).unwrap();
+        of_a.renew(&first, &a_statement(), later(1)).await.unwrap();
+        let again = of_a.renew(&first, &a_statement(), later(2)).await.unwrap();
+        assert_eq!(again.uid(), first.uid());
+        assert_eq!(again.spec.unwrap().renew_time, Some(MicroTime(later(2))));
+    }
+
+    #[tokio::test]
+    async fn only_a_lease_that_is_gone_or_held_by_another_is_lost() {
+        let cluster = Cluster::default();
+        let of_a = leases(&cluster, "a_1");
+        let first = joined(&of_a).await;
+        let patches = Matcher::on(&[Verb::Patch], "leases");
+        let (code, retry_after) = (403, None);
+        cluster.inject_times(patches, Fault::Status { code, retry_after }, 1);
+        let refused = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
+        assert!(matches!(refused, LeaseError::Call { .. }), "{refused}");
+
+        joined(&leases(&cluster, "a_2")).await;
+        let taken = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
+        assert!(matches!(&taken, LeaseError::Lost { why, .. } if why.ends_with("by a_2")));
+
+        assert!(cluster.delete_raw(object("leases", NAMESPACE, "osm-a")));
+        let deleted = of_a.renew(&first, &a_statement(), NOW).await.unwrap_err();
+        assert!(matches!(&deleted, LeaseError::Lost { why, .. } if why == "it was deleted"));
+    }
+
+    #[tokio::test]
+    async fn who_ends_a_lease_that_is_over_knows_whether_another_was_faster() {
+        let cluster = Cluster::default();
+        let (of_a, of_b) = (leases(&cluster, "a_1"), leases(&cluster, "b_1"));
+        joined(&of_a).await;
+        let held = of_b.list().await.unwrap().leases["osm-a"].clone();
+        assert_eq!(of_b.evict("osm-a", &held).await.unwrap(), Swapped::Here);
+        assert_eq!(
+            of_b.evict("osm-a", &held).await.unwrap(),
+            Swapped::Elsewhere
+        );
+        let free = of_b.list().await.unwrap().leases["osm-a"].clone();
+        assert_eq!(of_b.evict("osm-a", &free).await.unwrap(), Swapped::Here);
+        assert!(of_b.list().await.unwrap().leases.is_empty(), "removed");
+        assert_eq!(
+            of_b.evict("osm-a", &free).await.unwrap(),
+            Swapped::Elsewhere
+        );
+
+        joined(&of_a).await;
+        let seen = of_b.list().await.unwrap().leases["osm-a"].clone();
+        let patches = Matcher::on(&[Verb::Patch], "leases");
+        let (code, retry_after) = (403, None);
+        cluster.inject_times(patches, Fault::Status { code, retry_after }, 1);
+        assert!(of_b.evict("osm-a", &seen).await.is_err(), "neither");
+    }
+}

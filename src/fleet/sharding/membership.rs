@@ -1,0 +1,426 @@
+//! Keeps the replica a replica: writes its Lease, reads those of the others, follows what they say.
+//!
+//! It never waits for a tenant: while the fleet lets go of what moved, the Lease goes on being
+//! renewed with the set that was published before.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Holder, View,
+    assignment::Assignment,
+    evaluate::{ElectionResult, Pace, evaluate},
+    fence::Fence,
+    lease::{LeaseError, Leases, Statement, Swapped},
+    observed_leases::{LAST, Listed, ObservedLeases, with_drift},
+    precautions::{Announcer, CrashLog, Precautions},
+    predecessor::Predecessor,
+    shard::Shard,
+    suspicion::Trial,
+};
+use crate::fleet::{clock::Clock, retry_delay::RetryDelay};
+use crate::telemetry::{
+    logs::chain,
+    metrics::{Attempted, Metrics},
+    pulse::Pulse,
+};
+
+/// How soon the Leases are read again while something is expected of another replica.
+const BRISK: Duration = Duration::from_millis(250);
+/// How long the last write of a replica that leaves may take.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a Lease holds, and what follows from that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// For how long a Lease holds after it was written.
+    pub duration: Duration,
+    /// How long a write of the replica may take: no write is sent later than this before the end.
+    pub margin: Duration,
+}
+
+impl Terms {
+    /// How often the Lease is written: four times before the fence would close.
+    fn renewal_interval(self) -> Duration {
+        self.duration.saturating_sub(self.margin) / 4
+    }
+
+    /// How long one call for the Leases may take: two fit in before the fence would close.
+    pub fn call_timeout(self) -> Duration {
+        self.duration.saturating_sub(self.margin) / 2
+    }
+}
+
+/// What a replica's membership needs.
+pub struct Params {
+    /// The Leases.
+    pub leases: Leases,
+    /// This life of this replica.
+    pub me: Holder,
+    /// How long its Lease holds.
+    pub terms: Terms,
+    /// The clocks.
+    pub clock: Clock,
+    /// Opened as long as the Lease holds.
+    pub fence: Fence,
+    /// Where renewals are counted.
+    pub metrics: Metrics,
+    /// Whether what the Lease stands for gets on.
+    pub pulse: Pulse,
+}
+
+/// What the fleet follows, and what it tells.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    /// Which tenants this replica may serve.
+    pub shards: watch::Receiver<Shard>,
+    /// The last grant for which everything else was let go.
+    pub let_go: watch::Sender<Shard>,
+    /// What the writes pass.
+    pub fence: Fence,
+    /// What is known of crashes.
+    pub precautions: Precautions,
+}
+
+/// A replica's membership.
+pub struct Membership {
+    params: Params,
+    shards: watch::Sender<Shard>,
+    let_go: watch::Receiver<Shard>,
+    announcer: Announcer,
+}
+
+/// A replica that holds its Lease.
+struct Member {
+    lease: Lease,
+    assignment: Assignment,
+    observed_leases: ObservedLeases,
+    crashes: CrashLog,
+    renewed: Instant,
+    is_failing: bool,
+}
+
+impl Membership {
+    /// A membership that has not begun, and what the fleet needs of it.
+    pub fn new(params: Params) -> (Self, Placement) {
+        let shards = watch::Sender::new(Shard::nothing(&params.me.instance));
+        let let_go = watch::Sender::new(Shard::nothing(&params.me.instance));
+        let (announcer, precautions) = Announcer::new();
+        let placement = Placement {
+            shards: shards.subscribe(),
+            let_go: let_go.clone(),
+            fence: params.fence.clone(),
+            precautions,
+        };
+        let membership = Self {
+            params,
+            shards,
+            let_go: let_go.subscribe(),
+            announcer,
+        };
+        (membership, placement)
+    }
+
+    /// Joins and stays until `leave`, which is set once nothing is served any more. Ends early only
+    /// where the Lease is lost for good.
+    pub async fn run(mut self, leave: &CancellationToken) -> Result<(), LeaseError> {
+        let joined = tokio::select! {
+            biased;
+            () = leave.cancelled() => return Ok(()),
+            joined = self.join() => joined,
+        };
+        let mut replica = joined;
+        let left = loop {
+            let pace = match self.step(&mut replica).await {
+                Ok(pace) => pace,
+                Err(lost) => break Err(lost),
+            };
+            let next = self.next(&replica, pace);
+            tokio::select! {
+                biased;
+                () = leave.cancelled() => break Ok(()),
+                () = sleep_until(next) => {}
+                Ok(()) = self.let_go.changed() => {}
+                Ok(()) = self.announcer.wanted.changed() => {}
+            }
+        };
+        self.params.fence.extend(Duration::ZERO);
+        left?;
+        self.leave(&replica).await;
+        Ok(())
+    }
+
+    /// Gives the Lease up, unless that would hide somebody who may still write.
+    async fn leave(&self, replica: &Member) {
+        let now = self.params.clock.since_boot();
+        if now < replica.assignment.unseen_until || replica.observed_leases.has_vanished() {
+            tracing::info!("the Lease is left to end by itself");
+            return;
+        }
+        let text = if replica.assignment.is_last() {
+            LAST
+        } else {
+            ""
+        };
+        let clock = &self.params.clock;
+        let release = self
+            .params
+            .leases
+            .release(&replica.lease, text, clock.now());
+        match timeout(RELEASE_TIMEOUT, release).await {
+            Ok(Ok(())) => tracing::info!(replica = %self.params.me, "left the fleet"),
+            Ok(Err(error)) => {
+                tracing::warn!(error = %chain(&error), "the Lease was not released");
+            }
+            Err(_) => tracing::warn!("the Lease was not released in time"),
+        }
+    }
+
+    /// Tries until there is a Lease.
+    async fn join(&self) -> Member {
+        let mut delay = RetryDelay::default();
+        loop {
+            match self.try_join().await {
+                Ok(Some(replica)) => return replica,
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "cannot join the fleet");
+                }
+            }
+            tokio::time::sleep(delay.next().unwrap_or_default()).await;
+        }
+    }
+
+    /// The first set is published with the Lease: nothing has to be let go. None where another
+    /// replica was faster.
+    async fn try_join(&self) -> Result<Option<Member>, LeaseError> {
+        let params = &self.params;
+        let mut listed = params.leases.list().await?;
+        let unseen_until = match Predecessor::of(&params.me, &listed) {
+            Predecessor::Enough => Duration::ZERO,
+            Predecessor::Last(name) => {
+                let Some(seen) = listed.leases.remove(&name) else {
+                    return Ok(None);
+                };
+                if params.leases.remove(&name, &seen).await? == Swapped::Elsewhere {
+                    return Ok(None);
+                }
+                Duration::ZERO
+            }
+            Predecessor::Missing => {
+                let wait = with_drift(params.terms.duration);
+                tracing::info!(?wait, "no Lease tells whether somebody else is there");
+                params.clock.since_boot() + wait
+            }
+        };
+        let assignment = Assignment::joining(params.me.clone(), &listed, unseen_until);
+        let (sent, now) = (params.clock.since_boot(), params.clock.now());
+        let mut crashes = CrashLog::default();
+        crashes.hear(&listed, now.as_second());
+        if let Some(found) = self.earlier_life(&listed) {
+            crashes.crashed(found, &assignment.aim, now.as_second());
+        }
+        let statement = Statement {
+            view: assignment.published.clone(),
+            record: crashes.record(None, (&params.me, &assignment.aim), now.as_second()),
+        };
+        let lease = params.leases.join(&statement, &listed, now).await;
+        self.has_written(&lease, now);
+        let lease = lease?;
+        params.fence.extend(sent + params.terms.duration);
+        params.metrics.set_fleet_members(assignment.aim.0.len());
+        tracing::info!(replica = %params.me, replicas = assignment.aim.0.len(), "joined the fleet");
+        let mut observed_leases = ObservedLeases::new(params.terms.duration);
+        observed_leases.update(listed, params.clock.since_boot());
+        crashes.wrote(statement.record);
+        self.announcer.report(&crashes);
+        Ok(Some(Member {
+            lease,
+            assignment,
+            observed_leases,
+            crashes,
+            renewed: Instant::now(),
+            is_failing: false,
+        }))
+    }
+
+    /// A process of this replica's name that has not left the fleet.
+    fn earlier_life<'a>(&self, listed: &'a Listed) -> Option<(&'a str, &'a Holder)> {
+        let me = &self.params.me;
+        let leases = listed.leases.iter();
+        let mut held = leases.filter_map(|(name, it)| Some((name.as_str(), it.holder.as_ref()?)));
+        held.find(|(_, holder)| holder.instance == me.instance && *holder != me)
+    }
+
+    /// Renews if it is time, looks, and follows. Only a Lease that is lost is an error.
+    async fn step(&self, replica: &mut Member) -> Result<Pace, LeaseError> {
+        // Nobody is served by threads that hang: another replica may have the tenants.
+        if self.params.pulse.is_late() {
+            return Ok(Pace::Brisk);
+        }
+        let is_due = replica.renewed.elapsed() >= self.params.terms.renewal_interval();
+        if is_due || replica.crashes.has_news(self.trial()) {
+            let view = replica.assignment.published.clone();
+            let renewed = self.write(replica, view).await;
+            transient_error(replica, renewed)?;
+        }
+        let listed = self.params.leases.list().await;
+        let Some(listed) = transient_error(replica, listed)? else {
+            return Ok(Pace::Brisk);
+        };
+        let election_result = self.observe(replica, listed);
+        self.follow(replica, &election_result).await?;
+        self.evict(replica, &election_result).await;
+        Ok(election_result.pace)
+    }
+
+    /// The trial that the fleet is at, or about to begin.
+    fn trial(&self) -> Option<Trial> {
+        *self.announcer.wanted.borrow()
+    }
+
+    fn observe(&self, replica: &mut Member, listed: Listed) -> ElectionResult {
+        let today = self.params.clock.now().as_second();
+        replica.crashes.hear(&listed, today);
+        self.announcer.report(&replica.crashes);
+        let now = self.params.clock.since_boot();
+        replica.observed_leases.update(listed, now);
+        let published = &replica.assignment.published;
+        evaluate(
+            &self.params.me,
+            published,
+            replica.observed_leases.leases(),
+            now,
+        )
+    }
+
+    async fn follow(
+        &self,
+        replica: &mut Member,
+        election_result: &ElectionResult,
+    ) -> Result<(), LeaseError> {
+        let before = replica.assignment.aim.clone();
+        replica.assignment.follow(election_result);
+        let assignment = &replica.assignment;
+        if assignment.aim != before {
+            self.params
+                .metrics
+                .set_fleet_members(assignment.aim.0.len());
+            let replicas: Vec<&String> = assignment.aim.0.iter().map(|it| &it.instance).collect();
+            tracing::info!(?replicas, "the replicas of the fleet changed");
+        }
+        self.shards.send_if_modified(|grant| {
+            let is_another = *grant != assignment.grant;
+            grant.clone_from(&assignment.grant);
+            is_another
+        });
+        // What moved is let go first.
+        if *self.let_go.borrow() != assignment.grant {
+            return Ok(());
+        }
+        let now = self.params.clock.since_boot();
+        let Some(view) = assignment.to_publish(now).cloned() else {
+            return Ok(());
+        };
+        let published = self.write(replica, view.clone()).await;
+        if transient_error(replica, published)?.is_some() {
+            replica.assignment.has_published(view);
+        }
+        Ok(())
+    }
+
+    async fn write(&self, replica: &mut Member, view: View) -> Result<(), LeaseError> {
+        let params = &self.params;
+        let (sent, now) = (params.clock.since_boot(), params.clock.now());
+        let whose = (&params.me, &replica.assignment.published);
+        let record = replica.crashes.record(self.trial(), whose, now.as_second());
+        let statement = Statement { view, record };
+        let renewed = params.leases.renew(&replica.lease, &statement, now).await;
+        self.has_written(&renewed, now);
+        replica.lease = renewed?;
+        replica.crashes.wrote(statement.record);
+        self.announcer.report(&replica.crashes);
+        if let Some(revision) = revision(&replica.lease) {
+            replica.observed_leases.wrote(revision);
+        }
+        replica.renewed = Instant::now();
+        params.fence.extend(sent + params.terms.duration);
+        Ok(())
+    }
+
+    /// Counts a write of the Lease that was sent then.
+    fn has_written(&self, outcome: &Result<Lease, LeaseError>, sent: Timestamp) {
+        let Params { metrics, terms, .. } = &self.params;
+        metrics.lease_written(Attempted::of(outcome));
+        if let (Ok(_), Ok(end)) = (outcome, sent.checked_add(terms.duration)) {
+            metrics.set_lease_end(end);
+        }
+    }
+
+    /// Ends the Leases of those that were not heard of. Somebody else may be faster.
+    async fn evict(&self, replica: &mut Member, election_result: &ElectionResult) {
+        for name in &election_result.over {
+            let Some(seen) = replica.observed_leases.leases().get(name) else {
+                continue;
+            };
+            match self.params.leases.evict(name, &seen.lease).await {
+                Ok(Swapped::Here) => {
+                    tracing::info!(lease = %name, "ended a Lease that was over");
+                    if let Some(holder) = &seen.lease.holder {
+                        let now = self.params.clock.now().as_second();
+                        let view = &replica.assignment.published;
+                        replica.crashes.crashed((name, holder), view, now);
+                    }
+                }
+                Ok(Swapped::Elsewhere) => {}
+                Err(error) => {
+                    tracing::warn!(error = %chain(&error), "cannot end a Lease that is over");
+                }
+            }
+        }
+    }
+
+    fn next(&self, replica: &Member, pace: Pace) -> Instant {
+        let renewal = replica.renewed + self.params.terms.renewal_interval();
+        let look = Instant::now() + BRISK;
+        match pace {
+            Pace::Calm => renewal,
+            Pace::Brisk => renewal.min(look).max(Instant::now() + BRISK / 5),
+        }
+    }
+}
+
+/// Returns the Lease's resourceVersion as a number; none where it is not one.
+fn revision(lease: &Lease) -> Option<u64> {
+    lease.metadata.resource_version.as_ref()?.parse().ok()
+}
+
+/// Whether a call succeeded. Failures are told when they begin; only a lost Lease is one for good.
+fn transient_error<T>(
+    replica: &mut Member,
+    outcome: Result<T, LeaseError>,
+) -> Result<Option<T>, LeaseError> {
+    match outcome {
+        Ok(value) => {
+            replica.is_failing = false;
+            Ok(Some(value))
+        }
+        Err(lost @ LeaseError::Lost { .. }) => Err(lost),
+        Err(error) => {
+            if !std::mem::replace(&mut replica.is_failing, true) {
+                tracing::warn!(error = %chain(&error), "cannot keep the membership");
+            }
+            Ok(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! What a replica has seen of the Leases, and since when by its own clock. Time here is boot time:
+//! it goes on while the kernel suspends the machine, and no other machine's clock counts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use super::{Holder, suspicion::Record};
+
+/// Clocks may differ by this part of a Lease's duration in the course of it.
+const DRIFT: u32 = 16;
+
+/// What the last replica publishes when it leaves. Who comes removes it before it serves anybody:
+/// while it stands, nobody can be there whom no list shows.
+pub const LAST: &str = "last";
+
+/// For how long a Lease counts after it was seen.
+pub fn with_drift(duration: Duration) -> Duration {
+    duration + duration / DRIFT
+}
+
+/// A Lease, as it was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Who holds it; nobody once it was released.
+    pub holder: Option<Holder>,
+    /// The digest of the replica set that its holder acts on; `LAST` where the last replica left.
+    pub view: String,
+    /// The Lease's uid.
+    pub uid: String,
+    /// The Lease's resourceVersion.
+    pub resource_version: String,
+    /// For how long it holds after it was written.
+    pub duration: Duration,
+}
+
+/// All Leases of the fleet by their names, as one list showed them.
+#[derive(Clone, Debug, Default)]
+pub struct Listed {
+    /// The list's resourceVersion.
+    pub revision: u64,
+    /// The Leases.
+    pub leases: BTreeMap<String, LeaseRecord>,
+    /// What they tell of crashes, by the Leases' names.
+    pub records: BTreeMap<String, Record>,
+}
+
+/// A Lease, and for how long it has been like this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedLease {
+    /// As it was seen last.
+    pub lease: LeaseRecord,
+    /// When it was first seen like this.
+    pub since: Duration,
+    /// Whether it was part of the last list.
+    pub presence: Presence,
+}
+
+/// Whether a Lease is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is.
+    Listed,
+    /// Somebody removed it by hand. Its holder may not know yet.
+    Vanished,
+}
+
+impl LeaseRecord {
+    /// Whether the last replica has left with it, and nobody has come since.
+    pub fn is_last(&self) -> bool {
+        self.holder.is_none() && self.view == LAST
+    }
+}
+
+impl ObservedLease {
+    /// Whether its holder cannot write any more, whatever it knows.
+    pub fn is_over(&self, now: Duration) -> bool {
+        now >= self.ends()
+    }
+
+    /// When it is over.
+    pub fn ends(&self) -> Duration {
+        self.since + with_drift(self.lease.duration)
+    }
+}
+
+/// Everything that was seen.
+#[derive(Clone, Debug)]
+pub struct ObservedLeases {
+    leases: BTreeMap<String, ObservedLease>,
+    revision: u64,
+    listed: Option<Duration>,
+    gap_max: Duration,
+    /// Whether versions went back since the last list.
+    is_restored: bool,
+}
+
+impl ObservedLeases {
+    /// Nothing was seen yet. After a gap between two lists that is longer than a third of a Lease's
+    /// duration, nothing is held against those who could not be seen in the meantime.
+    pub fn new(duration: Duration) -> Self {
+        Self {
+            leases: BTreeMap::new(),
+            revision: 0,
+            listed: None,
+            gap_max: duration / 3,
+            is_restored: false,
+        }
+    }
+
+    /// Takes note of the version that an own write of the Lease was given. A write is newer than
+    /// every list that was answered before it was sent. Where its version is below that of such a
+    /// list, the cluster was restored from a backup and its versions went back: versions from
+    /// before say nothing any more. What was seen still counts, from the next list on for its
+    /// whole duration.
+    pub fn wrote(&mut self, revision: u64) {
+        if revision < self.revision {
+            self.revision = 0;
+            self.is_restored = true;
+        }
+    }
+
+    /// Takes note of a list that was answered at `now`. One that is older than what was seen before
+    /// tells nothing.
+    pub fn update(&mut self, list: Listed, now: Duration) {
+        if list.revision < self.revision {
+            return;
+        }
+        self.revision = list.revision;
+        let has_gap = self
+            .listed
+            .replace(now)
+            .is_some_and(|before| now.saturating_sub(before) > self.gap_max);
+        // After a restore a Lease may have its old version by chance, though it was written since.
+        let was_blind = std::mem::take(&mut self.is_restored) || has_gap;
+        let names: BTreeSet<&String> = list.leases.keys().collect();
+        self.leases.retain(|name, observed| {
+            if names.contains(name) {
+                return true;
+            }
+            if std::mem::replace(&mut observed.presence, Presence::Vanished) == Presence::Listed {
+                // It may have been written until the moment in which somebody removed it.
+                observed.since = now;
+            }
+            observed.lease.holder.is_some() && !observed.is_over(now)
+        });
+        for (name, lease) in list.leases {
+            let same = self
+                .leases
+                .get(&name)
+                .filter(|before| before.lease == lease)
+                .map(|before| before.since);
+            let observed = ObservedLease {
+                lease,
+                since: same.unwrap_or(now),
+                presence: Presence::Listed,
+            };
+            self.leases.insert(name, observed);
+        }
+        if was_blind {
+            for observed in self.leases.values_mut() {
+                observed.since = now;
+            }
+        }
+    }
+
+    /// Whether somebody has lost its Lease and may not know yet.
+    pub fn has_vanished(&self) -> bool {
+        self.leases
+            .values()
+            .any(|it| it.presence == Presence::Vanished)
+    }
+
+    /// The Leases by their names.
+    pub fn leases(&self) -> &BTreeMap<String, ObservedLease> {
+        &self.leases
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn listed(revision: u64, holders: &[&str]) -> Listed {
+        let lease = |holder: &&str| {
+            let lease = LeaseRecord {
+                holder: Some(Holder::parse(holder)),
+                view: String::new(),
+                uid: String::new(),
+                resource_version: "1".to_owned(),
+                duration: SECOND * 16,
+            };
+            ((*holder).to_owned(), lease)
+        };
+        Listed {
+            revision,
+            leases: holders.iter().map(lease).collect(),
+            ..Listed::default()
+        }
+    }
+
+    /// It may have been renewed a moment before it was removed.
+    #[test]
+    fn a_lease_that_was_removed_by_hand_counts_for_its_whole_duration_from_then() {
+        let mut seen = ObservedLeases::new(SECOND * 180);
+        seen.update(listed(1, &["a_1", "b_1"]), SECOND);
+        assert!(!seen.has_vanished());
+        seen.update(listed(2, &["a_1"]), SECOND * 10);
+        assert!(seen.has_vanished());
+        seen.update(listed(3, &["a_1"]), SECOND * 12);
+        assert_eq!(seen.leases()["b_1"].ends(), SECOND * (10 + 17));
+        seen.update(listed(4, &["a_1"]), SECOND * 27);
+        assert!(!seen.has_vanished());
+    }
+
+    /// Its versions are lower than those from before: replicas that joined since must be seen, and
+    /// those that only the old lists show must be waited for and then dropped.
+    #[test]
+    fn after_a_restore_the_lists_count_again_and_what_was_seen_counts_for_its_duration() {
+        let mut seen = ObservedLeases::new(SECOND * 180);
+        seen.update(listed(100, &["a_1", "b_1", "c_1"]), SECOND);
+        seen.wrote(101);
+        seen.update(listed(40, &["a_1", "b_1"]), SECOND * 2);
+        assert!(!seen.has_vanished(), "a list alone may come from a cache");
+        seen.wrote(41);
+        seen.update(listed(42, &["a_1", "b_1", "d_1"]), SECOND * 10);
+        assert!(seen.leases().contains_key("d_1"), "a new replica is seen");
+        assert_eq!(seen.leases()["c_1"].presence, Presence::Vanished);
+        let ends = ["b_1", "c_1"].map(|name| seen.leases()[name].ends());
+        assert_eq!(ends, [SECOND * (10 + 17); 2], "each counts from now");
+        seen.update(listed(43, &["a_1", "b_1", "d_1"]), SECOND * 27);
+        assert!(
+            !seen.leases().contains_key("c_1"),
+            "one that went is dropped"
+        );
+        let ends = seen.leases()["b_1"].ends();
+        assert_eq!(ends, SECOND * (10 + 17), "silence counts again");
+    }
+
+    #[test]
+    fn a_list_that_is_older_tells_nothing() {
+        let mut seen = ObservedLeases::new(SECOND * 180);
+        seen.update(listed(2, &["a_1"]), SECOND);
+        seen.update(listed(1, &[]), SECOND * 2);
+        assert!(!seen.has_vanished());
+    }
+
+    #[test]
+    fn a_list_of_the_same_version_counts_and_so_does_one_after_the_longest_gap() {
+        let mut seen = ObservedLeases::new(SECOND * 180);
+        for (revision, at) in [(1, 1), (1, 50), (2, 110)] {
+            seen.update(listed(revision, &["a_1"]), SECOND * at);
+        }
+        assert_eq!(seen.leases()["a_1"].since, SECOND, "no gap was too long");
+        seen.update(listed(3, &["a_1"]), SECOND * 171);
+        assert_eq!(seen.leases()["a_1"].since, SECOND * 171, "this one was");
+    }
+
+    #[test]
+    fn a_write_that_the_last_list_showed_already_is_no_restore() {
+        let mut seen = ObservedLeases::new(SECOND * 180);
+        seen.update(listed(5, &["a_1"]), SECOND);
+        seen.wrote(5);
+        seen.update(listed(4, &[]), SECOND * 2);
+        assert!(!seen.has_vanished(), "an older list tells nothing");
+        seen.update(listed(6, &["a_1"]), SECOND * 3);
+        assert_eq!(seen.leases()["a_1"].since, SECOND);
+    }
+}

@@ -1,0 +1,125 @@
+//! What the membership and the fleet tell each other about crashes, and what Leases say of them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tokio::sync::watch;
+
+use super::{
+    Holder, View,
+    observed_leases::Listed,
+    suspicion::{Crashes, Incident, Record, Trial},
+};
+
+/// The fleet's end.
+#[derive(Clone, Debug)]
+pub struct Precautions {
+    /// The crashes of the last day.
+    pub crashes: watch::Receiver<Arc<Crashes>>,
+    /// The trial that the fleet is about to begin, or is at.
+    pub wanted: watch::Sender<Option<Trial>>,
+    /// The trial that the replica's Lease names.
+    pub announced: watch::Receiver<Option<Trial>>,
+}
+
+impl Default for Precautions {
+    /// Of a replica that never hears of a crash.
+    fn default() -> Self {
+        Announcer::new().1
+    }
+}
+
+/// The membership's end.
+pub(super) struct Announcer {
+    crashes: watch::Sender<Arc<Crashes>>,
+    pub(super) wanted: watch::Receiver<Option<Trial>>,
+    announced: watch::Sender<Option<Trial>>,
+}
+
+impl Announcer {
+    pub(super) fn new() -> (Self, Precautions) {
+        let request = watch::Sender::new(None);
+        let announcer = Self {
+            crashes: watch::Sender::new(Arc::default()),
+            wanted: request.subscribe(),
+            announced: watch::Sender::new(None),
+        };
+        let precautions = Precautions {
+            crashes: announcer.crashes.subscribe(),
+            wanted: request,
+            announced: announcer.announced.subscribe(),
+        };
+        (announcer, precautions)
+    }
+
+    /// Tells the fleet what is known.
+    pub(super) fn report(&self, log: &CrashLog) {
+        self.crashes.send_if_modified(|known| {
+            let are_others = **known != log.record.crashes;
+            if are_others {
+                *known = Arc::new(log.record.crashes.clone());
+            }
+            are_others
+        });
+        self.announced.send_if_modified(|trial| {
+            let is_another = *trial != log.written.trial;
+            *trial = log.written.trial;
+            is_another
+        });
+    }
+}
+
+/// What a replica knows of crashes, and what its Lease says of them.
+#[derive(Debug, Default)]
+pub(super) struct CrashLog {
+    record: Record,
+    written: Record,
+    /// The trials that other replicas are at, by the names of their Leases.
+    trials: BTreeMap<String, Trial>,
+}
+
+impl CrashLog {
+    /// Takes note of what all Leases tell at `now`, in seconds since 1970.
+    pub(super) fn hear(&mut self, listed: &Listed, now: i64) {
+        for heard in listed.records.values() {
+            self.record.crashes.extend(heard.crashes.clone());
+        }
+        self.record.crashes.prune(now);
+        let trials = listed.records.iter();
+        let trials = trials.filter_map(|(name, record)| Some((name.clone(), record.trial?)));
+        self.trials = trials.collect();
+    }
+
+    /// Takes note that the holder of a Lease is gone. `view` are those whom it had to beat.
+    pub(super) fn crashed(&mut self, (lease, holder): (&str, &Holder), view: &View, now: i64) {
+        tracing::warn!(replica = %holder, "a replica ended without leaving the fleet");
+        let trial = self.trials.get(lease).copied();
+        let crash = Incident::crash(holder, view, now).during(trial);
+        self.record.crashes.insert(crash);
+    }
+
+    /// What to write at `now` into the replica's Lease while it is at this trial; whoever is at
+    /// another one than before has survived that.
+    pub(super) fn record(
+        &mut self,
+        trial: Option<Trial>,
+        (me, view): (&Holder, &View),
+        now: i64,
+    ) -> Record {
+        let before = std::mem::replace(&mut self.record.trial, trial);
+        if let Some(survived) = before.filter(|_| before != trial) {
+            let incident = Incident::crash(me, view, now).survived(survived);
+            self.record.crashes.insert(incident);
+        }
+        self.record.clone()
+    }
+
+    /// Whether the replica's Lease does not say so yet.
+    pub(super) fn has_news(&self, trial: Option<Trial>) -> bool {
+        self.written.trial != trial || self.written.crashes != self.record.crashes
+    }
+
+    /// The server has taken it.
+    pub(super) fn wrote(&mut self, record: Record) {
+        self.written = record;
+    }
+}

@@ -1,0 +1,284 @@
+//! One worker cluster that nobody registered: the process was started for it. It is served as every
+//! other, without a claim, a WorkerCluster or what a fleet makes there: who started the process has
+//! made that, and what is found is told in the log.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::{FutureExt, future::FusedFuture};
+use kube::Client;
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    adoption::Predecessor,
+    clock::Clock,
+    cluster_info::{self, InUse},
+    connect::{ClientParts, Clients, Transport},
+    engage::{Reading, not_prepared},
+    engagement::{Engagement, ServeFunction, Shared},
+    health::Health,
+    memory::Memory,
+    permits::Permits,
+    rate_limit::{Budget, SharedBudget},
+    registry::Registry,
+    retry_delay::RetryDelay,
+    sharding::fence::Fence,
+    tenant_status::TenantStatus,
+    watch::Scope,
+    worker_clusters,
+};
+use crate::telemetry::metrics::{ClusterKind, Metrics};
+use crate::tenant::{
+    cluster_info::ClusterInfo,
+    id::RegistrationId,
+    policies::TenantPolicies,
+    policy::TenantPolicy,
+    report::{ConditionState, ConditionType},
+    settings::TenantSettings,
+};
+
+/// How long running reconciles may take to end: one request timeout and a render.
+const END_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// One cluster as it is reached.
+pub struct Reached {
+    /// What carries requests.
+    pub transport: Transport,
+    /// What every write must pass, where there may be other processes.
+    pub fence: Option<Fence>,
+}
+
+/// What serving one worker cluster takes.
+pub struct Params {
+    /// The namespace of profiles and configs, and a name for the log.
+    pub id: RegistrationId,
+    /// What limits it.
+    pub policy: Arc<TenantPolicy>,
+    /// What goes into documents.
+    pub settings: Arc<TenantSettings>,
+    /// The cluster of profiles and configs.
+    pub management: Reached,
+    /// The cluster of machine deployments and Secrets; may be the same.
+    pub worker: Reached,
+    /// The certificate authority of the worker cluster, in PEM.
+    pub certificate_authority: Arc<[u8]>,
+    /// How long a call may take.
+    pub request_timeout: Duration,
+    /// How often the cluster info is read again.
+    pub facts_interval: Duration,
+    /// The time of day.
+    pub clock: Clock,
+    /// Where everything is counted.
+    pub metrics: Metrics,
+    /// What is done with the cluster.
+    pub serve: ServeFunction,
+}
+
+/// Serves the cluster until it is cancelled.
+pub async fn run(params: Params, cancel: CancellationToken) {
+    let tenant_status = Arc::<TenantStatus>::default();
+    let single_cluster = SingleCluster::new(params, &tenant_status);
+    tokio::select! {
+        biased;
+        () = single_cluster.run(&cancel) => {}
+        never = log_conditions(&tenant_status) => match never {},
+    }
+}
+
+struct SingleCluster {
+    shared: Arc<Shared>,
+    management: Clients,
+    worker: Clients,
+    worker_budget: Arc<Budget>,
+    health: Arc<Health>,
+    tenant_status: Arc<TenantStatus>,
+    policy: Arc<TenantPolicy>,
+    certificate_authority: Arc<[u8]>,
+    id: RegistrationId,
+}
+
+impl SingleCluster {
+    fn new(params: Params, tenant_status: &Arc<TenantStatus>) -> Self {
+        let health = Arc::new(Health::new(Arc::clone(tenant_status), params.clock.clone()));
+        let worker_budget = Arc::new(Budget::new(params.policy.worker_requests));
+        let management = Clients::new(ClientParts {
+            transport: params.management.transport.clone(),
+            budget: Arc::new(Budget::new(params.policy.management_requests)),
+            share: None,
+            timeout: params.request_timeout,
+            health: None,
+            fence: params.management.fence.clone(),
+            memory: None,
+            kind: ClusterKind::Management,
+            metrics: params.metrics.clone(),
+        });
+        let worker = Clients::new(ClientParts {
+            transport: params.worker.transport.clone(),
+            budget: Arc::clone(&worker_budget),
+            share: None,
+            timeout: params.request_timeout,
+            health: Some(Arc::clone(&health)),
+            fence: params.worker.fence.clone(),
+            memory: None,
+            kind: ClusterKind::Worker,
+            metrics: params.metrics.clone(),
+        });
+        Self {
+            policy: Arc::clone(&params.policy),
+            certificate_authority: Arc::clone(&params.certificate_authority),
+            id: params.id.clone(),
+            shared: Arc::new(shared(params, &management.client())),
+            management,
+            worker,
+            worker_budget,
+            health,
+            tenant_status: Arc::clone(tenant_status),
+        }
+    }
+
+    async fn run(&self, cancel: &CancellationToken) {
+        let mut again = RetryDelay::default();
+        while !cancel.is_cancelled() {
+            let cluster_info = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                cluster_info = self.first_facts() => cluster_info,
+            };
+            let begun = Instant::now();
+            self.serve(cluster_info, cancel).await;
+            // What ended it may end the next one as soon.
+            let _ = timeout(again.after(begun.elapsed()), cancel.cancelled()).await;
+        }
+    }
+
+    async fn first_facts(&self) -> ClusterInfo {
+        let mut delay = RetryDelay::default();
+        let authority = &self.certificate_authority;
+        loop {
+            match cluster_info::read(&self.worker.client(), authority, InUse::default()).await {
+                Ok(cluster_info) => return cluster_info,
+                Err(error) => {
+                    let engage_error = not_prepared(&error);
+                    let finding = ConditionState::wrong(engage_error.reason, engage_error.message);
+                    self.tenant_status
+                        .set_condition(engage_error.condition, finding);
+                }
+            }
+            tokio::time::sleep(delay.next().unwrap_or_default()).await;
+            self.health.due().await;
+        }
+    }
+
+    /// Serves until it is cancelled, or until what nodes need has gone.
+    async fn serve(&self, cluster_info: ClusterInfo, cancel: &CancellationToken) {
+        let leave = cancel.child_token();
+        let (facts_sender, cluster_info) = watch::channel(Arc::new(cluster_info));
+        let facts_bell = Arc::new(Notify::new());
+        // There is none, and nobody will make one.
+        let nobody = watch::Sender::new(None);
+        let engagement = Engagement {
+            registration: self.id.clone(),
+            shared: Arc::clone(&self.shared),
+            policy: Arc::clone(&self.policy),
+            worker: self.worker.clone(),
+            health: Arc::clone(&self.health),
+            worker_budget: Arc::clone(&self.worker_budget),
+            management: self.management.clone(),
+            kubeconfig_ca: Arc::clone(&self.certificate_authority),
+            cluster_info,
+            facts_bell: Arc::clone(&facts_bell),
+            // Its Lease is our own here.
+            foreign_write: Arc::default(),
+            worker_cluster: nobody.subscribe(),
+            tenant_status: Arc::clone(&self.tenant_status),
+            predecessor: Predecessor::None,
+            cancel: leave.clone(),
+        };
+        let reading = Reading {
+            worker: &self.worker,
+            kubeconfig_ca: &self.certificate_authority,
+            interval: self.shared.facts_interval,
+            claimant: None,
+        };
+        tracing::info!(namespace = self.id.tenant.namespace(), "serving begins");
+        let serving = (self.shared.serve)(engagement).fuse();
+        tokio::pin!(serving);
+        tokio::select! {
+            () = &mut serving => {}
+            () = reading.keep(&facts_sender, &facts_bell) => {}
+            () = self.keep_asking() => {}
+            () = leave.cancelled() => {}
+        }
+        leave.cancel();
+        if !serving.is_terminated() && timeout(END_TIMEOUT, serving).await.is_err() {
+            tracing::warn!("a reconcile was cut short");
+        }
+    }
+
+    /// Asks the cluster whenever it is in doubt, after the delay of the open circuit, for what
+    /// everybody may read: everybody else waits until it is well.
+    async fn keep_asking(&self) {
+        loop {
+            self.health.in_doubt().await;
+            self.health.due().await;
+            // The outcome is observed where it passes.
+            drop(self.worker.client().apiserver_version().await);
+        }
+    }
+}
+
+/// What a fleet shares, for a fleet of one.
+fn shared(params: Params, management: &Client) -> Shared {
+    let registry = Arc::new(Registry::default());
+    let nowhere = Scope::Namespaces(Vec::new());
+    let (worker_clusters, _nothing_to_follow) =
+        worker_clusters::follow(management, &nowhere, &registry);
+    let policies = TenantPolicies {
+        rules: Vec::new(),
+        default: Arc::clone(&params.policy),
+    };
+    Shared {
+        fleet: "".into(),
+        registry,
+        worker_clusters,
+        management: params.management.transport,
+        management_uid: String::new(),
+        connector: Arc::new(|_, _| Err("nothing is registered".into())),
+        policies: Arc::new(policies),
+        defaults: params.settings,
+        request_timeout: params.request_timeout,
+        facts_interval: params.facts_interval,
+        permits: Permits::new(params.policy.reconciles_max),
+        memory: Arc::new(Memory::unlimited()),
+        management_budget: Arc::new(SharedBudget::new(params.policy.management_requests)),
+        clock: params.clock,
+        metrics: params.metrics,
+        serve: params.serve,
+        report: Arc::new(|_| Box::pin(async {})),
+    }
+}
+
+/// Tells what is found in the log, each time that it is another: nobody reads a status here.
+async fn log_conditions(tenant_status: &TenantStatus) -> std::convert::Infallible {
+    let mut told: BTreeMap<ConditionType, ConditionState> = BTreeMap::new();
+    loop {
+        tenant_status.changed().await;
+        let findings = tenant_status.read(|report| report.findings.clone());
+        for (condition, finding) in &findings {
+            let before = told.get(condition);
+            if before == Some(finding) {
+                continue;
+            }
+            let (condition, reason) = (condition.as_str(), finding.reason);
+            if finding.holds {
+                tracing::info!(condition, reason, what = %finding.message, "a condition holds");
+            } else {
+                tracing::warn!(condition, reason, why = %finding.message, "a condition does not hold");
+            }
+        }
+        told = findings;
+    }
+}

@@ -1,0 +1,108 @@
+//! What is counted for one tenant: a few words of memory, written by whoever does the work and read
+//! when somebody looks. Nothing here grows with what a tenant has.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use crate::tenant::summary::{self, Queue};
+
+/// The moving average takes one part in so many of each new call.
+const LATENCY_WEIGHT: u32 = 8;
+
+/// What is counted for one tenant. Zero stands for nothing yet.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    call_micros: AtomicU32,
+    user_data_bytes_max: AtomicU32,
+    waiting: AtomicU32,
+    under_way: AtomicU32,
+}
+
+impl Statistics {
+    /// A call to the worker cluster was answered after so long.
+    pub fn call_took(&self, took: Duration) {
+        let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1);
+        let average = |before: u32| match before {
+            0 => took,
+            before => before - before / LATENCY_WEIGHT + took / LATENCY_WEIGHT,
+        };
+        let before = self.call_micros.load(Ordering::Relaxed);
+        // Of two at once one may be lost: it is an average.
+        self.call_micros.store(average(before), Ordering::Relaxed);
+    }
+
+    /// The cluster is looked at anew: what was the largest may be gone.
+    pub fn forget_user_data(&self) {
+        self.user_data_bytes_max.store(0, Ordering::Relaxed);
+    }
+
+    /// A document of so many bytes was found or made.
+    pub fn user_data(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.user_data_bytes_max.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    /// So many reconciles wait and are under way.
+    pub fn queue(&self, waiting: usize, under_way: usize) {
+        let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
+        self.waiting.store(count(waiting), Ordering::Relaxed);
+        self.under_way.store(count(under_way), Ordering::Relaxed);
+    }
+
+    /// What they are now.
+    pub fn read(&self) -> summary::Statistics {
+        let read = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        let some = |word| Some(read(word)).filter(|count| *count > 0);
+        summary::Statistics {
+            queue: Queue {
+                waiting: read(&self.waiting),
+                under_way: read(&self.under_way),
+            },
+            user_data_bytes_max: some(&self.user_data_bytes_max),
+            call_latency: some(&self.call_micros)
+                .map(|micros| Duration::from_micros(micros.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_costs_four_words_of_memory() {
+        assert_eq!(size_of::<Statistics>(), 16);
+        assert_eq!(Statistics::default().read(), summary::Statistics::default());
+    }
+
+    #[test]
+    fn the_latency_follows_the_calls_and_forgets_an_accident() {
+        let statistics = Statistics::default();
+        let latency = || statistics.read().call_latency.unwrap_or_default();
+        statistics.call_took(Duration::from_millis(8));
+        assert_eq!(latency(), Duration::from_millis(8));
+        statistics.call_took(Duration::from_millis(88));
+        assert_eq!(latency(), Duration::from_millis(18));
+        for _ in 0..100 {
+            statistics.call_took(Duration::from_millis(8));
+        }
+        assert!(latency() < Duration::from_millis(9), "{:?}", latency());
+        // No call is too long for the word.
+        statistics.call_took(Duration::from_hours(10));
+        statistics.call_took(Duration::from_hours(10));
+        assert!(latency() > Duration::from_mins(8), "{:?}", latency());
+    }
+
+    #[test]
+    fn the_largest_document_counts_until_the_cluster_is_looked_at_anew() {
+        let statistics = Statistics::default();
+        for bytes in [10, 30, 20] {
+            statistics.user_data(bytes);
+        }
+        assert_eq!(statistics.read().user_data_bytes_max, Some(30));
+        statistics.forget_user_data();
+        assert_eq!(statistics.read().user_data_bytes_max, None);
+    }
+}

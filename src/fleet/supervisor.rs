@@ -1,0 +1,341 @@
+//! The tasks of the registered clusters that this replica serves: started, let go and joined here
+//! alone.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    task::{Id, JoinError, JoinSet, coop::consume_budget},
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    cluster_task,
+    discovery::Discovered,
+    engagement::Shared,
+    quarantine::{Quarantine, TRIAL},
+    registry::RegisteredCluster,
+    retry_delay::RetryDelay,
+    sharding::{fence::Fence, membership::Placement, shard::Shard, suspicion::Suspicion},
+    worker_clusters,
+};
+use crate::tenant::id::{RegistrationId, TenantId};
+
+/// A watch that lags for longer than this is begun anew by then.
+const TOLD_AFTER: Duration = Duration::from_mins(10);
+
+/// The tasks of the registered clusters.
+pub(super) struct Supervisor {
+    shared: Arc<Shared>,
+    placement: Placement,
+    cancel: CancellationToken,
+    tasks: JoinSet<()>,
+    serving: HashMap<Id, Serving>,
+    /// Whose task has not ended. There is one task for each at a time.
+    here: HashSet<RegistrationId>,
+    /// What is served and granted was decided by this grant.
+    placed: Shard,
+    /// The tenants that may be why replicas crash.
+    quarantine: Quarantine,
+    /// When it goes on.
+    next_trial: Option<Instant>,
+    /// The tasks that `placed` does not cover, and that have not ended.
+    leaving: HashSet<Id>,
+    /// When registered clusters last panicked, and how long they wait the next time.
+    panics: HashMap<RegistrationId, (Instant, RetryDelay)>,
+    /// What was given back here, and when: the watch may not have told of its last status yet.
+    given_back: HashMap<RegistrationId, Instant>,
+    has_all_worker_clusters: bool,
+}
+
+/// One task.
+struct Serving {
+    registered: Arc<RegisteredCluster>,
+    cancel: CancellationToken,
+    fence: Fence,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        placement: Placement,
+        cancel: CancellationToken,
+    ) -> Self {
+        let placed = placement.shards.borrow().clone();
+        Self {
+            shared,
+            placement,
+            cancel,
+            tasks: JoinSet::new(),
+            serving: HashMap::new(),
+            here: HashSet::new(),
+            placed,
+            quarantine: Quarantine::default(),
+            next_trial: None,
+            leaving: HashSet::new(),
+            panics: HashMap::new(),
+            given_back: HashMap::new(),
+            has_all_worker_clusters: false,
+        }
+    }
+
+    /// Waits until a task has ended or other tenants are this replica's, and sees to it.
+    pub(super) async fn moved(&mut self) {
+        tokio::select! {
+            biased;
+            Some(ended) = self.tasks.join_next_with_id() => {
+                self.ended(ended.map(|(id, ())| id));
+            }
+            Ok(()) = self.placement.shards.changed() => self.place(),
+            Ok(()) = self.placement.precautions.announced.changed() => self.try_suspects(),
+            () = until(self.next_trial) => self.try_suspects(),
+            () = self.shared.worker_clusters.ready(), if !self.has_all_worker_clusters => {
+                self.has_all_worker_clusters = true;
+                self.report_orphaned(None);
+            }
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Tells that nothing is served but what is granted, where that is so.
+    pub(super) fn report(&self) {
+        if self.leaving.is_empty() {
+            self.placement.let_go.send_if_modified(|before| {
+                let is_another = *before != self.placed;
+                if is_another {
+                    before.clone_from(&self.placed);
+                }
+                is_another
+            });
+        }
+    }
+
+    /// Tells all tasks to end, and waits for them. Others get their turn in between: ten thousand
+    /// tasks woken at once would hold up the thread.
+    pub(super) async fn finish(&mut self) {
+        for serving in self.serving.values() {
+            serving.cancel.cancel();
+            consume_budget().await;
+        }
+        while self.tasks.join_next().await.is_some() {}
+    }
+
+    pub(super) fn discovered(&mut self, discovered: Discovered) {
+        match discovered {
+            Discovered::Present(registration) => {
+                self.given_back.remove(&registration.id);
+                if let Some(registered) = self.shared.registry.present(*registration) {
+                    // Who is served elsewhere counts in the turns of the fleet.
+                    worker_clusters::notify(&self.shared.worker_clusters, &registered);
+                    if self.is_granted(&registered.id) {
+                        self.serve(registered, Duration::ZERO);
+                    }
+                }
+            }
+            Discovered::Gone(id) => self.gone(&id),
+            Discovered::Complete { limit, seen } => {
+                self.shared.registry.listed(limit.clone());
+                for registered in self.shared.registry.within(limit.as_deref()) {
+                    if !seen.contains(&registered.id) {
+                        self.gone(&registered.id);
+                    }
+                }
+                self.report_orphaned(limit.as_deref());
+            }
+        }
+    }
+
+    /// Who serves it gives it back, and ends.
+    fn gone(&self, id: &RegistrationId) {
+        self.shared.registry.gone(id);
+        if !self.here.contains(id) {
+            self.shared.registry.remove(id);
+        }
+    }
+
+    fn is_granted(&self, id: &RegistrationId) -> bool {
+        self.placed.covers(&id.tenant)
+    }
+
+    /// Lets go of what is not this replica's any more, and takes what has become its own.
+    fn place(&mut self) {
+        self.placed = self.placement.shards.borrow_and_update().clone();
+        self.leaving.clear();
+        for (id, serving) in &self.serving {
+            if !self.placed.covers(&serving.registered.id.tenant) {
+                serving.cancel.cancel();
+                self.leaving.insert(*id);
+            }
+        }
+        self.quarantine.retain(|tenant| self.placed.covers(tenant));
+        for registered in self.shared.registry.all() {
+            if !self.here.contains(&registered.id) && self.is_granted(&registered.id) {
+                self.serve(registered, Duration::ZERO);
+            }
+        }
+        self.report_orphaned(None);
+    }
+
+    /// Registrations that were removed while nobody served them, or while the replica that did
+    /// died: nobody has their kubeconfig any more, and their tenants are told so. Those of one
+    /// namespace, or all of them.
+    fn report_orphaned(&mut self, limit: Option<&str>) {
+        self.given_back.retain(|_, at| at.elapsed() < TOLD_AFTER);
+        for id in self
+            .shared
+            .worker_clusters
+            .registered_in(&self.shared.fleet, limit)
+        {
+            if !self.is_granted(&id) || self.given_back.contains_key(&id) {
+                continue;
+            }
+            if let Some(registered) = self.shared.registry.orphaned(&id) {
+                worker_clusters::notify(&self.shared.worker_clusters, &registered);
+                self.serve(registered, Duration::ZERO);
+            }
+        }
+    }
+
+    /// Goes on with the trials of those who may be why replicas crash.
+    fn try_suspects(&mut self) {
+        let now = self.now();
+        let precautions = &mut self.placement.precautions;
+        let announced = *precautions.announced.borrow_and_update();
+        let step = self.quarantine.step(announced, now);
+        precautions.wanted.send_if_modified(|wanted| {
+            let is_another = *wanted != step.trial;
+            *wanted = step.trial;
+            is_another
+        });
+        for tenant in &step.admitted {
+            tracing::info!(%tenant, "tries a tenant for which replicas have crashed");
+            for registered in self.shared.registry.within(Some(tenant.namespace())) {
+                registered.suspicion.send_replace(None);
+            }
+        }
+        let wait = step
+            .next
+            .map(|next| u64::try_from(next - now).unwrap_or_default());
+        self.next_trial = wait.map(|wait| Instant::now() + Duration::from_secs(wait));
+    }
+
+    /// What crashes of replicas tell of a tenant.
+    fn suspicion(&self, tenant: &TenantId) -> Option<Suspicion> {
+        let crashes = self.placement.precautions.crashes.borrow();
+        crashes.suspicion(tenant, self.now())
+    }
+
+    fn now(&self) -> i64 {
+        self.shared.clock.now().as_second()
+    }
+
+    fn serve(&mut self, registered: Arc<RegisteredCluster>, after: Duration) {
+        let tenant = &registered.id.tenant;
+        let suspicion = self.suspicion(tenant);
+        let held = self.quarantine.hold(tenant, suspicion, self.now());
+        if held.is_some() {
+            let trial = Instant::now() + TRIAL;
+            self.next_trial = Some(self.next_trial.map_or(trial, |before| before.min(trial)));
+        }
+        registered.suspicion.send_replace(held);
+        registered.take();
+        let cancel = CancellationToken::new();
+        let fence = self.placement.fence.of_tenant();
+        let task = cluster_task::run(
+            Arc::clone(&self.shared),
+            Arc::clone(&registered),
+            fence.clone(),
+            cancel.clone(),
+        );
+        let waiting = cancel.clone();
+        let task = async move {
+            if !after.is_zero() {
+                // One that is cancelled still runs: it ends by itself.
+                let _ = timeout(after, waiting.cancelled()).await;
+            }
+            Box::pin(task).await;
+        };
+        let id = self.tasks.spawn(task).id();
+        self.here.insert(registered.id.clone());
+        let serving = Serving {
+            registered,
+            cancel,
+            fence,
+        };
+        self.serving.insert(id, serving);
+    }
+
+    fn ended(&mut self, ended: Result<Id, JoinError>) {
+        let (id, has_panicked) = match ended {
+            Ok(id) => (id, false),
+            Err(error) => (error.id(), error.is_panic()),
+        };
+        let Some(serving) = self.serving.remove(&id) else {
+            return;
+        };
+        self.leaving.remove(&id);
+        self.here.remove(&serving.registered.id);
+        serving.fence.let_go();
+        let registered = serving.registered;
+        let mut after = Duration::ZERO;
+        if has_panicked {
+            after = self.panicked(&registered.id);
+            // What it panicked with may hold a tenant's data, and is not logged.
+            tracing::error!(registration = %registered.id, "a cluster's task panicked and is restarted");
+        }
+        let registry = &self.shared.registry;
+        if registry.remove(&registered.id) {
+            self.given_back
+                .insert(registered.id.clone(), Instant::now());
+            self.panics.remove(&registered.id);
+            self.shared
+                .metrics
+                .remove_cluster(&registered.id.to_string());
+            return;
+        }
+        if self.cancel.is_cancelled() {
+            return;
+        }
+        let registered = if serving.cancel.is_cancelled() {
+            self.shared
+                .metrics
+                .remove_cluster(&registered.id.to_string());
+            let renewed = registry.renew(&registered.id);
+            if let Some(registered) = &renewed {
+                worker_clusters::notify(&self.shared.worker_clusters, registered);
+            }
+            renewed
+        } else {
+            Some(registered)
+        };
+        if let Some(registered) = registered
+            && self.is_granted(&registered.id)
+        {
+            self.serve(registered, after);
+        }
+    }
+
+    /// How long a registered cluster that panicked waits: one that always does must not be busy
+    /// with it.
+    fn panicked(&mut self, id: &RegistrationId) -> Duration {
+        let now = Instant::now();
+        let first = || (now, RetryDelay::default());
+        let (last, delay) = self.panics.entry(id.clone()).or_insert_with(first);
+        let lasted = now - std::mem::replace(last, now);
+        delay.after(lasted)
+    }
+}
+
+async fn until(then: Option<Instant>) {
+    match then {
+        Some(then) => sleep_until(then).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

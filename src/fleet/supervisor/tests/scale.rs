@@ -1,0 +1,172 @@
+use fake_cluster::Cluster;
+use jiff::Timestamp;
+use tower::{BoxError, util::BoxCloneSyncService};
+
+use crate::fleet::supervisor::*;
+use crate::fleet::{
+    clock::Clock,
+    discovery::Registration,
+    index::visits,
+    memory::Memory,
+    permits::Permits,
+    rate_limit::SharedBudget,
+    registry::Registry,
+    sharding::{Holder, View, precautions::Precautions},
+    watch::Scope,
+};
+use crate::telemetry::metrics::Metrics;
+use crate::tenant::{policies::TenantPolicies, policy::TenantPolicy, settings::TenantSettings};
+
+const REGISTRATIONS: usize = 10_000;
+
+fn shared() -> Arc<Shared> {
+    let registry = Arc::new(Registry::default());
+    let nowhere = Scope::Namespaces(Vec::new());
+    let (worker_clusters, _) =
+        worker_clusters::follow(&Cluster::default().client(), &nowhere, &registry);
+    let policy = TenantPolicy::default();
+    let nobody = tower::service_fn(|_| async { Err(BoxError::from("nobody answers")) });
+    Arc::new(Shared {
+        fleet: "".into(),
+        registry,
+        worker_clusters,
+        management: BoxCloneSyncService::new(nobody),
+        management_uid: String::new(),
+        connector: Arc::new(|_, _| Err("nothing is reached".into())),
+        permits: Permits::new(1),
+        memory: Arc::new(Memory::unlimited()),
+        management_budget: Arc::new(SharedBudget::new(policy.management_requests)),
+        policies: Arc::new(TenantPolicies {
+            rules: Vec::new(),
+            default: Arc::new(policy),
+        }),
+        defaults: Arc::new(TenantSettings::default()),
+        request_timeout: Duration::from_secs(10),
+        facts_interval: Duration::from_mins(10),
+        clock: Clock::tokio(Timestamp::UNIX_EPOCH),
+        metrics: Metrics::new(),
+        serve: Arc::new(|_| Box::pin(async {})),
+        report: Arc::new(|_| Box::pin(async {})),
+    })
+}
+
+fn a_grant(instances: &[&str]) -> Shard {
+    let mut grant = Shard::nothing("me");
+    grant.settle(&View(
+        instances.iter().map(|it| Holder::parse(it)).collect(),
+    ));
+    grant
+}
+
+fn a_registration(index: usize) -> Registration {
+    Registration {
+        id: RegistrationId::new(&format!("tenant-{index}"), "kubeconfig"),
+        uid: index.to_string(),
+        created: Timestamp::UNIX_EPOCH,
+        kubeconfig: None,
+    }
+}
+
+/// What follows each event of the fleet's loop.
+fn discovered(supervisor: &mut Supervisor, discovered: Discovered) {
+    supervisor.discovered(discovered);
+    supervisor.report();
+}
+
+/// Asserts how often each registration was visited since the last time.
+#[track_caller]
+fn assert_visits_of_each(most: usize) {
+    let visits = visits::take();
+    assert!(
+        visits <= most * REGISTRATIONS,
+        "{visits} visits of {REGISTRATIONS} registrations"
+    );
+}
+
+/// A supervisor that serves nobody yet, of a replica that is alone.
+fn a_crew() -> (
+    Supervisor,
+    tokio::sync::watch::Sender<Shard>,
+    tokio::sync::watch::Receiver<Shard>,
+) {
+    let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
+    let (shards, granted) = tokio::sync::watch::channel(a_grant(&["me"]));
+    let (let_go, let_go_of) = tokio::sync::watch::channel(Shard::nothing("me"));
+    let placement = Placement {
+        shards: granted,
+        let_go,
+        fence: Fence::closed(clock, Duration::ZERO),
+        precautions: Precautions::default(),
+    };
+    let supervisor = Supervisor::new(shared(), placement, CancellationToken::new());
+    (supervisor, shards, let_go_of)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_lets_other_tasks_run_between_members() {
+    let (mut supervisor, _grants, _let_go_of) = a_crew();
+    for index in 0..REGISTRATIONS {
+        let registration = Box::new(a_registration(index));
+        discovered(&mut supervisor, Discovered::Present(registration));
+    }
+    let tokens = supervisor.serving.values().map(|it| it.cancel.clone());
+    let tokens: Vec<CancellationToken> = tokens.collect();
+    let (mut before, mut most) = (0, 0);
+    let mut finish = std::pin::pin!(supervisor.finish());
+    std::future::poll_fn(|context| {
+        let polled = finish.as_mut().poll(context);
+        if before < REGISTRATIONS {
+            let now = tokens.iter().filter(|it| it.is_cancelled()).count();
+            most = most.max(now - before);
+            before = now;
+        }
+        polled
+    })
+    .await;
+    assert_eq!(before, REGISTRATIONS);
+    // What tokio lets a task do before it makes it wait, and the one that it waits after.
+    assert!(
+        most <= 128 + 1,
+        "{most} registered clusters were told in one poll"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_to_each_registration_visits_no_other() {
+    let (mut supervisor, shards, let_go_of) = a_crew();
+    visits::take();
+    for index in 0..REGISTRATIONS {
+        let registration = Box::new(a_registration(index));
+        discovered(&mut supervisor, Discovered::Present(registration));
+    }
+    let seen = (0..REGISTRATIONS).map(|index| a_registration(index).id);
+    let (limit, seen) = (None, seen.collect());
+    discovered(&mut supervisor, Discovered::Complete { limit, seen });
+    assert_eq!(supervisor.serving.len(), REGISTRATIONS);
+    assert_eq!(*let_go_of.borrow(), a_grant(&["me"]));
+    assert_visits_of_each(2);
+
+    shards.send_replace(a_grant(&["me", "other"]));
+    supervisor.place();
+    supervisor.report();
+    assert_eq!(*let_go_of.borrow(), a_grant(&["me"]), "tasks are under way");
+    assert_visits_of_each(2);
+    let leaving: Vec<Id> = supervisor.leaving.iter().copied().collect();
+    assert!((REGISTRATIONS / 3..REGISTRATIONS).contains(&leaving.len()));
+    for id in leaving {
+        assert_eq!(*let_go_of.borrow(), a_grant(&["me"]));
+        supervisor.ended(Ok(id));
+        supervisor.report();
+    }
+    assert_eq!(*let_go_of.borrow(), a_grant(&["me", "other"]));
+    assert_visits_of_each(2);
+
+    for index in 0..REGISTRATIONS {
+        discovered(&mut supervisor, Discovered::Gone(a_registration(index).id));
+    }
+    assert_eq!(
+        supervisor.shared.registry.all().len(),
+        supervisor.serving.len()
+    );
+    assert_visits_of_each(2);
+}

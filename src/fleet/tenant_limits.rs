@@ -1,0 +1,60 @@
+//! What limits a tenant: the operator's rules, and the labels of the tenant's namespace where a
+//! rule asks for them.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt};
+
+use super::{connect::Clients, engagement::Shared, jitter, retry_delay::RetryDelay};
+use crate::telemetry::logs::chain;
+use crate::tenant::{id::TenantId, policy::TenantPolicy};
+
+/// The policy of a tenant. A call is made only where the labels decide.
+pub async fn policy_of(
+    shared: &Shared,
+    management: &Client,
+    tenant: &TenantId,
+) -> Result<Arc<TenantPolicy>, kube::Error> {
+    if let Ok(policy) = shared.policies.of(tenant, None) {
+        return Ok(Arc::clone(policy));
+    }
+    let namespaces: Api<Namespace> = Api::all(management.clone());
+    let namespace = namespaces.get_metadata(tenant.namespace()).await?;
+    let policy = shared.policies.of(tenant, Some(namespace.labels()));
+    Ok(Arc::clone(policy.unwrap_or(&shared.policies.default)))
+}
+
+/// Waits until another policy bounds the tenant. The labels are read as seldom as the cluster info.
+pub async fn changed(
+    shared: &Shared,
+    management: &Clients,
+    tenant: &TenantId,
+    policy: &Arc<TenantPolicy>,
+) {
+    if shared.policies.of(tenant, None).is_ok() {
+        std::future::pending::<()>().await;
+    }
+    let mut delay = RetryDelay::default();
+    let mut wait = jitter::around(shared.facts_interval);
+    loop {
+        tokio::time::sleep(wait).await;
+        let management = management.client();
+        match Box::pin(policy_of(shared, &management, tenant)).await {
+            Ok(now) if now != *policy => return,
+            Ok(_) => {
+                delay = RetryDelay::default();
+                wait = jitter::around(shared.facts_interval);
+            }
+            // What was read before holds until it can be read again.
+            Err(error) => {
+                tracing::warn!(
+                    tenant = %tenant,
+                    error = %chain(&error),
+                    "cannot read the labels of the tenant's namespace again"
+                );
+                wait = delay.next().unwrap_or(wait);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The tenant status of one tenant: what is known of it, and a bell that rings when that changes.
+//!
+//! Everybody who learns something writes it here; one writer turns it into the status.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::statistics::Statistics;
+use crate::tenant::report::{ConditionState, ConditionType, Outcome, Report};
+
+/// The tenant status of one tenant.
+#[derive(Debug, Default)]
+pub struct TenantStatus {
+    report: Mutex<Report>,
+    bell: Notify,
+    /// What is counted; rings no bell.
+    pub statistics: Statistics,
+}
+
+impl TenantStatus {
+    /// What is known now.
+    pub fn report(&self) -> Report {
+        self.lock().clone()
+    }
+
+    /// Reads a part of what is known, without a copy.
+    pub fn read<T>(&self, look: impl FnOnce(&Report) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// Waits until something has changed since the last wait.
+    pub async fn changed(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Wakes the one who writes the status: what stands in the cluster may be another than what was
+    /// written.
+    pub fn compare(&self) {
+        self.bell.notify_one();
+    }
+
+    /// Writes down what was found; tells whether that is news.
+    pub fn set_condition(&self, condition: ConditionType, finding: ConditionState) -> bool {
+        let news = {
+            let mut report = self.lock();
+            report.findings.insert(condition, finding.clone()) != Some(finding)
+        };
+        if news {
+            self.bell.notify_one();
+        }
+        news
+    }
+
+    /// Writes down what became of a machine deployment; tells whether that is news.
+    pub fn outcome(&self, machine_deployment: &str, outcome: Outcome) -> bool {
+        let (is_news, is_written) = {
+            let mut report = self.lock();
+            let before = report
+                .outcomes
+                .insert(machine_deployment.to_owned(), outcome.clone());
+            let profile = before.as_ref().map(|before| before.profile.clone());
+            let is_news = before.is_none_or(|before| {
+                (before.state, before.reason, before.message)
+                    != (outcome.state, outcome.reason, outcome.message)
+            });
+            (is_news, is_news || profile != Some(outcome.profile))
+        };
+        if is_written {
+            self.bell.notify_one();
+        }
+        is_news
+    }
+
+    /// Changes any other part of the report. The change tells whether it was one: a copy to compare
+    /// with would cost what a tenant has for each event that its cluster sends.
+    pub fn update(&self, change: impl FnOnce(&mut Report) -> bool) {
+        let news = change(&mut self.lock());
+        if news {
+            self.bell.notify_one();
+        }
+    }
+
+    /// Writes one field of the report.
+    pub fn set<T: PartialEq>(&self, field: impl FnOnce(&mut Report) -> &mut T, to: T) {
+        self.update(|report| {
+            let field = field(report);
+            let is_news = *field != to;
+            *field = to;
+            is_news
+        });
+    }
+
+    /// A panic elsewhere leaves a whole report behind: each write is one assignment.
+    fn lock(&self) -> MutexGuard<'_, Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,436 @@
+//! The whole fleet in rows: what people and programs see who ask how all tenants are doing.
+//!
+//! Made of what is known anyway when somebody asks, and of nothing secret. Times are those of the
+//! WorkerClusters' conditions, so that they outlive a restart.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+
+use super::report::{ConditionState, ConditionType, Outcome, Report, excerpt};
+use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
+
+/// A cause is cut to this many characters: a page of a thousand tenants stays a page.
+const WHY_CHARACTERS_MAX: usize = 300;
+/// What somebody looks for is cut to this many characters.
+const QUERY_CHARACTERS_MAX: usize = 200;
+
+/// How a tenant is doing, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Its worker cluster does not answer.
+    Unreachable,
+    /// Its worker cluster answers, and badly.
+    Degraded,
+    /// Its registration, or its claim on the cluster, is refused: a person must mend it.
+    Refused,
+    /// It is served, and something of it fails.
+    NotReady,
+    /// It is not served yet.
+    NotEngaged,
+    /// It is not served because somebody wants it so.
+    Paused,
+    /// It is served, and all is well.
+    Healthy,
+    /// Another replica serves it, and knows more.
+    Elsewhere,
+}
+
+impl State {
+    /// All of them, worst first.
+    pub const ALL: [Self; 8] = [
+        Self::Unreachable,
+        Self::Degraded,
+        Self::Refused,
+        Self::NotReady,
+        Self::NotEngaged,
+        Self::Paused,
+        Self::Healthy,
+        Self::Elsewhere,
+    ];
+
+    /// The name, for people and programs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreachable => "Unreachable",
+            Self::Degraded => "Degraded",
+            Self::Refused => "Refused",
+            Self::NotReady => "NotReady",
+            Self::NotEngaged => "NotEngaged",
+            Self::Paused => "Paused",
+            Self::Healthy => "Healthy",
+            Self::Elsewhere => "Elsewhere",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|state| state.as_str().eq_ignore_ascii_case(text))
+    }
+}
+
+impl Serialize for State {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// The fleet, as one replica knows it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FleetSummary {
+    /// The replica that tells.
+    pub replica: String,
+    /// When, by its clock.
+    pub taken_at: Moment,
+    /// How many tenants there are, whatever was asked for.
+    pub total: usize,
+    /// How many of them are in which state.
+    pub states: BTreeMap<&'static str, usize>,
+    /// Those that were asked for, worst first.
+    pub tenants: Vec<Row>,
+}
+
+/// One tenant.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    /// The registration, as `namespace/name`.
+    pub name: String,
+    /// How it is doing.
+    pub state: State,
+    /// Since when, as its condition says.
+    pub since: Option<Moment>,
+    /// What is wrong first: a word for programs, and a sentence.
+    pub why: Option<String>,
+    /// The version of its API server.
+    pub version: Option<String>,
+    /// Its machine deployments; none where they have not been listed here.
+    pub machine_deployments: Option<MachineDeployments>,
+    /// The reconcile that ended last.
+    pub last_reconcile: Option<LastReconcile>,
+    /// Reconciles that wait for their turn, and those under way.
+    pub queue: Option<Queue>,
+    /// The largest document that was found or made since it was engaged.
+    pub user_data_bytes_max: Option<u32>,
+    /// How long its API server takes to answer, as a moving average.
+    pub call_latency_milliseconds: Option<f64>,
+}
+
+/// How many machine deployments of a tenant are how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MachineDeployments {
+    /// Those that are ours.
+    pub total: usize,
+    /// Served, with the newest default profile where they use one.
+    pub current: usize,
+    /// A newer version of their default profile is to come.
+    pub outdated: usize,
+    /// Something is still missing, or they have not been looked at.
+    pub waiting: usize,
+    /// Refused, or tried again and again.
+    pub failing: usize,
+}
+
+/// The reconcile of a tenant that ended last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastReconcile {
+    /// When it ended.
+    pub at: Moment,
+    /// Whose, as `namespace/name`.
+    pub machine_deployment: String,
+    /// What became of it.
+    pub outcome: MachineDeploymentState,
+    /// A word for programs.
+    pub reason: &'static str,
+}
+
+/// Reconciles of a tenant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Queue {
+    /// Resyncs that wait for a slot of the tenant.
+    pub waiting: u32,
+    /// Reconciles of any kind that have begun.
+    pub under_way: u32,
+}
+
+/// A time of day, to the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Timestamp);
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:.0}", self.0))
+    }
+}
+
+/// What the process counts for a tenant, as it is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Reconciles.
+    pub queue: Queue,
+    /// The largest document, in bytes.
+    pub user_data_bytes_max: Option<u32>,
+    /// How long calls to its worker cluster take.
+    pub call_latency: Option<Duration>,
+}
+
+/// What is known of a tenant that this replica serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What stands on its tenant status.
+    pub report: &'a Report,
+    /// What its WorkerCluster says, for the times.
+    pub status: Option<&'a WorkerClusterStatus>,
+    /// What is counted.
+    pub statistics: Statistics,
+}
+
+/// The row of a tenant that this replica serves.
+pub fn row(name: String, known: Known<'_>) -> Row {
+    let Known {
+        report,
+        status,
+        statistics,
+    } = known;
+    let machine_deployments = report.existing.as_ref().map(|it| count(it, report));
+    let (state, told_by) = state(report, machine_deployments);
+    Row {
+        name,
+        state,
+        since: status.and_then(|status| since(status, state, told_by)),
+        why: why(report, machine_deployments),
+        version: report.version.clone(),
+        machine_deployments,
+        last_reconcile: last_reconcile(report),
+        queue: Some(statistics.queue),
+        user_data_bytes_max: statistics.user_data_bytes_max,
+        call_latency_milliseconds: statistics.call_latency.map(milliseconds),
+    }
+}
+
+/// The row of a tenant that another replica serves: what its WorkerCluster says.
+pub fn row_elsewhere(name: String, status: Option<&WorkerClusterStatus>) -> Row {
+    let ready = status.and_then(|status| condition(status, READY));
+    Row {
+        name,
+        state: State::Elsewhere,
+        since: ready.map(|ready| Moment(ready.last_transition_time.0)),
+        why: ready.map(|ready| sentence(&ready.reason, &ready.message)),
+        version: status.and_then(|status| status.version.clone()),
+        machine_deployments: None,
+        last_reconcile: None,
+        queue: None,
+        user_data_bytes_max: None,
+        call_latency_milliseconds: None,
+    }
+}
+
+impl FleetSummary {
+    /// Of these rows, those that are asked for, worst first.
+    pub fn new(told: (String, Timestamp), mut rows: Vec<Row>, filter: &Filter) -> Self {
+        let (replica, taken_at) = told;
+        let mut states: BTreeMap<&'static str, usize> = BTreeMap::new();
+        for row in &rows {
+            *states.entry(row.state.as_str()).or_default() += 1;
+        }
+        let total = rows.len();
+        rows.retain(|row| filter.keeps(row));
+        rows.sort_by(|a, b| (a.state, &a.name).cmp(&(b.state, &b.name)));
+        Self {
+            replica,
+            taken_at: Moment(taken_at),
+            total,
+            states,
+            tenants: rows,
+        }
+    }
+}
+
+/// Which tenants are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// What name, cause or version contains, in any case; nothing keeps all.
+    query: String,
+    /// In which state; none keeps all.
+    state: Option<State>,
+}
+
+impl Filter {
+    /// Reads what somebody typed. A state that nobody knows is none.
+    pub fn new(query: &str, state: &str) -> Self {
+        let query = query.trim().to_lowercase();
+        Self {
+            query: query.chars().take(QUERY_CHARACTERS_MAX).collect(),
+            state: State::parse(state.trim()),
+        }
+    }
+
+    /// What is looked for, in lower case.
+    pub fn query(&self) -> &str {
+        &self.query
+    }
+
+    /// The state that is looked for.
+    pub const fn state(&self) -> Option<State> {
+        self.state
+    }
+
+    fn keeps(&self, row: &Row) -> bool {
+        if self.state.is_some_and(|state| state != row.state) {
+            return false;
+        }
+        let mut texts = [Some(&row.name), row.why.as_ref(), row.version.as_ref()]
+            .into_iter()
+            .flatten();
+        self.query.is_empty() || texts.any(|text| text.to_lowercase().contains(&self.query))
+    }
+}
+
+/// The condition that sums up the others.
+const READY: &str = "Ready";
+
+/// The state, and the condition that tells since when.
+fn state(
+    report: &Report,
+    machine_deployments: Option<MachineDeployments>,
+) -> (State, &'static str) {
+    let wrong = |kind| wrong(report, kind);
+    let at = |state, kind: ConditionType| (state, kind.as_str());
+    if let Some(refused) = wrong(ConditionType::Registered) {
+        let is_paused = refused.reason == "Paused";
+        let state = if is_paused {
+            State::Paused
+        } else {
+            State::Refused
+        };
+        return at(state, ConditionType::Registered);
+    }
+    if let Some(down) = wrong(ConditionType::Connected) {
+        let is_degraded = down.reason == "Degraded";
+        let state = if is_degraded {
+            State::Degraded
+        } else {
+            State::Unreachable
+        };
+        return at(state, ConditionType::Connected);
+    }
+    if wrong(ConditionType::Claimed).is_some() {
+        return at(State::Refused, ConditionType::Claimed);
+    }
+    let Some(machine_deployments) = machine_deployments else {
+        return (State::NotEngaged, READY);
+    };
+    let mut required = report
+        .findings
+        .iter()
+        .filter(|(kind, _)| !is_remark(**kind));
+    if required.any(|(_, finding)| !finding.holds) || machine_deployments.failing > 0 {
+        return (State::NotReady, READY);
+    }
+    (State::Healthy, READY)
+}
+
+/// Whether `Ready` does not depend on it.
+const fn is_remark(kind: ConditionType) -> bool {
+    matches!(
+        kind,
+        ConditionType::MachinesCurrent | ConditionType::CredentialValid | ConditionType::Released
+    )
+}
+
+fn wrong(report: &Report, kind: ConditionType) -> Option<&ConditionState> {
+    report.findings.get(&kind).filter(|finding| !finding.holds)
+}
+
+/// When the condition became what it is; nothing where the status has not been written since.
+fn since(status: &WorkerClusterStatus, state: State, told_by: &str) -> Option<Moment> {
+    let condition = condition(status, told_by)?;
+    let is_well = condition.status == "True";
+    (is_well == (state == State::Healthy)).then_some(Moment(condition.last_transition_time.0))
+}
+
+fn condition<'a>(
+    status: &'a WorkerClusterStatus,
+    kind: &str,
+) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    status.conditions.iter().find(|found| found.type_ == kind)
+}
+
+/// The first thing that is wrong, in the order in which a tenant comes to life; a remark where
+/// nothing else is.
+fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Option<String> {
+    let wrong = || report.findings.iter().filter(|(_, finding)| !finding.holds);
+    let of = |(_, finding): (_, &ConditionState)| sentence(finding.reason, &finding.message);
+    if let Some(first) = wrong().find(|(kind, _)| !is_remark(**kind)) {
+        return Some(of(first));
+    }
+    let failing = machine_deployments.map_or(0, |count| count.failing);
+    if failing == 0 {
+        return wrong().next().map(of);
+    }
+    let first = report.outcomes.iter().find(|(_, it)| is_failing(it.state));
+    first.map(|(name, it)| {
+        let message = it.message.as_deref().unwrap_or_default();
+        sentence(it.reason, &format!("{name}: {message}"))
+    })
+}
+
+fn sentence(reason: &str, message: &str) -> String {
+    let separator = if message.is_empty() { "" } else { ": " };
+    let whole = format!("{reason}{separator}{message}");
+    excerpt(&whole, WHY_CHARACTERS_MAX)
+}
+
+fn count(existing: &BTreeSet<String>, report: &Report) -> MachineDeployments {
+    let mut count = MachineDeployments::default();
+    for name in existing.difference(&report.ignored) {
+        count.total += 1;
+        let outcome = report.outcomes.get(name);
+        let is_outdated = outcome.is_some_and(is_outdated);
+        match outcome.map(|it| it.state) {
+            Some(state) if is_failing(state) => count.failing += 1,
+            Some(MachineDeploymentState::Served) => count.current += usize::from(!is_outdated),
+            _ => count.waiting += 1,
+        }
+        count.outdated += usize::from(is_outdated);
+    }
+    count
+}
+
+const fn is_failing(state: MachineDeploymentState) -> bool {
+    matches!(
+        state,
+        MachineDeploymentState::Refused | MachineDeploymentState::Failing
+    )
+}
+
+fn is_outdated(outcome: &Outcome) -> bool {
+    let profile = outcome.profile.as_deref();
+    profile.is_some_and(|profile| profile.next.is_some())
+}
+
+fn last_reconcile(report: &Report) -> Option<LastReconcile> {
+    let outcomes = report.outcomes.iter();
+    let (name, last) = outcomes.max_by_key(|(_, outcome)| outcome.at)?;
+    Some(LastReconcile {
+        at: Moment(last.at),
+        machine_deployment: name.clone(),
+        outcome: last.state,
+        reason: last.reason,
+    })
+}
+
+/// To a tenth: more is noise.
+fn milliseconds(latency: Duration) -> f64 {
+    (latency.as_secs_f64() * 10_000.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests;
