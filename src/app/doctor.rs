@@ -2,6 +2,7 @@
 //! says how to mend what is not there. Writes nothing.
 
 mod management;
+mod memory;
 mod rights;
 mod tenant;
 

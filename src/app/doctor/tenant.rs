@@ -2,11 +2,10 @@
 //! what the cluster tells of itself.
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Client, ResourceExt};
 
-use super::{Check, State, reach, rights, rights::Subject};
+use super::{Check, State, memory, reach, rights, rights::Subject};
 use crate::api::{
-    machine_deployment::MachineDeployment,
     names::CLOUD_INIT_SETTINGS,
     worker_cluster::{NodeCredentials, WorkerCluster},
 };
@@ -72,7 +71,7 @@ pub(super) async fn run_checks(
     }
     checks.push(identity(place, &client, own).await);
     checks.push(rights_there(place, &client, own).await);
-    checks.push(machine_deployments(place, &client).await);
+    checks.push(memory::machine_deployments(place, &client).await);
     checks.push(facts_of(place, &client, &access).await);
     checks
 }
@@ -170,22 +169,6 @@ async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result
         }));
     }
     Ok(missing)
-}
-
-async fn machine_deployments(place: &str, client: &Client) -> Check {
-    let what = "machine deployments";
-    let all: Api<MachineDeployment> = Api::all(client.clone());
-    match all.list_metadata(&ListParams::default().limit(1)).await {
-        Ok(_) => Check::ok(place, what, "the cluster has the kind"),
-        Err(kube::Error::Api(status)) if status.is_not_found() => {
-            let message = "the cluster has no such kind".to_owned();
-            Check::doubtful(place, what, (message, "install machine-controller"))
-        }
-        Err(error) => {
-            let message = format!("cannot list them: {}", chain(&error));
-            Check::wrong(place, what, (message, "run osm tenant add again"))
-        }
-    }
 }
 
 async fn facts_of(place: &str, client: &Client, access: &ClusterAccess) -> Check {
