@@ -240,6 +240,13 @@ fn proc_file(id: u32, what: &str) -> Result<Vec<Vec<String>>, Failed> {
     Ok(text.lines().map(words).collect())
 }
 
+/// Returns the nineteenth field of `/proc/ID/stat`. The name of a process that we started is one
+/// word.
+fn niceness(id: u32) -> Result<i32, Failed> {
+    let stat = proc_file(id, "stat")?.concat();
+    Ok(stat.get(18).ok_or("the file has too few fields")?.parse()?)
+}
+
 fn a_worker_has_no_files_environment_or_privileges() -> Result<(), Failed> {
     let inheritable = fs::File::open("/dev/zero")?;
     fcntl_setfd(&inheritable, FdFlags::empty())?;
@@ -266,6 +273,9 @@ fn a_worker_has_no_files_environment_or_privileges() -> Result<(), Failed> {
         if !lines.iter().any(begins) {
             return Err(format!("no line begins with {begin:?}").into());
         }
+    }
+    if niceness(id)? <= niceness(std::process::id())? {
+        return Err("its CPU priority is not lower than ours".into());
     }
     match fs::read(format!("/proc/{id}/environ")) {
         Ok(environment) if environment.is_empty() => {}
