@@ -10,6 +10,10 @@ use tokio::time::Instant;
 
 use crate::{fixtures, history::Where, model::Model, world::put};
 
+/// Without a bump of revisions, watches do not show what a restoration brought back. A list does,
+/// within this time. While requests fail, a watch that begins again may fail many times in a row.
+pub const LIST_INTERVAL: Duration = Duration::from_hours(1);
+
 /// When somebody changed what stands in a tenant's documents.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
@@ -20,9 +24,22 @@ pub struct Inputs {
     /// The revision that the worker cluster was restored to, when, and for how long the manager may
     /// go by what stood there before.
     pub went_back: Option<(u64, Instant, Duration)>,
+    /// Whether requests to the worker cluster fail by a fault that lasts.
+    pub is_disturbed: bool,
 }
 
 impl Inputs {
+    /// Requests to the worker cluster fail from now on. If it was restored a moment ago, the
+    /// manager may not learn that before requests succeed again.
+    pub fn disturb(&mut self) {
+        self.is_disturbed = true;
+        if let Some((_, at, unseen_for)) = &mut self.went_back
+            && at.elapsed() <= *unseen_for
+        {
+            *unseen_for = LIST_INTERVAL;
+        }
+    }
+
     /// Somebody changes the profile's text.
     pub fn changes_provisioning(&mut self) {
         self.provisioning.push(Instant::now());

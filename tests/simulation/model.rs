@@ -289,6 +289,9 @@ impl Model {
         for (_, cluster) in self.world.clusters() {
             cluster.clear_faults();
         }
+        for inputs in &mut self.inputs {
+            inputs.is_disturbed = false;
+        }
         self.remove_unreadable();
         for tenant in 0..self.tenants.len() {
             self.restore_namespace(tenant);
@@ -297,6 +300,9 @@ impl Model {
     }
 
     fn trouble(&mut self, place: Where, trouble: Trouble) {
+        if let Where::Worker(tenant) = place {
+            self.inputs[tenant].disturb();
+        }
         let cluster = self.cluster(place);
         let namespace = match place {
             Where::Management => "operating-system-manager",

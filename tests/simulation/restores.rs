@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::{
     fixtures,
     history::{Outage, Restored, Where},
+    inputs::LIST_INTERVAL,
     model::{Model, Tenant},
     world::{World, account, put},
 };
@@ -19,9 +20,6 @@ use crate::{
 /// another state after it.
 const OTHERS: u64 = 10_000;
 
-/// Without a bump of revisions, watches do not show what a restoration brought back. A list does,
-/// within this time.
-const LIST_INTERVAL: Duration = Duration::from_hours(1);
 /// With a bump, watches begin again. But a reconcile that wrote the provisioning document before
 /// the restoration may write the bootstrap document after it: the restoration took away the one,
 /// and the version of the other is what it was. No precondition of a write spans two objects.
@@ -94,8 +92,8 @@ impl Model {
         cluster.restore(backup, revisions);
         if let Where::Worker(tenant) = place {
             let unseen_for = match revisions {
-                Revisions::GoBack => LIST_INTERVAL,
-                Revisions::AreBumped => WRITE_INTERVAL,
+                Revisions::AreBumped if !self.inputs[tenant].is_disturbed => WRITE_INTERVAL,
+                Revisions::AreBumped | Revisions::GoBack => LIST_INTERVAL,
             };
             let went_back = (cluster.revision(), Instant::now(), unseen_for);
             self.inputs[tenant].went_back = Some(went_back);
@@ -205,6 +203,9 @@ impl Model {
 
     /// Nothing that the manager sends to the cluster arrives.
     pub fn cut_off(&mut self, place: Where, outage: Outage) {
+        if let Where::Worker(tenant) = place {
+            self.inputs[tenant].disturb();
+        }
         let namespace = match place {
             Where::Management => "operating-system-manager",
             Where::Worker(_) => "kube-system",
