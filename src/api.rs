@@ -1,7 +1,7 @@
 //! The Kubernetes objects that this program reads and writes, the names that others depend on, and
-//! what an object takes in memory.
+//! estimates of an object's size in memory.
 //!
-//! Nothing here decides anything, and nothing here talks to a cluster.
+//! These are data types only: they contain no decisions and send no requests.
 
 pub mod config;
 pub mod machine_deployment;

@@ -142,7 +142,7 @@ Exit codes: 0 listed, 1 refused, 2 a file cannot be read.")]
         /// The shell.
         shell: Shell,
     },
-    /// Write a profile in Go's template language anew in Jinja, rendering the same bytes.
+    /// Rewrite a profile in Go's template language in Jinja, rendering the same bytes.
     #[command(after_help = "Examples:
   osm convert osp-custom.yaml -o osp-custom-jinja.yaml
   osm convert osp-custom.yaml --check

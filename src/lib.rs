@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Values flow downwards: `api` ← `tenant` ← `render` ← `rules` ← `plan` are pure; `fleet` and
-//! `controllers` do the input and output, and `app` puts them together. The table of who may use
-//! whom stands in `tests/architecture.rs`.
+//! `controllers` do the input and output, and `app` puts them together. The table of
+//! allowed dependencies is in `tests/architecture.rs`.
 
 pub mod admin;
 pub mod admission;

@@ -6,15 +6,15 @@ use osm::cli::{Cli, drop_in, memory};
 #[cfg(all(target_env = "gnu", feature = "jemalloc"))]
 use tikv_jemallocator::Jemalloc;
 
-/// Thousands of tenants join at once, and then rest: what that used is given back, which glibc
-/// keeps in pieces (decision 0027).
+/// Memory peaks when thousands of tenants are engaged concurrently. jemalloc returns it to the
+/// kernel afterwards; glibc keeps it in fragments (decision 0027).
 #[cfg(all(target_env = "gnu", feature = "jemalloc"))]
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     memory::forbid_dumps();
-    // Some dependency may bring a second provider: the choice is made before the first use.
+    // A dependency may add a second provider, so one is installed before the first use.
     let chosen = rustls::crypto::ring::default_provider().install_default();
     debug_assert!(chosen.is_ok(), "nothing has chosen a provider before");
     drop_in::run(std::env::args_os()).unwrap_or_else(|| Cli::read(std::env::args_os()).run())

@@ -1,7 +1,7 @@
-//! The settings of the process: read from flags and the environment, then checked, once.
+//! The settings of the process: read from flags and the environment, and validated once at start.
 //!
-//! What may differ from tenant to tenant and belongs to the tenant stands in its WorkerCluster;
-//! what bounds a tenant stands here.
+//! Settings that a tenant controls are fields of its WorkerCluster. Limits on tenants are set here,
+//! by the operator.
 
 pub mod drop_in;
 mod flags;
@@ -29,44 +29,44 @@ use crate::tenant::{
 /// The shortest lifetime of a bootstrap token: a machine takes minutes to boot.
 const TOKEN_LIFETIME_MIN: Duration = Duration::from_mins(10);
 
-/// The settings, checked.
+/// The validated settings of the process.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The management cluster's kubeconfig.
+    /// Path of the management cluster's kubeconfig.
     pub kubeconfig: Option<PathBuf>,
     /// Label selector of registrations.
     pub registration_selector: String,
-    /// The namespaces that are watched; none means all.
+    /// The namespaces to watch; all, if empty.
     pub namespaces: Vec<String>,
-    /// Where the admin port is.
+    /// The address that the admin server listens on.
     pub admin_address: SocketAddr,
-    /// The token that opens the fleet page, read at each request.
+    /// File with the bearer token of the fleet page; read at every request.
     pub fleet_page_token_file: Option<PathBuf>,
-    /// What limits each tenant.
+    /// The limits of each tenant.
     pub policies: Arc<TenantPolicies>,
-    /// The settings of a tenant that sets nothing.
+    /// The defaults for settings that a tenant does not set.
     pub tenant_defaults: TenantSettings,
-    /// Reconciles under way at once for all tenants together.
+    /// Maximum number of concurrent renders, for all tenants together.
     pub reconciles_max: usize,
     /// The memory limit of the process and its render workers, in bytes.
     pub memory_limit: Option<usize>,
-    /// Requests to the management cluster for all tenants together.
+    /// Rate limit of requests to the management cluster, for all tenants together.
     pub management_requests: RequestBudget,
-    /// How long a call may take.
+    /// Timeout of a request to an API server.
     pub request_timeout: Duration,
-    /// How often the cluster info of a cluster is read again.
+    /// Interval at which a cluster's info is read again.
     pub facts_interval: Duration,
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
-    /// This replica among the others.
+    /// The identity and sharding settings of this replica.
     pub replica: ReplicaSettings,
-    /// How newer default profiles reach the fleet.
+    /// The rollout strategy of newer default profiles.
     pub rollout: Pace,
-    /// Logs and traces.
+    /// Settings of logs and traces.
     pub telemetry: TelemetrySettings,
 }
 
-/// A setting that cannot be used.
+/// Reports an invalid setting.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidSetting {
     /// The file of tenants' defaults cannot be read.
@@ -77,7 +77,7 @@ pub enum InvalidSetting {
         /// Why not.
         source: std::io::Error,
     },
-    /// The file of tenants' defaults is not one.
+    /// The file of tenants' defaults has invalid content.
     #[error("--tenant-defaults {} must be a YAML map with fields of a WorkerCluster's spec: {why}", path.display())]
     TenantDefaults {
         /// The file.
@@ -93,7 +93,7 @@ pub enum InvalidSetting {
         /// Why not.
         source: std::io::Error,
     },
-    /// The file of tenants' policies is not one.
+    /// The file of tenants' policies has invalid content.
     #[error("--tenant-policies {}: {why}", path.display())]
     TenantPolicies {
         /// The file.
@@ -106,10 +106,11 @@ pub enum InvalidSetting {
     TooSmall {
         /// The flag.
         flag: &'static str,
-        /// The least that works.
+        /// The smallest accepted value.
         least: String,
     },
-    /// The name of a replica or a fleet becomes part of a Lease's name and of a header.
+    /// The name of a replica or fleet is invalid. It becomes part of a Lease's name and of a
+    /// header.
     #[error(
         "--{flag} must be lower-case letters, digits and dashes, at most {} of them",
         replica::NAME_BYTES_MAX
@@ -118,12 +119,12 @@ pub enum InvalidSetting {
         /// The flag.
         flag: &'static str,
     },
-    /// What is said about traces cannot be done.
+    /// A trace setting is invalid.
     #[error("{name} must be {expected}, not {found:?}")]
     Traces {
         /// The flag or the variable.
         name: &'static str,
-        /// What works.
+        /// The accepted values.
         expected: &'static str,
         /// What was given.
         found: String,
@@ -140,7 +141,11 @@ pub enum InvalidSetting {
 }
 
 impl RunFlags {
-    /// Checks the flags.
+    /// Validates the flags and reads the files that they name.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`] if a flag is out of range, or a file cannot be read or is invalid.
     pub fn check(self) -> Result<Settings, InvalidSetting> {
         if self.registration_selector.trim().is_empty() {
             return Err(InvalidSetting::NoSelector);

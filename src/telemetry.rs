@@ -1,8 +1,7 @@
-//! What the process tells about itself: logs on stderr, traces over OTLP, metrics for Prometheus.
+//! The telemetry of the process: logs on stderr, traces over OTLP, metrics for Prometheus.
 //!
-//! [`start`] is called once, by `main`, inside the runtime. Nothing in here decides anything about
-//! clusters, and nothing in here may tell a secret: what the logs and traces never carry is
-//! enforced in [`logs`] and [`traces`], not left to the callers.
+//! [`start`] is called once, by `main`, inside the runtime. Telemetry must never contain
+//! secrets: [`logs`] and [`traces`] enforce this themselves and do not rely on their callers.
 
 pub mod build;
 pub mod logs;
@@ -20,54 +19,56 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::telemetry::logs::LogFormat;
 
-/// How long the last spans may take to leave when the process ends. A dead collector costs this
-/// much once; it stays below the 30 s that Kubernetes gives a pod to end.
+/// Timeout for exporting the last spans when the process ends. An unreachable collector delays the
+/// shutdown once by this much, which is below the 30 s that Kubernetes gives a pod to terminate.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the standard gives a collector by default.
+/// The OpenTelemetry default of `OTEL_EXPORTER_OTLP_TIMEOUT`.
 const OTLP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How spans go to a collector.
+/// The protocol by which spans are exported to a collector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OtlpProtocol {
-    /// As gRPC.
+    /// OTLP over gRPC.
     #[default]
     Grpc,
-    /// As protobuf in requests of HTTP.
+    /// OTLP over HTTP, encoded as protobuf.
     Http,
 }
 
-/// What counts of the word of whoever began a trace, such as an API server that asks a webhook.
+/// Whether the sampling decision of a remote parent applies, such as that of an API server that
+/// calls a webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Parents {
-    /// A trace that it records is recorded here, too, and one that it does not is not.
+    /// A trace is recorded if, and only if, its parent is.
     #[default]
     Followed,
-    /// The share alone decides.
+    /// Only [`TelemetrySettings::sample_ratio`] decides.
     Ignored,
 }
 
-/// What may be set about logs and traces.
+/// Settings of logs and traces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TelemetrySettings {
-    /// The form of a log line.
+    /// The format of a log line.
     pub log_format: LogFormat,
     /// Which lines are logged, in the syntax of `RUST_LOG`: `info`, `warn,osm::fleet=debug`.
-    /// [`logs::layer`] says what it cannot widen.
+    /// [`logs::layer`] lists what is never logged, whatever the filter says.
     pub log_filter: String,
-    /// Where traces go by OTLP: over gRPC such as `http://collector:4317`, over HTTP with the path,
-    /// such as `http://collector:4318/v1/traces`; without it there are no traces. Headers and batch
+    /// The OTLP endpoint: for gRPC such as `http://collector:4317`, for HTTP with the path, such as
+    /// `http://collector:4318/v1/traces`. If `None`, no traces are recorded. Headers and batch
     /// sizes are read by the exporter from the standard `OTEL_*` variables.
     pub otlp_endpoint: Option<String>,
-    /// How they go there.
+    /// The protocol of the OTLP endpoint.
     pub otlp_protocol: OtlpProtocol,
-    /// How long the collector may take to take a batch.
+    /// Timeout of exporting one batch.
     pub otlp_timeout: Duration,
-    /// Whether those who began a trace decide that it is recorded.
+    /// Whether the sampling decision of a remote parent applies.
     pub parents: Parents,
-    /// The share of traces that is recorded, from 0 to 1. A trace is recorded whole or not at all.
+    /// The ratio of traces that are recorded, from 0 to 1. A trace is recorded as a whole or not at
+    /// all.
     pub sample_ratio: f64,
-    /// What tells this replica from the others (`service.instance.id`), such as the pod's name.
+    /// Identifies this replica (`service.instance.id`), for example the pod's name.
     pub instance_id: Option<String>,
 }
 
@@ -86,10 +87,11 @@ impl Default for TelemetrySettings {
     }
 }
 
-/// Why telemetry cannot start. All of them are settings to correct, so the process ends.
+/// Reports why telemetry cannot start. Every variant needs a corrected setting, so the process
+/// exits.
 #[derive(Debug, Error)]
 pub enum TelemetryError {
-    /// The log filter is not one.
+    /// The log filter cannot be parsed.
     #[error("cannot read the log filter {filter:?}")]
     Filter {
         /// What was given.
@@ -97,10 +99,10 @@ pub enum TelemetryError {
         /// What is wrong with it.
         source: tracing_subscriber::filter::ParseError,
     },
-    /// The share of traces is not a share.
+    /// The sample ratio is not between 0 and 1.
     #[error("cannot sample traces at the ratio {0}: it must be from 0 to 1")]
     SampleRatio(f64),
-    /// The exporter cannot be made from the endpoint and the environment.
+    /// The exporter cannot be built from the endpoint and the environment.
     #[error("cannot export traces to {endpoint:?}")]
     Exporter {
         /// What was given.
@@ -108,10 +110,10 @@ pub enum TelemetryError {
         /// What is wrong with it.
         source: opentelemetry_otlp::ExporterBuildError,
     },
-    /// The collector is to be reached over TLS, and this machine trusts no authority.
+    /// The endpoint uses TLS, but this machine has no trusted certificate authorities.
     #[error("cannot export traces over TLS: no certificates of authorities are found")]
     Authorities(#[source] std::io::Error),
-    /// The exporter's connection lives on the tokio runtime, and there is none.
+    /// The exporter needs a Tokio runtime for its connection, and none is running.
     #[error("cannot export traces outside of a tokio runtime")]
     NoRuntime,
     /// Telemetry was started before.
@@ -127,6 +129,10 @@ pub struct Telemetry {
 }
 
 /// Installs logs and traces for the whole process.
+///
+/// # Errors
+///
+/// [`TelemetryError`] if a setting is invalid or telemetry was started before.
 pub fn start(settings: &TelemetrySettings) -> Result<Telemetry, TelemetryError> {
     let (dispatch, telemetry) = prepare(settings, std::io::stderr)?;
     // Not `SubscriberInitExt::init`: that would also take records of the `log` crate, which the
@@ -136,8 +142,12 @@ pub fn start(settings: &TelemetrySettings) -> Result<Telemetry, TelemetryError> 
     Ok(telemetry)
 }
 
-/// Makes logs and traces without installing them: a test installs the [`Dispatch`] for its own
-/// thread, and gives a [`logs::LogBuffer`] to write to.
+/// Creates logs and traces without installing them: a test installs the [`Dispatch`] for its own
+/// thread and passes a [`logs::LogBuffer`] as the writer.
+///
+/// # Errors
+///
+/// [`TelemetryError`] if a setting is invalid.
 pub fn prepare<W>(
     settings: &TelemetrySettings,
     writer: W,
@@ -156,14 +166,15 @@ where
     Ok((Dispatch::new(subscriber), Telemetry { provider }))
 }
 
-/// The id of the trace that is recorded around this call, for Events, conditions and status
-/// entries; `None` outside of a span, without an exporter, and in a trace that is not sampled.
+/// Returns the ID of the current trace, for Events, conditions and status entries; `None` outside
+/// of a span, without an exporter, and in a trace that is not sampled.
 pub fn trace_id() -> Option<String> {
     traces::current().map(|context| context.trace_id().to_string())
 }
 
 impl Telemetry {
-    /// Sends what is left, and takes at most five seconds for it, whatever the collector does.
+    /// Exports the remaining spans; takes at most five seconds, even if the collector does not
+    /// respond.
     pub async fn shutdown(self) {
         let Some(provider) = self.provider else {
             return;

@@ -1,6 +1,7 @@
 //! A tenant: one namespace of the management cluster and one worker cluster.
 //!
-//! What a tenant may do, and how its cluster is reached, as values. Nothing here connects.
+//! These types describe a tenant's policy, settings and connection. Nothing here opens a
+//! connection.
 
 pub mod access;
 pub mod address;

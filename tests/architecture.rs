@@ -4,10 +4,12 @@
 //! It reads text, so it guards against habit, not against malice. What the compiler's lints can
 //! hold (the length of functions, the number of arguments) stands in `Cargo.toml` instead.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+#[path = "architecture/source.rs"]
+mod source;
+#[path = "architecture/words.rs"]
+mod words;
+
+use source::Source;
 
 /// Every module at the top, with the modules that it may use.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -182,39 +184,8 @@ const FILE_LINES_MAX: usize = 500;
 /// As wide as two files beside each other. Text in quotes may be longer where it cannot be broken.
 const LINE_COLUMNS_MAX: usize = 100;
 
-/// A source file: its path from the root of the repository, and its text.
-struct Source<'a> {
-    path: &'a str,
-    text: &'a str,
-}
-
-impl Source<'_> {
-    /// The names of the modules from the crate's root to this one: `["fleet", "registry"]`.
-    fn module_path(&self) -> Vec<&str> {
-        let inside = self
-            .path
-            .split_once("src/")
-            .map_or(self.path, |(_, inside)| inside);
-        inside.trim_end_matches(".rs").split('/').collect()
-    }
-
-    fn is_test(&self) -> bool {
-        self.path.starts_with("tests/") || self.module_path().contains(&"tests")
-    }
-
-    /// The lines before the tests that are no comments, with their numbers.
-    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
-            .filter(|(_, line)| !line.trim_start().starts_with("//"))
-            .map(|(index, line)| (index + 1, line))
-    }
-}
-
 /// What is wrong with a file, wherever it is.
-fn judge_shape(source: &Source<'_>) -> Vec<String> {
+fn check_shape(source: &Source<'_>) -> Vec<String> {
     let path = source.path;
     let mut broken = Vec::new();
     for name in source.module_path() {
@@ -245,7 +216,7 @@ fn judge_shape(source: &Source<'_>) -> Vec<String> {
 }
 
 /// What is wrong with a file of the program: what it uses, and what it names.
-fn judge_use(source: &Source<'_>) -> Vec<String> {
+fn check_use(source: &Source<'_>) -> Vec<String> {
     let path = source.path;
     let modules = source.module_path();
     let module = modules.first().copied().unwrap_or_default();
@@ -299,44 +270,9 @@ fn first_word(text: &str) -> &str {
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    entries
-        .flat_map(|entry| {
-            let path = entry.expect("an entry of a folder is readable").path();
-            if path.is_dir() {
-                rust_files(&path)
-            } else {
-                vec![path]
-            }
-        })
-        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
-        .collect()
-}
-
-fn judge_folder(folder: &str, judge: fn(&Source<'_>) -> Vec<String>) -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut broken = Vec::new();
-    for file in rust_files(&root.join(folder)) {
-        let text = fs::read_to_string(&file).expect("a source file is readable");
-        let path = file
-            .strip_prefix(root)
-            .expect("the file is in the repository");
-        let path = path.to_string_lossy();
-        broken.extend(judge(&Source {
-            path: &path,
-            text: &text,
-        }));
-    }
-    broken.sort();
-    broken
-}
-
 #[test]
 fn modules_use_what_is_below_them_and_pure_ones_touch_nothing() {
-    let broken = judge_folder("src", judge_use);
+    let broken = source::check_folder("src", "rs", check_use);
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
@@ -344,15 +280,15 @@ fn modules_use_what_is_below_them_and_pure_ones_touch_nothing() {
 fn every_file_is_small_and_says_what_it_is_for() {
     let folders = ["src", "tests", "loadtest/src", "loadtest/fake-cluster/src"];
     let broken = folders
-        .map(|folder| judge_folder(folder, judge_shape))
+        .map(|folder| source::check_folder(folder, "rs", check_shape))
         .concat();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// Judges one made-up file.
-fn judge(path: &str, text: &str) -> Vec<String> {
+/// Returns what all checks report about one made-up file.
+fn check(path: &str, text: &str) -> Vec<String> {
     let source = Source { path, text };
-    [judge_shape(&source), judge_use(&source)].concat()
+    [check_shape(&source), check_use(&source)].concat()
 }
 
 #[test]
@@ -377,18 +313,18 @@ fn a_good_file_is_not_reported() {
             "//! x\nuse super::super::address::AddressRefused;\n",
         ),
     ] {
-        assert_eq!(judge(path, text), [""; 0], "{path}");
+        assert_eq!(check(path, text), [""; 0], "{path}");
     }
 }
 
 /// Expects one complaint about a file, and its beginning.
 fn reports(cases: &[(&str, &str, &str)]) {
     for (path, text, expected) in cases {
-        let broken = judge(path, text);
-        let told = matches!(&broken[..], [only] if only.starts_with(expected));
+        let broken = check(path, text);
+        let is_alone = matches!(&broken[..], [only] if only.starts_with(expected));
         assert!(
-            told,
-            "{expected} is not the beginning of all that is told: {broken:?}"
+            is_alone,
+            "one message is expected, which begins with {expected}: {broken:?}"
         );
     }
 }

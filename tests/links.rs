@@ -257,7 +257,7 @@ fn whole(text: &'static str) -> UnsyncBoxBody<Bytes, Infallible> {
     Full::new(Bytes::from_static(text.as_bytes())).boxed_unsync()
 }
 
-/// A body that repeats a part for ever, and counts how often.
+/// An endless body that repeats a part, and counts how often.
 fn endless(part: &'static [u8], sent: &Arc<AtomicUsize>) -> UnsyncBoxBody<Bytes, Infallible> {
     let sent = Arc::clone(sent);
     let parts = stream::repeat_with(move || {

@@ -88,7 +88,7 @@ fn each_architecture_has_one_target_in_every_script_and_others_are_refused() {
 /// Runs a script that must fail, and hands out why it did.
 #[expect(
     clippy::disallowed_methods,
-    reason = "our own script with words of ours"
+    reason = "our own script with our own words"
 )]
 fn run(script: &str, architecture: &str, folder: &Path) -> String {
     let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(script))

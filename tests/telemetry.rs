@@ -285,7 +285,7 @@ async fn a_watch_is_a_span_of_its_start_only() {
     drop(open);
 }
 
-/// kube reads any body; this one brings nothing, for ever.
+/// kube reads any body; this one never brings anything.
 fn never_ending() -> impl http_body::Body<Data = axum::body::Bytes, Error = Infallible> {
     http_body_util::StreamBody::new(futures::stream::pending::<
         Result<http_body::Frame<axum::body::Bytes>, Infallible>,

@@ -340,7 +340,7 @@ impl ControlPlane {
 /// A client for any kubeconfig that a [`ControlPlane`] has handed out.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the kubeconfig is one of ours; the rule is about those that tenants bring"
+    reason = "the kubeconfig is our own; the rule is about those that tenants bring"
 )]
 pub async fn client_of(kubeconfig: &str) -> Result<kube::Client, Error> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(Error::Kubeconfig)?;

@@ -159,7 +159,7 @@ impl Stage {
         }
         folder.write_kubeconfigs(&self.clusters)?;
         show::how_to_look_around(screen, folder, &self.clusters, (manager.log(), &admin));
-        // The manager must not end; whoever looks around ends the demo by a signal.
+        // The manager must not end; the user ends the demo with a signal.
         let ended = manager.ended().await;
         bail!("{ended:#}; its log:\n{}", manager.log_tail())
     }

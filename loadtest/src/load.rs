@@ -1,6 +1,6 @@
 //! The load test: the real binary between a management cluster and many worker clusters, all in
 //! memory behind TLS in this process. It measures from outside: requests at the servers, times at
-//! the servers, and what the system tells of the process.
+//! the servers, and what the system reports about the process.
 //!
 //! ```text
 //!  fleet ──── the clusters, and what operators and tenants do to them

@@ -62,19 +62,19 @@ async fn a_killed_replicas_tenants_have_one_writer_and_nobody_elses_move() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_generation_replaces_no_machine_and_makes_nothing_anew_without_need() {
+async fn a_new_generation_replaces_no_machine_and_recreates_nothing_unnecessarily() {
     let outcome = play(Scenario::Generation, Kind::Fake).await;
     check(
         &outcome,
         &[
             // The annotations of a config and of two Secrets.
             ("same bytes: writes per machine deployment", 3.0),
-            ("same bytes: documents made anew", 0.0),
+            ("same bytes: documents recreated", 0.0),
             ("same bytes: writes to machine deployments", 0.0),
             ("other bytes: writes to machine deployments", 0.0),
         ],
     );
-    let remade = outcome.figure("other bytes: documents made anew");
+    let remade = outcome.figure("other bytes: documents recreated");
     assert!(remade.is_some_and(|it| it.value >= 12.0), "{remade:?}");
 }
 

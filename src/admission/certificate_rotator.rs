@@ -100,7 +100,7 @@ impl CertificateRotator {
         Self { params, seen: None }
     }
 
-    /// Looks for ever.
+    /// Checks until cancelled.
     pub async fn run(mut self) {
         loop {
             let delay = match self.reconcile().instrument(span()).await {

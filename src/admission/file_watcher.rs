@@ -65,7 +65,7 @@ impl FileWatcher {
         }
     }
 
-    /// Looks into the folder for ever.
+    /// Watches the folder until cancelled.
     pub async fn run(mut self) {
         loop {
             match self.check().await {

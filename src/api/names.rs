@@ -28,7 +28,7 @@ pub const PROFILE: &str = "k8c.io/operating-system-profile";
 pub const PROFILE_NAMESPACE: &str = "k8c.io/operating-system-profile-namespace";
 /// Annotation of a machine deployment: the revision, raised by machine-controller.
 pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
-/// Finalizer of a machine deployment that has objects of ours.
+/// Finalizer of a machine deployment that has our objects.
 pub const FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
 
 /// Annotation of what we make: the machine deployment's revision.

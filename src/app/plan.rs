@@ -95,7 +95,7 @@ pub enum Verdict {
     Unchanged,
     /// Objects would be made or annotated; no document would change.
     Written,
-    /// Its documents would be made anew with other bytes.
+    /// Its documents would be recreated with other bytes.
     Rotated,
     /// It would be refused.
     Refused,

@@ -54,7 +54,7 @@ impl ProcessTasks {
         }
     }
 
-    /// Gives turns to install newer default profiles.
+    /// Grants slots to install newer default profiles.
     pub(super) fn pace(
         &mut self,
         controllers: &Controllers,

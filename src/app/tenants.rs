@@ -84,7 +84,7 @@ pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
 }
 
 /// Tells how all tenants stand, and then every change, until `hear` has heard enough. A watch that
-/// ends is begun anew.
+/// ends starts over.
 pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()> {
     let management = ClusterClient::management(&selection.management).await?;
     let api = api(&management.client, selection);

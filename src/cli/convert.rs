@@ -1,4 +1,4 @@
-//! `osm convert`: a profile in Go's template language, written anew in Jinja.
+//! `osm convert`: a profile in Go's template language, rewritten in Jinja.
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -106,7 +106,7 @@ fn weigh(context: &Context, secret: &Secret) {
     }
 }
 
-/// A Secret without one of our keys has the digest of an empty one: it differs from all of ours.
+/// A Secret without one of our keys has the digest of an empty one: it differs from all others.
 fn digest_of(key: &DigestKey, secret: &Secret) -> Digest {
     let data = secret.data.as_ref();
     let ours = data.and_then(|data| {

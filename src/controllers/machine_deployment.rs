@@ -154,7 +154,7 @@ pub enum ServedKind {
     Current,
     /// It is gone, with all that was made for it.
     Removed,
-    /// It is none of ours.
+    /// It is nour own.
     Ignored,
 }
 

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_within_the_quota_whoever_comes_and_goes() {
+    fn the_oldest_are_within_the_quota_whatever_comes_and_goes() {
         let (index, mut writer) = an_index(2);
         let mut follow = |event: Event<MachineDeployment>| {
             writer.apply_watcher_event(&event);

@@ -71,7 +71,7 @@ impl KnownMachines {
     }
 }
 
-/// Tells machine deployments to replace their machines, for ever.
+/// Tells machine deployments to replace their machines, until cancelled.
 pub async fn follow(context: &Context) {
     let mut rollout = Rollout {
         context,

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_write_is_no_news_when_the_watch_tells_of_it() {
+    fn our_own_write_is_no_news_when_the_watch_reports_it() {
         let seen = ObjectCache::default();
         verify(&seen, "u", "7");
         assert_eq!(seen.watched(metadata("u", "5")), News::No);

@@ -43,7 +43,7 @@ pub struct DefaultProfile {
     pub spec: OperatingSystemProfileSpec,
 }
 
-/// Keeps the default profiles as the tenant's policy says, for ever. `changed` rings when a
+/// Keeps the default profiles as the tenant's policy says, until cancelled. `changed` rings when a
 /// profile of the namespace or the policy may have changed.
 pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Notify) {
     let mut delay = RetryDelay::default();

@@ -71,7 +71,7 @@ impl ResyncQueue {
         self.bell.notify_one();
     }
 
-    /// The machine deployments to reconcile, each when there is room for it, for ever.
+    /// The machine deployments to reconcile, each when there is room for it, until cancelled.
     pub fn stream(self: Arc<Self>) -> impl Stream<Item = Reference> + Send {
         stream::unfold(self, |resync| async move {
             loop {

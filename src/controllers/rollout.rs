@@ -1,4 +1,4 @@
-//! Gives turns: who of the fleet may install newer default profiles now.
+//! Grants rollout slots: which tenants of the fleet may install newer default profiles now.
 //!
 //! Where each tenant stands is read from the installed profiles, and from its tenant status, or
 //! from its WorkerCluster's status while it is not engaged here: a restart goes on where it was,
@@ -169,7 +169,7 @@ pub struct Rollout {
 }
 
 impl Rollout {
-    /// Gives turns for ever.
+    /// Grants rollout slots until cancelled.
     pub async fn run(self) {
         let mut calm = Calm::default();
         loop {

@@ -186,7 +186,7 @@ pub fn read(secret: &Secret) -> Option<KnownToken> {
         token: Token {
             id: text("token-id")?,
             secret: SecretText::new(text("token-secret")?),
-            // A token without an end is valid for ever.
+            // A token without an end never expires.
             expires: match text("expiration") {
                 Some(text) => text.parse().ok()?,
                 None => Timestamp::MAX,

@@ -75,7 +75,7 @@ impl TriggerRouter {
         self.bell.notify_one();
     }
 
-    /// The machine deployments to look at now, for ever.
+    /// The machine deployments to look at now, until cancelled.
     pub fn stream(
         self: Arc<Self>,
         tenant: String,

@@ -168,7 +168,7 @@ fn full_name(found: &MachineDeployment) -> String {
     )
 }
 
-/// Follows the Secrets of `cloud-init-settings`, by their metadata alone, for ever.
+/// Follows the Secrets of `cloud-init-settings`, by their metadata alone, until cancelled.
 pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
     let api: Api<PartialObjectMeta<Secret>> = Api::namespaced(worker, CLOUD_INIT_SETTINGS);
     let watch = move |page| {
@@ -211,7 +211,7 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
     .await;
 }
 
-/// Without the fetcher's token no node can fetch anything: engaging anew makes it again, and reads
+/// Without the fetcher's token no node can fetch anything: engaging again makes it again, and reads
 /// what it is then.
 fn on_secret_deleted(context: &Context, name: String) {
     if name == FETCHER_TOKEN {
@@ -245,7 +245,7 @@ fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) {
     context.triggers.enqueue(Affected::Made(name));
 }
 
-/// Follows the configs of the management cluster, by their metadata alone, for ever.
+/// Follows the configs of the management cluster, by their metadata alone, until cancelled.
 pub async fn follow_configs(management: Client, scope: Scope, subscriptions: Arc<Subscriptions>) {
     let apis = scope
         .apis::<PartialObjectMeta<OperatingSystemConfig>>(&management)

@@ -179,7 +179,7 @@ impl Task {
     /// Engages and serves until `stop`, however often it takes.
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let (mut delay, mut again) = (RetryDelay::default(), RetryDelay::default());
-        // Another kubeconfig starts anew, whatever was wrong with the last one.
+        // Another kubeconfig starts over, whatever was wrong with the last one.
         let status = Arc::clone(&self.registered.status);
         let health = Arc::new(Health::new(status, self.shared.clock.clone()));
         tokio::select! {

@@ -58,7 +58,7 @@ pub enum Discovered {
     },
 }
 
-/// Watches the Secrets that match the selector, for ever.
+/// Watches the Secrets that match the selector, until cancelled.
 pub fn discover(
     management: &Client,
     scope: &Scope,

@@ -180,7 +180,7 @@ mod tests {
     use crate::tenant::{id::RegistrationId, report::ConditionState, summary::State};
 
     #[test]
-    fn a_replica_tells_of_its_own_tenants_and_of_others_what_their_status_says() {
+    fn a_replica_reports_its_own_tenants_and_the_status_of_others() {
         let registry = Registry::default();
         let status = WorkerClusterStatus {
             version: Some("v1.35.0".to_owned()),

@@ -66,7 +66,7 @@ pub enum State {
     },
 }
 
-/// How long a problem of a watch is reported after it was last seen: watches are begun anew more
+/// How long a problem of a watch is reported after it was last seen: watches are started over more
 /// often.
 const WATCH_PROBLEM: Duration = Duration::from_mins(1);
 
@@ -90,7 +90,7 @@ impl HeldBack {
 }
 
 /// Observes the calls to one worker cluster, holds them back while it fails, and writes changes to
-/// the tenant's status. It lives as long as the kubeconfig: another one starts anew.
+/// the tenant's status. It lives as long as the kubeconfig: another one starts over.
 #[derive(Debug)]
 pub struct Health {
     tenant_status: Arc<TenantStatus>,

@@ -54,7 +54,7 @@ pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let found = ensure(&secrets, token()).await?;
     if is_stale(&found.metadata, &fetcher.metadata) {
-        tracing::warn!("the fetcher was made anew, and its token with it");
+        tracing::warn!("the fetcher was recreated, and its token with it");
         remove(&secrets, &found).await?;
         ensure(&secrets, token()).await?;
     }

@@ -33,7 +33,7 @@ impl Statistics {
         self.call_micros.store(average(before), Ordering::Relaxed);
     }
 
-    /// The cluster is looked at anew: what was the largest may be gone.
+    /// The cluster is checked again: what was the largest may be gone.
     pub fn forget_user_data(&self) {
         self.user_data_bytes_max.store(0, Ordering::Relaxed);
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_document_counts_until_the_cluster_is_looked_at_anew() {
+    fn the_largest_document_counts_until_the_next_initial_sync() {
         let statistics = Statistics::default();
         for bytes in [10, 30, 20] {
             statistics.user_data(bytes);

@@ -88,7 +88,7 @@ enum Refused {
     Http1(#[source] LegacyError),
 }
 
-/// Says which bound a failed call met, where it was one of ours.
+/// Says which bound a failed call met, where it was our own.
 fn name_bound(error: BoxError) -> BoxError {
     let error = match error.downcast::<LegacyError>() {
         Ok(error) => *error,

@@ -1,11 +1,11 @@
 //! Every watch is made here or by a caller of this, in one order: watcher, prune, reflect,
 //! interpret, backoff last.
 //!
-//! A watch that loses an event does not tell, and resumes behind it. So each begins anew with a
+//! A watch that loses an event does not tell, and resumes behind it. So each starts over with a
 //! list from time to time ([`relisted`]): what was lost is found then.
 //!
 //! The order matters: a watcher that fails to list yields an event between two errors, and a
-//! backoff that sees that event starts again from its first delay, about once a second for ever.
+//! backoff that sees that event starts again from its first delay, about once a second without end.
 
 use std::{
     error::Error,
@@ -33,7 +33,7 @@ const FIRST: Duration = Duration::from_millis(500);
 /// The cap: a cluster that comes back is seen within half a minute.
 const CAP: Duration = Duration::from_secs(15);
 
-/// A watch begins anew with a list after between two and four thirds of this: a lost event heals
+/// A watch starts over with a list after between two and four thirds of this: a lost event heals
 /// within the hour, for two short lists per worker cluster, 0.0008 requests a second.
 pub const RELIST: Duration = Duration::from_mins(45);
 /// As [`RELIST`], for profiles: a list of a thousand tenants' has 400 MiB.
@@ -83,8 +83,8 @@ pub fn covers(limit: Option<&String>, namespace: &str) -> bool {
     limit.is_none_or(|limit| limit == namespace)
 }
 
-/// A watch of this many objects a page that begins anew with a list from time to time, for ever;
-/// and at once with fewer a page, where a page of the list is too large.
+/// A watch of this many objects a page that starts over with a list from time to time, until
+/// cancelled; and at once with fewer a page, where a page of the list is too large.
 pub fn relisted<K, W>(
     interval: Duration,
     page: u32,
@@ -121,7 +121,7 @@ where
 #[error("the list has more than {0} objects")]
 struct ListTooLong(usize);
 
-/// Returns a watch like [`relisted`] that begins anew as soon as `admit` refuses an event. A list
+/// Returns a watch like [`relisted`] that starts over as soon as `admit` refuses an event. A list
 /// that lacks an object must not end.
 pub fn limited<K, W>(
     page: u32,
@@ -133,14 +133,14 @@ where
     W: Stream<Item = watcher::Result<Event<K>>> + Send,
 {
     let refused = Arc::new(Notify::new());
-    let begin_anew = Arc::clone(&refused);
+    let restart = Arc::clone(&refused);
     let watch = move |page| {
         let refused = Arc::clone(&refused);
         watch(page).take_until(async move { refused.notified().await })
     };
     relisted(RELIST, page, watch).map(move |event| {
         let admitted = admit(event?);
-        admitted.inspect_err(|_| begin_anew.notify_one())
+        admitted.inspect_err(|_| restart.notify_one())
     })
 }
 
@@ -188,7 +188,7 @@ impl From<&'static str> for Watched {
     }
 }
 
-/// Interprets a watch's events for ever. Failures are logged when they begin, and retried.
+/// Interprets a watch's events until cancelled. Failures are logged when they begin, and retried.
 pub fn interpret<K, T>(
     watched: impl Into<Watched>,
     events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
@@ -218,7 +218,7 @@ where
                     tracing::warn!(what, error = %chain(error), "a watch failed");
                 }
                 if let (Some(health), Some(why)) = (&reported_to, refusal(error)) {
-                    health.watch_failed(format!("the watch of {what} is begun anew: {why}"));
+                    health.watch_failed(format!("the watch of {what} starts over: {why}"));
                 }
             })
             .ok();
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_whose_pages_are_too_large_begins_anew_with_fewer_objects_a_page() {
+    async fn a_watch_whose_pages_are_too_large_starts_over_with_fewer_objects_a_page() {
         let asked = Arc::<std::sync::Mutex<Vec<u32>>>::default();
         let told = Arc::clone(&asked);
         let watch = move |page: u32| {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_of_too_many_objects_begins_anew_and_does_not_end() {
+    async fn a_list_of_too_many_objects_starts_over_and_does_not_end() {
         let watch = |_| {
             let objects = (0..3).map(|_| Event::InitApply(ConfigMap::default()));
             let list = std::iter::once(Event::Init).chain(objects);

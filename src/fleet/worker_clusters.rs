@@ -112,8 +112,8 @@ fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
 /// A page of WorkerClusters: 5 KiB each.
 const PAGE: u32 = 100;
 
-/// Watches the WorkerClusters for ever, and tells each registered cluster of its own. Hands out the
-/// stores at once and the watches to be polled.
+/// Watches the WorkerClusters until cancelled, and tells each registered cluster of its own. Hands
+/// out the stores at once and the watches to be polled.
 pub fn follow(
     management: &Client,
     scope: &Scope,
@@ -312,7 +312,7 @@ mod tests {
         cluster
     }
 
-    fn a_roster() -> Arc<Registry> {
+    fn a_registry() -> Arc<Registry> {
         let registry = Arc::new(Registry::default());
         for index in 0..REGISTRATIONS {
             let registration = Registration {
@@ -336,7 +336,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_list_of_worker_clusters_lets_other_tasks_run_between_members() {
-        let (cluster, registry) = (a_cluster(), a_roster());
+        let (cluster, registry) = (a_cluster(), a_registry());
         let (clusters, follow) = follow(&cluster.client(), &Scope::All, &registry);
         let mut follow = std::pin::pin!(follow);
         let (mut before, mut most) = (0, 0);
@@ -364,7 +364,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_list_of_worker_clusters_visits_each_a_few_times() {
-        let (cluster, registry) = (a_cluster(), a_roster());
+        let (cluster, registry) = (a_cluster(), a_registry());
         let (clusters, follow) = follow(&cluster.client(), &Scope::All, &registry);
         visits::take();
         let begun = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! A profile in Go's template language, written anew in Jinja, rendering the same bytes.
+//! A profile in Go's template language, rewritten in Jinja, rendering the same bytes.
 //!
 //! What cannot be said in Jinja with the same meaning is refused, with its place and what to do.
 
@@ -59,7 +59,7 @@ pub enum ConvertError {
     #[error("{}", lines(.0))]
     Refused(Vec<Refusal>),
     /// The result is too large for the limits that hold for Jinja.
-    #[error("the profile, written anew, does not compile")]
+    #[error("the profile, rewritten, does not compile")]
     Result(#[source] RenderError),
 }
 

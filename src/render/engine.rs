@@ -106,7 +106,7 @@ fn syntax_error(source: &Source<'_>, line: Option<usize>, problem: String) -> Re
     }
 }
 
-/// Compiles a template that was written anew already.
+/// Compiles a template that was rewritten already.
 pub(super) fn add_printed(
     environment: &mut Environment<'static>,
     source: &Source<'_>,

@@ -42,7 +42,7 @@ const OWN_TEXTS: [&str; 11] = [
     allocation_limit::NO_TEXT,
 ];
 
-/// Whether the text of an error is one of ours, and so quotes no value.
+/// Whether the text of an error is our own, and so quotes no value.
 pub(super) fn is_own_text(text: &str) -> bool {
     OWN_TEXTS.contains(&text)
 }

@@ -1,6 +1,6 @@
 //! Profiles in Go's template language, on the same engine as all others.
 //!
-//! A template is read by a parser of our own and written anew in the engine's language, with one
+//! A template is read by a parser of our own and rewritten in the engine's language, with one
 //! function per operation of Go's; so the limits on what a template may take hold here as well.
 //!
 //! ```text
@@ -81,7 +81,7 @@ struct File {
     /// Its template's name in the environment; `None` where its data is no template at all.
     template: Option<String>,
     reads: BTreeSet<String>,
-    /// Whether a named template can replace something in it, so that it is read anew each time.
+    /// Whether a named template can replace something in it, so that it is read again each time.
     is_replaced: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A template written anew so that nothing in it can grow unseen.
+//! A template rewritten so that nothing in it can grow unseen.
 //!
 //! The engine's fuel counts instructions, and one instruction can double a text: two thousand of
 //! them took 2.6 GiB. So a template is read into the engine's own syntax tree and printed again,
@@ -23,7 +23,7 @@ use minijinja::{
 mod chains;
 mod expressions;
 
-/// Why a template cannot be written anew.
+/// Why a template cannot be rewritten.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) line: Option<usize>,

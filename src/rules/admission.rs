@@ -1,8 +1,8 @@
 //! What the admission webhooks answer: to whom a write is refused, in the sentences that users
 //! know, and what a machine deployment gets that names no profile.
 //!
-//! What stands in the cluster already is not judged anew: a write that leaves a spec as it was, or
-//! concerns an object that is being deleted, is allowed whatever the spec says. A release that
+//! What stands in the cluster already is not checked again: a write that leaves a spec as it was,
+//! or concerns an object that is being deleted, is allowed whatever the spec says. A release that
 //! learns to refuse more then holds up no finalizer and no label.
 
 mod config;

@@ -166,7 +166,7 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// A value that contains a line break must not look like a line of ours.
+/// A value that contains a line break must not look like our own line.
 fn finish_text(line: &str, mut writer: Writer<'_>) -> fmt::Result {
     writer.write_str(&printable(line))?;
     if let Some(context) = traces::current() {

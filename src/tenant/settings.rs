@@ -230,7 +230,7 @@ mod tests {
     use super::*;
     use crate::api::worker_cluster::{MachineReplacement, Rollout};
 
-    /// What is stored for those who opt in to nothing must not be rendered anew by a release that
+    /// What is stored for those who opt in to nothing must not be rendered again by a release that
     /// has more to opt in to.
     #[test]
     fn what_a_tenant_does_not_ask_for_is_no_input_of_its_render() {

@@ -24,7 +24,7 @@ use crate::suite::stage::{Stage, Tenant, WORKER};
 use crate::suite::wait::DEADLINE;
 use crate::suite::world::{IN_WORKER, World};
 
-/// What is told of a tenant to nobody but its own machines, by what it is.
+/// What nobody but the machines of a tenant may learn, by kind.
 type Secrets = BTreeMap<String, String>;
 
 pub async fn no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_another(
@@ -61,8 +61,8 @@ pub async fn no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_anot
     for (tenant, name) in both {
         commands.extend(told_by_commands(&stage, tenant, name).await);
     }
-    let of_berlin = secrets_of(&berlin, "berlin").await;
-    let of_lisbon = secrets_of(&lisbon, "lisbon").await;
+    let secrets_of_berlin = secrets_of(&berlin, "berlin").await;
+    let secrets_of_lisbon = secrets_of(&lisbon, "lisbon").await;
     let mut told = told_by(binary, &collector).await;
     told.append(&mut commands);
     for (place, text) in &told {
@@ -74,11 +74,11 @@ pub async fn no_secret_of_any_cloud_is_told_and_nothing_of_a_tenant_reaches_anot
     for (tenant, name) in both {
         told.extend(written_about(tenant, name).await);
     }
-    hold_none(&told, &of_berlin);
-    hold_none(&told, &of_lisbon);
+    hold_none(&told, &secrets_of_berlin);
+    hold_none(&told, &secrets_of_lisbon);
     for ((own, name), (other, foreign)) in both
         .into_iter()
-        .zip([(&lisbon, of_lisbon), (&berlin, of_berlin)])
+        .zip([(&lisbon, secrets_of_lisbon), (&berlin, secrets_of_berlin)])
     {
         let mut texts = written_about(own, name).await;
         texts.extend(held_by(own, name).await);

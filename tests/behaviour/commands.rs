@@ -41,7 +41,7 @@ pub fn a_file(kubeconfig: &str) -> NamedTempFile {
 
 /// The path of a file.
 pub fn path(file: &NamedTempFile) -> &str {
-    file.path().to_str().expect("a path of ours is text")
+    file.path().to_str().expect("our path is text")
 }
 
 impl Admin {

@@ -124,7 +124,7 @@ pub async fn credentials_that_somebody_deletes_or_widens_are_put_right(world: &'
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
     let before = own_token(&tenant, &made).await;
     let (accounts, roles, bindings) = apis(&tenant);
-    // Its token goes with the account, and the watch tells of that.
+    // Its token is deleted with the account, and the watch reports that.
     let name = &made.names.fetcher;
     let deleted = accounts.delete(name, &DeleteParams::default()).await;
     ok(deleted, "an administrator may delete").map_left(drop);
@@ -157,7 +157,7 @@ pub async fn credentials_that_somebody_deletes_or_widens_are_put_right(world: &'
     manager.stop().await;
 }
 
-pub async fn the_wish_for_own_credentials_renders_anew_and_so_does_its_end(world: &'static World) {
+pub async fn switching_own_credentials_on_and_off_renders_again(world: &'static World) {
     let stage = Stage::open(world, "own-tokens-switch");
     let tenant = stage.tenant().await;
     tenant.worker.apply_file(RIGHTS).await;

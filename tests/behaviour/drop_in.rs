@@ -76,7 +76,7 @@ struct Controller {
     folder: tempfile::TempDir,
 }
 
-/// How it is told of a cluster.
+/// How it learns about a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// By `$KUBECONFIG`, which stands for the pod's own credentials.
@@ -293,7 +293,7 @@ async fn an_error_is_an_event(cluster: &Server) {
     let broken = with_annotation(a_machine_deployment("broken"), (PROFILE, "nowhere"));
     create(&all, &broken).await;
     let events: Api<Event> = Api::namespaced(admin, KUBE_SYSTEM);
-    let found = wait::for_objects(&events, "an Event tells of it", |found| {
+    let found = wait::for_objects(&events, "an Event reports it", |found| {
         found
             .values()
             .any(|event| event.reason.as_deref() == Some("ProfileNotFound"))
@@ -363,7 +363,7 @@ pub async fn a_management_and_one_worker_cluster_are_served_with_the_rights_of_e
         std::fs::write(&there, worker.kubeconfig(IN_WORKER).await),
         "the folder is ours",
     );
-    let there = there.to_str().expect("a path of ours is text").to_owned();
+    let there = there.to_str().expect("our path is text").to_owned();
     let mut line = KKP.to_vec();
     line.extend(["-worker-cluster-kubeconfig", &there]);
     let kubeconfig = management.kubeconfig(IN_WORKER).await;
@@ -374,7 +374,7 @@ pub async fn a_management_and_one_worker_cluster_are_served_with_the_rights_of_e
     create(&all, &machine_deployment).await;
     let (_, bootstrap) = made(&worker, "1").await;
     assert_eq!(bootstrap.immutable, Some(true));
-    // Machines are told of the worker cluster, and of no other.
+    // Machines learn about the worker cluster, and no other.
     let configs: Api<OperatingSystemConfig> =
         Api::namespaced(management.admin().await, KUBE_SYSTEM);
     let config = configs.get("workers-kube-system-config").await;
@@ -391,7 +391,7 @@ pub async fn a_management_and_one_worker_cluster_are_served_with_the_rights_of_e
         let refused = refused(server, begun).await;
         assert!(refused.is_empty(), "{}", told(&refused));
     }
-    // Nothing of ours is written into the worker cluster but what its machines need.
+    // We write nothing into the worker cluster but what its machines need.
     let written = writes(&worker, begun).await;
     let unexpected: Vec<_> = written
         .into_iter()

@@ -1,4 +1,4 @@
-//! The fleet page of the real binary: what it tells of tenants, to whom, and in a browser.
+//! The fleet page of the real binary: what it shows of tenants, to whom, and in a browser.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ pub async fn every_tenant_is_told_to_this_machine_or_for_the_token(world: &'stat
     let tenant = stage.tenant().await;
     let token = tempfile::NamedTempFile::new().expect("there is room for a file");
     std::fs::write(token.path(), "t0ken-of-this-test-0001\n").expect("the file is ours");
-    let path = token.path().to_str().expect("a path of ours is text");
+    let path = token.path().to_str().expect("our path is text");
     let binary = Binary::start(
         &stage,
         &[
@@ -45,7 +45,7 @@ pub async fn every_tenant_is_told_to_this_machine_or_for_the_token(world: &'stat
     assert!(refused.starts_with("HTTP/1.1 401 "), "{refused}");
     assert!(!refused.contains(&tenant.namespace), "{refused}");
     let head = "Host: osm.example\r\nAuthorization: Bearer t0ken-of-this-test-0001";
-    let row = wait::until("the page tells of a healthy tenant", async || {
+    let row = wait::until("the page shows a healthy tenant", async || {
         let answer = page_with(&address, ("/fleet.json", head)).await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         let (_, body) = answer.split_once("\r\n\r\n")?;
@@ -106,7 +106,7 @@ pub async fn a_browser_shows_it_in_both_colour_schemes_and_filters(world: &'stat
     berlin.says("Ready", "True", "Ready").await;
     oslo.says("Connected", "False", "Unreachable").await;
     let address = binary.admin_address().await;
-    wait::until("the page tells of all", async || {
+    wait::until("the page shows all", async || {
         let told = page(&address, "/fleet.json").await;
         let states = ["Healthy", "NotReady", "Unreachable"];
         let is_told = |state: &&str| told.contains(&format!("\"state\": \"{state}\""));
@@ -117,7 +117,7 @@ pub async fn a_browser_shows_it_in_both_colour_schemes_and_filters(world: &'stat
     let url = format!("http://{address}/fleet");
     picture(&url).await;
     lisbon.annotate("broken", (PROFILE, HOSTILE)).await;
-    wait::until("the page tells of the hostile name", async || {
+    wait::until("the page shows the hostile name", async || {
         let told = page(&address, "/fleet.json").await;
         told.contains(HOSTILE).then_some(())
     })

@@ -41,7 +41,7 @@ pub async fn an_overlay_of_a_default_profile_brings_its_hook_and_its_file(world:
     manager.stop().await;
 }
 
-pub async fn a_changed_base_renders_what_lies_on_it_anew_and_nothing_else(world: &'static World) {
+pub async fn a_changed_base_rerenders_only_its_overlays(world: &'static World) {
     let stage = Stage::open(world, "base");
     let tenant = stage.tenant().await;
     let manager = Manager::start(&stage, &[]).await;
@@ -112,7 +112,7 @@ pub async fn overlays_that_extend_each_other_are_refused_until_one_does_not(worl
         .await;
     let message = entry.message.unwrap_or_default();
     assert!(message.contains("take spec.extends out"), "{message}");
-    let whose = format!("{} is told of the circle", tenant.namespace);
+    let whose = format!("{} reads about the circle", tenant.namespace);
     wait::for_objects(&tenant.worker_events(), &whose, |events| {
         events
             .values()

@@ -37,7 +37,7 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     let mut file = NamedTempFile::new().expect("there is room for a file");
     let yaml = serde_saphyr::to_string(&after).expect("a profile is plain values");
     file.write_all(yaml.as_bytes()).expect("the file is ours");
-    let path = file.path().to_str().expect("a path of ours is text");
+    let path = file.path().to_str().expect("our path is text");
     let (code, text) = plan(&stage, &["--profile-file", path]).await;
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("would be rotated"), "{text}");

@@ -34,7 +34,7 @@ pub struct Manager {
 }
 
 fn arguments(stage: &Stage, kubeconfig: &NamedTempFile, more: &[&str]) -> Vec<String> {
-    let path = kubeconfig.path().to_str().expect("a path of ours is text");
+    let path = kubeconfig.path().to_str().expect("our path is text");
     let mut arguments: Vec<String> = ["--kubeconfig", path, "--allow-loopback-servers"]
         .map(str::to_owned)
         .to_vec();
@@ -106,7 +106,7 @@ impl Manager {
         sum(&self.metrics.encode(), name, labels)
     }
 
-    /// Waits until so many reconciles have ended with the outcome.
+    /// Waits until this many reconciles have ended with the outcome.
     pub async fn has_reconciled(&self, outcome: &str, count: f64) {
         let labels = format!("outcome=\"{outcome}\"");
         let what = format!("{count} reconciles are {outcome}");
@@ -116,7 +116,7 @@ impl Manager {
         .await;
     }
 
-    /// So many reconciles have ended with the outcome.
+    /// Returns the number of reconciles that ended with the outcome.
     pub fn reconciled(&self, outcome: &str) -> f64 {
         self.metric("osm_reconciles_total", &format!("outcome=\"{outcome}\""))
     }

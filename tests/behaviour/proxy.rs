@@ -62,7 +62,7 @@ impl Proxy {
         self.frozen.send_replace(true);
     }
 
-    /// Lets later connections through. Those that were frozen are silent for ever.
+    /// Lets later connections through. Those that were frozen stay silent.
     pub fn thaw(&self) {
         self.frozen.send_replace(false);
     }

@@ -182,7 +182,7 @@ fn an_edited_profile(version: &str) -> OperatingSystemProfile {
 }
 
 /// The replicas that come for those that began.
-const SECOND_CREW: [&str; 3] = ["four", "five", "six"];
+const SECOND_REPLICAS: [&str; 3] = ["four", "five", "six"];
 
 /// One more machine deployment in each tenant, and one more version of the profile.
 async fn make_and_edit(tenants: &[Tenant], name: &str, version: &str) {
@@ -222,7 +222,7 @@ pub async fn a_rolling_restart_of_three_loses_no_change_and_rotates_nothing(worl
     // Changes go on while each of the three is replaced.
     let mut replaced = Vec::new();
     let mut version = String::new();
-    for (turn, (process, name)) in old.into_iter().zip(SECOND_CREW).enumerate() {
+    for (turn, (process, name)) in old.into_iter().zip(SECOND_REPLICAS).enumerate() {
         replaced.push(start(&stage, name));
         let ended = async {
             joined(&stage, name).await;
@@ -254,7 +254,7 @@ pub async fn a_rolling_restart_of_three_loses_no_change_and_rotates_nothing(worl
             "nothing was rotated"
         );
         let writers = check(&stage, (tenant, begun), &recorder).await;
-        assert!(SECOND_CREW.contains(&writers.last().map_or("", String::as_str)));
+        assert!(SECOND_REPLICAS.contains(&writers.last().map_or("", String::as_str)));
         made_once(tenant, (&made, begun));
     }
     for process in replaced {

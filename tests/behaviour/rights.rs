@@ -126,7 +126,7 @@ async fn begin_without_a_namespace(stage: &Stage, tenant: &Tenant) -> Manager {
 
 /// One life: everything that the manager does comes up once.
 async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
-    register_anew(tenant).await;
+    register_again(tenant).await;
     install(tenant, &a_profile("v1.0.0", "first")).await;
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
     tenant.annotate("workers", (REVISION, "2")).await;
@@ -136,7 +136,7 @@ async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
     let is_new =
         |found: &k8s_openapi::api::core::v1::Secret| found.uid() != made.provisioning.uid();
     let name = made.provisioning.name_any();
-    wait::for_object(&tenant.secrets(), &name, "it is made anew", is_new).await;
+    wait::for_object(&tenant.secrets(), &name, "it is recreated", is_new).await;
     // Somebody else's write is verified by a read.
     let edited = json!({ "data": { "kubeconfig": "Zm9yZWlnbg==" } });
     let name = made.kubelet_kubeconfig.name_any();
@@ -161,7 +161,7 @@ async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
 }
 
 /// A kubeconfig that is refused, then one that works, and settings.
-async fn register_anew(tenant: &Tenant) {
+async fn register_again(tenant: &Tenant) {
     let registry = fixtures::a_secret("registries", ("docker.io", r#"{"username":"robot"}"#));
     let registries = tenant.registrations();
     ok(
@@ -180,7 +180,7 @@ async fn register_anew(tenant: &Tenant) {
         "it goes",
     )
     .map_left(drop);
-    // It is made anew, by the manager.
+    // The manager recreates it.
     tenant
         .set_kubeconfig(&tenant.worker.kubeconfig(IN_WORKER).await)
         .await;

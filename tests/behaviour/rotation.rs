@@ -1,4 +1,4 @@
-//! What is written anew, what only gets other annotations, and what nodes see meanwhile.
+//! What is rewritten, what only gets other annotations, and what nodes see meanwhile.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;

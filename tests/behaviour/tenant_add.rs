@@ -224,7 +224,7 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     let own = ok(tenant.worker_clusters().get(WORKER).await, "it is made");
     let wish = Some(NodeCredentials::PerMachineDeployment);
     assert_eq!(own.spec.node_credentials, wish);
-    // A token that is revoked is made anew, and registered.
+    // A token that is revoked is recreated, and registered.
     let revoked = token(&tenant).await;
     let secrets: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
     let name = format!("{ACCOUNT}-token");
@@ -271,7 +271,7 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     manager.stop().await;
 }
 
-pub async fn a_token_of_an_account_that_is_gone_is_made_anew(world: &'static World) {
+pub async fn a_token_of_a_deleted_account_is_recreated(world: &'static World) {
     let stage = Stage::open(world, "tenant-add-stale");
     let tenant = stage.tenant().await;
     let secrets: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
@@ -318,7 +318,7 @@ pub async fn one_that_is_added_again_is_ready_by_its_new_kubeconfig_alone(world:
     assert!(said.out.contains("nothing to write"), "{said:?}");
     let own = ok(tenant.worker_clusters().get(WORKER).await, "it is there");
     assert_eq!(server_of(&own), url);
-    // Whoever changes it under a manager that serves waits for the change, too.
+    // While a manager serves the tenant, the command waits for the change.
     let said = admin.osm_in_both(&add.words(&[])).await;
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("1 objects were written"), "{said:?}");

@@ -84,8 +84,8 @@ impl World {
         }
     }
 
-    /// So many worker clusters, as if they were new. All at once, or two scenarios could wait for
-    /// each other.
+    /// Returns `N` worker clusters, as if they were new. It takes all together, or two scenarios
+    /// could wait for each other.
     pub async fn workers<const N: usize>(&'static self) -> [Lease; N] {
         let count = u32::try_from(N).expect("a few");
         let permits = Arc::clone(&self.permits).acquire_many_owned(count).await;

@@ -50,7 +50,7 @@ impl Folder {
         fs::read_to_string(self.path(name)).expect("the file was written")
     }
 
-    /// Writes a file of the page anew, with a replacement.
+    /// Rewrites a file of the page with a replacement.
     pub fn change(&self, (from, to): (&str, &str), old: &str, new: &str) {
         let text = self.read(from);
         assert!(text.contains(old), "{from}: {old}");

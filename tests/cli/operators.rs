@@ -9,7 +9,7 @@ fn under_kubectls_name_the_help_is_about_kubectl() {
     let folder = Folder::new();
     let plugin = folder.path("kubectl-osm");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_osm"), &plugin).expect("the folder is ours");
-    let plugin = plugin.to_str().expect("a path of ours is text");
+    let plugin = plugin.to_str().expect("our path is text");
     let ran = folder.run(plugin, &["--help"]);
     assert_eq!(ran.code, 0);
     assert!(

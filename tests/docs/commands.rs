@@ -54,7 +54,7 @@ fn every_command_that_a_page_tells_to_type_can_be_typed() {
 }
 
 #[test]
-fn every_file_of_ours_that_a_page_tells_to_use_exists() {
+fn every_file_that_a_page_names_exists() {
     let mut count = 0;
     for (path, page) in pages() {
         for command in commands(&page) {

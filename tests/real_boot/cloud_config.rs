@@ -23,7 +23,7 @@ impl CloudConfig {
         serde_saphyr::from_str(text).expect("a document is YAML")
     }
 
-    /// What a reader can tell of two documents without a look at what files contain: documents of
+    /// How two documents differ, without the contents of files: documents of
     /// one form boot alike.
     pub fn form(&self) -> String {
         let files: Vec<_> = self

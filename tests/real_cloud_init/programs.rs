@@ -79,8 +79,8 @@ pub fn distinct_unit_sets() -> BTreeMap<String, BTreeMap<String, String>> {
     sets
 }
 
-/// What systemd says of units, in a folder of their own and with programs that exist in place of
-/// ours, which only a node has.
+/// Runs systemd-analyze on units, in a folder of their own. Programs that only a node has are
+/// replaced by ones that exist here.
 pub fn verify(units: &BTreeMap<String, String>) -> Output {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let containerd = BTreeMap::from([(

@@ -1,6 +1,6 @@
 //! containerd, really started with the configuration of each default profile: what it made of the
 //! configuration, and which registries it asks. The daemons run in namespaces of their own, see
-//! `containerd.sh`; no registry is reachable there but one of ours.
+//! `containerd.sh`; only our registry is reachable there.
 //!
 //! A configuration of version 2 is for containerd 1.7, and containerd 2 must take it, too: some
 //! distributions ship the one today and the other tomorrow.
@@ -26,7 +26,7 @@ use crate::{
 type Files = BTreeMap<String, String>;
 
 /// What one setting does: the values that it changes in what containerd made of its configuration,
-/// an image, the requests that it leads to, and what the registry of ours is told.
+/// an image, the requests that it leads to, and what our registry receives.
 struct Case {
     name: &'static str,
     change: Change,

@@ -175,7 +175,7 @@ fn the_bootstrap_does_nothing_once_ignition_has_run_again() {
 }
 
 #[test]
-fn a_machine_whose_ignition_did_not_run_again_does_not_restart_for_ever() {
+fn a_machine_whose_ignition_did_not_run_again_does_not_restart_forever() {
     let case = case("osp-flatcar/openstack/1.34.1");
     let machine = Machine::new();
     machine.answer(0, &case.provisioning.document);

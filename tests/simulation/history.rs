@@ -118,7 +118,7 @@ pub enum Step {
     Close(Where),
     /// Watches break off and cannot resume.
     Expire(Where),
-    /// The next lists of these resources show an old state, and the watches begin anew from it.
+    /// The next lists of these resources show an old state, and the watches start over from it.
     Stale(Where, &'static str),
     /// The process is killed, and the first lists of the next show an older state than it saw.
     StaleStart(Where),

@@ -61,7 +61,7 @@ async fn live(history: &History) -> Held {
     model.revive().await;
     model.mend();
     model.unpause();
-    // Longer than until every watch has begun anew.
+    // Longer than until every watch has started over.
     let slowest = if history.loses_profiles() {
         RELIST_PROFILES
     } else {

@@ -328,7 +328,7 @@ async fn a_change_goes_before_the_sweeps_of_all_other_tenants() {
         let newer = fixtures::a_profile(tenant, "v2.0.0", "another text\n");
         put(&world.management, newer);
     }
-    // The first of thirty-two is written anew, and the others wait.
+    // The first of thirty-two is rewritten, and the others wait.
     let is_new = |config: &Value| config.to_string().contains("v2.0.0");
     let configs = |management: &Cluster| management.objects("operatingsystemconfigs");
     let begun = |management: &Cluster| configs(management).iter().any(is_new);

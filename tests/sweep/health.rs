@@ -183,7 +183,7 @@ fn uid(cluster: &Cluster, resource: &str, name: &str) -> Option<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_of_a_fetcher_that_is_another_by_now_is_made_anew() {
+async fn a_token_of_a_replaced_fetcher_is_recreated() {
     const TOKEN: &str = "cloud-init-getter-token";
     let world = World::with_berlin();
     let berlin = world.worker("berlin");

@@ -56,7 +56,7 @@ async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
 /// What a day of one tenant may cost, by kind of request.
 fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
     // Facts every ten minutes, tokens of three machine deployments every 33, watches every 290 s,
-    // and twice as one begins anew with a list: profiles every six hours, others every 45 minutes.
+    // and twice as one starts over with a list: profiles every six hours, others every 45 minutes.
     let cluster_info = 130..=160;
     let tokens = 3 * 38..=3 * 49;
     let reads = 2 * 3 * 38..=2 * 3 * 49;

@@ -171,7 +171,7 @@ impl Secrets {
             }
         }
         if let Some(data) = object.get_mut("data").and_then(Value::as_object_mut) {
-            // A token's end is a time, and the authority of a cluster in memory is drawn anew.
+            // A token's end is a time, and the authority of a cluster in memory is drawn again.
             for key in ["expiration", "ca.crt"] {
                 data.remove(key);
             }

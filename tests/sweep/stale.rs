@@ -71,7 +71,7 @@ async fn a_default_profile_that_the_watch_shows_late_is_asked_for_once_and_then_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lost_events_told_of_is_found_by_the_next_list() {
+async fn changes_of_lost_events_are_found_by_the_next_list() {
     let (world, process, life) = a_settled_world().await;
     let before = snapshot::take(&world);
     let berlin = world.worker("berlin");
@@ -118,9 +118,9 @@ async fn a_machine_deployment_whose_event_was_lost_is_served_after_the_next_list
     process.stop().await;
 }
 
-/// No watch ever breaks or says that it is behind: each begins anew with a list, in its own time.
+/// No watch ever breaks or says that it is behind: each starts over with a list, in its own time.
 #[tokio::test(start_paused = true)]
-async fn what_lost_events_told_of_is_found_within_the_hour() {
+async fn changes_of_lost_events_are_found_within_the_hour() {
     let (world, process, _) = a_settled_world().await;
     let before = snapshot::take(&world);
     let berlin = world.worker("berlin");
@@ -407,7 +407,7 @@ fn expired_tokens(cluster: &Cluster) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_expires_between_two_pages_begins_anew_and_loses_nothing() {
+async fn a_list_that_expires_between_two_pages_starts_over_and_loses_nothing() {
     let (world, process, life) = a_settled_world().await;
     let before = snapshot::take(&world);
     // `own`, which the machine deployment uses, stands on the second page.

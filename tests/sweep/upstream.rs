@@ -51,7 +51,7 @@ async fn a_rotation_that_ended_after_the_configs_deletion_goes_on_with_the_secre
 
 /// A list shows what was deleted; nothing is rendered from what it shows, and the next list tells.
 #[tokio::test(start_paused = true)]
-async fn a_config_that_only_an_old_list_shows_is_made_anew() {
+async fn a_config_that_only_an_old_list_shows_is_recreated() {
     let world = Scenario::Provisioning.world();
     let process = world.start();
     world.settle().await;
@@ -105,7 +105,7 @@ async fn what_kubectl_notes_of_itself_deletes_nothing() {
     );
 }
 
-/// Without the annotation it was seen no more, and its finalizer stayed for ever.
+/// Without the annotation it was seen no more, and its finalizer stayed.
 #[tokio::test(start_paused = true)]
 async fn a_machine_deployment_that_lost_its_annotation_can_still_be_deleted() {
     let world = Scenario::Deletion.world();

@@ -138,7 +138,7 @@ async fn a_write_of_somebody_else_is_a_reason_to_look_for_another_manager_at_onc
 
 /// The watch shows nothing of what the other program writes; only a refused write reveals it.
 #[tokio::test(start_paused = true)]
-async fn a_write_of_ours_that_meets_another_is_a_reason_to_look_for_another_manager_at_once() {
+async fn our_write_that_meets_another_starts_a_search_for_another_manager() {
     let world = a_world(Before::Adopted);
     let process = world.start();
     world.settle().await;

@@ -17,7 +17,7 @@ fn over_http(collector: &Collector) -> TelemetrySettings {
 }
 
 #[tokio::test]
-async fn a_link_arrives_over_both_protocols_and_what_is_none_is_no_link() {
+async fn links_arrive_over_both_protocols_and_invalid_ones_are_ignored() {
     let collector = Collector::start().await.unwrap();
     for settings in [exporting_to(collector.endpoint()), over_http(&collector)] {
         let (telemetry, logs, _guard) = installed(&settings);
@@ -64,7 +64,7 @@ async fn a_collector_that_is_not_there_or_refuses_holds_nobody_over_http() {
 }
 
 #[tokio::test]
-async fn whoever_called_decides_what_is_recorded_unless_they_are_ignored() {
+async fn callers_decide_what_is_recorded_unless_they_are_ignored() {
     for (parents, sample_ratio, expected) in [
         (Parents::Followed, 0.0, vec!["of a recorded trace"]),
         (Parents::Followed, 1.0, vec!["of a recorded trace", "root"]),

@@ -29,7 +29,7 @@ async fn send_one_span(protocol: &str, endpoint: String) {
     telemetry.shutdown().await;
 }
 
-/// Speaks TLS with whoever comes, and hands on what they say.
+/// Terminates TLS for every client, and forwards what they send.
 async fn stand_before(plain: String, listener: TcpListener, acceptor: TlsAcceptor) {
     let mut connections = JoinSet::new();
     loop {

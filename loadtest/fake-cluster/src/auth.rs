@@ -42,7 +42,7 @@ impl User {
             .in_group(&format!("system:serviceaccounts:{namespace}"))
     }
 
-    /// Whoever comes without credentials.
+    /// The user of a request without credentials.
     pub fn anonymous() -> Self {
         Self {
             name: "system:anonymous".to_owned(),
@@ -138,7 +138,7 @@ impl Credentials {
         format!("{body}.{signature}")
     }
 
-    /// The user of a token, if it is one of ours and still good.
+    /// The user of a token, if we issued it and it is still valid.
     pub(crate) fn by_token(&self, store: &Store, token: &str) -> Option<User> {
         if let Some(user) = self.tokens.get(token) {
             return Some(user.clone());

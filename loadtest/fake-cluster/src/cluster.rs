@@ -281,7 +281,7 @@ impl Cluster {
         self.inner.lock().faults.inject(matcher, fault, None)
     }
 
-    /// Injects a fault that hits so many times.
+    /// Injects a fault that hits a number of times.
     pub fn inject_times(&self, matcher: Matcher, fault: Fault, times: u64) -> FaultId {
         self.inner.lock().faults.inject(matcher, fault, Some(times))
     }

@@ -1,6 +1,6 @@
 //! Authorization by the role and binding objects stored in the cluster, and the record
 //! of which grants were used. Aggregated roles and the escalation check on writing roles are left
-//! out: whoever may write a role may grant anything.
+//! out: a user who may write a role may grant anything.
 
 use std::collections::BTreeSet;
 

@@ -18,7 +18,7 @@ use super::Receiver;
 
 const PROTOBUF: &str = "application/x-protobuf";
 
-/// Serves for ever.
+/// Serves until it is dropped.
 pub(super) async fn serve(listener: TcpListener, receiver: Receiver) {
     let router = Router::new()
         .route("/v1/traces", post(take))

@@ -146,7 +146,7 @@ impl Fleet {
         }
     }
 
-    /// Adds worker clusters up to a number, each with so many machine deployments. None is
+    /// Adds worker clusters up to a number, each with this many machine deployments. None is
     /// registered.
     pub async fn grow(&mut self, tenants: usize, machine_deployments: usize) -> anyhow::Result<()> {
         for index in self.workers.len()..tenants {
@@ -157,7 +157,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Does what an operator does who registers a tenant, or registers it anew.
+    /// Does what an operator does who registers a tenant, or registers it again.
     pub async fn register(&self, worker: &Worker) -> anyhow::Result<()> {
         let user = User::service_account(KUBE_SYSTEM, ACCOUNT);
         let kubeconfig = worker.server.front.kubeconfig(&user);

@@ -139,7 +139,7 @@ pub async fn metrics_page(admin: &str) -> anyhow::Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// How long the fleet page takes to arrive, with so many tenants on it.
+/// How long the fleet page takes to arrive, with this many tenants on it.
 pub async fn fleet_page(admin: &str, tenants: usize) -> anyhow::Result<Duration> {
     let begun = Instant::now();
     let page = page(admin, "/fleet").await?;

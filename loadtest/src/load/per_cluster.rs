@@ -48,7 +48,7 @@ impl CommandLine {
     }
 
     /// Our own binary under the name that makes it serve one cluster.
-    pub fn of_ours(osm: &Path, folder: &Path) -> anyhow::Result<Self> {
+    pub fn of_osm(osm: &Path, folder: &Path) -> anyhow::Result<Self> {
         let program = folder.join("osm-controller");
         let osm = osm.canonicalize().context("finding the manager")?;
         symlink(osm, &program).context("naming the manager osm-controller")?;

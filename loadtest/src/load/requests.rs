@@ -23,8 +23,8 @@ pub fn replica(entry: &AuditEntry) -> Option<&str> {
 pub struct Requests {
     /// By `management` or `worker`, verb and resource: `worker get configmaps`.
     pub by_kind: BTreeMap<String, u64>,
-    /// Calls about the replica's own Lease, which are in no other count: so many a second, whatever
-    /// the number of tenants.
+    /// Calls about the replica's own Lease, which are in no other count: a fixed number per second,
+    /// whatever the number of tenants.
     pub leases: u64,
     /// Requests that changed an object.
     pub writes: u64,

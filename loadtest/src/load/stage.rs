@@ -89,8 +89,8 @@ impl Stage {
         })
     }
 
-    /// Begins anew: as many clusters as before, each with so many machine deployments, and nothing
-    /// that any manager has done.
+    /// Starts over: as many clusters as before, each with this many machine deployments, and
+    /// nothing that any manager has done.
     pub async fn renew(&mut self, machine_deployments: usize) -> anyhow::Result<()> {
         anyhow::ensure!(self.running.is_empty(), "a manager runs");
         self.fleet.workers.clear();

@@ -91,7 +91,7 @@ fn over_decades_every_replica_is_trusted_at_every_step() {
 }
 
 #[test]
-fn what_is_good_is_kept_and_what_is_missing_or_broken_is_made_anew() {
+fn valid_certificates_are_kept_and_others_are_recreated() {
     let hosts = hosts(&[HOST]);
     let kept = step(None, &hosts, start(), Trust::Pending).unwrap();
     assert_eq!(step(Some(&kept), &hosts, start(), Trust::Pending), None);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_busy_for_ever_is_asked_four_times_and_told() {
+    async fn a_server_that_stays_busy_is_asked_four_times() {
         for (server, times) in [((429, "4"), 4), ((503, ""), 4), ((429, "3600"), 1)] {
             let (client, asked) = a_client(server, usize::MAX);
             let begun = Instant::now();

@@ -60,7 +60,7 @@ pub(super) fn documents(rights: &[Rights]) -> anyhow::Result<Vec<Value>> {
     });
     let mut documents = Vec::new();
     for file in std::iter::once(ALWAYS).chain(more) {
-        let read: Vec<Value> = serde_saphyr::from_multiple(file).context("a manifest of ours")?;
+        let read: Vec<Value> = serde_saphyr::from_multiple(file).context("our manifest")?;
         documents.extend(read);
     }
     documents.push(token_document());

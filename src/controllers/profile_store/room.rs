@@ -72,7 +72,7 @@ impl Inner {
         }
     }
 
-    /// Before the table grows, ledgers go that would be made anew as they are.
+    /// Before the table grows, ledgers go that would be recreated as they are.
     fn make_room_for_ledgers(&mut self, policies: &TenantPolicies) {
         if self.ledgers.len() == self.ledgers.capacity() {
             let quota = |namespace: &str| {
@@ -176,7 +176,7 @@ impl ProfileStore {
     }
 }
 
-/// Reads profiles that have room now and had none when they were seen, for ever.
+/// Reads profiles that have room now and had none when they were seen, until cancelled.
 pub(super) async fn fetch_wanted(
     management: Client,
     store: &ProfileStore,

@@ -9,7 +9,7 @@ use crate::tenant::{
     report::ConditionType,
 };
 
-/// How often it is looked at anew. Nothing is asked for that.
+/// How often it is checked again. Nothing is asked for that.
 const INTERVAL: Duration = Duration::from_hours(1);
 
 /// What warning takes.
@@ -51,7 +51,7 @@ pub async fn warn_of_expiry(warning: Warning<'_>) {
     events::warn(&management.client(), &own, warning).await;
 }
 
-/// Looks for ever.
+/// Checks until cancelled.
 pub async fn keep_warning_of_expiry(warning: Warning<'_>) {
     loop {
         tokio::time::sleep(INTERVAL).await;

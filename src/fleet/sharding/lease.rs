@@ -154,7 +154,7 @@ impl Leases {
         self.swap(&found, change).await
     }
 
-    /// Writes the Lease anew.
+    /// Writes the Lease again.
     pub async fn renew(
         &self,
         before: &Lease,
@@ -168,7 +168,7 @@ impl Leases {
         self.swap_own(before, change).await
     }
 
-    /// An answer of ours may have been lost, or somebody else may have been faster: that is looked
+    /// Our response may have been lost, or somebody else may have been faster: that is looked
     /// at.
     async fn swap_own(&self, before: &Lease, change: Value) -> Result<Lease, LeaseError> {
         match self.swap(before, change.clone()).await {
@@ -248,7 +248,7 @@ impl Leases {
         self.swap_own(before, change).await.map(drop)
     }
 
-    /// A patch, since an update of a Lease that was deleted would make it anew.
+    /// A patch, since an update of a Lease that was deleted would recreate it.
     async fn swap(&self, before: &Lease, mut change: Value) -> Result<Lease, LeaseError> {
         let swap = json!({"metadata": {
             "resourceVersion": before.resource_version(),

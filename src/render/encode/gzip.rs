@@ -13,7 +13,7 @@ use crate::render::error::Half;
 /// The machine's name as machine-controller replaces it in Ignition's data URLs.
 pub(super) const MACHINE_NAME_ESCAPED: &str = "%3CMACHINE_NAME%3E";
 
-/// The smallest result: a render happens once per change, a machine boots from it for ever.
+/// The smallest result: a render happens once per change, machines boot from it many times.
 pub(super) const LEVEL_SMALLEST: u32 = 9;
 
 /// The text, compressed and in standard base64 on one line.

@@ -1,4 +1,4 @@
-//! The templates of one half, written anew in Jinja.
+//! The templates of one half, rewritten in Jinja.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{
     tree::Refusal,
 };
 
-/// A text, or the line of what cannot be written anew, with the reason.
+/// A text, or the line of what cannot be rewritten, with the reason.
 type Converted = Result<String, (usize, String)>;
 
 /// Writes the templates of one half anew: the named ones first.

@@ -1,4 +1,4 @@
-//! A Go template, written anew in Jinja as a person would write it, and rendering the same bytes.
+//! A Go template, rewritten in Jinja as a person would write it, and rendering the same bytes.
 //!
 //! The engine's own reading (`translate`) keeps Go's values and asks a function for every
 //! operation. Here the result is for people, so Jinja's own words stand wherever Go's types of the

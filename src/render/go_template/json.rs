@@ -192,7 +192,7 @@ impl<'o> Parts<'o> {
 fn push_text(out: &mut MeteredText, text: &str, style: Style) -> Result<(), Error> {
     let mut escaped = String::with_capacity(text.len() + 2);
     push_string(&mut escaped, text);
-    // An escaped backslash before such a word was no escape of ours.
+    // An escaped backslash before such a word was not our escape.
     if style != Style::Raw || text.contains("\\u00") {
         return out.push_str(&escaped);
     }

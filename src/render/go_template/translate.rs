@@ -1,4 +1,4 @@
-//! A Go template, written anew in the engine's language.
+//! A Go template, rewritten in the engine's language.
 //!
 //! | Go | written as |
 //! |---|---|

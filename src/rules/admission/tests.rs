@@ -77,7 +77,7 @@ fn a_profile_is_judged_in_the_words_that_users_know() {
         (Operation::Update, &plain, &plain, 200, &ok),
         (Operation::Update, &changed, &plain, 403, &same),
         (Operation::Update, &bumped, &plain, 200, &ok),
-        // What stands there is not judged anew.
+        // What stands there is not checked again.
         (Operation::Update, &units, &units, 200, &ok),
         // What nobody can read may be corrected, but not under its old version.
         (Operation::Update, &plain, &unreadable, 403, &same),

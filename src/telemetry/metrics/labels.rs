@@ -83,7 +83,7 @@ label! {
         Refused = "refused",
         /// A document or the config is larger than its limit.
         TooLarge = "too_large",
-        /// A defect of ours.
+        /// A defect of this program.
         Panicked = "panicked",
         /// The worker was killed at one of its limits.
         Stopped = "stopped",

@@ -12,7 +12,7 @@ use crate::telemetry::metrics::labels::{
 /// How a metric moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// It grows, and starts anew with the process.
+    /// It grows, and starts over with the process.
     Counter,
     /// It goes up and down.
     Gauge,
@@ -186,8 +186,8 @@ declare! {
     RECONCILE_DURATION = (DURATION, "osm_reconcile_duration", [OUTCOME],
         "Time that a reconcile took, with its calls and waits");
     RECONCILE_QUEUE_WAIT = (DURATION, "osm_reconcile_queue_wait", [OUTCOME],
-        "Time from when a machine deployment was due until its reconcile began. Whoever is looked \
-         at because of something that concerns all waits by design");
+        "Time from when a machine deployment was due until its reconcile began. A \
+         reconcile that follows a change for all machine deployments waits by design");
     RECONCILE_TRIGGERS = (COUNTER, "osm_reconcile_triggers", [TRIGGER],
         "Reconciles by what they were begun for; of several triggers the first counts");
     FAILURES = (COUNTER, "osm_failures", [CATEGORY],
@@ -253,8 +253,8 @@ declare! {
     FLEET_MEMBERS = (GAUGE, "osm_fleet_members", [],
         "Replicas that this one takes for members of the fleet");
     TASKS = (GAUGE, "osm_tasks", [],
-        "Tasks of this process that have not ended: so many per tenant, and some that come and go \
-         with requests");
+        "Live Tokio tasks of this process: a constant number per tenant, and some for the duration \
+         of requests");
     MEMORY_RESERVED = (GAUGE, "osm_memory_reserved_bytes", [],
         "Memory that is reserved for tenants' machine deployments and profiles");
     MEMORY_LIMIT = (GAUGE, "osm_memory_reservable_bytes", [],

@@ -63,7 +63,7 @@ mod tests {
     const SPAN: &str = "00f067aa0ba902b7";
 
     #[test]
-    fn a_traceparent_names_a_span_and_what_is_none_names_nothing() {
+    fn valid_traceparents_name_a_span_and_invalid_ones_name_nothing() {
         let whole = format!("00-{TRACE}-{SPAN}-01");
         let read_back = read(&whole).unwrap();
         assert_eq!(read_back.trace_id().to_string(), TRACE);

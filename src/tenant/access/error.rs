@@ -103,7 +103,7 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// It names a file: one of ours, where it is read.
+    /// It names a file: our own, where it is read.
     #[error("{field}: files are not read; use `{instead}`")]
     File {
         /// The field.

@@ -75,7 +75,7 @@ pub fn review(data: &[u8]) {
             let status = answer.status();
             assert_ne!(status, StatusCode::INTERNAL_SERVER_ERROR, "it panicked");
             let body = answer.into_body().collect().await.expect("it is whole");
-            // Whoever skips a field does not see a number in it that is too large.
+            // A parser that skips a field accepts a number in it that is too large.
             if status == StatusCode::OK
                 && let Ok(asked) = serde_json::from_slice::<Value>(data)
             {

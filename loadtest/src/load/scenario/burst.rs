@@ -126,7 +126,7 @@ async fn drop_in_side() -> anyhow::Result<Side> {
 fn start_drop_in(stage: &Stage, cluster: &RealCluster, folder: &Path) -> anyhow::Result<Manager> {
     let line = match &stage.params.per_cluster_cmd {
         Some(text) => CommandLine::parse(text)?,
-        None => CommandLine::of_ours(&stage.params.osm, folder)?,
+        None => CommandLine::of_osm(&stage.params.osm, folder)?,
     };
     let kubeconfig = folder.join("kubeconfig");
     std::fs::write(&kubeconfig, cluster.kubeconfig()).context("writing a kubeconfig")?;

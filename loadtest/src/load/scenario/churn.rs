@@ -18,9 +18,9 @@ use crate::load::{
 
 /// The time between two steps.
 const STEP_INTERVAL: Duration = Duration::from_millis(50);
-/// A machine deployment lives for so many steps: ten seconds.
+/// How many steps a machine deployment lives: ten seconds.
 const LIFE_STEPS: usize = 200;
-/// Each so many steps a tenant leaves, or comes back: one a second.
+/// After how many steps a tenant leaves, or comes back: one a second.
 const TENANT_STEPS: usize = 20;
 /// The last tenants leave and come back, one of ten; in the others machine deployments come and go.
 const LEAVING: usize = 10;
@@ -71,7 +71,7 @@ async fn one_window(
         steps += 1;
         let index = steps % staying;
         let worker = stage.fleet.workers.get_mut(index);
-        let worker = worker.context("there are so many tenants")?;
+        let worker = worker.context("the tenant exists")?;
         alive.push_back((index, worker.add_machine_deployment()?));
         if alive.len() > LIFE_STEPS
             && let Some(made) = alive.pop_front()
@@ -103,7 +103,7 @@ async fn one_window(
 /// How long a machine deployment took to be served; it is deleted then.
 async fn end(stage: &mut Stage, (index, name): &Made) -> anyhow::Result<Duration> {
     let worker = stage.fleet.workers.get_mut(*index);
-    let worker = worker.context("there are so many tenants")?;
+    let worker = worker.context("the tenant exists")?;
     let found = tokio::time::timeout(SERVED_TIMEOUT, served::until_served(worker, name, 1));
     let found = found
         .await
@@ -131,14 +131,14 @@ async fn move_one(
     let worker = stage.fleet.workers.get(index);
     stage
         .fleet
-        .remove(worker.context("there are so many tenants")?)
+        .remove(worker.context("the tenant exists")?)
         .await?;
     Ok(Some(index))
 }
 
 async fn come_back(stage: &Stage, index: usize) -> anyhow::Result<()> {
     let worker = stage.fleet.workers.get(index);
-    let worker = worker.context("there are so many tenants")?;
+    let worker = worker.context("the tenant exists")?;
     stage.fleet.give_namespace(worker)?;
     stage.fleet.register(worker).await
 }

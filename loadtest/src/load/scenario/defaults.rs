@@ -138,7 +138,7 @@ pub async fn upgrade(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result
     let written: u64 = of_profiles.map(|(_, count)| count).sum();
     outcome.figures.extend([
         Figure::new("all profiles replaced", profiles, "s"),
-        Figure::new("all machine deployments made anew", all, "s"),
+        Figure::new("all machine deployments rendered again", all, "s"),
         Figure::new(
             "profiles written per tenant",
             float(written) / count(stage.params.tenants),

@@ -31,7 +31,7 @@ const CONFIGS: &str = "operatingsystemconfigs";
 enum Bytes {
     /// The same bytes: there is nothing to say but what they were made from.
     Same,
-    /// Others: the documents are made anew.
+    /// Different bytes: the documents are recreated.
     Others,
 }
 
@@ -67,7 +67,7 @@ async fn one_more(
     Requests::take(&stage.fleet);
     let begun = stage.start().await?;
     let mut aged = Aged::default();
-    let what = format!("all is written anew, {name}");
+    let what = format!("all is rewritten, {name}");
     stage.until(&what, |fleet| !aged.is_left(fleet)).await?;
     stage.settle().await?;
     let took = last_write(&stage.fleet, begun);
@@ -84,7 +84,7 @@ async fn one_more(
         let name = format!("{name}: {what}");
         Figure::new(&name, value, unit)
     };
-    let remade = figure("documents made anew", count(remade), "");
+    let remade = figure("documents recreated", count(remade), "");
     let told = figure("writes to machine deployments", count(told), "");
     let writes = each(requests.writes);
     outcome.figures.extend([
@@ -130,7 +130,7 @@ fn age_one(server: &Server, mut found: Value, bytes: Bytes) -> anyhow::Result<()
     server.put(found)
 }
 
-/// How far the fleet has been looked through: whoever is done once is not looked at again.
+/// How far the fleet has been looked through: a tenant that is done is not looked at again.
 #[derive(Default)]
 struct Aged {
     done: usize,
@@ -155,7 +155,7 @@ fn is_aged(fleet: &Fleet, worker: &Worker) -> bool {
             let secret = object("secrets", CLOUD_INIT_SETTINGS, &name);
             worker.server.cluster.get(secret)
         });
-        // What is not there is being made anew.
+        // What is not there is being recreated.
         let is_aged = |found: &Option<Value>| {
             let inputs = found.as_ref().and_then(|it| it.pointer(INPUTS));
             inputs.is_none_or(|inputs| *inputs == json!(OLDER))
@@ -164,7 +164,7 @@ fn is_aged(fleet: &Fleet, worker: &Worker) -> bool {
     })
 }
 
-/// The uids of all documents: one that is made anew has another.
+/// The uids of all documents: a recreated one has another.
 fn documents(fleet: &Fleet) -> BTreeSet<String> {
     let mut uids = BTreeSet::new();
     for worker in &fleet.workers {

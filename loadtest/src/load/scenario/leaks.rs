@@ -17,7 +17,7 @@ use crate::load::{
 /// Rounds of adding and removing all tenants.
 const ROUNDS: usize = 5;
 /// Tokio ends an idle thread after ten seconds; jemalloc gives back what is free over ten seconds,
-/// beginning anew whenever something is freed, as when those threads end.
+/// starting over whenever something is freed, as when those threads end.
 pub(super) const CALM: Duration = Duration::from_secs(45);
 /// How often every kubeconfig is replaced.
 const TURNS: usize = 3;
@@ -103,7 +103,7 @@ pub async fn rotate_all(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
             stage.fleet.rotate(worker, turn).await?;
         }
         stage
-            .until("all are watched anew", |fleet| {
+            .until("all are watched again", |fleet| {
                 let mut workers = fleet.workers.iter();
                 workers.all(|worker| worker.server.cluster.count_requests(watches_secrets) > 0)
             })
@@ -115,7 +115,7 @@ pub async fn rotate_all(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
         last = stage.sample().await?;
         outcome.samples.insert(format!("{turn} after"), last);
         first.get_or_insert(last);
-        let name = format!("turn {turn}, until all are watched anew");
+        let name = format!("turn {turn}, until all are watched again");
         outcome.figures.push(Figure::new(&name, took, "s"));
         let writes = float(requests.writes) / count(stage.params.tenants);
         let name = format!("turn {turn}, writes per tenant");
@@ -153,7 +153,7 @@ pub async fn rotate_one(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Res
     Ok(())
 }
 
-/// Replaces the first tenant's kubeconfig, and waits until its Secrets are watched anew.
+/// Replaces the first tenant's kubeconfig, and waits until its Secrets are watched again.
 async fn rotate(stage: &Stage, turn: usize) -> anyhow::Result<()> {
     let Some(worker) = stage.fleet.workers.first() else {
         return Ok(());
@@ -172,7 +172,7 @@ fn watches_secrets(request: &AuditEntry) -> bool {
     request.verb == Verb::Watch && request.target.resource == "secrets"
 }
 
-/// Whether each worker cluster has so many watches, or none.
+/// Whether each worker cluster has this many watches, or none.
 fn watches(fleet: &Fleet, wanted: usize) -> bool {
     let mut workers = fleet
         .workers

@@ -160,7 +160,7 @@ async fn make(stage: &Stage, workers: &[RealWorker]) -> anyhow::Result<Latencies
     Latencies::of(waiting)
 }
 
-/// When a watch of ours showed the second of both documents.
+/// When our watch showed the second of both documents.
 async fn until_served(worker: &RealWorker, name: String) -> anyhow::Result<Instant> {
     let secrets: Api<Secret> = Api::namespaced(worker.cluster.client(), CLOUD_INIT_SETTINGS);
     let documents = ["bootstrap", "provisioning"].map(|document| {

@@ -115,7 +115,7 @@ pub(super) fn agree(fleet: &Fleet) -> bool {
     views.len() == REPLICAS.len() && distinct.len() == 1
 }
 
-/// Who serves each tenant: whoever asked its cluster last.
+/// Who serves each tenant: the replica that sent the latest request to its cluster.
 fn owners(fleet: &Fleet) -> anyhow::Result<Vec<String>> {
     let workers = fleet.workers.iter();
     let owners = workers.map(|worker| {

@@ -88,7 +88,7 @@ async fn a_process_each(stage: &Stage) -> anyhow::Result<Side> {
     let mut processes = PerCluster::new(&fleet, &stage.definitions).await?;
     let line = match &params.per_cluster_cmd {
         Some(text) => CommandLine::parse(text)?,
-        None => CommandLine::of_ours(&params.osm, processes.folder())?,
+        None => CommandLine::of_osm(&params.osm, processes.folder())?,
     };
     processes.start(&line)?;
     let all_served = async {

@@ -60,7 +60,7 @@ fn two_crashes_within_ten_minutes_make_suspects_of_those_whom_both_replicas_had(
 }
 
 #[test]
-fn a_crash_is_counted_once_however_many_replicas_tell_of_it() {
+fn a_crash_is_counted_once_however_many_replicas_report_it() {
     let mut known = crashes(&[crash("a_1", 0)]);
     known.extend(crashes(&[crash("a_1", 1), crash("a_1", 2)]));
     assert_eq!(suspects(&known, 3), []);

@@ -84,7 +84,7 @@ fn assert_visits_of_each(most: usize) {
 }
 
 /// A supervisor that serves nobody yet, of a replica that is alone.
-fn a_crew() -> (
+fn a_supervisor() -> (
     Supervisor,
     tokio::sync::watch::Sender<Shard>,
     tokio::sync::watch::Receiver<Shard>,
@@ -104,7 +104,7 @@ fn a_crew() -> (
 
 #[tokio::test(start_paused = true)]
 async fn the_end_lets_other_tasks_run_between_members() {
-    let (mut supervisor, _grants, _let_go_of) = a_crew();
+    let (mut supervisor, _grants, _let_go_of) = a_supervisor();
     for index in 0..REGISTRATIONS {
         let registration = Box::new(a_registration(index));
         discovered(&mut supervisor, Discovered::Present(registration));
@@ -133,7 +133,7 @@ async fn the_end_lets_other_tasks_run_between_members() {
 
 #[tokio::test(start_paused = true)]
 async fn what_happens_to_each_registration_visits_no_other() {
-    let (mut supervisor, shards, let_go_of) = a_crew();
+    let (mut supervisor, shards, let_go_of) = a_supervisor();
     visits::take();
     for index in 0..REGISTRATIONS {
         let registration = Box::new(a_registration(index));

@@ -1,6 +1,6 @@
 //! sprig's regular expressions.
 //!
-//! Both languages have RE2's syntax and run in linear time. What differs is written anew: `\d`,
+//! Both languages have RE2's syntax and run in linear time. What differs is rewritten: `\d`,
 //! `\s`, `\w` and `\b` mean ASCII, `\Q…\E` quotes, and `[` stands for itself in a class.
 
 use minijinja::{Error, Value};

@@ -1,0 +1,79 @@
+//! The source files and pages of the repository, for the checks of their text.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A file and its text.
+pub struct Source<'a> {
+    /// The path from the root of the repository.
+    pub path: &'a str,
+    /// The whole text.
+    pub text: &'a str,
+}
+
+impl Source<'_> {
+    /// The names of the modules from the crate's root to this one: `["fleet", "registry"]`.
+    pub fn module_path(&self) -> Vec<&str> {
+        let inside = self
+            .path
+            .split_once("src/")
+            .map_or(self.path, |(_, inside)| inside);
+        inside.trim_end_matches(".rs").split('/').collect()
+    }
+
+    pub fn is_test(&self) -> bool {
+        self.path.starts_with("tests/") || self.module_path().contains(&"tests")
+    }
+
+    /// The lines before the tests that are no comments, with their numbers.
+    pub fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text
+            .lines()
+            .enumerate()
+            .take_while(|(_, line)| line.trim() != "#[cfg(test)]")
+            .filter(|(_, line)| !line.trim_start().starts_with("//"))
+            .map(|(index, line)| (index + 1, line))
+    }
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    entries
+        .flat_map(|entry| {
+            let path = entry.expect("an entry of a folder is readable").path();
+            if path.is_dir() {
+                files(&path, extension)
+            } else {
+                vec![path]
+            }
+        })
+        .filter(|path| path.extension().is_some_and(|it| it == extension))
+        .collect()
+}
+
+/// Returns what a check reports about all files in a folder with an extension.
+pub fn check_folder(
+    folder: &str,
+    extension: &str,
+    check: fn(&Source<'_>) -> Vec<String>,
+) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut broken = Vec::new();
+    for file in files(&root.join(folder), extension) {
+        let text = fs::read_to_string(&file).expect("a source file is readable");
+        let path = file
+            .strip_prefix(root)
+            .expect("the file is in the repository");
+        let path = path.to_string_lossy();
+        broken.extend(check(&Source {
+            path: &path,
+            text: &text,
+        }));
+    }
+    broken.sort();
+    broken
+}
