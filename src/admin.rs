@@ -104,7 +104,7 @@ impl Readiness {
 pub struct AdminState {
     /// Shown under `/metrics`.
     pub metrics: Metrics,
-    /// Shown under `/livez`; none where the port is served by the threads that it would tell of.
+    /// Shown under `/livez`; `None` if the threads that it reports on serve the port.
     pub pulse: Option<Pulse>,
     /// Shown under `/readyz`.
     pub readiness: Readiness,

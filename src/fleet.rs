@@ -6,7 +6,7 @@
 //!  with label   a namespace registration     budget      serves    need             the app
 //! ```
 //!
-//! The fleet does not know what is done with an engaged cluster: the app hands it the function.
+//! The fleet does not know how an engaged cluster is served: the app passes the function.
 
 pub mod account;
 pub mod adoption;
@@ -59,11 +59,11 @@ use self::{
 pub struct Params {
     /// What all tenants share.
     pub shared: Arc<Shared>,
-    /// Which tenants are this replica's.
+    /// Which tenants this replica serves.
     pub placement: Placement,
     /// The management API, for the watches of the whole fleet.
     pub management: Client,
-    /// Where registrations are looked for.
+    /// The namespaces in which registrations are discovered.
     pub scope: Scope,
     /// The label selector of registrations.
     pub selector: String,
@@ -71,8 +71,8 @@ pub struct Params {
     pub cancel: CancellationToken,
 }
 
-/// Serves the fleet until it is cancelled. Each registered cluster's task is awaited; one that
-/// panics is started again, and no other notices.
+/// Serves the fleet until it is cancelled. Each registered cluster has a task; one that panics is
+/// restarted, and the others are not affected.
 pub async fn run(params: Params) {
     let Params {
         shared,
@@ -86,8 +86,8 @@ pub async fn run(params: Params) {
     let registrations = discover(&management, &scope, &selector);
     tokio::pin!(registrations);
     loop {
-        // The end of the process comes first, then the supervisor: a registration that comes back
-        // finds its place free.
+        // Cancellation comes first, then the supervisor: when a registration comes back, its
+        // previous task has been removed.
         tokio::select! {
             biased;
             () = cancel.cancelled() => break,
@@ -97,7 +97,6 @@ pub async fn run(params: Params) {
         supervisor.report();
     }
     supervisor.finish().await;
-    // Ten thousand registered clusters take longer to free than a thread of the runtime may be held
-    // up.
+    // Freeing ten thousand registered clusters would block a thread of the runtime for too long.
     drop(spawn_blocking(move || drop(supervisor)));
 }

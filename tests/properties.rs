@@ -68,7 +68,7 @@ const VERSIONS: [&str; 10] = [
     "",
     "1.33.0.1",
 ];
-/// So many of them, from the first on, are versions.
+/// How many of them, from the first on, are versions.
 const GOOD_VERSIONS: usize = 6;
 /// Annotations of the kubelet's, each with a value that it can have.
 const ANNOTATIONS: [(&str, &str); 12] = [
@@ -166,7 +166,7 @@ fn printing_profile() -> OperatingSystemProfileSpec {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "whoever looks for a fault names its seed in the environment"
+    reason = "a person who looks for a fault sets its seed in the environment"
 )]
 fn chosen_seed() -> Option<u64> {
     std::env::var("OSM_SEED").ok()?.parse().ok()

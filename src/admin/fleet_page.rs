@@ -1,7 +1,8 @@
 //! The fleet page: every tenant in a row, as HTML for people and as JSON for programs.
 //!
-//! It is shown to this machine where the admin port is on loopback, else to whoever has the token;
-//! `fleet_page/access.rs` judges. The page is one document: it asks nobody for anything, and works
+//! It is shown to this machine where the admin port is on loopback, else to clients that have the
+//! token;
+//! `fleet_page/access.rs` decides. The page is one document: it asks nobody for anything, and works
 //! without its script.
 
 mod access;
@@ -19,8 +20,8 @@ use self::access::Refusal;
 use crate::admin::AdminState;
 use crate::tenant::summary::{Filter, FleetSummary};
 
-/// So many pages are made at once: each takes some milliseconds for a thousand tenants, and nobody
-/// may take them from reconciles by asking often.
+/// How many pages are rendered concurrently: each takes some milliseconds for a thousand tenants,
+/// and nobody may take them from reconciles by asking often.
 const PAGES_AT_ONCE: usize = 1;
 
 /// What the page shows, and to whom.

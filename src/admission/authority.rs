@@ -147,7 +147,7 @@ pub fn next(
     }))
 }
 
-/// Everything anew.
+/// Creates a new authority and certificate.
 fn fresh(wanted: &Wanted<'_>) -> Result<CertificateBundle, rcgen::Error> {
     let (authorities, authority_key) = make_authority(wanted.now)?;
     let authority_pem = authority_key.serialize_pem();

@@ -1,6 +1,6 @@
 //! Keeps certificates of our own in a Secret, and makes our webhook configurations trust them.
 //!
-//! Every replica does this, again and again, by compare-and-swap: whoever comes second finds
+//! Every replica does this, again and again, by compare-and-swap: the second one finds
 //! everything done. The Secret is made by the manifests, so nothing here may create one.
 
 use std::{fmt, sync::Arc, time::Duration};

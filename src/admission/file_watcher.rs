@@ -1,5 +1,5 @@
 //! A certificate in a folder, as Kubernetes mounts a Secret of type `kubernetes.io/tls`. It is read
-//! again and again: whoever renews it need not tell us.
+//! again and again: the program that renews it need not notify us.
 
 use std::{io, path::PathBuf, time::Duration};
 

@@ -74,7 +74,7 @@ fn validity_end(der: &CertificateDer<'_>) -> Option<Timestamp> {
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
 
-/// Shows whoever connects the identity of the moment.
+/// Presents the current identity to every client.
 pub(super) struct Current(pub(super) watch::Receiver<Option<Identity>>);
 
 impl fmt::Debug for Current {

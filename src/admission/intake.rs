@@ -1,7 +1,7 @@
 //! What reviews under way take in memory, by where they come from.
 //!
 //! Each source may take as much as is left for all others. So one that takes all it can has half
-//! of it, and whoever comes then finds room.
+//! of it, and later clients find room.
 
 use std::{
     collections::HashMap,
@@ -69,7 +69,7 @@ impl Intake {
 }
 
 impl Share {
-    /// Reads a body of at most so many bytes, with room for each part before it is kept.
+    /// Reads a body of at most `max` bytes, with room for each part before it is kept.
     pub(super) async fn read(&mut self, body: Body, max: usize) -> Result<Vec<u8>, Unreadable> {
         let (mut whole, mut parts) = (Vec::new(), body.into_data_stream());
         while let Some(part) = parts.next().await {
@@ -88,7 +88,7 @@ impl Share {
         Ok(whole)
     }
 
-    /// Waits until this share has so many bytes.
+    /// Waits until this share has this many bytes.
     pub(super) async fn reach(&mut self, bytes: usize) {
         let room = Arc::clone(&self.intake.0);
         loop {

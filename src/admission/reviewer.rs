@@ -166,7 +166,7 @@ impl Reviewer {
         })
     }
 
-    /// As if so many profiles were being rendered as may be at once.
+    /// Takes all permits, as if the maximum number of profiles were being rendered.
     #[cfg(test)]
     pub(super) fn hold_remarks(&self) -> OwnedSemaphorePermit {
         let all = u32::try_from(REMARKS_MAX).unwrap();

@@ -244,7 +244,7 @@ pub enum StoredConfig {
     /// A marker for each, and nothing of the cloud provider's settings.
     #[default]
     Markers,
-    /// The secrets themselves: whoever may read configs has what the machines have.
+    /// The secrets themselves: everybody who may read configs can read what the machines have.
     Inline,
 }
 

@@ -211,7 +211,7 @@ pub(super) async fn can_i(client: &Client, permission: &Permission<'_>) -> anyho
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-/// The question whether whoever asks may do it.
+/// Returns the review that asks whether the current user may do this.
 pub(super) fn review(permission: &Permission<'_>) -> SelfSubjectAccessReview {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let (resource, subresource) = permission

@@ -22,7 +22,7 @@ use crate::tenant::access::AccessRules;
 
 /// A worker cluster takes one connection, or four where its server speaks HTTP/1.1 alone.
 pub const DESCRIPTORS_PER_CLUSTER: u64 = 4;
-/// So many descriptors are spent on all else.
+/// Descriptors that are used for everything but worker clusters.
 pub const DESCRIPTORS_BESIDE: u64 = 64;
 /// Worker clusters that are looked at at once: one that does not answer takes its time.
 const AT_ONCE: usize = 16;

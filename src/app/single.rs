@@ -53,9 +53,9 @@ const REQUESTS: RequestBudget = RequestBudget {
     per_second: std::num::NonZeroU32::MIN.saturating_add(49),
     burst: std::num::NonZeroU32::MIN.saturating_add(99),
 };
-/// The Lease of whoever serves the cluster with profiles, in their namespace.
+/// The Lease of the leader for the cluster with profiles, in their namespace.
 const LEASE: &str = "operating-system-manager";
-/// The Lease of whoever serves the worker cluster, in its kube-system.
+/// The Lease of the leader for the worker cluster, in its kube-system.
 const WORKER_LEASE: &str = "operating-system-manager-worker-manager";
 
 /// What the process meets outside of itself.
@@ -126,7 +126,7 @@ pub async fn run_with(
 ) -> anyhow::Result<()> {
     let mut tasks = ProcessTasks::new(&cancel);
     for listener in std::mem::take(&mut outside.pages) {
-        // Whoever waits to be the leader is as alive and ready as the leader.
+        // A process that waits to become the leader is as alive and ready as the leader.
         let state = AdminState {
             metrics: outside.metrics.clone(),
             pulse: None,

@@ -10,7 +10,7 @@ use super::{input::read, output};
 use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use crate::render::convert::{Comparison, compare, convert};
 
-/// Samples that both forms are rendered with: each draws every value anew, and together they take
+/// Samples that both forms are rendered with: each draws new values, and together they take
 /// about a second.
 const SAMPLES: u64 = 500;
 

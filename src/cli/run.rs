@@ -70,7 +70,7 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
 }
 
 /// Shells and services start with 1,024 descriptors, which are too few for a large fleet, and allow
-/// far more to whoever asks.
+/// far more on request.
 fn raise_descriptor_limit() {
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(descriptors) => {
@@ -78,7 +78,7 @@ fn raise_descriptor_limit() {
             tracing::info!(
                 descriptors,
                 clusters,
-                "descriptors are enough for so many clusters"
+                "descriptors are enough for this many clusters"
             );
         }
         Err(error) => {

@@ -166,7 +166,7 @@ impl Rollout<'_> {
             });
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
-        // What we wrote counts before the watch tells of it.
+        // What we wrote counts before the watch shows it.
         let outdated = all.iter().filter(|it| it.standing == Standing::Outdated);
         let outdated: HashSet<&String> = outdated.map(|it| &it.name).collect();
         self.told.retain(|name, _| outdated.contains(name));

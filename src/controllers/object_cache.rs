@@ -36,7 +36,7 @@ pub struct Entry {
 pub enum News {
     /// It did: look again.
     Yes,
-    /// It told of our own write, or of something older.
+    /// It showed our own write, or something older.
     No,
     /// There is no room for the object.
     NoRoom,
@@ -49,13 +49,13 @@ pub enum News {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
-/// So many deletions are remembered: more than writes of one tenant can be under way.
+/// How many deletions are remembered: more than writes of one tenant can be under way.
 const GONE_MAX: usize = 64;
 
 /// What was seen of the objects in one namespace, by name.
 ///
-/// They take no more memory than they may: one that there is no room for is not known. Whoever
-/// wants to create it learns that it exists.
+/// They take no more memory than they may: one that there is no room for is not known. A
+/// reconcile that creates it learns that it exists.
 #[derive(Debug)]
 pub struct ObjectCache {
     inner: Mutex<Inner>,
@@ -189,13 +189,13 @@ impl ObjectCache {
         News::Yes
     }
 
-    /// The watch begins to tell of every object that there is.
+    /// The watch begins to list every object.
     pub fn list_begins(&self) {
         let mut inner = self.lock();
         inner.list = Some(inner.now());
     }
 
-    /// The watch told of every object that there is; tells the names of those that are gone.
+    /// The watch listed every object. Returns the names of those that are gone.
     pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
         let mut inner = self.lock();
         let began = inner.list.take().unwrap_or(Moment(u64::MAX));
@@ -258,12 +258,12 @@ impl ObjectCache {
     }
 }
 
-/// Whether both tell of the same state of the same object.
+/// Whether both describe the same state of the same object.
 fn is_same(one: &ObjectMeta, other: &ObjectMeta) -> bool {
     (&one.uid, &one.resource_version) == (&other.uid, &other.resource_version)
 }
 
-/// Whether `new` tells of a later state than `old`. Resource versions of one object are numbers
+/// Whether `new` describes a later state than `old`. Resource versions of one object are numbers
 /// that grow; where one is not, the event is taken as news.
 fn is_newer(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     match (version(new), version(old)) {

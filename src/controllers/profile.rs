@@ -57,7 +57,8 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
                 delay = RetryDelay::default();
                 Box::pin(report_kept(context, &kept)).await;
                 tenant_status.set_condition(ConditionType::ProfilesInstalled, kept.finding(&turn));
-                // What waits for its turn asks for one; whoever has nothing to wait for does not.
+                // What waits for its turn requests a slot; a tenant with nothing to install does
+                // not.
                 let waits = kept.waits();
                 match (&asking, waits) {
                     (None, true) => {
@@ -82,7 +83,7 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
     }
 }
 
-/// Waits for a change, or until the watch has shown what was made: whoever looks before that would
+/// Waits for a change, or until the watch has shown what was made: a look before that would
 /// make it again.
 async fn enqueue_dependents(context: &Context, created: &[String], changed: &Notify) {
     if created.is_empty() {

@@ -212,7 +212,7 @@ pub struct ProfileStore {
 }
 
 impl ProfileStore {
-    /// An empty store that so many watches will fill.
+    /// Creates an empty store that this many watches will fill.
     pub fn new(watches: usize, quotas: Quotas) -> Self {
         Self {
             inner: RwLock::new(Inner {
@@ -372,7 +372,7 @@ fn content_id(spec: &OperatingSystemProfileSpec) -> (ContentId, Size) {
     (Sha256::digest(&json).into(), size)
 }
 
-/// Watches the profiles of the management cluster for ever.
+/// Watches the profiles of the management cluster until cancelled.
 pub async fn follow(
     management: Client,
     scope: Scope,

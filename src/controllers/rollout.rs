@@ -316,7 +316,7 @@ impl Rollout {
                 (users, asks)
             }
             Place::Elsewhere => {
-                let told = status.map_or(Told::Away, Told::of);
+                let told = status.map_or(Told::Away, Told::from_status);
                 (self.users_elsewhere(entries, told), told == Told::Asks)
             }
         };
@@ -359,7 +359,7 @@ impl Rollout {
                 for entry in entries {
                     users.add(self, of_entry(entry));
                 }
-                // Whoever is not engaged holds nobody up.
+                // A tenant that is not engaged delays nobody.
                 return users.without_delay();
             };
             for name in existing
@@ -405,7 +405,7 @@ fn of_entry(entry: &MachineDeploymentEntry) -> User<'_> {
     (default, &entry.reason)
 }
 
-/// What another replica tells of a tenant in its status.
+/// What another replica wrote about a tenant in its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     /// Its cluster does not answer, or nobody serves it.
@@ -417,7 +417,7 @@ enum Told {
 }
 
 impl Told {
-    fn of(status: &WorkerClusterStatus) -> Self {
+    fn from_status(status: &WorkerClusterStatus) -> Self {
         let condition = |kind: ConditionType| {
             let mut conditions = status.conditions.iter();
             conditions.find(|it| it.type_ == kind.as_str())

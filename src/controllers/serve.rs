@@ -130,8 +130,8 @@ impl Controllers {
         }
     }
 
-    /// The tenant's own namespace tells of configs and profiles; those that the operator allows
-    /// tell of profiles alone.
+    /// The tenant's own namespace has configs and profiles; the namespaces that the operator
+    /// allows have only profiles.
     fn subscribe(&self, context: &Context, subscriber: &Arc<Subscriber>) -> Arc<Subscriber> {
         let tenant = context.engagement.tenant();
         self.subscriptions.subscribe(tenant.namespace(), subscriber);

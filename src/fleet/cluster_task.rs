@@ -89,7 +89,7 @@ pub async fn run(
 }
 
 /// Whether a registration that this replica never saw was removed. Where its Secret is there, the
-/// label was taken away or another fleet selects it: that one tells of it.
+/// label was taken away or another fleet selects it: that fleet reports it.
 async fn is_gone(management: &Client, id: &RegistrationId, cancel: &CancellationToken) -> bool {
     let secrets: Api<Secret> = Api::namespaced(management.clone(), id.tenant.namespace());
     for delay in RetryDelay::default() {

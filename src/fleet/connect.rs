@@ -6,7 +6,7 @@
 //!
 //! The transport is handed in: TLS in production, a cluster in memory in tests. Nothing here
 //! follows a redirect, reads a proxy from the environment, or retries: a failed call is an answer
-//! to whoever made it, and they know how long to wait.
+//! to its caller, which knows how long to wait.
 
 use std::{
     fmt,

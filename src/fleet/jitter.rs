@@ -11,7 +11,7 @@ thread_local! {
     static ROW: RefCell<StdRng> = RefCell::new(StdRng::from_rng(&mut rand::rng()));
 }
 
-/// Begins this thread's row anew, by a number.
+/// Seeds this thread's random numbers.
 pub fn begin(seed: u64) {
     ROW.set(StdRng::seed_from_u64(seed));
 }

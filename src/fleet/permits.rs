@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::tenant::id::TenantId;
 
-/// Of so many permits one goes to a sweep, where both wait.
+/// One of this many permits goes to a resync, if both wait.
 pub const LOW_PRIORITY_SHARE: u32 = 5;
 
 /// What the work is done for.
@@ -63,7 +63,7 @@ struct Lane {
 }
 
 impl Permits {
-    /// So many at once.
+    /// Creates `count` permits.
     pub fn new(count: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             free: count,

@@ -1,7 +1,7 @@
 //! Ensures what nodes need in a worker cluster to fetch their configuration: the namespace, and a
 //! ServiceAccount whose token may read Secrets there.
 //!
-//! What exists is used as it is, whoever made it.
+//! What exists is used as it is, no matter who created it.
 
 use std::fmt::Debug;
 
@@ -78,7 +78,7 @@ pub async fn is_fetcher_lost(client: &Client) -> bool {
 }
 
 /// A token of another ServiceAccount than the one that has the name now: the API server answers 401
-/// to whoever shows it.
+/// to every client that sends it.
 fn is_stale(token: &ObjectMeta, fetcher: &ObjectMeta) -> bool {
     let of = token
         .annotations

@@ -1,4 +1,4 @@
-//! A budget of requests: so many a second, so many at once, first come, first served.
+//! A budget of requests: a rate and a number in flight, first come, first served.
 //!
 //! Each tenant has two: one for its worker cluster, one for its share of the management API. All
 //! tenants share a third for the management API, by turns. Time is tokio's, so that a test with a
@@ -109,7 +109,7 @@ pub struct SharedBudget {
     under_way: Permits,
 }
 
-/// So many requests are under way at once at least, and of a large budget as many as it allows in
+/// At least this many requests are in flight, and of a large budget as many as it allows in
 /// an eighth of a second: an API server that answers faster than that lets nobody wait.
 const UNDER_WAY_MIN: usize = 16;
 const UNDER_WAY_PARTS: usize = 8;

@@ -1,6 +1,6 @@
 //! The registry: every registration of the fleet, and who owns which namespace.
 //!
-//! The only place that holds a concurrent map; no method hands out a guard of it.
+//! The only file with a concurrent map; no method returns a guard of it.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use super::{
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::tenant::id::{RegistrationId, TenantId};
 
-/// Whether a registration has its namespace to itself.
+/// Whether a registration owns its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// It is the oldest of its namespace.
@@ -32,22 +32,22 @@ pub enum Ownership {
     },
 }
 
-/// One registration of the fleet. Whoever serves it follows the watches.
+/// One registration of the fleet. The task that serves it follows the watches.
 #[derive(Debug)]
 pub struct RegisteredCluster {
     /// The registration's Secret.
     pub id: RegistrationId,
-    /// The registration as it was found last; none once it is gone.
+    /// The latest version of the registration; `None` after it was removed.
     pub registration: watch::Sender<Option<Arc<Registration>>>,
-    /// The WorkerCluster that names the Secret; none until there is one.
+    /// The WorkerCluster that names the Secret; `None` until it exists.
     pub worker_cluster: watch::Sender<Option<Arc<WorkerCluster>>>,
     /// Whether the registration has its namespace to itself.
     pub ownership: watch::Sender<Ownership>,
-    /// Why the replica that has it does not serve it yet; none for nearly everybody.
+    /// Why its replica does not serve it yet; `None` for nearly all tenants.
     pub suspicion: watch::Sender<Option<Suspicion>>,
     /// What is known of the tenant.
     pub status: Arc<TenantStatus>,
-    /// The `onRemoval` that was seen last: the WorkerCluster may go before the registration does.
+    /// The latest `onRemoval`: the WorkerCluster may be deleted before the registration.
     on_removal: Mutex<OnRemoval>,
     /// Whether this replica serves it.
     is_here: AtomicBool,
@@ -76,7 +76,7 @@ impl RegisteredCluster {
         }
     }
 
-    /// Remembers what becomes of the machine deployments when the registration is removed.
+    /// Stores what to do with the machine deployments when the registration is removed.
     pub fn see_on_removal(&self, on_removal: OnRemoval) {
         let mut known = self
             .on_removal
@@ -85,8 +85,8 @@ impl RegisteredCluster {
         *known = on_removal;
     }
 
-    /// What becomes of the machine deployments when the registration is removed, as the
-    /// WorkerCluster said last; the default where there never was one.
+    /// Returns what to do with the machine deployments when the registration is removed: the
+    /// WorkerCluster's latest value, or the default if it never existed.
     pub fn on_removal(&self) -> OnRemoval {
         *self
             .on_removal
@@ -94,12 +94,12 @@ impl RegisteredCluster {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note that this replica serves it.
+    /// Records whether this replica serves it.
     pub fn take(&self) {
         self.is_here.store(true, Ordering::Relaxed);
     }
 
-    /// Where it is served.
+    /// Returns which replica serves it.
     pub fn place(&self) -> Place {
         if self.is_here.load(Ordering::Relaxed) {
             Place::Here
@@ -109,14 +109,14 @@ impl RegisteredCluster {
     }
 }
 
-/// Every registration of the fleet, by the namespace that it asks for.
+/// Every registration of the fleet, by namespace.
 #[derive(Debug, Default)]
 pub struct Registry {
     registered: DashMap<TenantId, Vec<Arc<RegisteredCluster>>>,
     listed: Mutex<Listed>,
 }
 
-/// Where every registration has been seen once.
+/// The scopes whose registrations were listed completely.
 #[derive(Debug, Default)]
 struct Listed {
     everywhere: Everywhere,
@@ -131,7 +131,7 @@ enum Everywhere {
 }
 
 impl Registry {
-    /// Takes note of a registration. A new one is handed out, to be served.
+    /// Adds or updates a registration. Returns a new one, to be served.
     pub fn present(&self, registration: Registration) -> Option<Arc<RegisteredCluster>> {
         let id = registration.id.clone();
         let registration = Arc::new(registration);
@@ -154,8 +154,8 @@ impl Registry {
         new
     }
 
-    /// A registered cluster whose registration was removed before this replica saw it, for somebody
-    /// to tell. None where it is on the registry, or may still be found.
+    /// Adds a registered cluster whose registration was removed before this replica saw it, so that
+    /// its status can be updated. Returns `None` if it is known, or may still be listed.
     pub fn orphaned(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
         if !self.has_seen_all_of(&id.tenant) || self.get(id).is_some() {
             return None;
@@ -168,7 +168,8 @@ impl Registry {
         Some(registered)
     }
 
-    /// Takes note that a registration is gone. It stays on the registry until it was given back.
+    /// Records that a registration was removed. It stays in the registry until its cluster was
+    /// released.
     pub fn gone(&self, id: &RegistrationId) {
         if let Some(registered) = self.get(id) {
             registered.registration.send_replace(None);
@@ -176,7 +177,7 @@ impl Registry {
         }
     }
 
-    /// Takes a registration off the registry, unless it has come back meanwhile.
+    /// Removes a registration from the registry, unless it was created again in the meantime.
     pub fn remove(&self, id: &RegistrationId) -> bool {
         let Some(mut registered) = self.registered.get_mut(&id.tenant) else {
             return false;
@@ -192,8 +193,8 @@ impl Registry {
         removed
     }
 
-    /// Forgets what was learned of a registered cluster that was let go: another replica knows
-    /// better by now. Hands out the registered cluster that stands in its place.
+    /// Forgets the state of a registered cluster that another replica serves now. Returns the entry
+    /// that replaces it.
     pub fn renew(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
         let former = self.get(id)?;
         let registration = former.registration.borrow().clone()?;
@@ -211,14 +212,14 @@ impl Registry {
         Some(fresh)
     }
 
-    /// A registered cluster by its id.
+    /// Returns a registered cluster by its id.
     pub fn get(&self, id: &RegistrationId) -> Option<Arc<RegisteredCluster>> {
         self.of(&id.tenant)
             .into_iter()
             .find(|registered| registered.id == *id)
     }
 
-    /// All registered clusters.
+    /// Returns all registered clusters.
     pub fn all(&self) -> Vec<Arc<RegisteredCluster>> {
         self.registered
             .iter()
@@ -226,7 +227,7 @@ impl Registry {
             .collect()
     }
 
-    /// The registered clusters of one namespace, or all of them.
+    /// Returns the registered clusters of one namespace, or all of them.
     pub fn within(&self, limit: Option<&str>) -> Vec<Arc<RegisteredCluster>> {
         match limit {
             Some(namespace) => self.of(&TenantId::new(namespace)),
@@ -234,7 +235,7 @@ impl Registry {
         }
     }
 
-    /// Takes note that every registration has been seen, of one namespace or of all.
+    /// Records that all registrations of one namespace, or of all namespaces, were listed.
     pub fn listed(&self, limit: Option<String>) {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         match limit {
@@ -245,7 +246,7 @@ impl Registry {
         }
     }
 
-    /// Whether every registration of a scope has been seen.
+    /// Whether all registrations of a scope were listed.
     pub fn is_listed(&self, scope: &Scope) -> bool {
         let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         match scope {
@@ -254,8 +255,8 @@ impl Registry {
         }
     }
 
-    /// Whether a tenant is known to have no registration. Of a namespace that this process does not
-    /// watch, or has not listed yet, nothing is known.
+    /// Whether a tenant certainly has no registration. This is false for a namespace that this
+    /// process does not watch or has not listed yet.
     pub fn is_gone(&self, tenant: &TenantId) -> bool {
         self.has_seen_all_of(tenant) && self.living(tenant).is_empty()
     }
@@ -265,8 +266,8 @@ impl Registry {
         listed.everywhere == Everywhere::Yes || listed.namespaces.contains(tenant.namespace())
     }
 
-    /// The oldest registration owns the namespace; of two made in the same second, the one with
-    /// the smaller uid.
+    /// The oldest registration owns the namespace; of two that were created in the same second, the
+    /// one with the smaller uid.
     fn settle_standing(&self, tenant: &TenantId) {
         let mut living = self.living(tenant);
         living.sort_by(|(_, a), (_, b)| (a.created, &a.uid).cmp(&(b.created, &b.uid)));

@@ -117,8 +117,8 @@ pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bo
 /// The bootstrap tokens of a machine deployment.
 pub async fn tokens(worker: &Client, names: &DerivedNames) -> Result<Vec<ObjectMeta>, kube::Error> {
     let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
-    let ours = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
-    let mut pages = Pages::of(ours, PAGE);
+    let selector = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
+    let mut pages = Pages::of(selector, PAGE);
     let mut found = Vec::new();
     while let Some(page) = pages.next_metadata(&tokens).await? {
         found.extend(page.into_iter().map(|token| token.metadata));
@@ -145,8 +145,8 @@ impl Credentials {
         })
     }
 
-    /// Deletes what was seen. The ServiceAccount goes last: a crash before that leaves what tells
-    /// of the rest.
+    /// Deletes what was seen. The ServiceAccount goes last: a crash before that leaves what points
+    /// to the rest.
     pub async fn remove(&self, worker: &Client) -> Result<(), kube::Error> {
         remove::<RoleBinding>(worker, self.binding.as_ref()).await?;
         remove::<Role>(worker, self.role.as_ref()).await?;

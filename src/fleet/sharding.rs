@@ -1,5 +1,5 @@
-//! Which replica serves which tenant. The parts that decide are pure; `membership` alone asks and
-//! writes.
+//! Which replica serves which tenant. The modules that decide are pure; only `membership` sends
+//! requests.
 //!
 //! ```text
 //!  Leases ──list──► observed Leases ──► evaluate ──► assignment ──► shard ──► fleet
@@ -8,12 +8,13 @@
 //!    └────────── the new assignment, once everything that moved was released ◄──┘
 //! ```
 //!
-//! A tenant goes to the replica that draws the highest number for it. A replica lets go of what
-//! moved before it publishes the replica set that it acts on, and takes what is new once one list
-//! shows that every replica has published the same set. A replica is gone when nobody holds its
-//! Lease: released by its holder, or taken from it by compare-and-swap after it was seen unchanged
-//! for its duration by the local clock. Its own fence has closed before. A Lease that is not there
-//! says nothing: who saw it, and who comes and finds nobody, waits for as long as it may have held.
+//! Rendezvous hashing assigns each tenant to a replica. A replica releases the tenants that moved
+//! before it publishes the replica set that it follows, and serves new ones once one list shows
+//! that all replicas have published the same set. A replica is gone when nobody holds its Lease:
+//! the holder released it, or another replica took it by compare-and-swap after it had not changed
+//! for its duration by the local clock. By then the holder's fence has closed. A missing Lease
+//! proves nothing: replicas that saw it, and newcomers that see no peer, wait one full lease
+//! duration.
 
 pub mod assignment;
 pub mod evaluate;
@@ -30,17 +31,17 @@ use std::{collections::BTreeSet, fmt};
 
 use sha2::{Digest, Sha256};
 
-/// One life of one replica: a process that comes back under its name is another holder.
+/// One run of one replica: a process that restarts under the same name is another holder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holder {
-    /// The replica's name; it draws the replica's tenants.
+    /// The replica's name; the assignment of tenants depends on it.
     pub instance: String,
-    /// Drawn when the process starts.
+    /// A random value from the start of the process.
     pub incarnation: String,
 }
 
 impl Holder {
-    /// Reads a `holderIdentity`. One that was not written by us is one life of one replica, too.
+    /// Parses a `holderIdentity`. One in another format counts as one run of one replica, too.
     pub fn parse(identity: &str) -> Self {
         let (instance, incarnation) = identity.rsplit_once('_').unwrap_or((identity, ""));
         Self {
@@ -61,7 +62,7 @@ impl fmt::Display for Holder {
 pub struct View(pub BTreeSet<Holder>);
 
 impl View {
-    /// What is published of it.
+    /// Returns the digest that is published of it.
     pub fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for holder in &self.0 {

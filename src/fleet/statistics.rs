@@ -1,5 +1,5 @@
-//! What is counted for one tenant: a few words of memory, written by whoever does the work and read
-//! when somebody looks. Nothing here grows with what a tenant has.
+//! What is counted for one tenant: a few words of memory, written by the task that does the work
+//! and read on demand. Nothing here grows with what a tenant has.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::tenant::summary::{self, Queue};
 
-/// The moving average takes one part in so many of each new call.
+/// The weight of a new call in the moving average is one part in this many.
 const LATENCY_WEIGHT: u32 = 8;
 
 /// What is counted for one tenant. Zero stands for nothing yet.
@@ -38,13 +38,13 @@ impl Statistics {
         self.user_data_bytes_max.store(0, Ordering::Relaxed);
     }
 
-    /// A document of so many bytes was found or made.
+    /// Records the size of a document that was found or rendered.
     pub fn user_data(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.user_data_bytes_max.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// So many reconciles wait and are under way.
+    /// Records how many reconciles wait and are under way.
     pub fn queue(&self, waiting: usize, under_way: usize) {
         let count = |count| u32::try_from(count).unwrap_or(u32::MAX);
         self.waiting.store(count(waiting), Ordering::Relaxed);

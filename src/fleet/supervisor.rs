@@ -1,5 +1,5 @@
-//! The tasks of the registered clusters that this replica serves: started, let go and joined here
-//! alone.
+//! Starts, stops and joins the tasks of the registered clusters that this replica serves. No other
+//! module does.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -35,19 +35,20 @@ pub(super) struct Supervisor {
     cancel: CancellationToken,
     tasks: JoinSet<()>,
     serving: HashMap<Id, Serving>,
-    /// Whose task has not ended. There is one task for each at a time.
+    /// The registrations whose task has not ended. Each has at most one task.
     here: HashSet<RegistrationId>,
-    /// What is served and granted was decided by this grant.
+    /// The shard that the running tasks follow.
     placed: Shard,
-    /// The tenants that may be why replicas crash.
+    /// The tenants that may be the cause of crashes.
     quarantine: Quarantine,
-    /// When it goes on.
+    /// When the next trial begins.
     next_trial: Option<Instant>,
-    /// The tasks that `placed` does not cover, and that have not ended.
+    /// The tasks that are not in `placed` and have not ended.
     leaving: HashSet<Id>,
-    /// When registered clusters last panicked, and how long they wait the next time.
+    /// When tasks last panicked, and how long their next restart is delayed.
     panics: HashMap<RegistrationId, (Instant, RetryDelay)>,
-    /// What was given back here, and when: the watch may not have told of its last status yet.
+    /// Which clusters were released here, and when: the watch may not have shown its last status
+    /// yet.
     given_back: HashMap<RegistrationId, Instant>,
     has_all_worker_clusters: bool,
 }
@@ -83,7 +84,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits until a task has ended or other tenants are this replica's, and sees to it.
+    /// Waits until a task ends or the shard changes, and handles that.
     pub(super) async fn moved(&mut self) {
         tokio::select! {
             biased;
@@ -101,7 +102,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells that nothing is served but what is granted, where that is so.
+    /// Reports that only tenants of the shard are served, once that is true.
     pub(super) fn report(&self) {
         if self.leaving.is_empty() {
             self.placement.let_go.send_if_modified(|before| {
@@ -114,8 +115,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells all tasks to end, and waits for them. Others get their turn in between: ten thousand
-    /// tasks woken at once would hold up the thread.
+    /// Cancels all tasks, and waits for them. It yields in between: ten thousand tasks that wake
+    /// together would block the thread.
     pub(super) async fn finish(&mut self) {
         for serving in self.serving.values() {
             serving.cancel.cancel();
@@ -129,7 +130,7 @@ impl Supervisor {
             Discovered::Present(registration) => {
                 self.given_back.remove(&registration.id);
                 if let Some(registered) = self.shared.registry.present(*registration) {
-                    // Who is served elsewhere counts in the turns of the fleet.
+                    // Tenants of other replicas count in the rollout of the fleet.
                     worker_clusters::notify(&self.shared.worker_clusters, &registered);
                     if self.is_granted(&registered.id) {
                         self.serve(registered, Duration::ZERO);
@@ -149,7 +150,7 @@ impl Supervisor {
         }
     }
 
-    /// Who serves it gives it back, and ends.
+    /// The task that serves it releases the cluster, and ends.
     fn gone(&self, id: &RegistrationId) {
         self.shared.registry.gone(id);
         if !self.here.contains(id) {
@@ -161,7 +162,7 @@ impl Supervisor {
         self.placed.covers(&id.tenant)
     }
 
-    /// Lets go of what is not this replica's any more, and takes what has become its own.
+    /// Stops the tasks of tenants that left the shard, and starts those of new ones.
     fn place(&mut self) {
         self.placed = self.placement.shards.borrow_and_update().clone();
         self.leaving.clear();
@@ -180,9 +181,9 @@ impl Supervisor {
         self.report_orphaned(None);
     }
 
-    /// Registrations that were removed while nobody served them, or while the replica that did
-    /// died: nobody has their kubeconfig any more, and their tenants are told so. Those of one
-    /// namespace, or all of them.
+    /// Reports orphaned registrations of one namespace, or of all: they were removed while no
+    /// replica served them, or while their replica died. Their kubeconfig is lost, and their
+    /// WorkerCluster says so.
     fn report_orphaned(&mut self, limit: Option<&str>) {
         self.given_back.retain(|_, at| at.elapsed() < TOLD_AFTER);
         for id in self
@@ -200,7 +201,7 @@ impl Supervisor {
         }
     }
 
-    /// Goes on with the trials of those who may be why replicas crash.
+    /// Continues the trials of the tenants that may be the cause of crashes.
     fn try_suspects(&mut self) {
         let now = self.now();
         let precautions = &mut self.placement.precautions;
@@ -223,7 +224,7 @@ impl Supervisor {
         self.next_trial = wait.map(|wait| Instant::now() + Duration::from_secs(wait));
     }
 
-    /// What crashes of replicas tell of a tenant.
+    /// Returns what crashes of replicas imply for a tenant.
     fn suspicion(&self, tenant: &TenantId) -> Option<Suspicion> {
         let crashes = self.placement.precautions.crashes.borrow();
         crashes.suspicion(tenant, self.now())
@@ -254,7 +255,7 @@ impl Supervisor {
         let waiting = cancel.clone();
         let task = async move {
             if !after.is_zero() {
-                // One that is cancelled still runs: it ends by itself.
+                // A cancelled task still runs, and ends by itself.
                 let _ = timeout(after, waiting.cancelled()).await;
             }
             Box::pin(task).await;
@@ -284,7 +285,7 @@ impl Supervisor {
         let mut after = Duration::ZERO;
         if has_panicked {
             after = self.panicked(&registered.id);
-            // What it panicked with may hold a tenant's data, and is not logged.
+            // The panic's message may contain a tenant's data, and is not logged.
             tracing::error!(registration = %registered.id, "a cluster's task panicked and is restarted");
         }
         let registry = &self.shared.registry;
@@ -319,8 +320,8 @@ impl Supervisor {
         }
     }
 
-    /// How long a registered cluster that panicked waits: one that always does must not be busy
-    /// with it.
+    /// How long the restart of a task that panicked is delayed: one that always panics must not
+    /// keep the process busy.
     fn panicked(&mut self, id: &RegistrationId) -> Duration {
         let now = Instant::now();
         let first = || (now, RetryDelay::default());

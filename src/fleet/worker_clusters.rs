@@ -58,7 +58,7 @@ impl WorkerClusters {
         found.min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
     }
 
-    /// The registrations that a status of this fleet tells of, but those that it says are gone, in
+    /// The registrations with a status of this fleet, but those that it says are gone, in
     /// one namespace or in all. One that names no fleet is that of an earlier release, and
     /// anybody's.
     pub fn registered_in(&self, fleet: &str, limit: Option<&str>) -> Vec<RegistrationId> {

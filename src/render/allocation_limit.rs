@@ -43,7 +43,7 @@ thread_local! {
     static IS_SPENT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Starts a render with so many bytes.
+/// Starts a render that may allocate this many bytes.
 pub(super) fn start(bytes: usize) {
     LEFT.set(bytes);
     IS_SPENT.set(false);

@@ -68,7 +68,7 @@ fn lines(refusals: &[Refusal]) -> String {
     lines.join("\n")
 }
 
-/// Writes a profile anew.
+/// Rewrites a profile in Jinja.
 pub fn convert(
     spec: &OperatingSystemProfileSpec,
 ) -> Result<OperatingSystemProfileSpec, ConvertError> {

@@ -1,5 +1,5 @@
 //! The profiles that we ship, as they are committed under `manifests/profiles`. They are text
-//! here: whoever installs or compiles one parses it.
+//! here: the caller that installs or compiles one parses it.
 
 use std::cmp::Ordering;
 

@@ -18,7 +18,7 @@ const UNITS: [(&str, u64); 8] = [
 pub(super) struct GoDuration(i64);
 
 impl GoDuration {
-    /// A duration of so many nanoseconds.
+    /// Creates a duration from nanoseconds.
     pub(super) const fn new(nanoseconds: i64) -> Self {
         Self(nanoseconds)
     }

@@ -1,7 +1,7 @@
 //! What a render is made from. Everything is borrowed, so that building an input costs nothing.
 //!
-//! Whoever makes the input has applied the tenant's overrides to the cluster's facts already: the
-//! API server and its certificate authority are used as they stand here.
+//! The code that creates the input has applied the tenant's overrides to the cluster's facts
+//! already: the API server and its certificate authority are used as they stand here.
 
 use std::{collections::BTreeMap, fmt};
 

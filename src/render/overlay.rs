@@ -13,7 +13,7 @@ use crate::api::profile::{
 };
 
 /// How many overlays may lie on one base: a site's, a team's and a purpose's, and one to spare.
-/// Whoever reads a profile must be able to hold the whole chain in mind.
+/// A person who reads a profile must be able to remember the whole chain.
 pub const OVERLAYS_MAX: usize = 4;
 
 /// Why an overlay cannot be laid over its base.

@@ -47,7 +47,7 @@ pub(super) fn syntax() -> SyntaxConfig {
         .unwrap_or_default()
 }
 
-/// Writes a template anew. `included_bytes` is what an include may bring in at most.
+/// Rewrites a template. `included_bytes` is what an include may bring in at most.
 pub(super) fn rewrite(source: &str, included_bytes: usize) -> Result<String, Refusal> {
     if source.contains(MARK) {
         return Err(Refusal {

@@ -204,7 +204,7 @@ impl ControllerFlags {
             ),
             mirror_order: MirrorOrder::ByUrl,
             api_server_override: given(&self.override_bootstrap_kubelet_apiserver),
-            // Whoever reads configs of these clusters finds in them what machines get.
+            // Readers of configs of these clusters find in them what machines get.
             stored_config: StoredConfig::Inline,
             profile_rollout: ProfileRollout::Immediate,
             ..TenantSettings::default()

@@ -30,7 +30,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub admin_address: SocketAddr,
 
-    /// Serve /fleet and /fleet.json to whoever sends the token in this file as
+    /// Serve /fleet and /fleet.json to clients that send the token in this file as
     /// `Authorization: Bearer`. Without it they are served where --admin-address is on loopback,
     /// to this machine alone, and nowhere else.
     #[arg(long, value_name = "FILE")]

@@ -207,14 +207,14 @@ impl Metrics {
         observe(&self.0.clusters.engage.get_or_create(&label), took);
     }
 
-    /// So many machine deployments ended their last reconcile like this.
+    /// Sets the number of machine deployments whose last reconcile had this outcome.
     pub fn set_machine_deployments(&self, outcome: Outcome, count: usize) {
         let label = OutcomeLabel { outcome };
         let gauges = &self.0.clusters.machine_deployments;
         gauges.get_or_create(&label).set(gauge(count));
     }
 
-    /// So many kubeconfigs expire in this time.
+    /// Sets the number of kubeconfigs that expire within this time.
     pub fn set_expiring_kubeconfigs(&self, state: CredentialState, count: usize) {
         let gauges = &self.0.clusters.kubeconfigs;
         gauges
@@ -222,7 +222,7 @@ impl Metrics {
             .set(gauge(count));
     }
 
-    /// So many tenants that have their machines replaced stand here.
+    /// Sets the number of tenants in this state of replacing machines.
     pub fn set_machine_rollout(&self, state: MachineState, count: usize) {
         let gauges = &self.0.clusters.machines;
         gauges.get_or_create(&Machines { state }).set(gauge(count));
@@ -240,13 +240,13 @@ impl Metrics {
         end.get_or_create(&[]).set(unix_seconds(at));
     }
 
-    /// The fleet has so many replicas.
+    /// Sets the number of replicas of the fleet.
     pub fn set_fleet_members(&self, count: usize) {
         let members = &self.0.membership.members;
         members.get_or_create(&[]).set(gauge(count));
     }
 
-    /// So many tenants are in this state now.
+    /// Sets the number of tenants in this state.
     pub fn set_tenants(&self, state: TenantState, count: usize) {
         self.0
             .clusters
@@ -255,7 +255,7 @@ impl Metrics {
             .set(gauge(count));
     }
 
-    /// So many tenants stand here in the rollout of default profiles.
+    /// Sets the number of tenants in this state of the rollout of default profiles.
     pub fn set_rollout(&self, state: RolloutState, count: usize) {
         self.0
             .clusters
@@ -273,7 +273,7 @@ impl Metrics {
         self.0.clusters.rollout_paused.set(paused);
     }
 
-    /// So many tasks have not ended.
+    /// Sets the number of live Tokio tasks.
     pub fn set_tasks(&self, count: usize) {
         self.0.clusters.tasks.set(gauge(count));
     }
@@ -307,7 +307,7 @@ impl Metrics {
         last_success.get_or_create(&cluster).set(unix_seconds(at));
     }
 
-    /// So many objects of this worker cluster are kept in memory.
+    /// Sets the number of objects of this worker cluster in memory.
     pub fn set_cluster_objects(&self, cluster: &str, count: usize) {
         self.0
             .clusters
@@ -316,7 +316,7 @@ impl Metrics {
             .set(gauge(count));
     }
 
-    /// Forgets a worker cluster. Whoever reports on the cluster must have stopped: a report after
+    /// Forgets a worker cluster. Tasks that report on the cluster must have stopped: a report after
     /// this makes the series again.
     pub fn remove_cluster(&self, cluster: &str) {
         let label = Cluster::named(cluster);

@@ -52,7 +52,7 @@ const OWN_API_NAMES: [&str; 4] = [
 /// Whether this machine itself may be connected to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loopback {
-    /// It may not: what listens there trusts whoever reaches it.
+    /// It may not: what listens there trusts every client that reaches it.
     #[default]
     Refused,
     /// It may: for demonstrations and tests, where worker clusters run beside this process.
@@ -228,7 +228,7 @@ fn effective(address: IpAddr) -> Result<IpAddr, AddressRefused> {
     }
 }
 
-/// What is wrong with an address, whoever asks.
+/// Returns what is wrong with an address for every caller.
 fn kind(address: IpAddr) -> Option<AddressRefused> {
     let is_metadata = |range: &AddressRange| range.contains(address);
     if METADATA_SERVICES.iter().any(is_metadata) {

@@ -77,7 +77,7 @@ pub struct ProfileQuota {
 }
 
 impl ProfileQuota {
-    /// Takes the room of a profile with so many bytes, if there is enough.
+    /// Takes the room of a profile with this many bytes, if there is enough.
     pub fn take(&mut self, bytes: usize) -> bool {
         let left = (
             self.count_max.checked_sub(1),

@@ -5,14 +5,14 @@ use std::{fmt, str::FromStr};
 /// How many tenants a wave comes to: those that had their turn in earlier waves among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wave {
-    /// So many.
+    /// This many tenants.
     Tenants(usize),
-    /// So many in a hundred, rounded up.
+    /// This percentage of the tenants, rounded up.
     Percent(u8),
 }
 
 impl Wave {
-    /// The size in a fleet of so many tenants.
+    /// Returns the size in a fleet of `total` tenants.
     pub fn size(self, total: usize) -> usize {
         match self {
             Self::Tenants(count) => count,

@@ -209,9 +209,9 @@ struct Documents {
 }
 
 impl Documents {
-    /// Whoever finds a bootstrap document finds, at that moment or later, a provisioning document
-    /// that is not older, unless a restoration took it away or brought back another, and no list
-    /// has shown that.
+    /// A machine that finds a bootstrap document finds, at that moment or later, a provisioning
+    /// document that is not older, unless a restoration took it away or brought back another, and
+    /// no list has shown that.
     fn check(&self, is_foreign: &dyn Fn(&Moment) -> bool) -> Held {
         for moment in &self.bootstrap {
             let Some(bootstrap) = moment.object.as_deref() else {

@@ -26,7 +26,7 @@ const FLAGS: [&str; 4] = [
     "--management-requests=5",
     "--management-burst=10",
 ];
-/// So many machine deployments that the budget lasts for a fraction of what they need.
+/// Enough machine deployments that the budget lasts for a fraction of what they need.
 const MACHINE_DEPLOYMENTS: usize = 12;
 
 fn name(index: usize) -> String {

@@ -56,7 +56,7 @@ async fn run(scenario: Scenario, strike: Option<Strike>) -> Run {
         tokio::time::sleep(scenario.takes()).await;
         world.settle().await;
         if scenario.takes_kubeconfig() {
-            // Whoever removed the registration does so again.
+            // The operator who removed the registration does so again.
             world.register("berlin");
             world.settle().await;
             unregister(&world);

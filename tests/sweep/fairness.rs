@@ -18,7 +18,7 @@ const QUIET: [&str; 16] = [
     "q13", "q14", "q15",
 ];
 const NOISY: &str = "noisy";
-/// So many times as much as a quiet tenant asks for.
+/// How many times as much as a quiet tenant asks for.
 const LOAD: usize = 100;
 const ROUNDS: usize = 6;
 /// Long enough for what the quiet tenants ask for, too short for what the noisy one does.

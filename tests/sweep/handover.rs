@@ -168,8 +168,8 @@ async fn what_the_last_member_left_tells_only_one_that_nobody_came_since() {
     late.process.stop().await;
 }
 
-/// Whoever waits for one that cannot be seen any more does not leave before that one's end: others
-/// go by its Lease.
+/// A replica that waits for one that cannot be seen any more does not leave before that one's end:
+/// others go by its Lease.
 #[tokio::test(start_paused = true)]
 async fn one_that_knows_of_an_unseen_holder_leaves_its_lease_to_others() {
     for knew_it in [true, false] {
@@ -293,7 +293,7 @@ async fn a_registration_of_another_fleet_is_not_taken_for_one_that_is_gone() {
     second.stop().await;
 }
 
-/// Who tells of it has to be of the fleet that it was registered with.
+/// The replica that reports it has to be of the fleet that it was registered with.
 #[tokio::test(start_paused = true)]
 async fn a_registration_that_goes_while_its_fleet_is_away_is_told_by_no_other_fleet() {
     let mut world = World::with_berlin();

@@ -50,7 +50,7 @@ impl<'a> MachineController<'a> {
         }
     }
 
-    /// Goes on for so many looks.
+    /// Goes on for this many looks.
     async fn work(&mut self, looks: usize) {
         for _ in 0..looks {
             tokio::time::sleep(PACE).await;
@@ -290,11 +290,11 @@ async fn to_ask_for_it_replaces_no_machine_that_is_current() {
     assert_eq!(told(worker), Vec::<String>::new(), "{:?}", controller.begun);
     let begun = [("c".to_owned(), 1), ("d".to_owned(), 1)];
     assert_eq!(controller.begun, BTreeMap::from(begun));
-    let told_of = condition(&world);
-    assert_eq!(told_of["reason"], "MachinesOutdated", "{told_of}");
+    let shown = condition(&world);
+    assert_eq!(shown["reason"], "MachinesOutdated", "{shown}");
     assert_eq!(
-        told_of["message"], "paused or not at rest: kube-system/a, kube-system/b",
-        "{told_of}"
+        shown["message"], "paused or not at rest: kube-system/a, kube-system/b",
+        "{shown}"
     );
 
     // Nobody asks any more.
@@ -390,11 +390,11 @@ async fn one_that_does_not_get_on_holds_up_the_others_and_is_told() {
     controller.stuck = first.first().cloned();
     controller.work(60).await;
     assert_eq!(told(worker), first, "the others wait");
-    let told_of = condition(&world);
-    assert_eq!(told_of["reason"], "MachinesHeldUp");
-    let message = told_of["message"].as_str().unwrap_or_default();
+    let shown = condition(&world);
+    assert_eq!(shown["reason"], "MachinesHeldUp");
+    let message = shown["message"].as_str().unwrap_or_default();
     let begins = format!("does not get on: kube-system/{}; replacing", first.concat());
-    assert!(message.starts_with(&begins), "{told_of}");
+    assert!(message.starts_with(&begins), "{shown}");
     assert_eq!(events(worker, "MachinesHeldUp"), 1);
     let own = object("workerclusters", "berlin", "berlin");
     let own = world.management.get(own).expect("it is there");

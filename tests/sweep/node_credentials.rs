@@ -193,7 +193,7 @@ async fn a_tenant_that_shares_the_fetcher_is_told_so_where_it_had_credentials_of
     process.stop().await;
 }
 
-/// The token is what tells of them without a read.
+/// The token is what shows them without a read.
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_them_goes_with_their_machine_deployment() {
     let (world, process) = a_settled_world().await;
@@ -211,7 +211,7 @@ async fn what_is_left_of_them_goes_with_their_machine_deployment() {
     }
 }
 
-/// What the tenant is told of the credentials.
+/// Returns the reason of the tenant's condition about credentials.
 fn reason(world: &World) -> String {
     let own = object("workerclusters", "berlin", "berlin");
     let own = world.management.get(own).expect("it is there");

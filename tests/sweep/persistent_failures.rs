@@ -273,7 +273,7 @@ async fn refused_once(kind: &Kind, code: Option<u16>) -> (Cost, usize, Snapshot)
     (cost, refused, snapshot::take(&world))
 }
 
-/// Whoever was faster has no interest in it, and nobody is to look into it.
+/// The writer that was faster has no interest in it, and nobody is to look into it.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_somebody_else_was_faster_than_is_made_again_and_no_failure() {
     for kind in KINDS {

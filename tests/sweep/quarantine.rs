@@ -120,7 +120,7 @@ async fn two_crashes_that_no_tenant_caused_hold_nobody_back_for_longer_than_two_
     let took = begun.elapsed();
     assert!(took >= Duration::from_mins(1), "the second half: {took:?}");
     assert!(took < Duration::from_mins(1) + LEASE, "{took:?}");
-    // Whoever takes them over knows that they do no harm.
+    // The replica that takes them over knows that they do no harm.
     tokio::time::sleep(Duration::from_mins(1)).await;
     replica.process.stop().await;
     let replica = fleet.start("b");

@@ -141,7 +141,8 @@ async fn newer_defaults_go_through_the_fleet_in_waves() {
     process.stop().await;
 }
 
-/// Whoever serves a tenant: the first wave has one tenant and the second two of the whole fleet.
+/// No matter which replica serves a tenant: the first wave has one tenant and the second two of the
+/// whole fleet.
 #[tokio::test(start_paused = true)]
 async fn three_replicas_give_the_turns_of_one_fleet() {
     let mut world = World::new(&TENANTS);
@@ -186,7 +187,7 @@ async fn failures_at_one_replica_pause_the_rollout_at_all() {
         a_tenant(&world, tenant, "scaleway");
     }
     tokio::time::sleep(Duration::from_mins(2)).await;
-    assert_eq!(upgraded(&world, &TENANTS), ["t-01"], "whoever serves it");
+    assert_eq!(upgraded(&world, &TENANTS), ["t-01"], "by any replica");
     for tenant in &TENANTS[1..] {
         assert_eq!(condition(&world, tenant)["reason"], "RolloutPaused");
     }

@@ -26,7 +26,7 @@ use crate::world::World;
 /// Every object of every cluster, by `cluster resource namespace/name`.
 pub type Snapshot = BTreeMap<String, Value>;
 
-/// What is no business of the manager's, or only tells of what happened on the way.
+/// What is no business of the manager's, or only shows what happened on the way.
 const LEFT_OUT: [&str; 3] = ["events", "configmaps", "leases"];
 
 /// Takes a snapshot, and checks what holds in every settled state.

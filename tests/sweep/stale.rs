@@ -1,4 +1,4 @@
-//! Watches that lose events, break, expire or bring what cannot be read; lists that tell of the
+//! Watches that lose events, break, expire or bring what cannot be read; lists that show the
 //! past. In the end everything stands as it should, and nothing swings back and forth.
 
 use std::{sync::Arc, time::Duration};
@@ -94,7 +94,7 @@ async fn changes_of_lost_events_are_found_by_the_next_list() {
     );
     assert!(world.management.delete_raw(config));
     world.settle().await;
-    assert_eq!(lines(&life), [""; 0], "nobody told of it");
+    assert_eq!(lines(&life), [""; 0], "nobody reported it");
     expire(berlin);
     expire(&world.management);
     world.settle().await;
@@ -199,7 +199,7 @@ async fn a_watch_that_breaks_in_the_middle_of_a_change_misses_nothing() {
     process.stop().await;
 }
 
-/// The inventory tells of the past; watches tell of today.
+/// The initial sync shows the past; watches show the present.
 #[tokio::test(start_paused = true)]
 async fn a_stale_list_is_put_right_without_swinging() {
     let (world, process, _) = a_settled_world().await;

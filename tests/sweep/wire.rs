@@ -180,7 +180,7 @@ impl Life {
         *self.lock() = (Some(strike), 0);
     }
 
-    /// So many calls to a cluster with this in their path panic.
+    /// Makes this many calls to a cluster with this in their path panic.
     pub fn panic_at(&self, cluster: &str, part: &str, times: usize) {
         let panics = (cluster.to_owned(), part.to_owned(), times);
         *self.panics.lock().unwrap_or_else(PoisonError::into_inner) = Some(panics);

@@ -1,4 +1,4 @@
-//! Who sees the fleet page: this machine, where the port is on loopback; else whoever has the
+//! Who sees the fleet page: this machine, where the port is on loopback; else clients that have the
 //! token.
 
 use std::net::{IpAddr, SocketAddr};
@@ -26,9 +26,9 @@ pub struct Access {
 enum Rule {
     /// Nobody: the port is open to others, and no token is set.
     Nobody,
-    /// Whoever reaches the port, which is this machine.
+    /// Every client of the port, which only this machine reaches.
     Loopback,
-    /// Whoever sends the token in this file.
+    /// Clients that send the token in this file.
     Token(PathBuf),
 }
 

@@ -122,7 +122,7 @@ fn head(length: usize) -> String {
     format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n")
 }
 
-/// Lets whoever can go on do so, over sockets, too.
+/// Lets every task proceed that can, over sockets, too.
 async fn settle() {
     for _ in 0..50 {
         yield_now().await;
@@ -142,7 +142,7 @@ async fn who_holds_all_connections_and_says_nothing_keeps_nobody_out() {
         silent.push(TcpStream::connect(port.address).await.unwrap());
         settle().await;
     }
-    // Time stands still: whoever is let in has not waited until somebody was found to be idle.
+    // Time is paused: a client that is let in has not waited until somebody was found to be idle.
     let mut late = port.client(&[]).await;
     for _ in 0..20 {
         for client in [&mut served, &mut late] {

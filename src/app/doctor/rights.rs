@@ -275,7 +275,7 @@ mod tests {
         }
     }
 
-    /// An API server that lists rules so, and allows whoever asks for one right to read.
+    /// An API server that lists rules so, and allows single requests to read.
     fn a_server(listed: Value) -> (Client, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&asked);

@@ -1,5 +1,5 @@
 //! One tenant: whether its kubeconfig is accepted and leads somewhere, what it may do there, and
-//! what the cluster tells of itself.
+//! what the cluster reports about itself.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt};

@@ -141,7 +141,7 @@ impl Entry {
     }
 }
 
-/// Whoever served the cluster before has to be adopted from, which takes rights of its own.
+/// Taking over from a manager that served the cluster before requires more permissions.
 pub(super) async fn check_predecessor(enrolment: &Enrolment, own: &Own) -> anyhow::Result<()> {
     let is_adopting = enrolment.params.rights.contains(&Rights::Adoption);
     if is_adopting || own.has_claim {

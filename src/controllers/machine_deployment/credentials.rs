@@ -44,7 +44,7 @@ use crate::tenant::{
     secret_text::SecretText,
 };
 
-/// The token is there within milliseconds, and the watch tells of it: this is for one that is not.
+/// The token is there within milliseconds, and the watch shows it: this covers one that is not.
 const TOKEN_WAIT: Duration = Duration::from_secs(1);
 /// Where the rights are missing they are tried again after this long.
 const REFUSED_WAIT: Duration = Duration::from_mins(5);

@@ -147,7 +147,7 @@ pub async fn update_status(
     }
 }
 
-/// Whether there is nothing to tell of any machine deployment.
+/// Whether no machine deployment has a problem.
 fn is_well(report: &Report) -> bool {
     report.outcomes.values().all(|it| it.message.is_none())
 }

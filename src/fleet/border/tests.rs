@@ -69,7 +69,7 @@ fn managed_fields_are_left_out_and_all_else_stays() {
     assert_eq!(passed, event(&one) + &event(&two));
 }
 
-/// What the border takes for something else than an object is refused: whoever parses what it lets
+/// What the border takes for something else than an object is refused: a parser of what it lets
 /// through could find one there.
 #[test]
 fn an_object_that_would_not_be_seen_as_one_is_refused() {
@@ -130,7 +130,7 @@ fn of_what_is_too_large_the_name_stays() {
         assert!(name.to_string().len() < 256, "{name}");
         let passed = value(&pass(Shape::Events, &event(&object)).unwrap());
         assert_eq!(passed["object"]["metadata"]["name"], "one");
-        // Whoever asks for one object gets it: it is one.
+        // A request for one object gets it: it is one.
         let passed = pass(Shape::Object, &text).unwrap();
         assert_eq!(value(&passed), without_managed_fields(object));
     }

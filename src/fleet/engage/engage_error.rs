@@ -1,4 +1,4 @@
-//! Why an attempt failed, and the Event that tells of it.
+//! Why an attempt failed, and the Event that reports it.
 
 use super::Params;
 use crate::api::worker_cluster::WorkerCluster;

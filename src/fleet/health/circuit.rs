@@ -26,7 +26,7 @@ const LATER_CAP: Duration = Duration::from_mins(1);
 const RECENT: Duration = Duration::from_hours(1);
 /// A server that asks for more is asked again after this all the same.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
-/// So many bad answers in a row are no accident of one request.
+/// After this many bad responses in a row, the cluster is at fault and not one request.
 const BAD_ANSWERS: u32 = 3;
 
 /// How a call failed.

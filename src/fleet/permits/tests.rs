@@ -73,8 +73,8 @@ async fn tenants_that_wait_are_served_in_a_circle_and_in_order_within_each() {
     assert_eq!(rest, (3..100).collect::<Vec<_>>());
 }
 
-/// How long each piece of work of sixteen quiet tenants took, sorted, beside one that asks for so
-/// many times as much. Each piece takes 20 ms of one of two permits, and all ask at once.
+/// How long each piece of work of sixteen quiet tenants took, sorted, beside one that asks for a
+/// multiple of that. Each piece takes 20 ms of one of two permits, and all ask at once.
 async fn latencies(load: usize) -> Vec<Duration> {
     let permits = Permits::new(2);
     let mut took = Vec::new();

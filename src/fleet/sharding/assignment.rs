@@ -1,4 +1,5 @@
-//! What a replica has decided and promised so far. Each step is a method without a call or a wait.
+//! What a replica has decided and published so far. Each step is a method that sends no request
+//! and does not wait.
 
 use std::time::Duration;
 
@@ -15,20 +16,21 @@ use super::{
 pub struct Assignment {
     /// The replica.
     pub me: Holder,
-    /// The replica set that it published last.
+    /// The replica set in its Lease.
     pub published: View,
-    /// The replica set that it is about to publish.
+    /// The replica set that it will publish next.
     pub aim: View,
     /// What it may serve.
     pub grant: Shard,
-    /// Until when somebody may write whose Lease was removed by hand before the replica came, in
-    /// boot time. Nothing is published before.
+    /// Until when a replica may write whose Lease was deleted by hand before this replica started,
+    /// in boot time. Nothing is published before.
     pub unseen_until: Duration,
 }
 
 impl Assignment {
-    /// A replica that comes, and publishes its first set with its Lease: it holds nothing that it
-    /// would have to let go. Before `unseen_until` that is the empty set, on which nobody agrees.
+    /// Creates the state of a replica that starts, and publishes its first set with its Lease: it
+    /// serves nothing that it would have to release. Before `unseen_until` that is the empty set,
+    /// which no other replica agrees with.
     pub fn joining(me: Holder, listed: &Listed, unseen_until: Duration) -> Self {
         let mut aim = others(&me, listed);
         aim.0.insert(me.clone());
@@ -46,7 +48,7 @@ impl Assignment {
         }
     }
 
-    /// Follows what the Leases say. What moved is no longer granted from here on.
+    /// Applies an evaluation of the Leases. Tenants that moved are not in the shard any more.
     pub fn follow(&mut self, election_result: &ElectionResult) {
         let Some(replicas) = &election_result.replicas else {
             return;
@@ -59,18 +61,18 @@ impl Assignment {
         }
     }
 
-    /// The set to publish now, if it is another: everything that is not granted must have been let
-    /// go.
+    /// Returns the set to publish now, if it differs. All tenants outside the shard must have been
+    /// released.
     pub fn to_publish(&self, now: Duration) -> Option<&View> {
         (now >= self.unseen_until && self.aim != self.published).then_some(&self.aim)
     }
 
-    /// Whether it has no fellow.
+    /// Whether it is the only replica.
     pub fn is_last(&self) -> bool {
         self.published == View([self.me.clone()].into())
     }
 
-    /// The server has taken the set.
+    /// Records that the server has stored the set.
     pub fn has_published(&mut self, view: View) {
         self.published = view;
     }
@@ -160,7 +162,7 @@ mod tests {
         assert!(!assignment.grant.has_begun(), "not agreed on");
         assignment.follow(&a_verdict(&["a_1"], Reached));
         assert!(assignment.grant.has_begun() && covers(&assignment));
-        // Who does not see itself follows nothing.
+        // A replica that does not see its own Lease follows nothing.
         let before = assignment.aim.clone();
         let blind = ElectionResult {
             replicas: None,

@@ -1,4 +1,4 @@
-//! The decision: who are the replicas, do all of them act on the same set, and whose Lease is over.
+//! The decision: which replicas exist, whether all follow the same set, and which Leases expired.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,39 +7,39 @@ use super::{
     observed_leases::{ObservedLease, Presence},
 };
 
-/// What the Leases say.
+/// The result of an evaluation of the Leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionResult {
-    /// The replicas now; none where the replica does not see its own Lease yet, for then it may not
-    /// see those that are older either.
+    /// The current replicas; `None` if the replica does not see its own Lease yet, because then it
+    /// may miss older ones, too.
     pub replicas: Option<View>,
-    /// Whether every replica has published the set that this replica acts on.
+    /// Whether every replica has published the set that this replica follows.
     pub agreement: Agreement,
-    /// The names of Leases that are over and still there.
+    /// The names of Leases that expired and still exist.
     pub over: Vec<String>,
-    /// Whether something is about to happen that is worth looking for.
+    /// How soon a change is expected.
     pub pace: Pace,
 }
 
-/// Whether every replica acts on the same set.
+/// Whether every replica follows the same set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// All have published it.
     Reached,
-    /// Somebody has not.
+    /// At least one has not.
     Pending,
 }
 
 /// How soon to look again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Nothing is expected.
+    /// No change is expected.
     Calm,
-    /// Somebody is expected to publish, or was not heard of for a while.
+    /// A replica is expected to publish, or has not renewed its Lease for a while.
     Brisk,
 }
 
-/// Judges what a replica sees.
+/// Evaluates the Leases that a replica sees.
 pub fn evaluate(
     me: &Holder,
     acted_on: &View,

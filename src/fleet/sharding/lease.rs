@@ -35,7 +35,7 @@ pub struct Leases {
 pub struct Statement {
     /// The replica set that it acts on.
     pub view: View,
-    /// What it tells of crashes.
+    /// What it records about crashes.
     pub record: Record,
 }
 

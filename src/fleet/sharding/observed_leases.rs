@@ -1,5 +1,5 @@
-//! What a replica has seen of the Leases, and since when by its own clock. Time here is boot time:
-//! it goes on while the kernel suspends the machine, and no other machine's clock counts.
+//! The Leases that a replica has observed, and since when by its own clock. Times are boot times:
+//! they include the time in which the machine is suspended, and no other machine's clock matters.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,11 +8,11 @@ use std::{
 
 use super::{Holder, suspicion::Record};
 
-/// Clocks may differ by this part of a Lease's duration in the course of it.
+/// Clocks may drift by this part of a Lease's duration while it runs.
 const DRIFT: u32 = 16;
 
-/// What the last replica publishes when it leaves. Who comes removes it before it serves anybody:
-/// while it stands, nobody can be there whom no list shows.
+/// What the last replica publishes when it leaves. A new replica removes it before it serves a
+/// tenant: while it exists, there is no replica that lists do not show.
 pub const LAST: &str = "last";
 
 /// For how long a Lease counts after it was seen.
@@ -23,69 +23,69 @@ pub fn with_drift(duration: Duration) -> Duration {
 /// A Lease, as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// Who holds it; nobody once it was released.
+    /// The holder; `None` after the Lease was released.
     pub holder: Option<Holder>,
-    /// The digest of the replica set that its holder acts on; `LAST` where the last replica left.
+    /// The digest of the replica set that its holder follows; `LAST` if the last replica left.
     pub view: String,
     /// The Lease's uid.
     pub uid: String,
     /// The Lease's resourceVersion.
     pub resource_version: String,
-    /// For how long it holds after it was written.
+    /// How long it is valid after it was written.
     pub duration: Duration,
 }
 
-/// All Leases of the fleet by their names, as one list showed them.
+/// All Leases of the fleet by name, from one list.
 #[derive(Clone, Debug, Default)]
 pub struct Listed {
     /// The list's resourceVersion.
     pub revision: u64,
     /// The Leases.
     pub leases: BTreeMap<String, LeaseRecord>,
-    /// What they tell of crashes, by the Leases' names.
+    /// What they record about crashes, by the Leases' names.
     pub records: BTreeMap<String, Record>,
 }
 
-/// A Lease, and for how long it has been like this.
+/// A Lease, and since when it has not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedLease {
-    /// As it was seen last.
+    /// Its latest version.
     pub lease: LeaseRecord,
-    /// When it was first seen like this.
+    /// When this version was first observed.
     pub since: Duration,
-    /// Whether it was part of the last list.
+    /// Whether the last list contained it.
     pub presence: Presence,
 }
 
-/// Whether a Lease is there.
+/// Whether a Lease exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It is.
+    /// It exists.
     Listed,
-    /// Somebody removed it by hand. Its holder may not know yet.
+    /// A person deleted it. Its holder may not know yet.
     Vanished,
 }
 
 impl LeaseRecord {
-    /// Whether the last replica has left with it, and nobody has come since.
+    /// Whether it is what the last replica left behind, and no other has started since.
     pub fn is_last(&self) -> bool {
         self.holder.is_none() && self.view == LAST
     }
 }
 
 impl ObservedLease {
-    /// Whether its holder cannot write any more, whatever it knows.
+    /// Whether its holder cannot write any more.
     pub fn is_over(&self, now: Duration) -> bool {
         now >= self.ends()
     }
 
-    /// When it is over.
+    /// Returns when it expires.
     pub fn ends(&self) -> Duration {
         self.since + with_drift(self.lease.duration)
     }
 }
 
-/// Everything that was seen.
+/// All observed Leases.
 #[derive(Clone, Debug)]
 pub struct ObservedLeases {
     leases: BTreeMap<String, ObservedLease>,
@@ -97,8 +97,8 @@ pub struct ObservedLeases {
 }
 
 impl ObservedLeases {
-    /// Nothing was seen yet. After a gap between two lists that is longer than a third of a Lease's
-    /// duration, nothing is held against those who could not be seen in the meantime.
+    /// Creates the state before the first list. After a gap between two lists that is longer than a
+    /// third of a Lease's duration, no Lease expires for what happened in the gap.
     pub fn new(duration: Duration) -> Self {
         Self {
             leases: BTreeMap::new(),
@@ -109,7 +109,7 @@ impl ObservedLeases {
         }
     }
 
-    /// Takes note of the version that an own write of the Lease was given. A write is newer than
+    /// Records the version that the server gave to our write of the Lease. A write is newer than
     /// every list that was answered before it was sent. Where its version is below that of such a
     /// list, the cluster was restored from a backup and its versions went back: versions from
     /// before say nothing any more. What was seen still counts, from the next list on for its
@@ -121,8 +121,8 @@ impl ObservedLeases {
         }
     }
 
-    /// Takes note of a list that was answered at `now`. One that is older than what was seen before
-    /// tells nothing.
+    /// Records a list that was received at `now`. A list that is older than a previous one is
+    /// ignored.
     pub fn update(&mut self, list: Listed, now: Duration) {
         if list.revision < self.revision {
             return;
@@ -140,7 +140,7 @@ impl ObservedLeases {
                 return true;
             }
             if std::mem::replace(&mut observed.presence, Presence::Vanished) == Presence::Listed {
-                // It may have been written until the moment in which somebody removed it.
+                // It may have been renewed until the moment in which it was deleted.
                 observed.since = now;
             }
             observed.lease.holder.is_some() && !observed.is_over(now)
@@ -165,14 +165,14 @@ impl ObservedLeases {
         }
     }
 
-    /// Whether somebody has lost its Lease and may not know yet.
+    /// Whether a replica has lost its Lease and may not know yet.
     pub fn has_vanished(&self) -> bool {
         self.leases
             .values()
             .any(|it| it.presence == Presence::Vanished)
     }
 
-    /// The Leases by their names.
+    /// Returns the Leases by name.
     pub fn leases(&self) -> &BTreeMap<String, ObservedLease> {
         &self.leases
     }

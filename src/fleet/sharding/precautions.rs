@@ -97,8 +97,8 @@ impl CrashLog {
         self.record.crashes.insert(crash);
     }
 
-    /// What to write at `now` into the replica's Lease while it is at this trial; whoever is at
-    /// another one than before has survived that.
+    /// What to write at `now` into the replica's Lease while it is at this trial; a replica that is
+    /// at another one than before has survived that.
     pub(super) fn record(
         &mut self,
         trial: Option<Trial>,

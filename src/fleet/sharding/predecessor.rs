@@ -1,25 +1,26 @@
-//! What a replica that comes can tell of those whom it does not see: a Lease that somebody deleted
-//! by hand has a holder, for a while.
+//! What a new replica knows about replicas that it does not see: the holder of a Lease that was
+//! deleted by hand may still write for a while.
 
 use super::{
     Holder, View,
     observed_leases::{LeaseRecord, Listed},
 };
 
-/// Whether a replica that comes can tell that nobody writes whose Lease it does not see.
+/// Whether a new replica knows that no replica writes whose Lease it does not see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Predecessor {
-    /// Another replica is there, or the replica's last life was alone: nobody is settled without
-    /// these.
+    /// Another replica exists, or the replica's previous run was alone: no other replica can act
+    /// without the agreement of these.
     Enough,
-    /// The last replica left with this Lease: who removes it knows that nobody has come since.
+    /// The last replica left this Lease behind: the replica that removes it knows that no other has
+    /// started since.
     Last(String),
-    /// There is no Lease, or none that says so.
+    /// No Lease proves it.
     Missing,
 }
 
 impl Predecessor {
-    /// What a list tells a replica that comes.
+    /// Evaluates the first list of a new replica.
     pub fn of(me: &Holder, listed: &Listed) -> Self {
         let is_alone = |it: &LeaseRecord| {
             let holder = it.holder.clone();
@@ -34,7 +35,7 @@ impl Predecessor {
     }
 }
 
-/// The holders of Leases but the replica itself, in any of its lives.
+/// Returns the holders of Leases, except for the replica itself in any of its runs.
 pub fn others(me: &Holder, listed: &Listed) -> View {
     let holders = listed.leases.values().filter_map(|it| it.holder.clone());
     View(holders.filter(|it| it.instance != me.instance).collect())

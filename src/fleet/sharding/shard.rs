@@ -1,6 +1,6 @@
-//! Which tenants a replica may serve, by rendezvous hashing: every replica draws a number for a
-//! tenant, and the highest has it. Who comes takes from all alike, who goes leaves to all alike,
-//! and nothing else moves.
+//! Which tenants a replica may serve, by rendezvous hashing: each pair of replica and tenant has a
+//! number, and the replica with the highest serves the tenant. A new replica takes an equal part
+//! from each, a replica that leaves gives an equal part to each, and no other tenant moves.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::tenant::id::TenantId;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shard {
     me: String,
-    /// Everybody whom it has to beat; none while it may serve nothing.
+    /// The replicas whose numbers it must exceed; `None` while it may serve nothing.
     against: Option<BTreeSet<String>>,
 }
 
 impl Shard {
-    /// A replica that may serve nothing yet.
+    /// Creates the shard of a replica that may serve nothing yet.
     pub fn nothing(me: &str) -> Self {
         Self {
             me: me.to_owned(),
@@ -26,7 +26,7 @@ impl Shard {
         }
     }
 
-    /// Whether all replicas have agreed since the replica came.
+    /// Whether all replicas have agreed since the replica started.
     pub fn has_begun(&self) -> bool {
         self.against.is_some()
     }
@@ -41,29 +41,29 @@ impl Shard {
         wins(&self.me, against, tenant)
     }
 
-    /// Leaves what other replicas have to beat this one for. Members that go leave nothing behind
-    /// until all have agreed on that.
+    /// Removes the tenants that other replicas have a higher number for. Replicas that leave
+    /// release nothing to others until all have agreed.
     pub fn narrow(&mut self, view: &View) {
         if let Some(against) = &mut self.against {
             against.extend(view.0.iter().map(|holder| holder.instance.clone()));
         }
     }
 
-    /// All replicas have agreed on this set.
+    /// Records that all replicas have agreed on this set.
     pub fn settle(&mut self, view: &View) {
         let instances = view.0.iter().map(|holder| holder.instance.clone());
         self.against = Some(instances.collect());
     }
 }
 
-/// Whether a replica draws higher than all others for a tenant.
+/// Whether a replica has a higher number for a tenant than all others.
 pub fn wins(me: &str, against: &BTreeSet<String>, tenant: &TenantId) -> bool {
     let mine = draw(me, tenant);
     let mut others = against.iter().filter(|other| *other != me);
     others.all(|other| draw(other, tenant) < mine)
 }
 
-/// A replica's number for a tenant. Two replicas never draw the same.
+/// Returns a replica's number for a tenant. Two replicas never have the same.
 fn draw<'a>(instance: &'a str, tenant: &TenantId) -> ([u8; 32], &'a str) {
     let mut digest = Sha256::new();
     digest.update(instance);
@@ -144,7 +144,7 @@ mod tests {
         );
     }
 
-    /// Replicas of two releases serve one fleet during an upgrade: what draws highest stays.
+    /// Replicas of two releases serve one fleet during an upgrade: the numbers must not change.
     #[test]
     fn every_release_gives_a_tenant_to_the_same_member() {
         let replicas = ["a", "b", "c"];

@@ -119,7 +119,7 @@ impl Incident {
         wins(&holder.instance, &self.against, tenant)
     }
 
-    /// Whether both tell of the same end of a replica.
+    /// Whether both record the same end of a replica.
     fn is_same_end(&self, other: &Self) -> bool {
         let are_ends = [self, other]
             .iter()
@@ -162,7 +162,7 @@ impl Crashes {
         self.0.is_empty()
     }
 
-    /// What the crashes tell of a tenant at `now`, in seconds since 1970: nothing, or that it may
+    /// What the crashes imply for a tenant at `now`, in seconds since 1970: nothing, or that it may
     /// be their cause.
     pub fn suspicion(&self, tenant: &TenantId, now: i64) -> Option<Suspicion> {
         let mut found: Option<Suspicion> = None;
@@ -240,7 +240,7 @@ impl Suspicion {
     }
 }
 
-/// What a replica's Lease tells of crashes.
+/// What a replica's Lease records about crashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Those that it has heard of.

@@ -77,7 +77,7 @@ impl Patience {
 pub enum Audience {
     /// The operator who runs a command. Errors are exact.
     Operator,
-    /// Whoever reads the tenant's conditions and Events. Errors that would show which ports are
+    /// Readers of the tenant's conditions and Events. Errors that would show which ports are
     /// open or what a name resolves to go to the log instead.
     Tenant,
 }
@@ -240,7 +240,7 @@ impl Dial {
     }
 }
 
-/// Tells of the end of a connection.
+/// Signals the end of a connection.
 #[derive(Default)]
 struct Gone {
     token: CancellationToken,
@@ -269,7 +269,7 @@ impl Service<Uri> for Dial {
 /// A connection to the server.
 pub(super) struct Link {
     stream: TokioIo<TlsStream<TcpStream>>,
-    /// Where calls share it, tells of its end.
+    /// If calls share it, signals its end.
     shared: Option<Gone>,
 }
 

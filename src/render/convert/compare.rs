@@ -15,7 +15,7 @@ pub struct Comparison {
     pub different: Vec<(u64, String)>,
 }
 
-/// Renders two profiles with so many samples, and compares configs and documents.
+/// Renders two profiles with this many samples, and compares configs and documents.
 pub fn compare(
     source: &OperatingSystemProfileSpec,
     converted: &OperatingSystemProfileSpec,

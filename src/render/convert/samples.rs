@@ -147,7 +147,7 @@ impl Dice {
         usize::try_from((self.0 >> 16) % sides).unwrap_or_default()
     }
 
-    /// Once in so many throws.
+    /// Returns true once in `sides` calls, on average.
     fn once_in(&mut self, sides: usize) -> bool {
         self.throw(sides) == 0
     }

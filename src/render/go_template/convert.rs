@@ -12,7 +12,7 @@ use super::{
 /// A text, or the line of what cannot be rewritten, with the reason.
 type Converted = Result<String, (usize, String)>;
 
-/// Writes the templates of one half anew: the named ones first.
+/// Rewrites the templates of one half: the named ones first.
 pub(in crate::render) struct HalfConverter {
     /// The names of the named templates.
     templates: BTreeSet<String>,

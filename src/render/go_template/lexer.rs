@@ -1,7 +1,7 @@
 //! A Go template's text, taken apart into tokens.
 //!
 //! White space beside `{{-` and `-}}` and comments print nothing; they are tokens of their own for
-//! those who write the template anew.
+//! code that rewrites the template.
 
 use super::tree::{Refusal, RefusedPart};
 
@@ -83,7 +83,7 @@ impl<'a> Lexer<'a> {
         });
     }
 
-    /// Takes so many bytes off, counting lines.
+    /// Consumes this many bytes, counting lines.
     fn take(&mut self, bytes: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(bytes).unwrap_or((self.rest, ""));
         self.line += taken.matches('\n').count();

@@ -11,7 +11,7 @@ use crate::rules::{
 
 const FORBIDDEN: u16 = 403;
 const BAD_REQUEST: u16 = 400;
-/// A profile has so many wrong templates only where its language is the wrong one.
+/// A profile with more wrong templates than this has the wrong language.
 const ERRORS_TOLD_MAX: usize = 5;
 
 /// Judges a write of a profile: its version where it changes, what can never work, and whether its

@@ -131,7 +131,7 @@ fn what_is_declared_is_what_the_page_has() {
 /// Three series per cluster, and a fixed part that no fleet makes larger.
 #[test]
 fn a_thousand_clusters_have_at_most_3500_series() {
-    // So many kinds of errors the source knows, about.
+    // About as many kinds of errors as the source has.
     const WORDS: usize = 60;
     let metrics = everything();
     for number in 1..1_000 {

@@ -57,7 +57,7 @@ where
     S::Error: Into<BoxError>,
 {
     type Response = S::Response;
-    // Boxed, because only then its causes can be told: of hyper's errors the outermost says that a
+    // Boxed, because only then its causes can be read: the outermost of hyper's errors says that a
     // connection failed, and the innermost why.
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<S::Response, BoxError>> + Send>>;

@@ -7,8 +7,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 /// The header, and the annotation.
 pub const TRACEPARENT: &str = "traceparent";
 
-/// Lets a span stand below the one that called, where a `traceparent` of it is given. What is none
-/// is ignored; so is a span that has begun.
+/// Lets a span stand below the one that called, where a `traceparent` of it is given. An invalid
+/// one is ignored; so is a span that has begun.
 pub fn follow(span: &Span, traceparent: Option<&str>) {
     if let Some(caller) = traceparent.and_then(read) {
         let caller = opentelemetry::Context::new().with_remote_span_context(caller);
@@ -17,7 +17,7 @@ pub fn follow(span: &Span, traceparent: Option<&str>) {
     }
 }
 
-/// Links a span to the one that a `traceparent` names. What is none is ignored.
+/// Links a span to the one that a `traceparent` names. Invalid values are ignored.
 pub fn link(span: &Span, traceparent: Option<&str>) {
     if let Some(cause) = traceparent.and_then(read) {
         span.add_link(cause);

@@ -123,7 +123,7 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// It asks for a connection to whoever answers.
+    /// It asks for a connection to any server that answers.
     #[error("{field}: certificates are always verified; use `certificate-authority-data`")]
     InsecureTls {
         /// The field.

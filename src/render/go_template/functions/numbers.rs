@@ -68,7 +68,7 @@ fn int64(number: i64) -> Value {
     Typed::number(INT64, number)
 }
 
-/// A value as an integer, or what a pointer leads to; what is none is 0.
+/// A value as an integer, or what a pointer leads to; anything else is 0.
 pub(super) fn to_int(value: &Value) -> i64 {
     match basic(&pointee(value)) {
         Kind::Int(number) => number,
@@ -119,7 +119,7 @@ fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A value as a float, or what a pointer leads to; what is none is 0.
+/// A value as a float, or what a pointer leads to; anything else is 0.
 pub(super) fn to_float(value: &Value) -> f64 {
     match basic(&pointee(value)) {
         #[expect(clippy::cast_precision_loss, reason = "as Go does it")]

@@ -188,7 +188,7 @@ fn find(arguments: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(found.map_or("", |found| found.as_str())))
 }
 
-/// So many, or all where the number is negative.
+/// Returns the limit, or the maximum if the number is negative.
 fn limit(value: &Value) -> Result<usize, Error> {
     Ok(usize::try_from(int(value)?).unwrap_or(usize::MAX))
 }

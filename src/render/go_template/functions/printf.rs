@@ -391,7 +391,7 @@ fn with_exponent(text: &str, verb: char) -> String {
     format!("{mantissa}{verb}{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// So many digits, without zeros at the end.
+/// Formats with this many digits, without trailing zeros.
 fn general(number: f64, digits: usize) -> String {
     let scientific = format!("{number:.*e}", digits - 1);
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));

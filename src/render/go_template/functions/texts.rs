@@ -121,7 +121,7 @@ pub(super) fn first(arguments: &[Value]) -> Result<&Value, Error> {
     arguments.first().ok_or_else(missing)
 }
 
-/// Exactly so many texts.
+/// Returns exactly `N` strings.
 pub(super) fn texts<const N: usize>(arguments: &[Value]) -> Result<[String; N], Error> {
     let texts: Vec<String> = arguments.iter().map(text).collect::<Result<_, _>>()?;
     texts.try_into().map_err(|_| missing())
@@ -280,7 +280,7 @@ fn is_unprintable(character: char) -> bool {
         )
 }
 
-/// The lines behind so many spaces each, and something in front of all.
+/// Indents each line by a number of spaces, and puts something in front of all.
 fn indented(arguments: &[Value], before: &str) -> Result<Value, Error> {
     let [width, whole] = arguments else {
         return Err(missing());

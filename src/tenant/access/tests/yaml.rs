@@ -1,4 +1,4 @@
-//! What YAML can do to whoever reads it.
+//! What YAML can do to its parser.
 
 use super::*;
 
