@@ -47,7 +47,7 @@ Operating System Manager
 pub enum Gate {
     /// The watches of the management cluster have listed what is there.
     ManagementWatches,
-    /// The replica holds its membership Lease, and all members have agreed on its coming.
+    /// The replica holds its Lease, and all replicas have agreed on a set that contains it.
     Membership,
     /// The admission webhook listens and has its certificate.
     Admission,

@@ -264,8 +264,8 @@ pub async fn run_with(
     serve(fleet, (membership, &outside.lifeline), tasks).await
 }
 
-/// Runs the fleet for as long as the replica is a registered cluster of it. The Lease is released
-/// after the last write of the fleet; one that is lost ends everything.
+/// Runs the fleet while this replica is a member. The Lease is released after the fleet's last
+/// write. If the Lease is lost, the fleet ends at once, with an error.
 async fn serve(
     fleet: impl Future<Output = ()>,
     (membership, lifeline): (Membership, &Handle),
@@ -336,7 +336,7 @@ fn membership(settings: &Settings, outside: &Outside, pulse: &Pulse) -> (Members
     })
 }
 
-/// A replica is ready once all registered clusters have agreed on its coming.
+/// Opens the gate once all replicas have agreed on a replica set that contains this one.
 async fn open_membership_gate(readiness: Readiness, mut shards: watch::Receiver<Shard>) {
     if shards.wait_for(Shard::has_begun).await.is_ok() {
         readiness.set_ready(Gate::Membership);

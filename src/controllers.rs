@@ -3,7 +3,7 @@
 //! ```text
 //! machine deployments ─┐                        ┌─► dereference ─► validate ─► render
 //! Secrets (metadata)  ─┼─► triggers ─► reconcile┤
-//! profiles, configs   ─┘   "look again"         └─► changes ─► apply ─► outcome in the tenant's status
+//! profiles, configs   ─┘   "look again"         └─► changes ─► apply ─► tenant status
 //! ```
 //!
 //! A trigger never says what to do, only that something must be looked at again.

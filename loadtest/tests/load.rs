@@ -23,7 +23,8 @@ const DESCRIPTORS_PER_TENANT_MAX: u64 = 2;
 const SERIES_PER_TENANT_MAX: u64 = 3;
 /// What it takes to serve a new tenant with one machine deployment: 17 to engage and prepare, 10
 /// WorkerClusters and profiles, of which some are asked for twice, 10 for the machine deployment,
-/// and four that look whether another program serves the cluster and whose the fetcher's token is.
+/// and four to find out whether another program serves the cluster, and which ServiceAccount the
+/// fetcher's token is for.
 /// Watches, Events and statuses are left out: of those there are more the slower a machine is.
 const REQUESTS_PER_NEW_TENANT_MAX: u64 = 49;
 /// What a raised revision takes: the annotations of a config and two Secrets, and one to spare.

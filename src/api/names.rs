@@ -74,7 +74,7 @@ pub const WORKER_CLUSTER_LABEL: &str = "operatingsystemmanager.k8c.io/worker-clu
 pub const CLAIM: &str = "operatingsystemmanager.k8c.io/claimed-by";
 /// Label of a replica's Lease: the fleet that it is a member of.
 pub const FLEET_LABEL: &str = "operatingsystemmanager.k8c.io/fleet";
-/// Annotation of a replica's Lease: the digest of the member set that it acts on.
+/// Annotation of a replica's Lease: the digest of the replica set that it follows.
 pub const VIEW: &str = "operatingsystemmanager.k8c.io/members";
 /// Annotation of a replica's Lease: the crashes that it has heard of, and the trial under way.
 pub const CRASHES: &str = "operatingsystemmanager.k8c.io/crashes";

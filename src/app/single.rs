@@ -48,7 +48,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const FACTS_INTERVAL: Duration = Duration::from_mins(10);
 /// How long a bootstrap token is valid, as it has always been.
 const TOKEN_LIFETIME: Duration = Duration::from_hours(1);
-/// Nobody shares the cluster's API with other managers: these bound a storm, and no ordinary work.
+/// No other tenants share the cluster's API here, so this limits only a storm of requests and no
+/// ordinary work.
 const REQUESTS: RequestBudget = RequestBudget {
     per_second: std::num::NonZeroU32::MIN.saturating_add(49),
     burst: std::num::NonZeroU32::MIN.saturating_add(99),

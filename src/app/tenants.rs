@@ -83,8 +83,8 @@ pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
     Ok(found.iter().map(row).collect())
 }
 
-/// Tells how all tenants stand, and then every change, until `hear` has heard enough. A watch that
-/// ends starts over.
+/// Passes all tenants to `hear`, and then every change, until `hear` returns an error. When the
+/// watch ends, it lists the tenants again and starts a new watch.
 pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()> {
     let management = ClusterClient::management(&selection.management).await?;
     let api = api(&management.client, selection);

@@ -127,7 +127,7 @@ fn write_files(folder: &Path, config: &OperatingSystemConfigSpec) -> anyhow::Res
     Ok(())
 }
 
-/// A machine's path as one below our folder, and not above it.
+/// Returns a machine's path relative to the output folder. It is an error if it leads out of it.
 fn inside(path: &str) -> anyhow::Result<PathBuf> {
     let mut inside = PathBuf::new();
     for component in Path::new(path).components() {

@@ -35,7 +35,7 @@ use crate::tenant::{
 pub struct Rules {
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
-    /// What limits a render.
+    /// The limits of a render.
     pub limits: Limits,
     /// Where templates written by tenants are rendered.
     pub renderer: Renderer,
@@ -152,7 +152,7 @@ impl Context {
         named.or_else(|| self.rules.registry_credentials.clone())
     }
 
-    /// The cluster info of the worker cluster, as they were read last.
+    /// Returns the cluster info that was read last.
     pub fn cluster_info(&self) -> Arc<ClusterInfo> {
         self.engagement.cluster_info.borrow().clone()
     }

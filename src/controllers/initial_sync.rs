@@ -106,7 +106,8 @@ fn weigh(context: &Context, secret: &Secret) {
     }
 }
 
-/// A Secret without one of our keys has the digest of an empty one: it differs from all others.
+/// Returns the digest of a Secret's value. A Secret without one of our keys has the digest of an
+/// empty value, which no Secret that we write has.
 fn digest_of(key: &DigestKey, secret: &Secret) -> Digest {
     let data = secret.data.as_ref();
     let ours = data.and_then(|data| {

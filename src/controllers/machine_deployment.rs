@@ -49,8 +49,8 @@ use crate::telemetry::{
 /// deployment without one is served with an empty revision after this long.
 const REVISION_WAIT: Duration = Duration::from_secs(1);
 
-/// Reconciles once. Never fails for the caller: the outcome stands in the tenant's status, and the
-/// action says when to look again.
+/// Reconciles once. Never returns an error: the outcome is recorded in the tenant's status, and the
+/// action says when to reconcile again.
 pub async fn reconcile(
     machine_deployment: Arc<MachineDeployment>,
     context: Arc<Context>,
@@ -154,7 +154,8 @@ pub enum ServedKind {
     Current,
     /// It is gone, with all that was made for it.
     Removed,
-    /// It is nour own.
+    /// We do not serve it: it names no profile and the policy requires one, or it is being deleted
+    /// without our finalizer.
     Ignored,
 }
 

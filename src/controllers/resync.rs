@@ -2,7 +2,7 @@
 //! after the first list or when something changed that concerns many of them.
 //!
 //! They wait here, each once, and few at a time are let into the queue of reconciles: a fresh
-//! change finds a slot of its tenant free. One that is reconciled meanwhile needs no sweep.
+//! change finds a slot of its tenant free. One that is reconciled meanwhile needs no resync.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -19,7 +19,7 @@ use crate::tenant::policy::TenantPolicy;
 
 type Reference = ObjectRef<MachineDeployment>;
 
-/// The sweeps of one tenant.
+/// The resyncs of one tenant.
 #[derive(Debug)]
 pub struct ResyncQueue {
     state: Mutex<State>,
@@ -55,7 +55,7 @@ impl ResyncQueue {
         }
     }
 
-    /// These wait for a sweep from now on, unless they do already.
+    /// These wait for a resync from now on, unless they do already.
     pub fn add(&self, references: impl IntoIterator<Item = Reference>) {
         let mut state = self.lock();
         for reference in references {
@@ -71,7 +71,7 @@ impl ResyncQueue {
         self.bell.notify_one();
     }
 
-    /// The machine deployments to reconcile, each when there is room for it, until cancelled.
+    /// Returns an endless stream of the machine deployments to reconcile, each when there is room.
     pub fn stream(self: Arc<Self>) -> impl Stream<Item = Reference> + Send {
         stream::unfold(self, |resync| async move {
             loop {
@@ -83,7 +83,7 @@ impl ResyncQueue {
         })
     }
 
-    /// A change of this one is about to be reconciled: it needs no sweep.
+    /// A change of this one is about to be reconciled: it needs no resync.
     pub fn changed(&self, reference: &Reference) {
         let mut state = self.lock();
         state.forget(reference);
@@ -161,7 +161,7 @@ impl State {
     }
 }
 
-/// Work on one machine deployment: a sweep of these, or a fresh change.
+/// Work on one machine deployment: a resync, or a fresh change.
 #[derive(Debug)]
 pub struct AtWork {
     resync: Arc<ResyncQueue>,
@@ -241,12 +241,12 @@ mod tests {
         sweeps.changed(&reference("a"));
         assert_eq!(sweeps.begin(&reference("a")).priority(), Priority::High);
         assert_eq!(names(&sweeps), ["c"]);
-        // Work that begins for another reason sees all that a sweep would.
+        // Work that begins for another reason sees all that a resync would.
         drop(sweeps.begin(&reference("c")));
         sweeps.add([reference("d")]);
         assert_eq!(sweeps.begin(&reference("d")).priority(), Priority::High);
         assert_eq!(names(&sweeps), [""; 0]);
-        // A change while work is under way is swept after it.
+        // A change while work is under way is followed by a resync.
         let at_work = sweeps.begin(&reference("e"));
         sweeps.add([reference("e")]);
         drop(at_work);

@@ -1,8 +1,9 @@
 //! Grants rollout slots: which tenants of the fleet may install newer default profiles now.
 //!
-//! Where each tenant stands is read from the installed profiles, and from its tenant status, or
-//! from its WorkerCluster's status while it is not engaged here: a restart goes on where it was,
-//! and every replica comes to the same decision. While nobody asks, nothing runs.
+//! A tenant's state in the rollout is computed from its installed profiles and from its status in
+//! memory, or from its WorkerCluster's status while its cluster is not engaged here. So a restart
+//! continues where it was, and all replicas come to the same decision. Without slot requests,
+//! nothing runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -141,7 +142,7 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// The tenants of a registry.
+    /// Creates a view of the tenants in the registry.
     pub fn new(registry: &Arc<Registry>, scope: &Scope, settings: &Arc<TenantSettings>) -> Self {
         Self {
             registry: Arc::clone(registry),
@@ -151,7 +152,7 @@ impl Tenants {
     }
 }
 
-/// What giving turns goes by.
+/// Grants rollout slots.
 #[derive(Debug)]
 pub struct Rollout {
     /// Who asks.
@@ -283,7 +284,8 @@ impl Rollout {
         }
     }
 
-    /// Where a registered cluster stands; nothing, where its settings keep it out.
+    /// Returns the rollout state of a registered cluster's tenant. Returns `None` if its settings
+    /// exclude it, or if it has the newer profiles but nothing was reconciled with them.
     fn participant(
         &self,
         registered: &RegisteredCluster,

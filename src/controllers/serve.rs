@@ -304,7 +304,7 @@ impl Controllers {
 
 /// Another spec of the WorkerCluster means other settings, and so do other credentials of
 /// registries: look everywhere. Credentials are read again with each spec and from time to time:
-/// soon after they could not be read or used, else as seldom as the cluster info.
+/// soon after they could not be read or used, otherwise as often as the cluster info.
 async fn follow_settings(context: &Context) {
     let mut worker_cluster = context.engagement.worker_cluster.clone();
     let spec = |own: &Option<Arc<WorkerCluster>>| own.as_ref().map(|own| own.spec.clone());
@@ -347,7 +347,8 @@ fn pause(context: &Context, refreshed: Refreshed, delay: &mut RetryDelay) -> Dur
     }
 }
 
-/// Other cluster info of the cluster mean other documents: look everywhere.
+/// Reconciles all machine deployments when the cluster info changes, because it is part of their
+/// documents.
 async fn follow_facts(context: &Context) {
     let mut cluster_info = context.engagement.cluster_info.clone();
     while cluster_info.changed().await.is_ok() {

@@ -1,5 +1,5 @@
-//! The trigger router: what must be looked at again. They merge while nobody looks, so that a
-//! thousand events of one kind cost one look, and the queue cannot grow.
+//! The trigger router collects what must be reconciled again. Equal triggers are merged until they
+//! are taken, so that a thousand events of one kind cost one pass, and the queue cannot grow.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -43,14 +43,14 @@ pub enum Affected {
     Overlapping(DerivedNames),
 }
 
-/// The triggers of one tenant.
+/// Collects the triggers of one tenant.
 #[derive(Debug, Default)]
 pub struct TriggerRouter {
     pending: Mutex<HashSet<Affected>>,
     bell: Notify,
 }
 
-/// Where looks lead.
+/// What the trigger router needs to find the machine deployments that a trigger concerns.
 #[derive(Clone, Debug)]
 pub struct Destinations {
     /// The machine deployments that there are.
@@ -75,7 +75,7 @@ impl TriggerRouter {
         self.bell.notify_one();
     }
 
-    /// The machine deployments to look at now, until cancelled.
+    /// Returns an endless stream of the machine deployments to reconcile now.
     pub fn stream(
         self: Arc<Self>,
         tenant: String,
@@ -106,13 +106,13 @@ impl Affected {
         }
     }
 
-    /// Whether those that it concerns wait for a sweep: there may be many, for no change of their
+    /// Whether those that it concerns wait for a resync: there may be many, for no change of their
     /// own. A profile changes for a whole fleet where a release brings another one.
     const fn is_sweep(&self) -> bool {
         matches!(self, Self::Everywhere | Self::Listed | Self::Profile { .. })
     }
 
-    /// Whether a sweep for it comes by a machine deployment.
+    /// Whether a resync for it includes a machine deployment.
     fn sweeps(&self, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
         match self {
             Self::Everywhere | Self::Listed => true,
@@ -150,7 +150,7 @@ impl Affected {
 }
 
 impl Destinations {
-    /// Which machine deployments the looks concern at once; the others wait for a sweep.
+    /// Which machine deployments the triggers concern at once; the others wait for a resync.
     fn now(&self, looks: &HashSet<Affected>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
         let mut found = BTreeMap::new();
         let mut concerns = |it: Arc<MachineDeployment>, look| {

@@ -48,8 +48,8 @@ const PAGE_OF_METADATA: u32 = 500;
 /// More Secrets than this are not listed: a thousand machine deployments have two thousand.
 const SECRETS_MAX: usize = 10_000;
 
-/// The machine deployments of the worker cluster, each whenever it changes. A list of them all
-/// pulls the triggers instead: it yields to changes.
+/// Returns the machine deployments of the worker cluster, each whenever it changes. A list of all
+/// of them enqueues a trigger instead, because changes have a higher priority.
 pub fn machine_deployments(
     worker: Client,
     health: &Arc<Health>,
@@ -211,8 +211,8 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
     .await;
 }
 
-/// Without the fetcher's token no node can fetch anything: engaging again makes it again, and reads
-/// what it is then.
+/// Without the fetcher's token, nodes cannot fetch their documents. Therefore the cluster is
+/// engaged again, which recreates the token and reads it.
 fn on_secret_deleted(context: &Context, name: String) {
     if name == FETCHER_TOKEN {
         context.engagement.cancel.cancel();

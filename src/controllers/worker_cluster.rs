@@ -1,5 +1,5 @@
-//! Keeps the status of a WorkerCluster: what stands on the tenant's status, written at most once a
-//! second, and only when it is different from what the watch shows.
+//! Writes the status of a WorkerCluster from what is known of the tenant: at most once a second,
+//! and only if it differs from what the watch shows.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use crate::telemetry::logs::chain;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A status that somebody else keeps changing is put right at most this seldom.
 const AGAIN_MAX: Duration = Duration::from_mins(5);
-/// The last write of a registered cluster that leaves may take this long.
+/// The timeout of the last write, after the cluster's task has ended.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Keeps the status until the registered cluster leaves, and writes once more then.
+/// Keeps the status current until cancelled, and then writes it once more.
 pub async fn report(reporting: Reporting) {
     let mut worker_cluster = reporting.registered.worker_cluster.subscribe();
     let mut writer = Writer {
@@ -61,7 +61,7 @@ pub async fn report(reporting: Reporting) {
             }
         }
     }
-    // Nobody writes it later: the registered cluster is leaving.
+    // This is the last chance to write it: the cluster's task has ended.
     let last = async {
         let mut delay = RetryDelay::default();
         while let Err(error) = Box::pin(writer.write()).await {

@@ -22,7 +22,7 @@ const FORBIDDEN_RETRIES: usize = 4;
 const FORBIDDEN_WAIT: Duration = Duration::from_secs(2);
 const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(16);
 
-/// Why the cluster info could not be read.
+/// The reason why the cluster info could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterInfoError {
     /// The fetcher's token is not there yet.
@@ -44,7 +44,7 @@ pub enum ClusterInfoError {
     },
 }
 
-/// What of the cluster info is in use, as far as it is known.
+/// The parts of the cluster info that existing documents were rendered from, as far as known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InUse<'a> {
     /// The address of the API server.
@@ -88,8 +88,7 @@ pub async fn read(
     read_once(client, kubeconfig_ca, in_use).await
 }
 
-/// Reads the current cluster info, for a command that shows them and keeps
-/// nothing.
+/// Reads the cluster info without retries, for a command that shows it and keeps nothing.
 ///
 /// # Errors
 ///

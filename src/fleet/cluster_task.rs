@@ -44,15 +44,15 @@ const DISENGAGE_TIMEOUT: Duration = Duration::from_secs(15);
 /// is over by then, and a cluster that was removed together with its registration is not coming.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Serves one registered cluster of the fleet until its registration is gone or it is cancelled.
+/// Serves one registered cluster until its registration is removed, or until cancelled.
 pub async fn run(
     shared: Arc<Shared>,
     registered: Arc<RegisteredCluster>,
     fence: Fence,
     cancel: CancellationToken,
 ) {
-    // What limits the tenant may depend on the labels of its namespace: until they are read the
-    // registered cluster only waits, and reports that it does.
+    // The tenant's policy may depend on the labels of its namespace. Until they are read, the task
+    // only waits, and reports that.
     let policy = Arc::clone(shared.policies.of_unlabelled(&registered.id.tenant));
     let management_budget = Arc::new(Budget::new(policy.management_requests));
     let management = management_share(&shared, &registered.id.tenant, &management_budget, &fence);
@@ -82,7 +82,7 @@ pub async fn run(
             fence,
             last: None,
         };
-        // On the heap, once for the life of the registered cluster.
+        // On the heap, once per cluster task.
         Box::pin(task.run(&cancel)).await;
     };
     tokio::join!(report, serve);
@@ -134,8 +134,8 @@ struct Task {
     management: Clients,
     /// What every write of the tenant must pass.
     fence: Fence,
-    /// The budget of the worker cluster: one for the life of the registered cluster, or a
-    /// registration that keeps changing would buy requests without end.
+    /// The budget of the worker cluster. It lives as long as the task: with a new one for each
+    /// change, a registration that keeps changing could send any number of requests.
     worker_budget: Arc<Budget>,
     /// The budget of the tenant's share of the management API.
     management_budget: Arc<Budget>,
@@ -179,7 +179,7 @@ impl Task {
     /// Engages and serves until `stop`, however often it takes.
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let (mut delay, mut again) = (RetryDelay::default(), RetryDelay::default());
-        // Another kubeconfig starts over, whatever was wrong with the last one.
+        // Each kubeconfig begins with unknown health, whatever was wrong with the last one.
         let status = Arc::clone(&self.registered.status);
         let health = Arc::new(Health::new(status, self.shared.clock.clone()));
         tokio::select! {
@@ -275,8 +275,8 @@ impl Task {
         Ok((policy, attempt))
     }
 
-    /// Writes an engage error in the tenant's status, unless the calls have said it already; tells
-    /// whether time may heal it.
+    /// Records an engage error in the tenant's status, unless failed calls have reported the cause
+    /// already. Returns true if a later attempt may succeed without a change.
     fn note(&self, engage_error: &EngageError, health: &Health) -> bool {
         let is_of_health = engage_error.condition == ConditionType::Connected;
         if is_of_health && health.is_wrong() {
@@ -355,7 +355,8 @@ impl Task {
         tracing::info!(registration = %self.registered.id, "disengaged");
     }
 
-    /// Waits until the WorkerCluster or the ownership says that the cluster must be let go.
+    /// Waits until the cluster must be disengaged: its WorkerCluster is paused or deleted, or
+    /// another registration owns the namespace.
     async fn must_leave(&self) {
         let mut worker_clusters = self.registered.worker_cluster.subscribe();
         let mut standings = self.registered.ownership.subscribe();
@@ -421,7 +422,8 @@ impl Task {
         }
     }
 
-    /// Writes in the tenant's status what became of the cluster.
+    /// Records in the tenant's status that the registration was removed, and whether the cluster
+    /// was released.
     fn gone(&self, removal: Removal, message: &str) {
         let status = &self.registered.status;
         let released = ConditionState {

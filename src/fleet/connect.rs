@@ -113,8 +113,8 @@ impl Clients {
         self.client_for(Priority::High)
     }
 
-    /// A client for work of this priority: what is no change of its own lets the changes of others
-    /// go first at the budget that all tenants share.
+    /// Returns a client for work of this priority. At the budget that all tenants share, requests
+    /// of low priority yield to those of high priority.
     pub fn client_for(&self, priority: Priority) -> Client {
         let service = TenantService {
             priority,

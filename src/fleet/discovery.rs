@@ -58,7 +58,7 @@ pub enum Discovered {
     },
 }
 
-/// Watches the Secrets that match the selector, until cancelled.
+/// Watches the Secrets that match the selector. Returns an endless stream of what happens to them.
 pub fn discover(
     management: &Client,
     scope: &Scope,

@@ -1,6 +1,6 @@
 //! One attempt to engage a worker cluster: read the kubeconfig, connect, identify, claim, prepare.
 //!
-//! Each step writes what it found on the tenant's status; the first that fails ends the attempt.
+//! Each step records its result in the tenant's status; the first that fails ends the attempt.
 
 mod engage_error;
 mod keep_cluster_info;
@@ -63,7 +63,7 @@ const TOKEN_WAIT: Duration = Duration::from_millis(250);
 pub struct Params<'a> {
     /// What all tenants share.
     pub shared: &'a Shared,
-    /// What limits the tenant.
+    /// The tenant's policy.
     pub policy: &'a TenantPolicy,
     /// The registered cluster.
     pub registered: &'a Arc<RegisteredCluster>,
@@ -176,7 +176,7 @@ async fn read_facts(
     cluster_info::read(worker, kubeconfig_ca, in_use).await
 }
 
-/// The registered cluster's WorkerCluster, made if there is none.
+/// Returns the registered cluster's WorkerCluster, and creates it if it does not exist.
 async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, EngageError> {
     params.shared.worker_clusters.ready().await;
     worker_clusters::notify(&params.shared.worker_clusters, params.registered);

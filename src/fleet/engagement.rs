@@ -46,13 +46,13 @@ pub struct Shared {
     pub management_uid: String,
     /// Makes transports to worker clusters.
     pub connector: Connector,
-    /// What limits each tenant.
+    /// The policies of tenants.
     pub policies: Arc<TenantPolicies>,
     /// The settings of a tenant that sets nothing.
     pub defaults: Arc<TenantSettings>,
     /// How long a call may take.
     pub request_timeout: Duration,
-    /// How often the cluster info of a cluster is read again.
+    /// The interval at which a cluster's info is read again.
     pub facts_interval: Duration,
     /// Permits for reconciles, for all tenants together.
     pub permits: Permits,
@@ -91,7 +91,7 @@ pub struct Reporting {
     pub management: Clients,
     /// The time of day.
     pub clock: Clock,
-    /// Set when the registered cluster leaves.
+    /// Cancelled when the cluster's task has ended.
     pub cancel: CancellationToken,
 }
 
@@ -102,7 +102,7 @@ pub struct Engagement {
     pub registration: RegistrationId,
     /// What all tenants share.
     pub shared: Arc<Shared>,
-    /// What limits the tenant.
+    /// The tenant's policy.
     pub policy: Arc<TenantPolicy>,
     /// The worker cluster's API.
     pub worker: Clients,
@@ -116,7 +116,7 @@ pub struct Engagement {
     pub kubeconfig_ca: Arc<[u8]>,
     /// What was observed in the worker cluster; read again from time to time.
     pub cluster_info: watch::Receiver<Arc<ClusterInfo>>,
-    /// Rung when the cluster info should be read again before their time.
+    /// Notified when the cluster info must be read again before the interval ends.
     pub facts_bell: Arc<Notify>,
     /// Rung when somebody else has written what we write in the worker cluster.
     pub foreign_write: Arc<Notify>,

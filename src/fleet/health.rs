@@ -66,8 +66,8 @@ pub enum State {
     },
 }
 
-/// How long a problem of a watch is reported after it was last seen: watches are started over more
-/// often.
+/// How long a problem of a watch is reported after it was last seen. A failing watch starts over
+/// more often than that.
 const WATCH_PROBLEM: Duration = Duration::from_mins(1);
 
 /// A call that was not sent.
@@ -90,7 +90,7 @@ impl HeldBack {
 }
 
 /// Observes the calls to one worker cluster, holds them back while it fails, and writes changes to
-/// the tenant's status. It lives as long as the kubeconfig: another one starts over.
+/// the tenant's status. It lives as long as the kubeconfig: another kubeconfig gets a new one.
 #[derive(Debug)]
 pub struct Health {
     tenant_status: Arc<TenantStatus>,
@@ -110,7 +110,8 @@ pub struct Observed<'a> {
 }
 
 impl Health {
-    /// Writes to this tenant status.
+    /// Creates the health of a worker cluster about which nothing is known yet. It is recorded in
+    /// this tenant status.
     pub fn new(tenant_status: Arc<TenantStatus>, clock: Clock) -> Self {
         Self {
             tenant_status,

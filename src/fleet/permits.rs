@@ -3,13 +3,13 @@
 //!
 //! Who waits is served tenant by tenant in a circle, and within a tenant in the order of asking:
 //! a tenant that asks a hundred times gets no more than one that asks once. A fresh change goes
-//! before a sweep, but one permit in [`LOW_PRIORITY_SHARE`] goes to a sweep that waits, so that
+//! before a resync, but one permit in [`LOW_PRIORITY_SHARE`] goes to a resync that waits, so that
 //! none starves.
 //!
 //! ```text
 //! fresh   berlin ▸▸▸▸   lisbon ▸   ──┐  four of five
 //!                                    ├──► permit
-//! sweeps  berlin ▸▸     oslo ▸▸▸   ──┘  one of five
+//! resync  berlin ▸▸     oslo ▸▸▸   ──┘  one of five
 //! ```
 
 use std::{
@@ -47,12 +47,12 @@ struct State {
     free: usize,
     fresh: Lane,
     resync: Lane,
-    /// Permits for fresh changes since the last one for a sweep.
+    /// Permits for fresh changes since the last one for a resync.
     fresh_in_a_row: u32,
     next_ticket: u64,
 }
 
-/// Those of one priority that wait.
+/// The waiters of one priority.
 #[derive(Default)]
 struct Lane {
     /// Whose turn is next. Each tenant that waits stands here once; one whose waiters have all

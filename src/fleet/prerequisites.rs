@@ -34,7 +34,7 @@ pub async fn ensure_namespace(client: &Client) -> Result<Namespace, Prerequisite
     ensure(&Api::all(client.clone()), namespace()).await
 }
 
-/// Ensures the fetcher: ServiceAccount, Role, RoleBinding and token Secret.
+/// Creates what is missing of the fetcher: ServiceAccount, Role, RoleBinding and token Secret.
 pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
     let fetcher = ensure(
         &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
@@ -61,8 +61,8 @@ pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
     Ok(())
 }
 
-/// Whether nodes cannot use the fetcher's token any more, as far as that can be read: it or its
-/// ServiceAccount is gone, or the account is another one of the same name.
+/// Returns true if nodes cannot use the fetcher's token any more: the token or its ServiceAccount
+/// is gone, or the ServiceAccount was recreated. Returns false if that cannot be read.
 pub async fn is_fetcher_lost(client: &Client) -> bool {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);

@@ -94,7 +94,7 @@ impl RegisteredCluster {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records whether this replica serves it.
+    /// Marks the cluster as served by this replica.
     pub fn take(&self) {
         self.is_here.store(true, Ordering::Relaxed);
     }

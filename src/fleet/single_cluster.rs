@@ -55,7 +55,7 @@ pub struct Reached {
 pub struct Params {
     /// The namespace of profiles and configs, and a name for the log.
     pub id: RegistrationId,
-    /// What limits it.
+    /// The cluster's policy.
     pub policy: Arc<TenantPolicy>,
     /// What goes into documents.
     pub settings: Arc<TenantSettings>,

@@ -33,7 +33,7 @@ impl Statistics {
         self.call_micros.store(average(before), Ordering::Relaxed);
     }
 
-    /// The cluster is checked again: what was the largest may be gone.
+    /// Forgets the largest document at the start of an initial sync: it may be gone.
     pub fn forget_user_data(&self) {
         self.user_data_bytes_max.store(0, Ordering::Relaxed);
     }

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::tenant::id::{RegistrationId, TenantId};
 
-/// A watch that lags for longer than this starts over by then.
+/// How long a release is remembered. A watch that lags for longer has started over by then.
 const TOLD_AFTER: Duration = Duration::from_mins(10);
 
 /// The tasks of the registered clusters.

@@ -1,5 +1,5 @@
-//! What limits a tenant: the operator's rules, and the labels of the tenant's namespace where a
-//! rule asks for them.
+//! Which policy applies to a tenant: by the operator's rules, and by the labels of the tenant's
+//! namespace if a rule needs them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub async fn policy_of(
     Ok(Arc::clone(policy.unwrap_or(&shared.policies.default)))
 }
 
-/// Waits until another policy bounds the tenant. The labels are read as seldom as the cluster info.
+/// Waits until another policy applies to the tenant. The labels are read as often as the cluster
+/// info.
 pub async fn changed(
     shared: &Shared,
     management: &Clients,

@@ -1,6 +1,7 @@
-//! The tenant status of one tenant: what is known of it, and a bell that rings when that changes.
+//! What is known of one tenant, in memory, with a notification when it changes.
 //!
-//! Everybody who learns something writes it here; one writer turns it into the status.
+//! Every task that learns something records it here; one writer turns it into the status of the
+//! WorkerCluster.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +10,7 @@ use tokio::sync::Notify;
 use super::statistics::Statistics;
 use crate::tenant::report::{ConditionState, ConditionType, Outcome, Report};
 
-/// The tenant status of one tenant.
+/// What is known of one tenant.
 #[derive(Debug, Default)]
 pub struct TenantStatus {
     report: Mutex<Report>,
@@ -40,7 +41,7 @@ impl TenantStatus {
         self.bell.notify_one();
     }
 
-    /// Writes down what was found; tells whether that is news.
+    /// Sets a condition; returns true if it changed.
     pub fn set_condition(&self, condition: ConditionType, finding: ConditionState) -> bool {
         let news = {
             let mut report = self.lock();
@@ -52,7 +53,8 @@ impl TenantStatus {
         news
     }
 
-    /// Writes down what became of a machine deployment; tells whether that is news.
+    /// Records a machine deployment's outcome; returns true if its state, reason or message
+    /// changed.
     pub fn outcome(&self, machine_deployment: &str, outcome: Outcome) -> bool {
         let (is_news, is_written) = {
             let mut report = self.lock();

@@ -88,7 +88,7 @@ enum Refused {
     Http1(#[source] LegacyError),
 }
 
-/// Says which bound a failed call met, where it was our own.
+/// Names the bound that a failed call exceeded, if it is one that this client sets.
 fn name_bound(error: BoxError) -> BoxError {
     let error = match error.downcast::<LegacyError>() {
         Ok(error) => *error,

@@ -83,8 +83,8 @@ pub fn covers(limit: Option<&String>, namespace: &str) -> bool {
     limit.is_none_or(|limit| limit == namespace)
 }
 
-/// A watch of this many objects a page that starts over with a list from time to time, until
-/// cancelled; and at once with fewer a page, where a page of the list is too large.
+/// Returns a watch with this many objects per page. It starts over with a list from time to time,
+/// and immediately with smaller pages if a page of the list is too large.
 pub fn relisted<K, W>(
     interval: Duration,
     page: u32,

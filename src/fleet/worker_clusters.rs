@@ -29,7 +29,7 @@ use crate::tenant::{id::RegistrationId, report::ConditionType};
 /// Why a tenant without its registration is not `Registered`.
 pub const REGISTRATION_REMOVED: &str = "RegistrationRemoved";
 
-/// How many registered clusters hear about a list before other tasks may run: ten thousand at once
+/// How many registered clusters are notified of a list before other tasks run: ten thousand at once
 /// would block the thread.
 const TOLD_AT_ONCE: usize = 100;
 
@@ -112,8 +112,8 @@ fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
 /// A page of WorkerClusters: 5 KiB each.
 const PAGE: u32 = 100;
 
-/// Watches the WorkerClusters until cancelled, and tells each registered cluster of its own. Hands
-/// out the stores at once and the watches to be polled.
+/// Watches the WorkerClusters and updates each registered cluster with its own. Returns the stores,
+/// and a future that polls the watches and never completes.
 pub fn follow(
     management: &Client,
     scope: &Scope,
@@ -197,7 +197,7 @@ fn readable(
     }))
 }
 
-/// Tells the registered clusters that an event of a watch concerns; lets other tasks run in
+/// Notifies the registered clusters that an event of a watch concerns, and lets other tasks run in
 /// between.
 async fn notify_registrations(
     clusters: &WorkerClusters,
@@ -231,8 +231,9 @@ fn status(own: &WorkerCluster) -> Option<&WorkerClusterStatus> {
     own.status.as_ref()
 }
 
-/// Tells a registered cluster which WorkerCluster is its own. Another status is no news to those
-/// who serve it; the one who writes it compares it with what it should be.
+/// Updates a registered cluster with its WorkerCluster. A changed status does not wake the tasks
+/// that serve the cluster; it wakes the task that writes the status, which compares it with the
+/// desired one.
 pub fn notify(clusters: &WorkerClusters, registered: &RegisteredCluster) {
     let own = clusters.of(&registered.id);
     if let Some(own) = &own {
@@ -326,7 +327,7 @@ mod tests {
         registry
     }
 
-    /// How many registered clusters know their WorkerCluster.
+    /// Returns the number of registered clusters that know their WorkerCluster.
     fn told(registry: &Registry) -> usize {
         let registered = registry.all();
         let told =
@@ -358,7 +359,7 @@ mod tests {
         );
         assert!(
             most <= TOLD_AT_ONCE,
-            "{most} registered clusters were told in one poll"
+            "{most} registered clusters were notified in one poll"
         );
     }
 

@@ -88,7 +88,7 @@ pub struct NameConflict {
     pub name: String,
 }
 
-/// What a profile has no room in.
+/// The limit that a profile exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// The quota of the namespace.

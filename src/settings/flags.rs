@@ -40,7 +40,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILE")]
     pub tenant_defaults: Option<PathBuf>,
 
-    /// What limits single tenants: a YAML list of rules, of which the first that matches holds.
+    /// The limits of single tenants: a YAML list of rules, of which the first that matches applies.
     #[arg(long, value_name = "FILE")]
     pub tenant_policies: Option<PathBuf>,
 

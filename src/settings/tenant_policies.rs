@@ -1,5 +1,5 @@
-//! What limits single tenants, from a file: a list of rules, each with whom it is for and what it
-//! sets. What it does not set is as the flags say.
+//! The policies of single tenants, from a file: a list of rules, each with the tenants that it is
+//! for and what it sets. For what it does not set, the flags apply.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

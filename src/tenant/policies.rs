@@ -17,21 +17,21 @@ pub enum Match {
     NamespaceLabels(BTreeMap<String, String>),
 }
 
-/// What limits the tenants that match.
+/// A rule, with the policy of the tenants that match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
     /// Which tenants.
     pub applies_to: Match,
-    /// What limits them.
+    /// Their policy.
     pub policy: Arc<TenantPolicy>,
 }
 
-/// What limits each tenant.
+/// The policies of all tenants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantPolicies {
     /// The rules; the first that matches holds.
     pub rules: Vec<PolicyRule>,
-    /// What limits tenants that no rule matches.
+    /// The policy of tenants that no rule matches.
     pub default: Arc<TenantPolicy>,
 }
 
@@ -40,8 +40,8 @@ pub struct TenantPolicies {
 pub struct LabelsWanted;
 
 impl TenantPolicies {
-    /// What limits a tenant. Without labels it is known only where no rule before the one that
-    /// matches asks for them.
+    /// Returns the policy of a tenant. Without labels, it is known only if no rule before the one
+    /// that matches needs them.
     pub fn of(
         &self,
         tenant: &TenantId,
@@ -62,7 +62,7 @@ impl TenantPolicies {
         Ok(&self.default)
     }
 
-    /// What limits a tenant as far as it is known without labels: else what bounds the others.
+    /// Returns the policy of a tenant, or the default policy if it depends on labels.
     pub fn of_unlabelled(&self, tenant: &TenantId) -> &Arc<TenantPolicy> {
         self.of(tenant, None).unwrap_or(&self.default)
     }

@@ -1,11 +1,11 @@
-//! What limits a tenant. It comes from the process settings alone, by the tenant's name or the
-//! labels of its namespace: an object in the tenant's own namespace could be the tenant's own.
+//! The limits of a tenant. They come from the process settings alone, by the tenant's name or the
+//! labels of its namespace: an object in the tenant's namespace could be written by the tenant.
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
 use super::{access::AccessRules, id::TenantId};
 
-/// What limits one tenant.
+/// The limits of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantPolicy {
     /// How the worker cluster may be reached, and how large the kubeconfig may be.
@@ -20,7 +20,7 @@ pub struct TenantPolicy {
     pub management_requests: RequestBudget,
     /// Reconciles of the tenant that run at once. They take a permit of the process, too.
     pub reconciles_max: usize,
-    /// Of these, sweeps that run at once, where they leave one slot free: what they ask for waits
+    /// Of these, resyncs that run at once, where they leave one slot free: what they ask for waits
     /// at the tenant's own budgets before the next change.
     pub sweeps_max: usize,
     /// Machine deployments that are served; the oldest ones, where there are more.

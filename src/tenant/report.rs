@@ -203,7 +203,7 @@ pub struct Report {
     pub version: Option<String>,
     /// The machine deployments that exist, as `namespace/name`, once they have been listed.
     pub existing: Option<BTreeSet<String>>,
-    /// Those of them that are nour own.
+    /// Those of them that we do not serve.
     pub ignored: BTreeSet<String>,
     /// What became of them.
     pub outcomes: BTreeMap<String, Outcome>,

@@ -184,7 +184,7 @@ pub struct Statistics {
 /// What is known of a tenant that this replica serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// What stands on its tenant status.
+    /// The report about it.
     pub report: &'a Report,
     /// What its WorkerCluster says, for the times.
     pub status: Option<&'a WorkerClusterStatus>,

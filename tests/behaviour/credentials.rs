@@ -95,7 +95,7 @@ pub async fn without_the_rights_machines_share_the_fetcher_and_the_condition_say
     install(&tenant, &a_fetching_profile()).await;
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
     let fetcher = fetcher_token(&tenant).await;
-    assert!(fetches_with(&made, &fetcher), "the fetcher's token serves");
+    assert!(fetches_with(&made, &fetcher), "the fetcher's token is used");
     assert_eq!(parts(&tenant, &made).await, Vec::<String>::new());
     let said = tenant.says("NodeCredentials", "False", "Forbidden").await;
     let said = message(&said, "NodeCredentials");

@@ -112,7 +112,7 @@ pub async fn overlays_that_extend_each_other_are_refused_until_one_does_not(worl
         .await;
     let message = entry.message.unwrap_or_default();
     assert!(message.contains("take spec.extends out"), "{message}");
-    let whose = format!("{} reads about the circle", tenant.namespace);
+    let whose = format!("{} gets an Event about the circle", tenant.namespace);
     wait::for_objects(&tenant.worker_events(), &whose, |events| {
         events
             .values()

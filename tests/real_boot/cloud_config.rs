@@ -23,8 +23,7 @@ impl CloudConfig {
         serde_saphyr::from_str(text).expect("a document is YAML")
     }
 
-    /// How two documents differ, without the contents of files: documents of
-    /// one form boot alike.
+    /// Returns everything but the contents of files: documents with the same form boot alike.
     pub fn form(&self) -> String {
         let files: Vec<_> = self
             .write_files

@@ -15,8 +15,8 @@ use crate::{
     snapshot,
 };
 
-/// Some times longer than any delay between two attempts. Of many tenants one always reads its
-/// cluster info or renews a token, so that nothing but time tells.
+/// Several times longer than any delay between two attempts. One of many tenants always reads its
+/// cluster info or renews a token, so only the time shows that the world has settled.
 const SETTLED: Duration = Duration::from_mins(5);
 
 /// Prints the history where a world ends by a panic.

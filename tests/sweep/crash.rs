@@ -13,8 +13,8 @@ use crate::{
     world::World,
 };
 
-/// Longer than the time between two looks at the cluster info; shorter than the life of half a
-/// token.
+/// Longer than the interval at which the cluster info is read; shorter than half of a token's
+/// lifetime.
 const AFTERWARDS: Duration = Duration::from_mins(12);
 
 /// What a run came to.

@@ -143,7 +143,7 @@ async fn a_lease_deleted_by_hand_makes_no_two_writers() {
     }
 }
 
-/// Two find the Lease that the last member left; the one that is not the first to remove it knows
+/// Two find the Lease that the last replica left; the one that is not the first to remove it knows
 /// nothing of what came after.
 #[tokio::test(start_paused = true)]
 async fn what_the_last_member_left_tells_only_one_that_nobody_came_since() {

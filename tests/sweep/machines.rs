@@ -30,7 +30,7 @@ struct MachineController<'a> {
     templates: BTreeMap<String, (Value, u64)>,
     /// Those that it never gets on with.
     stuck: Option<String>,
-    /// How often it has started over.
+    /// How many times each machine deployment has begun to replace its machines.
     begun: BTreeMap<String, usize>,
     /// The most that were under way at once.
     most_at_once: usize,
@@ -66,7 +66,7 @@ impl<'a> MachineController<'a> {
     fn look(&mut self, found: &Value) {
         let name = name(found);
         let generation = at(found, "/metadata/generation");
-        let known = self.templates.get_mut(&name).expect("it is our own");
+        let known = self.templates.get_mut(&name).expect("it is known");
         let is_new = known.0 != template(found);
         if is_new {
             *known = (template(found), known.1 + 1);

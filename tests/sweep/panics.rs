@@ -14,8 +14,8 @@ use crate::{
     world::{World, put},
 };
 
-/// Where it panics: while the cluster is engaged, in a watch, in a reconcile, in the inventory, in
-/// the report, and while a default profile is installed.
+/// Where it panics: while the cluster is engaged, in a watch, in a reconcile, in the initial sync,
+/// in the report, and while a default profile is installed.
 const PLACES: [(&str, &str); 6] = [
     ("lisbon", "/version"),
     ("lisbon", "/machinedeployments"),

@@ -18,7 +18,7 @@ pub const TENANTS: [&str; 6] = ["berlin", "cairo", "dakar", "lima", "lisbon", "o
 pub const LEASE: Duration = Duration::from_secs(15);
 /// The namespace of the Leases.
 const HOME: &str = "operating-system-manager";
-/// Long enough for members to agree and for tenants to be engaged.
+/// Long enough for replicas to agree and for tenants to be engaged.
 pub const AGREED: Duration = Duration::from_secs(20);
 
 pub struct Replica {

@@ -55,8 +55,9 @@ async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
 
 /// What a day of one tenant may cost, by kind of request.
 fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
-    // Facts every ten minutes, tokens of three machine deployments every 33, watches every 290 s,
-    // and twice as one starts over with a list: profiles every six hours, others every 45 minutes.
+    // Cluster info every ten minutes, tokens of three machine deployments every 33, watches every
+    // 290 s, and two requests when a watch starts over with a list: for profiles every six hours,
+    // for others every 45 minutes.
     let cluster_info = 130..=160;
     let tokens = 3 * 38..=3 * 49;
     let reads = 2 * 3 * 38..=2 * 3 * 49;
@@ -96,7 +97,7 @@ fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
                 .to_owned(),
             cluster_info.clone(),
         ),
-        // The claim is looked at beside the cluster info.
+        // The claim is read together with the cluster info.
         (
             "berlin GET /api/v1/namespaces/cloud-init-settings".to_owned(),
             cluster_info.clone(),
@@ -179,7 +180,7 @@ async fn a_day_of_a_hundred_tenants_writes_renewals_alone() {
     let per_second = f64::from(reads) / 100.0 / 86_400.0;
     println!("{renewals} renewals, {leases} of Leases, {per_second:.4} reads a second and tenant");
     assert!((100 * 38..=100 * 49).contains(&renewals), "{renewals}");
-    // What the architecture demands; most are cluster info.
+    // The limit that the architecture sets; most of the reads are of the cluster info.
     assert!(per_second < 0.02, "{per_second} reads a second and tenant");
 }
 
@@ -216,7 +217,7 @@ async fn a_restart_writes_nothing() {
     process.stop().await;
 }
 
-/// The inventory is a list; beyond it a reconcile of what is current reads nothing.
+/// The initial sync is a list; beyond it a reconcile of what is current reads nothing.
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_that_changes_nothing_reads_nothing() {
     let life = Life::new();

@@ -151,7 +151,7 @@ impl Scenario {
     pub fn takes(self) -> Duration {
         match self {
             Self::Renewal => Duration::from_mins(8),
-            // The cluster info are read again after eleven minutes at most.
+            // The cluster info is read again after eleven minutes at most.
             Self::FetchToken => Duration::from_mins(12),
             _ => Duration::ZERO,
         }

@@ -137,7 +137,7 @@ impl Secrets {
             return;
         };
         let key = self.keys.get(tenant);
-        let key = key.expect("what we made, a fetcher fetches");
+        let key = key.expect("a tenant with our objects has a fetcher");
         let digest = if text(object, "/kind") == "Secret" {
             secret_digest(key, decoded(object, "cloud-config").as_bytes())
         } else {

@@ -41,7 +41,8 @@ pub(super) fn for_node_credentials() -> anyhow::Result<Needs> {
 
 /// The rules of every role of a file, by the role's namespace.
 fn needs(file: &str) -> anyhow::Result<Needs> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(file).context("our manifest")?;
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(file).context("cannot parse an embedded manifest")?;
     let mut needs = Needs::new();
     for mut document in documents {
         let namespace = document
@@ -50,7 +51,7 @@ fn needs(file: &str) -> anyhow::Result<Needs> {
         let namespace = namespace.unwrap_or_default().to_owned();
         if let Some(rules) = document.get_mut("rules") {
             let rules: Vec<PolicyRule> =
-                serde_json::from_value(rules.take()).context("our rule")?;
+                serde_json::from_value(rules.take()).context("cannot parse an embedded rule")?;
             needs.entry(namespace).or_default().extend(rules);
         }
     }

@@ -250,7 +250,7 @@ pub(in crate::app) fn kubeconfig_of(registration: &Secret) -> anyhow::Result<&[u
     Ok(kubeconfig)
 }
 
-/// What limits a tenant; the labels of its namespace are read where they decide.
+/// Returns a tenant's policy. The labels of its namespace are read only if they decide.
 async fn policy_of(
     client: &Client,
     question: &Question,

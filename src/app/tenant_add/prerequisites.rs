@@ -60,7 +60,8 @@ pub(super) fn documents(rights: &[Rights]) -> anyhow::Result<Vec<Value>> {
     });
     let mut documents = Vec::new();
     for file in std::iter::once(ALWAYS).chain(more) {
-        let read: Vec<Value> = serde_saphyr::from_multiple(file).context("our manifest")?;
+        let read: Vec<Value> =
+            serde_saphyr::from_multiple(file).context("cannot parse an embedded manifest")?;
         documents.extend(read);
     }
     documents.push(token_document());

@@ -42,7 +42,8 @@ fn token_in(secret: Secret) -> Option<String> {
     String::from_utf8(token.0).ok().filter(|it| !it.is_empty())
 }
 
-/// What ends such a token is not ours to move: it is looked at again as often as our own.
+/// Returns the token with an expiration time as if it were our own, so that it is read again as
+/// often. We cannot extend it.
 fn as_token(context: &Context, text: &str) -> Token {
     let now = context.engagement.shared.clock.now();
     let expires = now.saturating_add(context.rules.token_lifetime);

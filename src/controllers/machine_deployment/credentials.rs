@@ -2,9 +2,9 @@
 //! that machine deployment's Secrets and nothing else, and the Secret with its token.
 //!
 //! Of these only the token's Secret is watched. The others are looked at when it changes, and again
-//! about twice in the lifetime of a bootstrap token. The first write takes a verb that worker.yaml
-//! does not grant: where the rules beside it are not applied nothing is made that could not be
-//! removed, and the fetcher's token serves.
+//! about twice in the lifetime of a bootstrap token. The first write needs a verb that worker.yaml
+//! does not grant: without worker-node-credentials.yaml, nothing is created that could not be
+//! deleted again, and the machines use the fetcher's token.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -103,7 +103,8 @@ impl NodeCredentials {
     }
 }
 
-/// Where the tenant shares the fetcher, a condition from before says so.
+/// If the tenant's settings say that machines share the fetcher's token, sets the condition
+/// `NodeCredentials` accordingly, unless the tenant never had that condition.
 pub fn report_setting(context: &Context) {
     let before = |found: &worker_cluster::WorkerCluster| {
         let conditions = found.status.as_ref().map(|status| &status.conditions);

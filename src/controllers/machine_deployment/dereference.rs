@@ -169,7 +169,7 @@ async fn observe(context: &Context, names: &DerivedNames) -> Result<Observed, Er
 }
 
 async fn observe_secret(context: &Context, name: &str) -> Result<Option<Seen>, Error> {
-    // SlotRequest for the key drops digests that were made with another one.
+    // Reading the key drops digests that were made with another key.
     context.digest_key();
     if context
         .secrets

@@ -1,5 +1,5 @@
-//! Writes down what became of a machine deployment: in the tenant's status, in an Event, in the
-//! metrics, in the span and, when it is news, in the log.
+//! Records the outcome of a machine deployment: in the tenant's status, in an Event, in the
+//! metrics, in the span and, if it changed, in the log.
 
 use std::sync::Arc;
 

@@ -27,10 +27,10 @@ use crate::tenant::{id::TenantId, policies::TenantPolicies, policy::ProfileQuota
 /// How long profiles wait for memory before it is looked for again.
 pub(super) const MEMORY_RETRY: Duration = Duration::from_mins(1);
 
-/// What limits the store.
+/// The limits of the store.
 #[derive(Clone, Debug, Default)]
 pub struct Quotas {
-    /// What limits each tenant, by its namespace, until it is engaged.
+    /// The policies of tenants by namespace, for tenants that are not engaged yet.
     pub policies: Arc<TenantPolicies>,
     /// The names of default profiles: those always have room.
     pub defaults: BTreeSet<String>,
@@ -72,7 +72,7 @@ impl Inner {
         }
     }
 
-    /// Before the table grows, ledgers go that would be recreated as they are.
+    /// Before the table grows, removes the ledgers that are equal to new ones.
     fn make_room_for_ledgers(&mut self, policies: &TenantPolicies) {
         if self.ledgers.len() == self.ledgers.capacity() {
             let quota = |namespace: &str| {

@@ -1,7 +1,7 @@
 //! The Lease of the program before us: held, or run out.
 //!
-//! A Lease is judged by the clock of the API server that keeps it, as its answers tell it, so that
-//! a wrong clock here by hours does no harm.
+//! A Lease is evaluated by the clock of the API server that stores it, which its responses contain,
+//! so that a local clock that is wrong by hours does no harm.
 
 use std::time::Duration;
 

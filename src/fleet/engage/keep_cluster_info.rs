@@ -1,4 +1,4 @@
-//! Keeps the cluster info of an engaged cluster fresh.
+//! Keeps the cluster info of an engaged cluster current.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,8 +16,8 @@ use crate::fleet::{
 use crate::telemetry::logs::chain;
 use crate::tenant::cluster_info::ClusterInfo;
 
-/// Reads the cluster info again from time to time, jittered, and when the bell rings, until
-/// somebody else holds the claim on the cluster, or the fetcher's token is good for nothing any
+/// Reads the cluster info again at an interval with jitter, and when the bell rings. Returns when
+/// another manager holds the claim on the cluster, or when nodes cannot use the fetcher's token any
 /// more.
 pub async fn keep_cluster_info(
     shared: &Shared,
@@ -43,7 +43,8 @@ pub struct Reading<'a> {
     pub kubeconfig_ca: &'a [u8],
     /// How often.
     pub interval: Duration,
-    /// Who claimed the cluster and made the fetcher there, where somebody had to.
+    /// The claimant of the cluster, in which the fetcher was created; `None` in single-cluster
+    /// mode.
     pub claimant: Option<&'a Claimant>,
 }
 
@@ -74,8 +75,8 @@ impl Reading<'_> {
                         sender.send_replace(Arc::new(cluster_info));
                     }
                 }
-                // What was read before stays good; the tenant status tells how the cluster is
-                // doing.
+                // The previous cluster info stays in use. The calls report the cluster's health in
+                // the tenant's status.
                 Err(error) => {
                     tracing::debug!(error = %chain(&error), "cannot read the cluster info again");
                     wait = delay.next().unwrap_or(wait);

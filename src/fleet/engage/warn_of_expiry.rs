@@ -9,7 +9,7 @@ use crate::tenant::{
     report::ConditionType,
 };
 
-/// How often it is checked again. Nothing is asked for that.
+/// The interval between two checks. A check itself sends no request.
 const INTERVAL: Duration = Duration::from_hours(1);
 
 /// What warning takes.

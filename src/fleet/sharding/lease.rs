@@ -33,7 +33,7 @@ pub struct Leases {
 /// What a replica publishes in its Lease.
 #[derive(Clone, Debug, Default)]
 pub struct Statement {
-    /// The replica set that it acts on.
+    /// The replica set that it follows.
     pub view: View,
     /// What it records about crashes.
     pub record: Record,
@@ -168,8 +168,8 @@ impl Leases {
         self.swap_own(before, change).await
     }
 
-    /// Our response may have been lost, or somebody else may have been faster: that is looked
-    /// at.
+    /// After a conflict, reads the Lease and tries once more if it is still ours: the response to
+    /// our previous write may have been lost.
     async fn swap_own(&self, before: &Lease, change: Value) -> Result<Lease, LeaseError> {
         match self.swap(before, change.clone()).await {
             Err(LeaseError::Call { source, .. }) if is_conflict(&source) => {}
@@ -233,8 +233,8 @@ impl Leases {
         }
     }
 
-    /// Leaves: nobody needs to wait for a Lease without a holder. Who finds it later removes it.
-    /// `text` is what the last replica publishes, or nothing.
+    /// Releases the Lease: no replica waits for a Lease without a holder, and the next one to see
+    /// it removes it. `text` is the mark that the last replica leaves, or empty.
     pub async fn release(
         &self,
         before: &Lease,

@@ -1,4 +1,5 @@
-//! Keeps the replica a replica: writes its Lease, reads those of the others, follows what they say.
+//! Keeps this replica in the replica set: renews its Lease, reads the Leases of the other replicas,
+//! and follows them.
 //!
 //! It never waits for a tenant: while the fleet lets go of what moved, the Lease goes on being
 //! renewed with the set that was published before.
@@ -81,7 +82,7 @@ pub struct Params {
 pub struct Placement {
     /// Which tenants this replica may serve.
     pub shards: watch::Receiver<Shard>,
-    /// The last grant for which everything else was let go.
+    /// The last shard for which all other tenants were released.
     pub let_go: watch::Sender<Shard>,
     /// What the writes pass.
     pub fence: Fence,

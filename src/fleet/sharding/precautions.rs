@@ -89,7 +89,8 @@ impl CrashLog {
         self.trials = trials.collect();
     }
 
-    /// Takes note that the holder of a Lease is gone. `view` are those whom it had to beat.
+    /// Records that the holder of a Lease is gone. `view` are the replicas whose numbers it
+    /// had to exceed.
     pub(super) fn crashed(&mut self, (lease, holder): (&str, &Holder), view: &View, now: i64) {
         tracing::warn!(replica = %holder, "a replica ended without leaving the fleet");
         let trial = self.trials.get(lease).copied();

@@ -1,5 +1,5 @@
 //! Which tenants may have ended replicas. A replica that ends without releasing its Lease has
-//! crashed, and every replica remembers for which tenants: those that its grant covered. A tenant
+//! crashed, and every replica remembers for which tenants: those of its shard. A tenant
 //! for which two replicas crashed within ten minutes is suspect. Suspects are tried in halves, so
 //! a crash during a trial says in which half the cause is.
 
@@ -79,7 +79,7 @@ pub struct Incident {
     outcome: Outcome,
     /// Its `holderIdentity`.
     holder: String,
-    /// The names of the replicas whom it had to beat for a tenant.
+    /// The names of the replicas whose numbers it had to exceed for a tenant.
     against: BTreeSet<String>,
     /// The trial that was under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -192,7 +192,7 @@ impl<'o> Parts<'o> {
 fn push_text(out: &mut MeteredText, text: &str, style: Style) -> Result<(), Error> {
     let mut escaped = String::with_capacity(text.len() + 2);
     push_string(&mut escaped, text);
-    // An escaped backslash before such a word was not our escape.
+    // A `\u00` in the text itself is escaped as `\\u00`, which the replacements below would match.
     if style != Style::Raw || text.contains("\\u00") {
         return out.push_str(&escaped);
     }

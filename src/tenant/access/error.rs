@@ -103,7 +103,7 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// It names a file: our own, where it is read.
+    /// It names a file. It would be read from this process's file system.
     #[error("{field}: files are not read; use `{instead}`")]
     File {
         /// The field.

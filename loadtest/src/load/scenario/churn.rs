@@ -71,7 +71,7 @@ async fn one_window(
         steps += 1;
         let index = steps % staying;
         let worker = stage.fleet.workers.get_mut(index);
-        let worker = worker.context("the tenant exists")?;
+        let worker = worker.context("the tenant does not exist")?;
         alive.push_back((index, worker.add_machine_deployment()?));
         if alive.len() > LIFE_STEPS
             && let Some(made) = alive.pop_front()
@@ -103,7 +103,7 @@ async fn one_window(
 /// How long a machine deployment took to be served; it is deleted then.
 async fn end(stage: &mut Stage, (index, name): &Made) -> anyhow::Result<Duration> {
     let worker = stage.fleet.workers.get_mut(*index);
-    let worker = worker.context("the tenant exists")?;
+    let worker = worker.context("the tenant does not exist")?;
     let found = tokio::time::timeout(SERVED_TIMEOUT, served::until_served(worker, name, 1));
     let found = found
         .await
@@ -131,14 +131,14 @@ async fn move_one(
     let worker = stage.fleet.workers.get(index);
     stage
         .fleet
-        .remove(worker.context("the tenant exists")?)
+        .remove(worker.context("the tenant does not exist")?)
         .await?;
     Ok(Some(index))
 }
 
 async fn come_back(stage: &Stage, index: usize) -> anyhow::Result<()> {
     let worker = stage.fleet.workers.get(index);
-    let worker = worker.context("the tenant exists")?;
+    let worker = worker.context("the tenant does not exist")?;
     stage.fleet.give_namespace(worker)?;
     stage.fleet.register(worker).await
 }

@@ -74,7 +74,7 @@ pub(super) async fn make_while(
             }
             anyhow::ensure!(begun.elapsed() < BESIDE_TIMEOUT, "waited too long");
             let worker = stage.fleet.workers.get_mut(*index);
-            let worker = worker.context("the tenant exists")?;
+            let worker = worker.context("the tenant does not exist")?;
             made.push((*index, worker.add_machine_deployment()?));
         }
         until_served(&stage.fleet, made).await
@@ -86,7 +86,7 @@ async fn until_served(fleet: &Fleet, made: Vec<(usize, String)>) -> anyhow::Resu
     let mut all = Vec::new();
     for (tenant, name) in made {
         let worker = fleet.workers.get(tenant);
-        let worker = worker.context("the tenant exists")?;
+        let worker = worker.context("the tenant does not exist")?;
         let served = served::until_served(worker, &name, 1);
         let served = tokio::time::timeout(SERVED_TIMEOUT, served).await;
         let serving = served.with_context(|| format!("{name} of {}", worker.tenant));

@@ -20,7 +20,7 @@ use crate::load::{
 pub(super) const REPLICAS: [&str; 3] = ["osm-0", "osm-1", "osm-2"];
 /// How long a killed replica's tenants may wait: the Lease that it leaves, and five seconds.
 const TAKEN_MAX_SECONDS: f64 = 20.0;
-/// What the replicas' views of their members are told by.
+/// The annotation with the digest of the replica set that a replica follows.
 const VIEW: &str = "/metadata/annotations/operatingsystemmanager.k8c.io~1members";
 
 /// Three replicas, of which one is killed.

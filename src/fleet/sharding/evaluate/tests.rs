@@ -43,7 +43,7 @@ fn released((name, mut observed): (String, ObservedLease)) -> (String, ObservedL
     (name, observed)
 }
 
-/// What `a_1` makes of it, in short: replicas, agreement, Leases that are over, pace.
+/// Checks how `a_1` evaluates the Leases: replicas, agreement, expired Leases, pace.
 fn check(
     acted_on: &[&str],
     leases: impl IntoIterator<Item = (String, ObservedLease)>,
@@ -108,7 +108,7 @@ fn all_must_have_published_the_same_set() {
     let both = [held("a_1", &two), held("b_1", &two)];
     check(&two, both.clone(), NOW, (Some(&two), Reached, &[], Calm));
     check(&two, both, LATE, (Some(&two), Reached, &[], Brisk));
-    // Another life of the same replica is another replica.
+    // Another run of the same replica is another holder.
     let again = [held("a_1", &two), held("b_2", &["a_1", "b_2"])];
     let now = ["a_1", "b_2"];
     check(&two, again, NOW, (Some(&now), Pending, &[], Brisk));

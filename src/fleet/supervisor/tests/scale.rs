@@ -83,7 +83,7 @@ fn assert_visits_of_each(most: usize) {
     );
 }
 
-/// A supervisor that serves nobody yet, of a replica that is alone.
+/// Creates the supervisor of the only replica, which serves no tenant yet.
 fn a_supervisor() -> (
     Supervisor,
     tokio::sync::watch::Sender<Shard>,
@@ -127,7 +127,7 @@ async fn the_end_lets_other_tasks_run_between_members() {
     // What tokio lets a task do before it makes it wait, and the one that it waits after.
     assert!(
         most <= 128 + 1,
-        "{most} registered clusters were told in one poll"
+        "{most} cluster tasks were cancelled in one poll"
     );
 }
 
