@@ -6,6 +6,7 @@
 pub mod config;
 pub mod machine_deployment;
 pub mod names;
+pub mod platform;
 pub mod profile;
 pub mod weight;
 pub mod worker_cluster;

@@ -143,6 +143,11 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
         "every watch is budgeted, and its backoff comes last; fleet/watch.rs says why",
     ),
     (
+        ".list(&",
+        &["src/fleet/pages.rs"],
+        "a list decodes object by object: one bad object must not hide the others",
+    ),
+    (
         "Kubeconfig::",
         &["src/app/management.rs"],
         "what a tenant wrote goes through tenant/access.rs",

@@ -303,7 +303,7 @@ fn a_provider_spec(random: &mut StdRng, profile: &OperatingSystemProfileSpec) ->
     let provider = profile
         .supported_cloud_providers
         .choose(random)
-        .map_or(CloudProvider::Aws, |provider| provider.name);
+        .map_or(CloudProvider::Aws, |provider| provider.name.clone());
     let provider = if random.random_ratio(9, 10) {
         provider.as_str().to_owned()
     } else {

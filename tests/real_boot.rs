@@ -95,7 +95,7 @@ fn representatives() -> Vec<(String, Vec<u8>)> {
     profiles.retain(Profile::is_cloud_init);
     for profile in profiles {
         for provider in profile.providers() {
-            let documents = profile.render(provider, &Access::unused());
+            let documents = profile.render(&provider, &Access::unused());
             for (half, document) in [
                 ("bootstrap", documents.bootstrap),
                 ("provisioning", documents.provisioning),

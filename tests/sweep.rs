@@ -64,6 +64,8 @@ mod stale;
 mod tokens;
 #[path = "sweep/unreachable.rs"]
 mod unreachable;
+#[path = "sweep/unreadable.rs"]
+mod unreadable;
 #[path = "sweep/upstream.rs"]
 mod upstream;
 #[path = "sweep/upstream_returns.rs"]

@@ -9,6 +9,8 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use super::platform::{CloudProvider, OperatingSystem};
+
 /// The pattern that a profile's version follows: a semantic version behind a `v`.
 ///
 /// Not anchored at its start, as in the schema that users have today.
@@ -109,37 +111,6 @@ impl OperatingSystemProfileSpec {
     }
 }
 
-/// An operating system that machine-controller knows.
-#[derive(
-    Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum OperatingSystem {
-    /// Flatcar Container Linux.
-    Flatcar,
-    /// Red Hat Enterprise Linux.
-    Rhel,
-    /// Ubuntu.
-    Ubuntu,
-    /// Amazon Linux 2.
-    Amzn2,
-    /// Rocky Linux.
-    RockyLinux,
-}
-
-impl OperatingSystem {
-    /// The name as it stands in objects.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Flatcar => "flatcar",
-            Self::Rhel => "rhel",
-            Self::Ubuntu => "ubuntu",
-            Self::Amzn2 => "amzn2",
-            Self::RockyLinux => "rockylinux",
-        }
-    }
-}
-
 /// The language that a profile's templates are written in.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub enum TemplateLanguage {
@@ -200,62 +171,6 @@ pub struct CloudProviderSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object_schema")]
     pub spec: Option<serde_json::Value>,
-}
-
-/// A cloud provider's name.
-#[derive(
-    Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "each name is the provider's own")]
-pub enum CloudProvider {
-    Aws,
-    Azure,
-    DigitalOcean,
-    Edge,
-    Gce,
-    Hetzner,
-    KubeVirt,
-    Linode,
-    Nutanix,
-    OpenStack,
-    VSphere,
-    Fake,
-    Alibaba,
-    Anexia,
-    Scaleway,
-    BareMetal,
-    External,
-    #[serde(rename = "vmware-cloud-director")]
-    VmwareCloudDirector,
-    OpenNebula,
-}
-
-impl CloudProvider {
-    /// The name as it stands in objects.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Aws => "aws",
-            Self::Azure => "azure",
-            Self::DigitalOcean => "digitalocean",
-            Self::Edge => "edge",
-            Self::Gce => "gce",
-            Self::Hetzner => "hetzner",
-            Self::KubeVirt => "kubevirt",
-            Self::Linode => "linode",
-            Self::Nutanix => "nutanix",
-            Self::OpenStack => "openstack",
-            Self::VSphere => "vsphere",
-            Self::Fake => "fake",
-            Self::Alibaba => "alibaba",
-            Self::Anexia => "anexia",
-            Self::Scaleway => "scaleway",
-            Self::BareMetal => "baremetal",
-            Self::External => "external",
-            Self::VmwareCloudDirector => "vmware-cloud-director",
-            Self::OpenNebula => "opennebula",
-        }
-    }
 }
 
 /// One of the two halves of a profile.

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 pub use self::rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout};
+use super::profile::null_is_absent;
 
 /// What an operator says about a worker cluster. Everything but the Secret's name has a default.
 #[expect(
@@ -266,7 +268,11 @@ pub const TEXT_CHARACTERS_MAX: usize = 256;
 #[serde(rename_all = "camelCase")]
 pub struct WorkerClusterStatus {
     /// The state in conditions; `Ready` sums them up.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "readable_entries",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
     /// The generation of the spec that the status speaks of.
@@ -303,7 +309,11 @@ pub struct WorkerClusterStatus {
     #[schemars(with = "Option<i32>")]
     pub outdated: Option<u32>,
     /// One entry per machine deployment, failing ones first, at most a hundred.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "readable_entries",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub machine_deployments: Vec<MachineDeploymentEntry>,
 }
 
@@ -365,6 +375,18 @@ pub enum MachineDeploymentState {
     Waiting,
     /// Everything that it needs is there and current.
     Served,
+}
+
+/// Reads the entries of a list that can be decoded, and drops the others: a state that another
+/// release wrote does not hide the spec.
+fn readable_entries<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let entries: Vec<Value> = null_is_absent(deserializer)?;
+    let entries = entries.into_iter().map(serde_json::from_value);
+    Ok(entries.filter_map(Result::ok).collect())
 }
 
 /// Conditions as a list map by type, so that server-side apply merges them.

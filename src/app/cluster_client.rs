@@ -15,6 +15,7 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
+    core::DeserializeGuard,
 };
 use serde_json::Value;
 use tower::{Layer, retry::RetryLayer, util::BoxCloneSyncService};
@@ -24,6 +25,7 @@ use super::{FLEET_REQUESTS, management};
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
 use crate::fleet::{
     connect::{self, ClientParts, Transport},
+    pages,
     rate_limit::Budget,
     transport,
 };
@@ -268,9 +270,16 @@ pub(super) async fn worker_clusters(
     client: &Client,
     namespace: &str,
 ) -> anyhow::Result<Vec<WorkerCluster>> {
-    let all: Api<WorkerCluster> = Api::namespaced(client.clone(), namespace);
-    match all.list(&ListParams::default()).await {
-        Ok(list) => Ok(list.items),
+    let api: Api<DeserializeGuard<WorkerCluster>> = Api::namespaced(client.clone(), namespace);
+    match pages::all(&api, ListParams::default()).await {
+        Ok(list) => match list.unreadable.first() {
+            None => Ok(list.objects),
+            Some(unreadable) => anyhow::bail!(
+                "WorkerCluster {namespace}/{} cannot be read by this version of osm: correct it \
+                 (osm crds has its schema), or use the version that wrote it",
+                unreadable.name.as_deref().unwrap_or_default()
+            ),
+        },
         Err(kube::Error::Api(status)) if status.is_not_found() => anyhow::bail!(
             "the management cluster has no WorkerClusters: install the definitions first \
              (osm crds | kubectl apply --server-side -f -), or choose another --context"

@@ -10,14 +10,16 @@ use futures::{StreamExt as _, stream};
 use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, ObjectMeta},
+    core::DeserializeGuard,
+};
 use serde::Serialize;
 
-use super::{
-    cluster_client::{ClusterClient, KubeconfigSource},
-    plan::all,
-};
+use super::cluster_client::{ClusterClient, KubeconfigSource};
 use crate::api::worker_cluster::WorkerCluster;
+use crate::fleet::pages;
 use crate::tenant::access::AccessRules;
 
 /// A worker cluster takes one connection, or four where its server speaks HTTP/1.1 alone.
@@ -117,7 +119,10 @@ pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
     let mut checks = vec![reach("management", &cluster.client).await?];
     let tenants = registrations(options, &cluster.client).await;
     let tenants = match tenants {
-        Ok(tenants) => tenants,
+        Ok((tenants, unreadable)) => {
+            checks.extend(unreadable.iter().map(unreadable_worker_cluster));
+            tenants
+        }
         Err(error) => {
             let message = format!("cannot list registrations: {error}");
             let fix = "use a kubeconfig that may list Secrets and WorkerClusters";
@@ -139,22 +144,38 @@ pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
     Ok(checks)
 }
 
+fn unreadable_worker_cluster(found: &ObjectMeta) -> Check {
+    let name = found.name.as_deref().unwrap_or_default();
+    let message = format!("{name} cannot be read by this version of osm");
+    let fix = "correct it: osm crds has its schema, and the API server names what differs";
+    let place = found.namespace.as_deref().unwrap_or_default();
+    Check::wrong(place, "WorkerCluster", (message, fix))
+}
+
 /// A registration, and the WorkerCluster that is about it.
 type Registered = (Secret, Option<WorkerCluster>);
 
-async fn registrations(options: &Options, client: &Client) -> Result<Vec<Registered>, kube::Error> {
-    let (secrets, owns): (Api<Secret>, Api<WorkerCluster>) = match &options.tenant {
+/// The registrations, and the WorkerClusters that cannot be decoded.
+type Registrations = (Vec<Registered>, Vec<ObjectMeta>);
+
+async fn registrations(options: &Options, client: &Client) -> Result<Registrations, kube::Error> {
+    type Guarded<K> = Api<DeserializeGuard<K>>;
+    let (secrets, owns): (Guarded<Secret>, Guarded<WorkerCluster>) = match &options.tenant {
         Some(namespace) => (
             Api::namespaced(client.clone(), namespace),
             Api::namespaced(client.clone(), namespace),
         ),
         None => (Api::all(client.clone()), Api::all(client.clone())),
     };
-    let secrets = all(secrets, ListParams::default().labels(&options.selector)).await?;
-    let owns = match all(owns, ListParams::default()).await {
+    let selector = ListParams::default().labels(&options.selector);
+    let secrets = pages::all(&secrets, selector).await?.objects;
+    let (owns, unreadable) = match pages::all(&owns, ListParams::default()).await {
         // Whether the definitions are there is a check of its own.
-        Err(kube::Error::Api(status)) if status.is_not_found() => Vec::new(),
-        listed => listed?,
+        Err(kube::Error::Api(status)) if status.is_not_found() => Default::default(),
+        listed => {
+            let listed = listed?;
+            (listed.objects, listed.unreadable)
+        }
     };
     let of = |secret: &Secret| {
         let is_about = |own: &&WorkerCluster| {
@@ -163,10 +184,11 @@ async fn registrations(options: &Options, client: &Client) -> Result<Vec<Registe
         };
         owns.iter().find(is_about).cloned()
     };
-    Ok(secrets
+    let registered = secrets
         .into_iter()
         .map(|it| (it.clone(), of(&it)))
-        .collect())
+        .collect();
+    Ok((registered, unreadable))
 }
 
 /// Whether a cluster answers, who it is and what time it has there.

@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde::Serialize;
 
 use self::look::Tenant;
-pub(super) use self::look::{all, kubeconfig_of};
+pub(super) use self::look::kubeconfig_of;
 use super::management;
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -21,6 +21,7 @@ use crate::api::{
     worker_cluster::{NodeCredentials, ProfileAnnotation},
 };
 use crate::controllers::adoption;
+use crate::fleet::pages::{self, Listed};
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},
@@ -139,20 +140,23 @@ async fn of_tenant(
     registration: &k8s_openapi::api::core::v1::Secret,
 ) -> anyhow::Result<Vec<Answer>> {
     let tenant = Tenant::read(client, question, registration).await?;
-    let all: Api<MachineDeployment> = Api::all(tenant.worker.clone());
-    let all = all
-        .list(&ListParams::default())
-        .await
-        .context("cannot list machine deployments")?;
-    let living: Vec<Arc<MachineDeployment>> = all
-        .items
-        .into_iter()
-        .filter(|it| it.metadata.deletion_timestamp.is_none())
-        .map(Arc::new)
-        .collect();
+    let living = living(&tenant).await?;
     let served = living.iter().filter(|it| tenant.serves(it));
     let answers = served.map(|it| tenant.answer(it, &living));
     Ok(answers.collect())
+}
+
+/// The machine deployments of the worker cluster that are not being deleted.
+async fn living(tenant: &Tenant) -> anyhow::Result<Vec<Arc<MachineDeployment>>> {
+    let all = Api::all(tenant.worker.clone());
+    let all: Listed<MachineDeployment> = pages::all(&all, ListParams::default())
+        .await
+        .context("cannot list machine deployments")?;
+    let living = all
+        .into_all(MachineDeployment::from)
+        .into_iter()
+        .filter(|it| it.metadata.deletion_timestamp.is_none());
+    Ok(living.map(Arc::new).collect())
 }
 
 impl Answer {
@@ -349,10 +353,17 @@ impl Tenant {
         }
         let find = |name: &str| {
             let key = (namespace.clone(), name.to_owned());
-            self.profiles.get(&key).cloned()
+            self.profiles.get(&key).cloned().flatten()
         };
         let Some(spec) = find(&name) else {
-            return ProfileFound::Missing { namespace, name };
+            return if self
+                .profiles
+                .contains_key(&(namespace.clone(), name.clone()))
+            {
+                ProfileFound::Unreadable { namespace, name }
+            } else {
+                ProfileFound::Missing { namespace, name }
+            };
         };
         let whole = match overlay::resolve(&name, &spec, find) {
             Ok(whole) => whole,

@@ -9,8 +9,9 @@ use std::{collections::BTreeSet, time::Duration};
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource as _, ResourceExt,
     api::{ListParams, ObjectMeta, PartialObjectMeta, Patch, PatchParams, PostParams},
+    core::DeserializeGuard,
     runtime::wait::await_condition,
 };
 use serde_json::json;
@@ -223,16 +224,23 @@ impl Release {
     }
 
     async fn profile(&self, name: &str) -> anyhow::Result<String> {
-        let here: Api<OperatingSystemProfile> =
+        let here: Api<DeserializeGuard<OperatingSystemProfile>> =
             Api::namespaced(self.management.clone(), self.tenant.namespace());
-        let there: Api<OperatingSystemProfile> = Api::namespaced(self.worker.clone(), KUBE_SYSTEM);
+        let there: Api<DeserializeGuard<OperatingSystemProfile>> =
+            Api::namespaced(self.worker.clone(), KUBE_SYSTEM);
         let Some(ours) = here.get_opt(name).await? else {
             return Ok(format!(
                 "profile {name} is not ours; it stays as it is there"
             ));
         };
+        let Ok(ours) = ours.0 else {
+            return Ok(format!(
+                "profile {name} is NOT handed back: it cannot be read; it stays as it is there"
+            ));
+        };
         let theirs = there.get_opt(name).await?;
-        if theirs.as_ref().is_some_and(|it| it.spec == ours.spec) {
+        let their_spec = theirs.as_ref().and_then(|it| it.0.as_ref().ok());
+        if their_spec.is_some_and(|it| it.spec == ours.spec) {
             return Ok(format!("profile {name} is the same there"));
         }
         let ours_alone = serde_json::to_value(&ours.spec)?;
@@ -245,15 +253,19 @@ impl Release {
         }
         let version = ours.spec.version.clone();
         if self.mode == Mode::Write {
+            let there: Api<OperatingSystemProfile> =
+                Api::namespaced(self.worker.clone(), KUBE_SYSTEM);
+            let mut profile = OperatingSystemProfile::new(name, ours.spec);
             match theirs {
                 None => {
-                    let fresh = OperatingSystemProfile::new(name, ours.spec);
-                    there.create(&PostParams::default(), &fresh).await?;
+                    there.create(&PostParams::default(), &profile).await?;
                 }
-                Some(mut theirs) => {
-                    theirs.spec = ours.spec;
-                    theirs.managed_fields_mut().clear();
-                    there.replace(name, &PostParams::default(), &theirs).await?;
+                Some(theirs) => {
+                    profile.metadata = theirs.meta().clone();
+                    profile.managed_fields_mut().clear();
+                    there
+                        .replace(name, &PostParams::default(), &profile)
+                        .await?;
                 }
             }
         }
@@ -303,10 +315,15 @@ impl Release {
             }
             return Ok(self.does(&format!("annotate config {name} there")));
         }
-        let here: Api<OperatingSystemConfig> =
+        let here: Api<DeserializeGuard<OperatingSystemConfig>> =
             Api::namespaced(self.management.clone(), self.tenant.namespace());
         let Some(ours) = here.get_opt(name).await? else {
             return Ok(format!("config {name} is missing on both sides"));
+        };
+        let Ok(ours) = ours.0 else {
+            return Ok(format!(
+                "config {name} cannot be read, and is not handed back"
+            ));
         };
         if self.mode == Mode::Write {
             let mut fresh = OperatingSystemConfig::new(name, ours.spec);

@@ -7,21 +7,19 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, WatchEvent, WatchParams},
+    Api, Client, Resource as _, ResourceExt,
+    api::{ListParams, ObjectMeta, WatchEvent, WatchParams},
+    core::{DeserializeGuard, error_boundary::InvalidObject},
 };
 use serde::Serialize;
 use tokio::time::sleep;
 
 use super::cluster_client::{ClusterClient, KubeconfigSource};
 use crate::api::worker_cluster::{MachineDeploymentState, WorkerCluster};
-use crate::fleet::retry_delay::RetryDelay;
-
-/// Objects of a page.
-const PAGE: u32 = 250;
+use crate::fleet::{pages, retry_delay::RetryDelay};
 
 /// One tenant, as its WorkerCluster tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// The tenant's namespace.
@@ -79,8 +77,8 @@ type Known = BTreeMap<(String, String), Row>;
 /// Every tenant, in the order of their namespaces.
 pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
     let management = ClusterClient::management(&selection.management).await?;
-    let (found, _) = all(&api(&management.client, selection)).await?;
-    Ok(found.iter().map(row).collect())
+    let (rows, _) = all(&api(&management.client, selection)).await?;
+    Ok(rows.into_values().collect())
 }
 
 /// Passes all tenants to `hear`, and then every change, until `hear` returns an error. When the
@@ -93,7 +91,7 @@ pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()>
     let mut has_begun = false;
     loop {
         let listed = all(&api).await;
-        let (found, version) = match listed {
+        let (now, version) = match listed {
             Ok(listed) => listed,
             // What cannot be read at first is a mistake, and later it is weather.
             Err(error) if !has_begun => return Err(error),
@@ -104,7 +102,6 @@ pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()>
         };
         has_begun = true;
         delay = RetryDelay::default();
-        let now: Known = found.iter().map(|it| (key(it), row(it))).collect();
         for (tenant, name) in known.keys().filter(|key| !now.contains_key(*key)) {
             hear(News::Gone(tenant.clone(), name.clone()))?;
         }
@@ -121,7 +118,7 @@ pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()>
 
 /// Follows one watch to its end.
 async fn follow(
-    api: &Api<WorkerCluster>,
+    api: &Api<DeserializeGuard<WorkerCluster>>,
     version: &str,
     (known, hear): (&mut Known, &mut Hear),
 ) -> anyhow::Result<()> {
@@ -132,15 +129,15 @@ async fn follow(
     while let Ok(Some(event)) = events.try_next().await {
         match event {
             WatchEvent::Added(found) | WatchEvent::Modified(found) => {
-                let row = row(&found);
-                if known.get(&key(&found)) != Some(&row) {
+                let row = row_of(&found.0);
+                if known.get(&key(found.meta())) != Some(&row) {
                     hear(News::Row(Box::new(row.clone())))?;
-                    known.insert(key(&found), row);
+                    known.insert(key(found.meta()), row);
                 }
             }
             WatchEvent::Deleted(found) => {
-                known.remove(&key(&found));
-                let (tenant, name) = key(&found);
+                known.remove(&key(found.meta()));
+                let (tenant, name) = key(found.meta());
                 hear(News::Gone(tenant, name))?;
             }
             WatchEvent::Bookmark(_) => {}
@@ -150,32 +147,48 @@ async fn follow(
     Ok(())
 }
 
-fn api(client: &Client, selection: &Selection) -> Api<WorkerCluster> {
+fn api(client: &Client, selection: &Selection) -> Api<DeserializeGuard<WorkerCluster>> {
     match &selection.namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     }
 }
 
-/// Every page, and the version to watch from.
-async fn all(api: &Api<WorkerCluster>) -> anyhow::Result<(Vec<WorkerCluster>, String)> {
-    let mut page = ListParams::default().limit(PAGE);
-    let mut found = Vec::new();
-    loop {
-        let list = api
-            .list(&page)
-            .await
-            .context("cannot list WorkerClusters")?;
-        found.extend(list.items);
-        match list.metadata.continue_ {
-            Some(token) if !token.is_empty() => page = page.continue_token(&token),
-            _ => return Ok((found, list.metadata.resource_version.unwrap_or_default())),
-        }
+/// Returns all rows, and the version to watch from.
+async fn all(api: &Api<DeserializeGuard<WorkerCluster>>) -> anyhow::Result<(Known, String)> {
+    let listed = pages::all(api, ListParams::default()).await;
+    let listed = listed.context("cannot list WorkerClusters")?;
+    let readable = listed.objects.iter().map(|it| (key(it.meta()), row(it)));
+    let unreadable = listed.unreadable.iter();
+    let unreadable = unreadable.map(|it| (key(it), unreadable_row(it)));
+    Ok((readable.chain(unreadable).collect(), listed.version))
+}
+
+fn key(found: &ObjectMeta) -> (String, String) {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    (text(&found.namespace), text(&found.name))
+}
+
+fn row_of(found: &Result<WorkerCluster, InvalidObject>) -> Row {
+    match found {
+        Ok(found) => row(found),
+        Err(unreadable) => unreadable_row(&unreadable.metadata),
     }
 }
 
-fn key(found: &WorkerCluster) -> (String, String) {
-    (found.namespace().unwrap_or_default(), found.name_any())
+/// Returns the row of a WorkerCluster of which only the metadata can be decoded.
+fn unreadable_row(found: &ObjectMeta) -> Row {
+    let (tenant, name) = key(found);
+    let message = "this version cannot decode it: compare it with the CRD (osm crds), or use the \
+                   version of osm that wrote it";
+    Row {
+        tenant,
+        name,
+        state: "Unreadable".to_owned(),
+        created: found.creation_timestamp.as_ref().map(|time| time.0),
+        message: message.to_owned(),
+        ..Row::default()
+    }
 }
 
 fn row(found: &WorkerCluster) -> Row {

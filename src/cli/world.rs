@@ -90,9 +90,6 @@ impl World {
         machine_deployment: &MachineDeployment,
     ) -> Result<Rendered, Refused> {
         let found = self.inputs(profile, machine_deployment);
-        if machine_deployment.spec.is_unreadable {
-            return Err(Refused::Invalid(Invalid::Unreadable));
-        }
         let policy = Policy {
             token_lifetime: Duration::from_hours(1),
             machine_deployments_max: 1,

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{ListParams, ObjectMeta, PostParams},
+    core::DeserializeGuard,
 };
 
 use super::{context::Context, machine_deployment::update_status::KEPT_AS_FOUND, profile_store};
@@ -28,7 +30,7 @@ const PAGE: u32 = 100;
 const NAMED_MAX: usize = 10;
 
 /// Whether a profile was adopted with its cluster, and no default replaces it.
-pub fn is_pinned(profile: &OperatingSystemProfile) -> bool {
+pub fn is_pinned(profile: &impl ResourceExt) -> bool {
     profile.annotations().contains_key(PINNED)
 }
 
@@ -118,14 +120,18 @@ async fn copy(
     name: &str,
     room: &mut ProfileQuota,
 ) -> Result<&'static str, kube::Error> {
-    let there: Api<OperatingSystemProfile> =
+    let there: Api<DeserializeGuard<OperatingSystemProfile>> =
         Api::namespaced(context.engagement.worker.client(), KUBE_SYSTEM);
     let Some(theirs) = there.get_opt(name).await? else {
         return Ok("is missing there");
     };
-    let here = own_profiles(context);
+    let Ok(theirs) = theirs.0 else {
+        return Ok("cannot be read there, and is not copied");
+    };
+    let here: Api<DeserializeGuard<OperatingSystemProfile>> = own_profiles(context);
     if let Some(own) = here.get_opt(name).await? {
-        return Ok(match (own.spec == theirs.spec, is_pinned(&own)) {
+        let is_same = own.0.as_ref().is_ok_and(|own| own.spec == theirs.spec);
+        return Ok(match (is_same, is_pinned(&own)) {
             (true, true) => "copied",
             (true, false) => "was here already",
             (false, _) => "is another here, and stays",
@@ -140,14 +146,19 @@ async fn copy(
         annotations: Some([(PINNED.to_owned(), "adopted".to_owned())].into()),
         ..profile.metadata
     };
+    let here: Api<OperatingSystemProfile> = own_profiles(context);
     here.create(&PostParams::default(), &profile).await?;
     Ok("copied")
 }
 
 async fn pin(context: &Context, name: &str) -> Result<&'static str, kube::Error> {
-    let here = own_profiles(context);
-    let Some(mut own) = here.get_opt(name).await? else {
+    let guarded: Api<DeserializeGuard<OperatingSystemProfile>> = own_profiles(context);
+    let here: Api<OperatingSystemProfile> = own_profiles(context);
+    let Some(own) = guarded.get_opt(name).await? else {
         return Ok("is missing");
+    };
+    let Ok(mut own) = own.0 else {
+        return Ok("cannot be read");
     };
     if !is_pinned(&own) {
         let annotations = own.annotations_mut();
@@ -158,7 +169,10 @@ async fn pin(context: &Context, name: &str) -> Result<&'static str, kube::Error>
     Ok("pinned")
 }
 
-fn own_profiles(context: &Context) -> Api<OperatingSystemProfile> {
+fn own_profiles<K>(context: &Context) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
     let tenant = context.engagement.tenant();
     Api::namespaced(context.engagement.management.client(), tenant.namespace())
 }

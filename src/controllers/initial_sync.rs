@@ -2,7 +2,11 @@
 //! are hashed and dropped. After that the watches tell, and reconciles read nothing.
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use kube::{Api, api::ListParams, core::DeserializeGuard};
+use kube::{
+    Api, Resource as _,
+    api::{ListParams, ObjectMeta},
+    core::DeserializeGuard,
+};
 
 use super::context::Context;
 use crate::api::{
@@ -23,7 +27,7 @@ const PAGE: u32 = 50;
 /// Lists and verifies what was made for the tenant's machine deployments.
 pub async fn run(context: &Context) -> Result<(), kube::Error> {
     let key = context.digest_key();
-    let secrets: Api<Secret> =
+    let secrets: Api<DeserializeGuard<Secret>> =
         Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
     let mut pages = Pages::of(ListParams::default(), PAGE);
     context
@@ -35,7 +39,8 @@ pub async fn run(context: &Context) -> Result<(), kube::Error> {
     let asked = context.secrets.now();
     while let Some(page) = pages.next(&secrets).await? {
         // One of which the name alone was read exists; the watch tells what is known of it.
-        for secret in page.into_iter().filter(|it| !is_name_alone(&it.metadata)) {
+        let secrets = page.into_all(bare_secret).into_iter();
+        for secret in secrets.filter(|it| !is_name_alone(&it.metadata)) {
             weigh(context, &secret);
             let digest = digest_of(&key, &secret);
             context.secrets.verified(secret.metadata, digest, asked);
@@ -51,10 +56,13 @@ async fn read_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Er
     let mut pages = Pages::of(ListParams::default(), PAGE);
     let asked = context.configs.now();
     while let Some(page) = pages.next(&configs).await? {
-        // One that cannot be read exists; the watch tells what is known of it.
-        for config in page.into_iter().filter_map(|config| config.0.ok()) {
+        for config in page.objects {
             let digest = config_digest(key, &config.spec);
             context.configs.verified(config.metadata, digest, asked);
+        }
+        for config in page.unreadable {
+            let digest = other_content(key);
+            context.configs.verified(config, digest, asked);
         }
     }
     Ok(())
@@ -62,11 +70,12 @@ async fn read_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Er
 
 /// Verifies one Secret that is known by its metadata alone.
 pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Error> {
-    let secrets: Api<Secret> =
+    let secrets: Api<DeserializeGuard<Secret>> =
         Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
     let asked = context.secrets.now();
     match secrets.get_opt(name).await? {
         Some(secret) => {
+            let secret = secret.0.unwrap_or_else(|it| bare_secret(it.metadata));
             weigh(context, &secret);
             let key = context.digest_key();
             let digest = digest_of(&key, &secret);
@@ -80,17 +89,33 @@ pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Er
 /// Verifies one config that is known by its metadata alone.
 pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Error> {
     let tenant = context.engagement.tenant();
-    let configs: Api<OperatingSystemConfig> =
+    let configs: Api<DeserializeGuard<OperatingSystemConfig>> =
         Api::namespaced(context.engagement.management.client(), tenant.namespace());
     let asked = context.configs.now();
+    let key = context.digest_key();
     match configs.get_opt(name).await? {
         Some(config) => {
-            let digest = config_digest(&context.digest_key(), &config.spec);
-            context.configs.verified(config.metadata, digest, asked);
+            let metadata = config.meta().clone();
+            let spec = config.0.ok().map(|config| config.spec);
+            let digest = spec.map_or_else(|| other_content(&key), |it| config_digest(&key, &it));
+            context.configs.verified(metadata, digest, asked);
         }
         None => context.configs.deleted(name),
     }
     Ok(())
+}
+
+/// A Secret of which only the metadata can be decoded.
+fn bare_secret(metadata: ObjectMeta) -> Secret {
+    Secret {
+        metadata,
+        ..Secret::default()
+    }
+}
+
+/// The digest of an object that exists and has another content than any that we write.
+fn other_content(key: &DigestKey) -> Digest {
+    secret_digest(key, &[])
 }
 
 /// Takes note of how large a document is; a kubeconfig is none.

@@ -3,9 +3,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use k8s_openapi::NamespaceResourceScope;
 use kube::{
-    Api, ResourceExt,
-    api::{ObjectMeta, PostParams},
+    Api, Resource, ResourceExt,
+    api::{ApiResource, DynamicObject, ObjectMeta, PostParams},
+    core::DeserializeGuard,
 };
 use tokio::{sync::Notify, time::timeout};
 
@@ -70,7 +72,7 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
                 }
                 tokio::select! {
                     () = enqueue_dependents(context, &kept.created, changed) => {}
-                    () = another_turn(asking.as_mut()) => {}
+                    () = another_turn(asking.as_mut(), &turn) => {}
                 }
             }
             Err(error) => {
@@ -100,9 +102,9 @@ async fn enqueue_dependents(context: &Context, created: &[String], changed: &Not
     drop(timeout(SHOWN_WITHIN, all_shown).await);
 }
 
-async fn another_turn(asking: Option<&mut SlotRequest>) {
+async fn another_turn(asking: Option<&mut SlotRequest>, before: &Turn) {
     match asking {
-        Some(asking) => asking.changed().await,
+        Some(asking) => asking.changed(before).await,
         None => std::future::pending().await,
     }
 }
@@ -179,10 +181,13 @@ async fn install(
     if kept.is_disabled {
         return Ok(kept);
     }
+    let mut failure = None;
     for default in defaults.iter().filter(|it| settings.wants(&it.name)) {
-        install_one(context, default, (policy, turn), &mut kept).await?;
+        // One that cannot be installed does not hold up the others.
+        let installed = install_one(context, default, (policy, turn), &mut kept).await;
+        failure = failure.or(installed.err());
     }
-    Ok(kept)
+    failure.map_or(Ok(kept), Err)
 }
 
 async fn install_one(
@@ -193,23 +198,31 @@ async fn install_one(
 ) -> Result<(), kube::Error> {
     let tenant = context.engagement.tenant();
     let namespace = tenant.namespace();
-    let Some(found) = context.profiles.get(namespace, &default.name) else {
+    let profiles = &context.profiles;
+    if profiles.is_pinned(namespace, &default.name) {
+        return Ok(());
+    }
+    let installed_content = profiles.installed_content(namespace, &default.name);
+    let found = match profiles.get(namespace, &default.name) {
+        Some(found) => Some((found.spec().version.clone(), found.content())),
+        None if profiles.is_unreadable(namespace, &default.name) => {
+            read_unreadable(context, default, installed_content.as_deref()).await?
+        }
+        None => None,
+    };
+    let Some((version, digest)) = found else {
         if create(context, default).await? {
             kept.created.push(default.name.clone());
         }
         return Ok(());
     };
-    if context.profiles.is_pinned(namespace, &default.name) {
-        return Ok(());
-    }
-    let installed_content = context.profiles.installed_content(namespace, &default.name);
     let installed = Installed {
-        version: &found.spec().version,
-        content: &found.content(),
+        version: &version,
+        content: &digest,
         installed_content: installed_content.as_deref(),
     };
     let versions = || {
-        let (old, new) = (&found.spec().version, &default.spec.version);
+        let (old, new) = (&version, &default.spec.version);
         format!("{} ({old} -> {new})", default.name)
     };
     let may_replace = match kept.pace {
@@ -236,7 +249,30 @@ async fn install_one(
     Ok(())
 }
 
-fn api(context: &Context, priority: Priority) -> Api<OperatingSystemProfile> {
+/// Returns the version of a profile that cannot be decoded, and the content to take it for. One
+/// that another release installed counts as that release's; any other as somebody's edit.
+async fn read_unreadable(
+    context: &Context,
+    default: &DefaultProfile,
+    installed_content: Option<&str>,
+) -> Result<Option<(String, String)>, kube::Error> {
+    let tenant = context.engagement.tenant();
+    let client = context.engagement.management.client_for(Priority::Low);
+    let kind = ApiResource::erase::<OperatingSystemProfile>(&());
+    let api: Api<DynamicObject> = Api::namespaced_with(client, tenant.namespace(), &kind);
+    let found = api.get_opt(&default.name).await?;
+    Ok(found.map(|found| {
+        let version = found.data.pointer("/spec/version");
+        let version = version.and_then(|it| it.as_str()).unwrap_or_default();
+        let digest = installed_content.filter(|digest| *digest != default.content);
+        (version.to_owned(), digest.unwrap_or_default().to_owned())
+    }))
+}
+
+fn api<K>(context: &Context, priority: Priority) -> Api<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
     let tenant = context.engagement.tenant();
     let client = context.engagement.management.client_for(priority);
     Api::namespaced(client, tenant.namespace())
@@ -248,7 +284,7 @@ fn mark(default: &DefaultProfile) -> (String, String) {
 
 /// Tells whether it was not there. A machine deployment may wait for it.
 async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kube::Error> {
-    let api = api(context, Priority::High);
+    let api: Api<OperatingSystemProfile> = api(context, Priority::High);
     let profile = OperatingSystemProfile {
         metadata: ObjectMeta {
             name: Some(default.name.clone()),
@@ -263,21 +299,30 @@ async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kub
     }
 }
 
-/// Puts ours in place of the content that was judged; anything else is judged when it is seen. A
-/// whole fleet does so after an upgrade, and lets changes go first.
+/// Replaces the content that was evaluated, or one that cannot be decoded, with ours. Any other
+/// content is evaluated when it is seen. A whole fleet does so after an upgrade, and changes go
+/// first.
 async fn replace(
     context: &Context,
     default: &DefaultProfile,
-    judged: &str,
+    evaluated: &str,
 ) -> Result<(), kube::Error> {
-    let api = api(context, Priority::Low);
-    let mut profile = api.get(&default.name).await?;
-    if content_digest(&profile.spec) != judged || adoption::is_pinned(&profile) {
+    let guarded: Api<DeserializeGuard<OperatingSystemProfile>> = api(context, Priority::Low);
+    let found = guarded.get(&default.name).await?;
+    let is_evaluated = found
+        .0
+        .as_ref()
+        .map_or(true, |it| content_digest(&it.spec) == evaluated);
+    if !is_evaluated || adoption::is_pinned(&found) {
         return Ok(());
     }
-    profile.spec = default.spec.clone();
+    let mut profile = OperatingSystemProfile {
+        metadata: found.meta().clone(),
+        spec: default.spec.clone(),
+    };
     profile.annotations_mut().extend([mark(default)]);
     profile.managed_fields_mut().clear();
+    let api: Api<OperatingSystemProfile> = api(context, Priority::Low);
     api.replace(&default.name, &PostParams::default(), &profile)
         .await
         .map(drop)

@@ -57,6 +57,8 @@ struct Inner {
     installed: HashMap<Key, Box<str>>,
     /// The profiles that no default replaces.
     pinned: HashSet<Key>,
+    /// The profiles that cannot be decoded.
+    unreadable: HashSet<Key>,
     /// Which profiles of its namespace extend one; it need not exist.
     overlays: HashMap<Key, BTreeSet<String>>,
     /// By namespace and name: what profiles that extend another come to, where somebody has asked.
@@ -330,7 +332,9 @@ impl ProfileStore {
             let names = ledger.names().cloned();
             names.map(|name| (namespace.clone(), name))
         });
-        refused.chain(inner.profiles.keys().cloned()).collect()
+        let unreadable = inner.unreadable.iter().cloned();
+        let known = inner.profiles.keys().cloned();
+        refused.chain(unreadable).chain(known).collect()
     }
 }
 
@@ -445,14 +449,21 @@ impl Follower {
         }
     }
 
-    /// One profile that cannot be read must not hide the others: it is as if it were not there.
+    /// A profile that cannot be decoded does not hide the others. What it says of itself in
+    /// annotations holds, and nothing of its content is used.
     fn insert(&self, profile: DeserializeGuard<OperatingSystemProfile>) {
         let key = key(&profile);
+        let annotations = profile.annotations().clone();
         let Ok(profile) = profile.0 else {
             tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
-            return self.remove(&key);
+            self.remove(&key);
+            self.store.mark(&key, &annotations);
+            self.store.set_unreadable(&key);
+            let name = BTreeSet::from([key.1.clone()]);
+            return notify(&self.subscriptions, &key, &name);
         };
-        self.store.mark(&key, profile.annotations());
+        self.store.mark(&key, &annotations);
+        self.store.clear_unreadable(&key);
         notify(
             &self.subscriptions,
             &key,
@@ -462,6 +473,7 @@ impl Follower {
 
     fn remove(&self, key: &Key) {
         self.store.mark(key, &BTreeMap::new());
+        self.store.clear_unreadable(key);
         notify(&self.subscriptions, key, &self.store.remove(key));
     }
 }

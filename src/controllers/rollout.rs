@@ -112,15 +112,10 @@ impl SlotRequest {
         }
     }
 
-    /// Waits until the answer may be another.
-    pub async fn changed(&mut self) {
-        let before = self.turn();
+    /// Waits until the answer is another than `before`; it may be already.
+    pub async fn changed(&mut self, before: &Turn) {
         // The sender is part of the turns: it cannot be gone.
-        while self.decided.changed().await.is_ok() {
-            if self.turn() != before {
-                return;
-            }
-        }
+        while self.turn() == *before && self.decided.changed().await.is_ok() {}
     }
 }
 
@@ -306,6 +301,9 @@ impl Rollout {
             match self.profiles.get(tenant.namespace(), &default.name) {
                 Some(found) if is_older(&found.spec().version, &default.spec.version) => older += 1,
                 Some(_) => ours += 1,
+                None if (self.profiles).is_unreadable(tenant.namespace(), &default.name) => {
+                    older += 1;
+                }
                 None => {}
             }
         }

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, ObjectMeta},
+    core::DeserializeGuard,
 };
 
 use super::context::Context;
@@ -127,10 +128,12 @@ pub fn api(worker: &Client) -> Api<Secret> {
 /// Lists the tokens of all machine deployments. Of two for one machine deployment the one that is
 /// valid for longer is kept, and the other deleted where that is allowed.
 pub async fn list(context: &Context) -> Result<(), kube::Error> {
-    let api = api(&context.engagement.worker.client());
+    let worker = context.engagement.worker.client();
+    let guarded: Api<DeserializeGuard<Secret>> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
+    let api = api(&worker);
     let mut pages = Pages::of(ListParams::default().labels(TOKEN_LABEL), PAGE);
-    while let Some(page) = pages.next(&api).await? {
-        for secret in page {
+    while let Some(page) = pages.next(&guarded).await? {
+        for secret in page.objects {
             keep_newest(context, &api, &secret).await?;
         }
     }

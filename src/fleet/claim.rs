@@ -5,10 +5,11 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, Patch, PatchParams},
+    core::DeserializeGuard,
 };
 use serde_json::json;
 
-use super::{registry::Registry, worker_clusters::REGISTRATION_REMOVED};
+use super::{pages, registry::Registry, worker_clusters::REGISTRATION_REMOVED};
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
     worker_cluster::WorkerCluster,
@@ -70,10 +71,15 @@ impl Registrations<'_> {
         let namespace = tenant.namespace();
         let management = || self.management.clone();
         let secrets: Api<Secret> = Api::namespaced(management(), namespace);
-        let worker_clusters: Api<WorkerCluster> = Api::namespaced(management(), namespace);
-        let known = worker_clusters.list(&ListParams::default()).await?.items;
-        for own in known.iter().filter(|own| !is_removed(own)) {
-            let name = &own.spec.kubeconfig_secret_ref.name;
+        let worker_clusters: Api<DeserializeGuard<WorkerCluster>> =
+            Api::namespaced(management(), namespace);
+        let listed = pages::all(&worker_clusters, ListParams::default()).await?;
+        let known = listed.objects;
+        let living = known.iter().filter(|own| !is_removed(own));
+        let named = living.map(|own| &own.spec.kubeconfig_secret_ref.name);
+        // One that cannot be decoded has the name of its Secret, if we created it.
+        let unreadable = listed.unreadable.iter().filter_map(|it| it.name.as_ref());
+        for name in named.chain(unreadable) {
             if secrets.get_metadata_opt(name).await?.is_some() {
                 return Ok(false);
             }

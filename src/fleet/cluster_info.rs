@@ -7,12 +7,12 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Secret},
     discovery::v1::EndpointSlice,
 };
-use kube::{Api, Client, api::ListParams};
+use kube::{Api, Client, api::ListParams, core::DeserializeGuard};
 use serde::Deserialize;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::retry_delay::RetryDelay;
+use super::{pages, retry_delay::RetryDelay};
 use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, KUBECONFIG_KEY};
 use crate::tenant::{cluster_info::ClusterInfo, secret_text::SecretText};
 
@@ -203,16 +203,14 @@ fn announced(config_map: ConfigMap) -> Option<Cluster> {
 
 /// The API servers that are ready, as URLs, in the order of the slices.
 async fn ready_endpoints(client: &Client) -> Result<Vec<String>, ClusterInfoError> {
-    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
+    let slices: Api<DeserializeGuard<EndpointSlice>> = Api::namespaced(client.clone(), "default");
     let of_kubernetes = ListParams::default().labels("kubernetes.io/service-name=kubernetes");
-    let slices = slices
-        .list(&of_kubernetes)
-        .await
-        .map_err(|source| ClusterInfoError::Call {
-            what: "the endpoints of the API server",
-            source,
-        })?;
-    Ok(slices.items.iter().flat_map(ready_in).collect())
+    let slices = pages::all(&slices, of_kubernetes).await;
+    let slices = slices.map_err(|source| ClusterInfoError::Call {
+        what: "the endpoints of the API server",
+        source,
+    })?;
+    Ok(slices.objects.iter().flat_map(ready_in).collect())
 }
 
 fn ready_in(slice: &EndpointSlice) -> Vec<String> {

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Client, ResourceExt,
+    core::DeserializeGuard,
     runtime::watcher::{self, Event},
 };
 
@@ -65,7 +66,7 @@ pub fn discover(
     selector: &str,
 ) -> impl Stream<Item = Discovered> + Send + use<> {
     let watches = scope
-        .apis::<Secret>(management)
+        .apis::<DeserializeGuard<Secret>>(management)
         .into_iter()
         .map(|(limit, api)| {
             let config = watcher::Config::default().labels(selector);
@@ -83,7 +84,7 @@ pub fn discover(
 }
 
 fn interpret(
-    event: Event<Secret>,
+    event: Event<DeserializeGuard<Secret>>,
     limit: Option<&String>,
     listed: &mut BTreeSet<RegistrationId>,
 ) -> Option<Discovered> {
@@ -106,12 +107,15 @@ fn interpret(
     }
 }
 
-fn registration(mut secret: Secret) -> Registration {
-    let kubeconfig = secret.data.as_mut().and_then(|data| {
-        KUBECONFIG_KEYS
-            .iter()
-            .find_map(|key| data.remove(*key))
-            .map(|bytes| bytes.0)
+fn registration(mut secret: DeserializeGuard<Secret>) -> Registration {
+    let data = secret
+        .0
+        .as_mut()
+        .ok()
+        .and_then(|secret| secret.data.as_mut());
+    let kubeconfig = data.and_then(|data| {
+        let mut keys = KUBECONFIG_KEYS.iter();
+        keys.find_map(|key| data.remove(*key)).map(|bytes| bytes.0)
     });
     Registration {
         id: id(&secret),
@@ -123,7 +127,7 @@ fn registration(mut secret: Secret) -> Registration {
     }
 }
 
-fn id(secret: &Secret) -> RegistrationId {
+fn id(secret: &impl ResourceExt) -> RegistrationId {
     RegistrationId::new(&secret.namespace().unwrap_or_default(), &secret.name_any())
 }
 
@@ -133,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    fn a_secret(name: &str, data: &serde_json::Value) -> Secret {
+    fn a_secret(name: &str, data: &serde_json::Value) -> DeserializeGuard<Secret> {
         serde_json::from_value(json!({
             "metadata": {
                 "name": name,

@@ -186,6 +186,21 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, E
     let failed =
         |message| EngageError::failed(ConditionType::Registered, "NoWorkerCluster", message);
     let (management, registered) = (params.management.client(), params.registered);
+    // It may be this registration's, with settings that must not be ignored.
+    if let Some(name) = params
+        .shared
+        .worker_clusters
+        .unreadable_in(&registered.id.tenant)
+    {
+        return Err(EngageError::failed(
+            ConditionType::Registered,
+            "WorkerClusterUnreadable",
+            format!(
+                "WorkerCluster {name} cannot be read by this version of the manager: correct it \
+                 (osm crds has its schema), or delete it"
+            ),
+        ));
+    }
     worker_clusters::create(&management, &registered.id, registered.on_removal())
         .await
         .map_err(|error| {

@@ -1,16 +1,20 @@
 //! Reads a list page by page. A page that is too large is asked for again with half as many
-//! objects, and a list that does not end is given up.
+//! objects, and a list that does not end is given up. An object that cannot be decoded does not
+//! hide the others.
 
 use std::fmt::Debug;
 
 use kube::{
-    Api,
-    api::{ListParams, ObjectList, PartialObjectMeta},
+    Api, Resource,
+    api::{ListParams, ObjectList, ObjectMeta, PartialObjectMeta},
+    core::DeserializeGuard,
 };
 use serde::de::DeserializeOwned;
 
 use super::border;
 
+/// A page of Secrets or configs, 25 KiB each, takes a few megabytes.
+const PAGE: u32 = 100;
 /// A cluster of 50,000 objects has as many at 50 a page.
 const PAGES_MAX: usize = 1_000;
 
@@ -18,6 +22,52 @@ const PAGES_MAX: usize = 1_000;
 #[derive(Debug, thiserror::Error)]
 #[error("the list has not ended after {PAGES_MAX} pages")]
 struct Endless;
+
+/// The objects of a list, or of one of its pages.
+#[derive(Clone, Debug)]
+pub struct Listed<K> {
+    /// Those that can be decoded.
+    pub objects: Vec<K>,
+    /// The metadata of the others.
+    pub unreadable: Vec<ObjectMeta>,
+    /// The `resourceVersion` of the list, to watch from.
+    pub version: String,
+}
+
+impl<K> Listed<K> {
+    /// Returns all objects. `bare` makes one of the metadata, where nothing else can be decoded.
+    pub fn into_all(self, bare: impl Fn(ObjectMeta) -> K) -> Vec<K> {
+        let mut all = self.objects;
+        all.extend(self.unreadable.into_iter().map(bare));
+        all
+    }
+}
+
+/// Reads a whole list.
+///
+/// # Errors
+///
+/// When the list cannot be read, or does not end.
+pub async fn all<K>(
+    api: &Api<DeserializeGuard<K>>,
+    params: ListParams,
+) -> Result<Listed<K>, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let mut pages = Pages::of(params, PAGE);
+    let mut listed = Listed {
+        objects: Vec::new(),
+        unreadable: Vec::new(),
+        version: String::new(),
+    };
+    while let Some(page) = pages.next(api).await? {
+        listed.objects.extend(page.objects);
+        listed.unreadable.extend(page.unreadable);
+        listed.version = page.version;
+    }
+    Ok(listed)
+}
 
 /// The pages of one list.
 #[derive(Debug)]
@@ -42,13 +92,16 @@ impl Pages {
     /// # Errors
     ///
     /// When the list cannot be read, or does not end.
-    pub async fn next<K>(&mut self, api: &Api<K>) -> Result<Option<Vec<K>>, kube::Error>
+    pub async fn next<K>(
+        &mut self,
+        api: &Api<DeserializeGuard<K>>,
+    ) -> Result<Option<Listed<K>>, kube::Error>
     where
-        K: Clone + DeserializeOwned + Debug,
+        K: Resource + Clone + DeserializeOwned + Debug,
     {
         while self.has_more()? {
             match api.list(&self.params).await {
-                Ok(list) => return Ok(Some(self.turn(list))),
+                Ok(list) => return Ok(Some(self.decoded(list))),
                 Err(error) => self.halve(error)?,
             }
         }
@@ -82,6 +135,22 @@ impl Pages {
         }
         self.asked += 1;
         Ok(!self.is_complete)
+    }
+
+    fn decoded<K: Clone>(&mut self, list: ObjectList<DeserializeGuard<K>>) -> Listed<K> {
+        let version = list.metadata.resource_version.clone().unwrap_or_default();
+        let mut page = Listed {
+            objects: Vec::new(),
+            unreadable: Vec::new(),
+            version,
+        };
+        for object in self.turn(list) {
+            match object.0 {
+                Ok(object) => page.objects.push(object),
+                Err(unreadable) => page.unreadable.push(unreadable.metadata),
+            }
+        }
+        page
     }
 
     fn turn<K: Clone>(&mut self, list: ObjectList<K>) -> Vec<K> {
@@ -185,11 +254,11 @@ mod tests {
     }
 
     async fn names(client: Client) -> Result<Vec<String>, kube::Error> {
-        let api: Api<ConfigMap> = Api::namespaced(client, "berlin");
+        let api: Api<DeserializeGuard<ConfigMap>> = Api::namespaced(client, "berlin");
         let mut pages = Pages::of(ListParams::default(), 16);
         let mut names = Vec::new();
         while let Some(page) = pages.next(&api).await? {
-            names.extend(page.iter().map(ResourceExt::name_any));
+            names.extend(page.objects.iter().map(ResourceExt::name_any));
         }
         Ok(names)
     }
@@ -222,6 +291,21 @@ mod tests {
         // Pages of 16, 8 and 4 reserve more than is guaranteed; of 2 there are ten.
         assert_eq!(asked.load(Ordering::Relaxed), 3 + 10);
         assert_eq!(memory.reserved(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_cannot_be_decoded_does_not_hide_the_others() {
+        let (client, _) = a_client(None, |_, _| {
+            let mut page = page([(0, 1), (1, 1), (2, 1)], None);
+            page["items"][1]["data"] = json!(7);
+            page
+        });
+        let api: Api<DeserializeGuard<ConfigMap>> = Api::namespaced(client, "berlin");
+        let listed = all(&api, ListParams::default()).await.unwrap();
+        let names: Vec<_> = listed.objects.iter().map(ResourceExt::name_any).collect();
+        assert_eq!(names, ["c-0", "c-2"]);
+        assert_eq!(listed.unreadable.len(), 1);
+        assert_eq!(listed.unreadable[0].name.as_deref(), Some("c-1"));
     }
 
     #[tokio::test]

@@ -1,6 +1,9 @@
 //! Follows the WorkerClusters of the fleet, and makes one for a registration that has none.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use futures::{StreamExt, stream};
 use kube::{
@@ -19,12 +22,15 @@ use tokio::sync::watch;
 use super::{
     index::Index,
     registry::{RegisteredCluster, Registry},
-    watch::{RELIST, Scope, interpret, relisted},
+    watch::{RELIST, Scope, covers, interpret, relisted},
 };
 use crate::api::worker_cluster::{
     OnRemoval, SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus,
 };
-use crate::tenant::{id::RegistrationId, report::ConditionType};
+use crate::tenant::{
+    id::{RegistrationId, TenantId},
+    report::ConditionType,
+};
 
 /// Why a tenant without its registration is not `Registered`.
 pub const REGISTRATION_REMOVED: &str = "RegistrationRemoved";
@@ -38,6 +44,8 @@ const TOLD_AT_ONCE: usize = 100;
 pub struct WorkerClusters {
     /// One watch of all namespaces, or one watch for each.
     watches: Arc<HashMap<Option<String>, Watched>>,
+    /// Those that cannot be decoded.
+    unreadable: Arc<Mutex<BTreeSet<RegistrationId>>>,
     /// How many watches have not seen everything once. The stores' own readiness wakes one waiter
     /// only, and here every tenant waits.
     incomplete: watch::Sender<usize>,
@@ -80,6 +88,20 @@ impl WorkerClusters {
             .iter()
             .flat_map(|watched| watched.store.state_filter(is_told));
         told.map(|found| registration_of(&found)).collect()
+    }
+
+    /// Returns the name of a WorkerCluster of the tenant that cannot be decoded, if there is one.
+    /// It may be about any of the tenant's registrations.
+    pub fn unreadable_in(&self, tenant: &TenantId) -> Option<String> {
+        let unreadable = self.unreadable();
+        let found = unreadable.iter().find(|it| it.tenant == *tenant);
+        found.map(|it| it.name.to_string())
+    }
+
+    fn unreadable(&self) -> MutexGuard<'_, BTreeSet<RegistrationId>> {
+        self.unreadable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The watch that sees a namespace.
@@ -132,15 +154,20 @@ pub fn follow(
     let incomplete = watch::Sender::new(by_limit.len());
     let clusters = WorkerClusters {
         watches: Arc::new(by_limit),
+        unreadable: Arc::default(),
         incomplete,
     };
     let watches = watches.into_iter().map(|(limit, api, writer)| {
         let reader = clusters.clone();
         let known = writer.as_reader();
+        let (seen_by, seen_in) = (clusters.clone(), limit.clone());
         let config = watcher::Config::default();
         let watch = move |page| watcher(api.clone(), config.clone().page_size(page));
         let events = relisted(RELIST, PAGE, watch)
-            .filter_map(move |event| std::future::ready(readable(event, &known)))
+            .filter_map(move |event| {
+                let event = readable(event, (&seen_by, seen_in.as_ref()), &known);
+                std::future::ready(event)
+            })
             .reflect(writer);
         let mut is_complete = false;
         interpret("WorkerClusters", events, move |event| {
@@ -173,12 +200,18 @@ pub fn follow(
 /// if it were not there.
 fn readable(
     event: watcher::Result<watcher::Event<DeserializeGuard<WorkerCluster>>>,
+    (clusters, limit): (&WorkerClusters, Option<&String>),
     known: &reflector::Store<WorkerCluster>,
 ) -> Option<watcher::Result<watcher::Event<WorkerCluster>>> {
     use watcher::Event;
     let readable = |found: DeserializeGuard<WorkerCluster>| {
         let reference = ObjectRef::new(&found.name_any());
         let reference = reference.within(&found.namespace().unwrap_or_default());
+        if found.0.is_err() {
+            clusters.unreadable().insert(id(&found));
+        } else {
+            clusters.unreadable().remove(&id(&found));
+        }
         found.0.ok().or_else(|| {
             tracing::warn!(worker_cluster = %reference, "a WorkerCluster cannot be read");
             known.get(&reference).as_deref().cloned()
@@ -190,11 +223,26 @@ fn readable(
     };
     Some(Ok(match event {
         Event::Apply(found) => Event::Apply(readable(found)?),
-        Event::Delete(found) => Event::Delete(readable(found)?),
+        Event::Delete(found) => {
+            let gone = id(&found);
+            let deleted = readable(found);
+            clusters.unreadable().remove(&gone);
+            Event::Delete(deleted?)
+        }
         Event::InitApply(found) => Event::InitApply(readable(found)?),
-        Event::Init => Event::Init,
+        Event::Init => {
+            // What the list lacks does not exist any more.
+            let mut unreadable = clusters.unreadable();
+            unreadable.retain(|it| !covers(limit, it.tenant.namespace()));
+            Event::Init
+        }
         Event::InitDone => Event::InitDone,
     }))
+}
+
+/// The namespace and the name of a WorkerCluster.
+fn id(found: &impl ResourceExt) -> RegistrationId {
+    RegistrationId::new(&found.namespace().unwrap_or_default(), &found.name_any())
 }
 
 /// Notifies the registered clusters that an event of a watch concerns, and lets other tasks run in

@@ -6,12 +6,13 @@
 use crate::tenant::waves::Pace;
 
 /// Reasons for failures that a profile can cause.
-const PROFILES_FAULTS: [&str; 9] = [
+const PROFILES_FAULTS: [&str; 10] = [
     "OperatingSystemProfileError",
     "OverlayCycle",
     "OverlayMismatch",
     "OverlayTooDeep",
     "ProfileBaseNotFound",
+    "ProfileUnreadable",
     "ProfileUnusable",
     "RenderFailed",
     "RenderPanicked",

@@ -135,6 +135,13 @@ pub enum ProfileFound {
         /// The profile's name.
         name: String,
     },
+    /// The profile exists, but cannot be decoded.
+    Unreadable {
+        /// The profile's namespace.
+        namespace: String,
+        /// The profile's name.
+        name: String,
+    },
     /// The profile exists, but there is no room for it.
     OverQuota {
         /// The profile's namespace.
@@ -200,6 +207,9 @@ pub struct Policy {
 /// Returns the first reason why it cannot be served. It is not served until something changes.
 pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
     let machine_deployment = &found.machine_deployment;
+    if machine_deployment.spec.is_unreadable {
+        return Err(Invalid::Unreadable);
+    }
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let name = machine_deployment.name_any();
     let names = DerivedNames::new(&namespace, &name);
@@ -308,6 +318,10 @@ fn usable_profile(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>),
         }),
         ProfileFound::Unresolved { error } => Err(Invalid::Overlay(error.clone())),
         ProfileFound::Missing { namespace, name } => Err(Invalid::ProfileMissing {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        }),
+        ProfileFound::Unreadable { namespace, name } => Err(Invalid::ProfileUnreadable {
             namespace: namespace.clone(),
             name: name.clone(),
         }),

@@ -19,7 +19,7 @@ const FIRST_WITHOUT: (u64, u64) = (1, 29);
 /// If the kubelet is old enough to need a configuration that is not known here.
 pub(super) fn legacy(
     provider: &ProviderConfig,
-    cloud_provider: CloudProvider,
+    cloud_provider: &CloudProvider,
     kube_version: &str,
 ) -> Result<String, RenderError> {
     let is_new = Version::parse(kube_version)

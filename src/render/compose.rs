@@ -120,10 +120,10 @@ pub(super) fn compose(
             }),
     );
     Ok(OperatingSystemConfigSpec {
-        os_name: profile.os_name,
+        os_name: profile.os_name.clone(),
         os_version: profile.os_version.clone(),
         cloud_provider: CloudProviderSpec {
-            name: facts.cloud_provider,
+            name: facts.cloud_provider.clone(),
             spec: cloud_provider_spec(facts, form),
         },
         bootstrap_config: compose_half(facts, (Half::Bootstrap, files.bootstrap), form)?,

@@ -82,7 +82,7 @@ impl<'a> Facts<'a> {
         let legacy_cloud_config = if is_given || input.settings.external_cloud_provider {
             String::new()
         } else {
-            cloud_config::legacy(provider, cloud_provider, &kube_version)?
+            cloud_config::legacy(provider, &cloud_provider, &kube_version)?
         };
         Ok(Self {
             input,
@@ -135,7 +135,7 @@ impl<'a> Facts<'a> {
             ),
             (
                 "InTreeCCMAvailable",
-                has_in_tree_controller(self.cloud_provider, settings),
+                has_in_tree_controller(&self.cloud_provider, settings),
             ),
             ("ExternalCloudProvider", Value::from(is_external)),
             ("InitialTaints", text(&settings.initial_taints)),
@@ -391,7 +391,7 @@ fn rhel_config(spec: &OperatingSystemSpec, rhel: &RhelSpec) -> Value {
     ])
 }
 
-fn has_in_tree_controller(provider: CloudProvider, settings: &TenantSettings) -> Value {
+fn has_in_tree_controller(provider: &CloudProvider, settings: &TenantSettings) -> Value {
     let has_one = matches!(
         provider,
         CloudProvider::Aws | CloudProvider::Azure | CloudProvider::Gce | CloudProvider::VSphere

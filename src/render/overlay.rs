@@ -61,9 +61,9 @@ pub enum OverlayError {
         /// What it extends.
         base: String,
         /// The overlay's operating system.
-        found: &'static str,
+        found: String,
         /// The base's operating system.
-        expected: &'static str,
+        expected: String,
     },
     /// The templates of the two are written in different languages.
     #[error(
@@ -160,8 +160,8 @@ fn lay(
         return Err(OverlayError::OperatingSystem {
             profile: profile.to_owned(),
             base: base_name.to_owned(),
-            found: overlay.os_name.as_str(),
-            expected: base.os_name.as_str(),
+            found: overlay.os_name.as_str().to_owned(),
+            expected: base.os_name.as_str().to_owned(),
         });
     }
     // An overlay that names no language has no other than its base's.
@@ -185,7 +185,7 @@ fn lay(
         .filter(|utility| *utility != ProvisioningUtility::CloudInit);
     Ok(OperatingSystemProfileSpec {
         extends: None,
-        os_name: overlay.os_name,
+        os_name: overlay.os_name.clone(),
         os_version: overlay.os_version.clone(),
         version: overlay.version.clone(),
         template_language: Some(expected),

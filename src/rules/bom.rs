@@ -5,7 +5,10 @@ use std::{collections::BTreeSet, fmt};
 
 use regex::Regex;
 
-use super::sample::{API_SERVER, Sample};
+use super::{
+    profile::usable_providers,
+    sample::{API_SERVER, Sample},
+};
 use crate::api::config::OperatingSystemConfigSpec;
 use crate::render::{
     Half, Limits, RenderError, downloads::downloads, render, template::CompiledProfile,
@@ -70,8 +73,8 @@ pub fn bill(
     kubelet_version: &str,
 ) -> Result<Bill, NoBill> {
     let mut bill = Bill::default();
-    for provider in &profile.spec().supported_cloud_providers {
-        let sample = Sample::new(profile.spec(), provider.name, kubelet_version)?;
+    for provider in usable_providers(profile.spec()) {
+        let sample = Sample::new(profile.spec(), provider, kubelet_version)?;
         let input = sample.input(profile, settings);
         if let Some(list) = downloads(&input, &Limits::default())? {
             bill.downloads.extend(read_list(&list)?);

@@ -396,6 +396,13 @@ fn warning_finding(warning: Warning) -> FieldFinding {
                 "name at least one provider",
             )
         }
+        Warning::Unknown { field, nearest, .. } => {
+            let fix = nearest.map_or_else(
+                || "remove it, unless another version of the manager reads the profile".to_owned(),
+                |nearest| format!("write `{nearest}`"),
+            );
+            FieldFinding::new(Rule::UNKNOWN_NAME, &field, message, fix)
+        }
         Warning::VersionPrefix { prefix } => {
             let fix = format!("remove `{prefix}`");
             FieldFinding::new(Rule::VERSION_PREFIX, "spec.version", message, fix)

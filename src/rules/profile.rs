@@ -5,9 +5,10 @@
 
 use std::{collections::HashSet, fmt};
 
+use super::shape::similar;
 use crate::api::profile::{
-    ContainerRuntime, File, OperatingSystem, OperatingSystemProfileSpec, ProfileConfig,
-    ProvisioningUtility, TemplateLanguage, VERSION_METADATA_JINJA,
+    CloudProvider, ContainerRuntime, File, OperatingSystem, OperatingSystemProfileSpec,
+    ProfileConfig, ProvisioningUtility, TemplateLanguage, VERSION_METADATA_JINJA,
 };
 
 /// The reason why a profile is refused.
@@ -127,6 +128,15 @@ pub enum Warning {
     },
     /// The profile supports no cloud provider, so nobody can use it.
     NoCloudProvider,
+    /// No machine deployment can have this value.
+    Unknown {
+        /// The field.
+        field: String,
+        /// The value.
+        value: String,
+        /// The known value that is spelt most like it, if one is.
+        nearest: Option<String>,
+    },
     /// There is text before the semantic version.
     VersionPrefix {
         /// The text before the version.
@@ -155,6 +165,10 @@ impl fmt::Display for Warning {
             }
             Self::NoCloudProvider => formatter
                 .write_str("spec.supportedCloudProviders: it is empty; nobody can use the profile"),
+            Self::Unknown { field, value, .. } => write!(
+                formatter,
+                "{field}: no machine deployment can use `{value}`, which this version does not know"
+            ),
             Self::VersionPrefix { prefix } => {
                 write!(formatter, "spec.version: `{prefix}` precedes the version")
             }
@@ -182,7 +196,7 @@ pub fn refusals(spec: &OperatingSystemProfileSpec) -> Vec<ProfileRefused> {
     let has_units =
         !spec.bootstrap_config.units.is_empty() || !spec.provisioning_config.units.is_empty();
     if has_units && spec.os_name != OperatingSystem::Flatcar {
-        refusals.push(ProfileRefused::Units(spec.os_name));
+        refusals.push(ProfileRefused::Units(spec.os_name.clone()));
     }
     let is_for_ignition = spec.provisioning_utility == Some(ProvisioningUtility::Ignition);
     if spec.ignition_version.is_some() && !is_for_ignition {
@@ -259,12 +273,21 @@ pub fn check_utility(spec: &OperatingSystemProfileSpec, utility: &str) -> Result
     }
 }
 
+/// Returns the cloud providers of a profile that machine deployments can use; none if they cannot
+/// use its operating system.
+pub fn usable_providers(spec: &OperatingSystemProfileSpec) -> impl Iterator<Item = &CloudProvider> {
+    let is_usable = !matches!(spec.os_name, OperatingSystem::Other(_));
+    let providers = spec.supported_cloud_providers.iter().map(|it| &it.name);
+    providers.filter(move |name| is_usable && !matches!(name, CloudProvider::Other(_)))
+}
+
 /// Returns the probable mistakes in a profile.
 pub fn warnings(spec: &OperatingSystemProfileSpec) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if spec.supported_cloud_providers.is_empty() && spec.extends.is_none() {
         warnings.push(Warning::NoCloudProvider);
     }
+    warnings.extend(unknown_names(spec));
     if let Some(prefix) = version_start(&spec.version)
         .and_then(|start| spec.version.get(..start))
         .filter(|prefix| !prefix.is_empty())
@@ -278,6 +301,31 @@ pub fn warnings(spec: &OperatingSystemProfileSpec) -> Vec<Warning> {
     }
     for (half, config) in halves(spec) {
         warnings.extend(file_warnings(half, config));
+    }
+    warnings
+}
+
+fn unknown_names(spec: &OperatingSystemProfileSpec) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let OperatingSystem::Other(name) = &spec.os_name {
+        warnings.push(Warning::Unknown {
+            field: "spec.osName".to_owned(),
+            value: name.to_string(),
+            nearest: similar(
+                name,
+                OperatingSystem::KNOWN.iter().map(OperatingSystem::as_str),
+            ),
+        });
+    }
+    let providers = spec.supported_cloud_providers.iter().enumerate();
+    for (index, provider) in providers {
+        if let CloudProvider::Other(name) = &provider.name {
+            warnings.push(Warning::Unknown {
+                field: format!("spec.supportedCloudProviders[{index}].name"),
+                value: name.to_string(),
+                nearest: similar(name, CloudProvider::KNOWN.iter().map(CloudProvider::as_str)),
+            });
+        }
     }
     warnings
 }

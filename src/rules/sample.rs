@@ -43,7 +43,7 @@ impl Sample {
     /// A machine deployment that the profile is made for, on one cloud provider.
     pub fn new(
         spec: &OperatingSystemProfileSpec,
-        cloud_provider: CloudProvider,
+        cloud_provider: &CloudProvider,
         kubelet_version: &str,
     ) -> Result<Self, RenderError> {
         let secret = |name: &str| SecretText::new(format!("sample-{name}"));
@@ -92,7 +92,7 @@ impl Sample {
     }
 }
 
-fn provider_spec(spec: &OperatingSystemProfileSpec, cloud_provider: CloudProvider) -> Json {
+fn provider_spec(spec: &OperatingSystemProfileSpec, cloud_provider: &CloudProvider) -> Json {
     let mut system = json!({
         "rhelSubscriptionManagerUser": "sample-user",
         "rhelSubscriptionManagerPassword": "sample-password",

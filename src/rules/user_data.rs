@@ -49,7 +49,7 @@ pub struct Limit {
 }
 
 /// What a provider takes as user data; nothing where its vendor documents no limit.
-pub const fn limit(provider: CloudProvider, system: OperatingSystem) -> Option<Limit> {
+pub fn limit(provider: &CloudProvider, system: &OperatingSystem) -> Option<Limit> {
     let (bytes_max, counted) = match (provider, system) {
         (CloudProvider::Aws, OperatingSystem::Flatcar) => (16 * KIB, Counted::Plain),
         (CloudProvider::Aws, _) => (16 * KIB, Counted::Gzipped),
@@ -131,7 +131,7 @@ struct Measured<'a> {
     what: &'static str,
     size: usize,
     limit: Limit,
-    taker: &'static str,
+    taker: &'a str,
     files: Vec<&'a File>,
 }
 
@@ -149,7 +149,7 @@ impl Measured<'_> {
                 counted,
                 excess,
                 bytes_max,
-                taker: taker.into(),
+                taker: taker.to_owned().into(),
                 largest: largest(),
             });
         }
@@ -206,8 +206,8 @@ fn measure(rendered: &Rendered) -> Vec<Measured<'_>> {
     let config = &rendered.config;
     let bootstrap_files = &config.bootstrap_config.files;
     let provisioning_files = &config.provisioning_config.files;
-    let provider = config.cloud_provider.name;
-    let bootstrap = match limit(provider, config.os_name) {
+    let provider = &config.cloud_provider.name;
+    let bootstrap = match limit(provider, &config.os_name) {
         Some(limit) => (limit, provider.as_str()),
         None => (SECRET, "a Secret"),
     };

@@ -73,9 +73,9 @@ pub async fn a_profiles_spec_changes_with_its_version_only(world: &'static World
     )
     .await;
     assert!(message.contains("spec.version"), "{message}");
-    let unknown = json!({ "spec": { "osName": "windows", "version": "v1.2.0" } });
+    let unknown = json!({ "spec": { "provisioningUtility": "kickstart", "version": "v1.2.0" } });
     let message = refused(&profiles, PROFILE_NAME, unknown).await;
-    assert!(message.contains("spec.osName"), "{message}");
+    assert!(message.contains("spec.provisioningUtility"), "{message}");
 }
 
 pub async fn only_a_profile_that_extends_another_may_leave_out_what_it_shares(

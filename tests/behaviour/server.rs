@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::PostParams;
 use kube::{Api, Client};
 use loadtest::control_plane::{ControlPlane, Params, client_of};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::suite::{
@@ -226,6 +227,13 @@ impl Server {
                 let events = ok(plane.audit_events(), "the audit log is readable");
                 events.into_iter().map(Request::from).collect()
             }
+        }
+    }
+
+    /// Stores an object that no schema would let in, where that is possible: in memory.
+    pub fn store_unchecked(&self, object: Value) {
+        if let Backend::Fake { cluster, .. } = &self.backend {
+            cluster.put_raw(object).expect("the kind is served");
         }
     }
 

@@ -38,6 +38,7 @@ pub mod takeover;
 pub mod tenant_add;
 mod terminator;
 pub mod traces;
+pub mod unknown;
 mod wait;
 pub mod workers;
 mod world;
@@ -191,6 +192,8 @@ macro_rules! scenarios {
             adoption::adoption_nothing_copies_no_profile,
             adoption::a_cluster_that_is_handed_back_does_not_rotate,
             adoption::a_cluster_of_kkp_goes_there_and_back_as_it_was,
+            unknown::names_that_nobody_knows_refuse_only_who_uses_them,
+            unknown::an_adopted_cluster_keeps_names_that_nobody_knows,
             drop_in::kubeones_line_serves_one_cluster_with_its_definitions_and_rights,
             drop_in::a_management_and_one_worker_cluster_are_served_with_the_rights_of_each,
             rights::every_granted_verb_is_used_in_one_life_and_nothing_else_is_asked_for,

@@ -216,7 +216,7 @@ fn what_cannot_be_read_is_told_with_file_and_fix_and_ends_with_two() {
     folder.change(
         ("my-profile.yaml", "slip.yaml"),
         "osName: ubuntu",
-        "osName: ubunto",
+        "provisioningUtility: kickstart\n  osName: ubuntu",
     );
     folder.change(
         ("workers.yaml", "none.yaml"),
@@ -234,7 +234,7 @@ fn what_cannot_be_read_is_told_with_file_and_fix_and_ends_with_two() {
         ),
         (
             RENDER.replace("my-profile", "slip"),
-            "slip.yaml:7:3: spec.osName: `ubunto` is not allowed; write one of",
+            "slip.yaml:7:3: spec.provisioningUtility: `kickstart` is not allowed; write one of",
         ),
         (
             RENDER.replace("workers", "none"),

@@ -86,17 +86,20 @@ impl Profile {
         let providers = self.providers();
         let names_others = |provider: &&CloudProvider| **provider != CloudProvider::Aws;
         let provider = providers.iter().find(names_others).or(providers.first());
-        *provider.expect("a profile supports a provider")
+        provider.expect("a profile supports a provider").clone()
     }
 
     /// The providers that it works on.
     pub fn providers(&self) -> Vec<CloudProvider> {
         let providers = &self.compiled.spec().supported_cloud_providers;
-        providers.iter().map(|provider| provider.name).collect()
+        providers
+            .iter()
+            .map(|provider| provider.name.clone())
+            .collect()
     }
 
     /// The documents, as a machine gets them: with its own name.
-    pub fn render(&self, provider: CloudProvider, access: &Access) -> Documents {
+    pub fn render(&self, provider: &CloudProvider, access: &Access) -> Documents {
         let spec = self.compiled.spec();
         let utility = spec.provisioning_utility;
         let value = json!({

@@ -121,11 +121,11 @@ impl Subject {
             authority: stranger.cert.pem(),
             ..wrong_token.clone()
         };
-        let wrong_authority = profile.render(profile.provider(), &wrong_authority);
+        let wrong_authority = profile.render(&profile.provider(), &wrong_authority);
         Self {
             machine: started(&wrong_authority, release),
-            wrong_token: profile.render(profile.provider(), &wrong_token),
-            right: profile.render(profile.provider(), right),
+            wrong_token: profile.render(&profile.provider(), &wrong_token),
+            right: profile.render(&profile.provider(), right),
             wrong_authority,
         }
     }

@@ -59,7 +59,7 @@ fn a_script_that_no_document_writes_and_a_wrong_value_are_seen() {
 
 /// A machine with the files of both documents, changed, and with what it would download.
 fn verified(release: Release, profile: &Profile, change: impl Fn(String) -> String) -> Stopped {
-    let documents = profile.render(profile.provider(), &Access::unused());
+    let documents = profile.render(&profile.provider(), &Access::unused());
     let machine = Machine::new(release, b"#cloud-config\n");
     for document in [&documents.bootstrap, &documents.provisioning] {
         for file in files_of(document) {

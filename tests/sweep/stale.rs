@@ -30,7 +30,7 @@ async fn a_settled_world() -> (World, Process, Arc<Life>) {
     (world, process, life)
 }
 
-fn lines(life: &Life) -> Vec<String> {
+pub fn lines(life: &Life) -> Vec<String> {
     life.writes().iter().map(Sent::line).collect()
 }
 
@@ -244,125 +244,6 @@ async fn a_list_that_cannot_be_read_is_asked_for_with_care_and_in_the_end_read()
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(boot_secret(berlin, BOOTSTRAP).is_some());
     process.stop().await;
-}
-
-fn entry(world: &World, name: &str) -> Value {
-    let own = object("workerclusters", "berlin", "berlin");
-    let own = world.management.get(own).expect("berlin is registered");
-    let entries = own.pointer("/status/machineDeployments");
-    let entries = entries.and_then(Value::as_array);
-    entries
-        .into_iter()
-        .flatten()
-        .find(|entry| text(entry, "/name") == name)
-        .cloned()
-        .unwrap_or_default()
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unreadable_object_is_skipped_and_reported() {
-    let world = Scenario::Provisioning.world();
-    let berlin = world.worker("berlin");
-    let mut broken = fixtures::a_machine_deployment("broken");
-    set(&mut broken, "/spec/template", json!("nothing of the kind"));
-    put(berlin, broken);
-    let process = world.start();
-    world.settle().await;
-    assert!(
-        boot_secret(berlin, BOOTSTRAP).is_some(),
-        "the other is served"
-    );
-    let said = entry(&world, "kube-system/broken");
-    assert_eq!(text(&said, "/state"), "Refused", "{said}");
-    assert_eq!(text(&said, "/reason"), "Unreadable", "{said}");
-    // It becomes readable, is served, becomes unreadable again, and goes.
-    put(berlin, fixtures::a_machine_deployment("broken"));
-    world.settle().await;
-    assert!(boot_secret(berlin, "broken-kube-system-bootstrap-config").is_some());
-    change(
-        berlin,
-        ("machinedeployments", "kube-system", "broken"),
-        |it| {
-            set(
-                it,
-                "/spec/template",
-                json!({"spec": {"versions": {"kubelet": 5}}}),
-            );
-            set(
-                it,
-                "/metadata/deletionTimestamp",
-                json!("2026-01-01T00:05:00Z"),
-            );
-        },
-    );
-    world.settle().await;
-    assert!(boot_secret(berlin, "broken-kube-system-bootstrap-config").is_none());
-    assert_eq!(entry(&world, "kube-system/broken"), Value::Null);
-    assert!(boot_secret(berlin, BOOTSTRAP).is_some());
-    process.stop().await;
-}
-
-/// A profile from before the definition knew better must not hide those of other tenants.
-#[tokio::test(start_paused = true)]
-async fn an_unreadable_profile_is_skipped() {
-    let world = Scenario::Provisioning.world();
-    let mut broken = fixtures::a_profile("berlin", "v1.0.0", "text\n");
-    set(&mut broken, "/metadata/name", json!("broken"));
-    set(&mut broken, "/spec/osName", json!("plan9"));
-    put(&world.management, broken);
-    let process = world.start();
-    world.settle().await;
-    assert!(boot_secret(world.worker("berlin"), BOOTSTRAP).is_some());
-    process.stop().await;
-}
-
-/// A WorkerCluster from before the definition knew better stops nobody else, and what was known of
-/// it holds on.
-#[tokio::test(start_paused = true)]
-async fn an_unreadable_worker_cluster_is_skipped() {
-    let world = World::new(&["berlin", "lisbon"]);
-    for name in ["berlin", "lisbon"] {
-        world.register(name);
-        let profile = fixtures::a_profile(name, "v1.0.0", "text\n");
-        put(&world.management, profile);
-        put(
-            world.worker(name),
-            fixtures::a_machine_deployment("workers"),
-        );
-    }
-    let broken = json!({"paused": "perhaps"});
-    put(
-        &world.management,
-        fixtures::a_worker_cluster("lisbon", &broken),
-    );
-    let life = Life::new();
-    let process = world.start_as(&life);
-    tokio::time::sleep(Duration::from_mins(2)).await;
-    let has_documents = |name| boot_secret(world.worker(name), BOOTSTRAP).is_some();
-    assert!(has_documents("berlin"), "the other is served");
-    assert!(!has_documents("lisbon"), "nobody knows how");
-    life.forget();
-    // While it runs: by an event, and by a list.
-    let broken = fixtures::a_worker_cluster("berlin", &broken);
-    put(&world.management, broken);
-    tokio::time::sleep(Duration::from_mins(2)).await;
-    expire(&world.management);
-    tokio::time::sleep(Duration::from_mins(2)).await;
-    let mut written = lines(&life);
-    // Who has none that can be read keeps trying to make one.
-    written.retain(|line| line != "POST workerclusters lisbon");
-    assert_eq!(written, [""; 0]);
-    for name in ["berlin", "lisbon"] {
-        let other = json!({"apiServerOverride": "https://other.example:6443"});
-        put(&world.management, fixtures::a_worker_cluster(name, &other));
-    }
-    tokio::time::sleep(Duration::from_mins(2)).await;
-    process.stop().await;
-    for name in ["berlin", "lisbon"] {
-        let secret = boot_secret(world.worker(name), BOOTSTRAP).unwrap();
-        let document = snapshot::decoded(&secret, "cloud-config");
-        assert!(document.contains("other.example"), "{name}");
-    }
 }
 
 /// Between two pages of a list its first page becomes too old.

@@ -5,7 +5,9 @@ use k8s_openapi::{
     api::coordination::v1::Lease,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, Client, CustomResourceExt as _, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, CustomResourceExt as _, ResourceExt, api::ListParams, core::DeserializeGuard,
+};
 
 use super::{
     Check, DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER, Options, Registered, State, rights,
@@ -17,6 +19,7 @@ use crate::api::{
     profile::OperatingSystemProfile,
     worker_cluster::WorkerCluster,
 };
+use crate::fleet::pages;
 use crate::telemetry::logs::chain;
 
 const PLACE: &str = "management";
@@ -172,10 +175,10 @@ fn check_of(who: &str, account: &str, missing: &[String]) -> Check {
 
 /// Whether anybody serves: every replica renews a Lease.
 async fn replicas(options: &Options, client: &Client) -> Check {
-    let leases: Api<Lease> = Api::namespaced(client.clone(), &options.namespace);
+    let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(client.clone(), &options.namespace);
     let selector = ListParams::default().labels(FLEET_LABEL);
-    let found = match leases.list(&selector).await {
-        Ok(found) => found.items,
+    let found = match pages::all(&leases, selector).await {
+        Ok(found) => found.objects,
         Err(error) => {
             let message = format!(
                 "cannot list Leases in {}: {}",

@@ -3,6 +3,7 @@
 use kube::{
     Api, Client, ResourceExt,
     api::{ApiResource, DynamicObject, ListParams},
+    core::DeserializeGuard,
 };
 
 use super::Check;
@@ -23,12 +24,12 @@ struct Charged {
 /// Lists the machine deployments, and compares what they take with what a tenant is guaranteed.
 pub(super) async fn machine_deployments(place: &str, client: &Client) -> Check {
     let kind = ApiResource::erase::<MachineDeployment>(&());
-    let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    let all: Api<DeserializeGuard<DynamicObject>> = Api::all_with(client.clone(), &kind);
     let mut pages = Pages::of(ListParams::default(), PAGE);
     let mut charged = Vec::new();
     loop {
         match pages.next(&all).await {
-            Ok(Some(page)) => charged.extend(page.iter().map(charge)),
+            Ok(Some(page)) => charged.extend(page.objects.iter().map(charge)),
             Ok(None) => return compare(place, charged),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 let message = "the cluster has no such kind".to_owned();

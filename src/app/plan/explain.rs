@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt, core::DeserializeGuard};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Answer, Question, Verdict, adopted, full_name, look, look::Tenant};
+use super::{Answer, Question, Verdict, adopted, full_name, living, look, look::Tenant};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{
@@ -134,14 +134,7 @@ async fn of_tenant(
     (question, tenant): (&Question, &Tenant),
     name: &str,
 ) -> anyhow::Result<Vec<Explanation>> {
-    let all: Api<MachineDeployment> = Api::all(tenant.worker.clone());
-    let all = all.list(&ListParams::default()).await;
-    let all = all.context("cannot list machine deployments")?.items;
-    let living: Vec<Arc<MachineDeployment>> = all
-        .into_iter()
-        .filter(|it| it.metadata.deletion_timestamp.is_none())
-        .map(Arc::new)
-        .collect();
+    let living = living(tenant).await?;
     let is_meant = |it: &&Arc<MachineDeployment>| full_name(it) == name || it.name_any() == name;
     let mut explained = Vec::new();
     for meant in living.iter().filter(is_meant) {
@@ -187,7 +180,8 @@ async fn origin(
             format!("annotations {PROFILE} and {PROFILE_NAMESPACE} of the machine deployment")
         }
     };
-    let profiles: Api<OperatingSystemProfile> = Api::namespaced(client.clone(), &namespace);
+    let profiles: Api<DeserializeGuard<OperatingSystemProfile>> =
+        Api::namespaced(client.clone(), &namespace);
     let there = match name.as_str() {
         "" => None,
         name => profiles
@@ -195,10 +189,13 @@ async fn origin(
             .await
             .with_context(|| format!("cannot read profile {namespace}/{name}"))?,
     };
+    let is_unreadable = there.as_ref().is_some_and(|it| it.0.is_err());
+    let there = there.and_then(|it| it.0.ok());
     let digest = there.as_ref().map(|it| content_digest(&it.spec));
     let built_in = built_in_profiles()?;
     let ours = built_in.iter().find(|it| it.name == name);
     let content = match (&there, ours) {
+        (None, _) if is_unreadable => "it cannot be read",
         (None, _) => "there is none",
         (Some(there), _) if there.annotations().contains_key(PINNED) => "pinned: adopted as found",
         (Some(_), Some(ours)) if digest.as_ref() == Some(&ours.content) => "this release's default",

@@ -7,17 +7,16 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
     api::core::v1::{Namespace, Secret},
 };
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, ResourceExt,
     api::{ListParams, ObjectMeta},
 };
-use serde::de::DeserializeOwned;
 
 use super::{
     Question,
@@ -25,14 +24,17 @@ use super::{
 };
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, TOKEN_LABEL},
+    names::{
+        CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBE_SYSTEM, KUBECONFIG_KEY,
+        TOKEN_LABEL,
+    },
     worker_cluster::{ProfileAnnotation, WorkerCluster},
 };
 use crate::controllers::{registry_credentials, tokens};
 use crate::fleet::{
     cluster_info::{self, InUse},
     connect::{self, ClientParts},
-    pages::Pages,
+    pages::{self, Listed},
     rate_limit::Budget,
     transport::{self, Audience, Caller, Patience},
 };
@@ -55,8 +57,6 @@ use crate::tenant::{
 
 /// As `osm run` reads a registration: our key first, then Cluster API's.
 const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
-/// Objects of a page.
-const PAGE: u32 = 50;
 
 /// A registered tenant.
 pub(super) struct Registered {
@@ -79,6 +79,8 @@ pub(super) struct Tenant {
     pub(super) registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
     pub(super) profiles: Profiles,
     pub(super) configs: HashMap<String, OperatingSystemConfig>,
+    /// Those of which only the metadata can be decoded.
+    pub(super) unreadable_configs: HashMap<String, ObjectMeta>,
     pub(super) secrets: HashMap<String, Seen>,
     /// The tokens of those machine deployments that have their own, by their Secrets' names.
     pub(super) fetch_tokens: HashMap<String, SecretText>,
@@ -99,14 +101,16 @@ pub(super) async fn registrations(
     let selector = &question.settings.registration_selector;
     let page = ListParams::default().labels(selector);
     if question.tenants.is_empty() {
-        let all = all(Api::all(client.clone()), page).await;
-        return all.context("cannot list registrations");
+        let all = pages::all(&Api::all(client.clone()), page).await;
+        let all = all.context("cannot list registrations")?;
+        return Ok(all.into_all(bare_secret));
     }
     let mut found = Vec::new();
     for tenant in &question.tenants {
-        let of_tenant = all(Api::namespaced(client.clone(), tenant), page.clone()).await;
-        let of_tenant: Vec<Secret> =
-            of_tenant.with_context(|| format!("cannot list registrations of {tenant}"))?;
+        let of_tenant = pages::all(&Api::namespaced(client.clone(), tenant), page.clone()).await;
+        let of_tenant: Vec<Secret> = of_tenant
+            .with_context(|| format!("cannot list registrations of {tenant}"))?
+            .into_all(bare_secret);
         if of_tenant.is_empty() {
             return Err(anyhow!("{tenant}: no registration"));
         }
@@ -115,17 +119,12 @@ pub(super) async fn registrations(
     Ok(found)
 }
 
-/// Every page of a list.
-pub(in crate::app) async fn all<K>(api: Api<K>, page: ListParams) -> Result<Vec<K>, kube::Error>
-where
-    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    let mut pages = Pages::of(page, PAGE);
-    let mut found = Vec::new();
-    while let Some(page) = pages.next(&api).await? {
-        found.extend(page);
+/// A Secret of which only the metadata can be decoded.
+fn bare_secret(metadata: ObjectMeta) -> Secret {
+    Secret {
+        metadata,
+        ..Secret::default()
     }
-    Ok(found)
 }
 
 impl Tenant {
@@ -160,12 +159,10 @@ impl Tenant {
                 registry_credentials::read(client, &namespace, &reference.name).await?
             }
         };
-        let configs: Vec<OperatingSystemConfig> = all(
-            Api::namespaced(client.clone(), &namespace),
-            ListParams::default(),
-        )
-        .await
-        .context("cannot list configs")?;
+        let configs = Api::namespaced(client.clone(), &namespace);
+        let configs: Listed<OperatingSystemConfig> = pages::all(&configs, ListParams::default())
+            .await
+            .context("cannot list configs")?;
         let made = made(&worker, &key).await?;
         let defaults = &settings.tenant_defaults;
         Ok(Self {
@@ -182,7 +179,13 @@ impl Tenant {
             kubeconfig_ca: access.certificate_authority.as_slice().into(),
             registry_credentials: Arc::new(credentials),
             profiles: profiles(client, question, (&policy, &registered)).await?,
+            unreadable_configs: configs
+                .unreadable
+                .into_iter()
+                .map(|it| (it.name.clone().unwrap_or_default(), it))
+                .collect(),
             configs: configs
+                .objects
                 .into_iter()
                 .map(|config| (config.name_any(), config))
                 .collect(),
@@ -200,7 +203,12 @@ impl Tenant {
 
     /// A config, as it was seen.
     pub(super) fn config(&self, name: &str) -> Option<Seen> {
-        let config = self.configs.get(name)?;
+        let Some(config) = self.configs.get(name) else {
+            return self.unreadable_configs.get(name).map(|metadata| Seen {
+                metadata: metadata.clone(),
+                content: secret_digest(&self.key, &[]),
+            });
+        };
         Some(Seen {
             metadata: config.metadata.clone(),
             content: config_digest(&self.key, &config.spec),
@@ -275,17 +283,23 @@ async fn worker_cluster(
     registration: &Secret,
 ) -> anyhow::Result<Option<WorkerCluster>> {
     let namespace = registration.namespace().unwrap_or_default();
-    let found: Vec<WorkerCluster> = all(
-        Api::namespaced(client.clone(), &namespace),
-        ListParams::default(),
-    )
-    .await
-    .context("cannot list WorkerClusters")?;
+    let all = Api::namespaced(client.clone(), &namespace);
+    let found: Listed<WorkerCluster> = pages::all(&all, ListParams::default())
+        .await
+        .context("cannot list WorkerClusters")?;
     let name = registration.name_any();
     let own = found
+        .objects
         .into_iter()
         .filter(|own| own.spec.kubeconfig_secret_ref.name == name);
-    Ok(own.min_by_key(|own| (own.creation_timestamp().map(|time| time.0), own.uid())))
+    let own = own.min_by_key(|own| (own.creation_timestamp().map(|time| time.0), own.uid()));
+    match (own, found.unreadable.first()) {
+        (None, Some(unreadable)) => bail!(
+            "WorkerCluster {} cannot be read by this version",
+            unreadable.name.as_deref().unwrap_or_default()
+        ),
+        (own, _) => Ok(own),
+    }
 }
 
 /// What was made for nodes, and the tokens of those that have their own.
@@ -296,9 +310,10 @@ struct Made {
 
 async fn made(worker: &Client, key: &DigestKey) -> anyhow::Result<Made> {
     let api = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
-    let found: Vec<Secret> = all(api, ListParams::default())
+    let found: Vec<Secret> = pages::all(&api, ListParams::default())
         .await
-        .context("cannot list what was made for nodes")?;
+        .context("cannot list what was made for nodes")?
+        .into_all(bare_secret);
     let tokens = found.iter().filter_map(|secret| {
         let ByteString(token) = secret.data.as_ref()?.get("token")?;
         let token = String::from_utf8(token.clone()).ok()?;
@@ -323,9 +338,10 @@ async fn made(worker: &Client, key: &DigestKey) -> anyhow::Result<Made> {
 /// The bootstrap tokens; of two for one machine deployment the one that is valid for longer.
 async fn bootstrap_tokens(worker: &Client) -> anyhow::Result<HashMap<String, Token>> {
     let page = ListParams::default().labels(TOKEN_LABEL);
-    let found = all(tokens::api(worker), page)
+    let found: Vec<Secret> = pages::all(&Api::namespaced(worker.clone(), KUBE_SYSTEM), page)
         .await
-        .context("cannot list bootstrap tokens")?;
+        .context("cannot list bootstrap tokens")?
+        .objects;
     let mut by_key: HashMap<String, Token> = HashMap::new();
     for secret in &found {
         let (Some(key), Some(known)) = (secret.labels().get(TOKEN_LABEL), tokens::read(secret))

@@ -6,10 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use anyhow::Context as _;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
-use super::{
-    Question, Supposed,
-    look::{Registered, all},
-};
+use super::{Question, Supposed, look::Registered};
 use crate::api::{
     names::INSTALLED_CONTENT,
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
@@ -20,11 +17,12 @@ use crate::controllers::{
     adoption, context::DefaultProfileSettings, profile::DefaultProfile,
     profile_store::content_digest,
 };
+use crate::fleet::pages::{self, Listed};
 use crate::plan::default_profile::{Installed, Verdict, evaluate};
 use crate::tenant::{policy::TenantPolicy, settings::TenantSettings};
 
-/// Profiles by namespace and name.
-pub(super) type Profiles = HashMap<(String, String), Arc<OperatingSystemProfileSpec>>;
+/// Profiles by namespace and name; nothing for one that cannot be decoded.
+pub(super) type Profiles = HashMap<(String, String), Option<Arc<OperatingSystemProfileSpec>>>;
 
 /// The profiles that the tenant may use, with those of the question in their place.
 pub(super) async fn profiles(
@@ -37,25 +35,31 @@ pub(super) async fn profiles(
     let mut profiles = HashMap::new();
     for namespace in shared.iter().map(String::as_str).chain([tenant]) {
         let api = Api::namespaced(client.clone(), namespace);
-        let found: Vec<OperatingSystemProfile> = all(api, ListParams::default())
-            .await
-            .with_context(|| format!("cannot list profiles of {namespace}"))?;
+        let found: Listed<OperatingSystemProfile> =
+            pages::all(&api, ListParams::default())
+                .await
+                .with_context(|| format!("cannot list profiles of {namespace}"))?;
         let mut supposed: Vec<(String, OperatingSystemProfileSpec)> = Vec::new();
         if namespace == tenant && question.defaults == Supposed::Installed {
             let ours = built_in_profiles()?;
             let settings = &question.settings.tenant_defaults;
             let ours = ours.iter().filter(|it| {
-                let there = found.iter().find(|found| found.name_any() == it.name);
+                let objects = found.objects.iter();
+                let there = objects.clone().find(|found| found.name_any() == it.name);
                 takes_its_place((settings, registered.own.as_ref()), it, there)
             });
             supposed.extend(ours.map(|it| (it.name.clone(), it.spec.clone())));
         }
-        let found = found.into_iter().map(|it| (it.name_any(), it.spec));
-        let all = found.chain(supposed);
-        profiles.extend(all.map(|(name, spec)| ((namespace.to_owned(), name), Arc::new(spec))));
+        let key = |name: String| (namespace.to_owned(), name);
+        let unreadable = found.unreadable.into_iter();
+        profiles.extend(unreadable.map(|it| (key(it.name.unwrap_or_default()), None)));
+        let found = found.objects.into_iter().map(|it| (it.name_any(), it.spec));
+        let readable = found.chain(supposed);
+        profiles.extend(readable.map(|(name, spec)| (key(name), Some(Arc::new(spec)))));
     }
     for (name, spec) in &question.profiles {
-        profiles.insert((tenant.to_owned(), name.clone()), Arc::new(spec.clone()));
+        let key = (tenant.to_owned(), name.clone());
+        profiles.insert(key, Some(Arc::new(spec.clone())));
     }
     Ok(profiles)
 }

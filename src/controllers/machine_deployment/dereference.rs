@@ -112,6 +112,12 @@ async fn profile(
         Some(_) => None,
     };
     if let Some(missing) = missing
+        && context.profiles.is_unreadable(&namespace, missing)
+    {
+        let name = missing.clone();
+        return Ok(ProfileFound::Unreadable { namespace, name });
+    }
+    if let Some(missing) = missing
         && let Some(shortage) = context.profiles.shortage(&namespace, missing)
     {
         let name = missing.clone();

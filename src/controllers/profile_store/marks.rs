@@ -27,6 +27,25 @@ impl ProfileStore {
         }
     }
 
+    /// Whether there is such a profile, and it cannot be decoded.
+    pub fn is_unreadable(&self, namespace: &str, name: &str) -> bool {
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let key = (namespace.to_owned(), name.to_owned());
+        inner.unreadable.contains(&key)
+    }
+
+    /// Records that a profile exists and cannot be decoded.
+    pub(super) fn set_unreadable(&self, key: &Key) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        inner.unreadable.insert(key.clone());
+    }
+
+    /// Records that a profile can be decoded, or does not exist.
+    pub(super) fn clear_unreadable(&self, key: &Key) {
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        inner.unreadable.remove(key);
+    }
+
     /// Whether no default may replace the profile.
     pub fn is_pinned(&self, namespace: &str, name: &str) -> bool {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);

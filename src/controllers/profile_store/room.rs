@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use kube::{Api, Client};
+use kube::{Api, Client, core::DeserializeGuard};
 use tokio::time::sleep;
 
 use super::{Aged, Inner, Key, ProfileStore, notify};
@@ -185,8 +185,11 @@ pub(super) async fn fetch_wanted(
     let mut delay = RetryDelay::default();
     loop {
         for key in store.wanted().await {
-            let profiles: Api<OperatingSystemProfile> = Api::namespaced(management.clone(), &key.0);
-            match profiles.get_opt(&key.1).await {
+            let profiles: Api<DeserializeGuard<OperatingSystemProfile>> =
+                Api::namespaced(management.clone(), &key.0);
+            let found = profiles.get_opt(&key.1).await;
+            // The watch reports one that cannot be decoded.
+            match found.map(|found| found.and_then(|it| it.0.ok())) {
                 Ok(Some(profile)) => {
                     delay = RetryDelay::default();
                     notify(

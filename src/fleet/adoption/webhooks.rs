@@ -4,10 +4,9 @@
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
-use kube::{
-    Api, Client, ResourceExt,
-    api::{ListParams, ObjectList},
-};
+use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
+
+use crate::fleet::pages::{self, Listed};
 
 /// Where its webhooks listen, in a Service or behind a URL.
 const PATHS: [&str; 3] = [
@@ -29,12 +28,12 @@ pub struct Leftover {
 
 /// The configurations that would refuse writes.
 pub async fn leftovers(worker: &Client) -> Result<Vec<Leftover>, kube::Error> {
-    let all = ListParams::default();
-    let mutating: Api<MutatingWebhookConfiguration> = Api::all(worker.clone());
-    let validating: Api<ValidatingWebhookConfiguration> = Api::all(worker.clone());
+    let mutating: Api<DeserializeGuard<MutatingWebhookConfiguration>> = Api::all(worker.clone());
+    let validating: Api<DeserializeGuard<ValidatingWebhookConfiguration>> =
+        Api::all(worker.clone());
     let mutating = named(
         "mutatingwebhookconfiguration",
-        mutating.list(&all).await?,
+        pages::all(&mutating, ListParams::default()).await?,
         |found| {
             let mut webhooks = found.webhooks.iter().flatten();
             webhooks.any(|it| refuses(it.failure_policy.as_deref(), &it.client_config))
@@ -42,7 +41,7 @@ pub async fn leftovers(worker: &Client) -> Result<Vec<Leftover>, kube::Error> {
     );
     let validating = named(
         "validatingwebhookconfiguration",
-        validating.list(&all).await?,
+        pages::all(&validating, ListParams::default()).await?,
         |found| {
             let mut webhooks = found.webhooks.iter().flatten();
             webhooks.any(|it| refuses(it.failure_policy.as_deref(), &it.client_config))
@@ -54,10 +53,10 @@ pub async fn leftovers(worker: &Client) -> Result<Vec<Leftover>, kube::Error> {
 /// Those of one kind that refuse.
 fn named<K: ResourceExt + Clone>(
     resource: &'static str,
-    all: ObjectList<K>,
+    all: Listed<K>,
     refuses: impl Fn(&K) -> bool,
 ) -> impl Iterator<Item = Leftover> {
-    let refusing = all.items.into_iter().filter(move |found| refuses(found));
+    let refusing = all.objects.into_iter().filter(move |found| refuses(found));
     refusing.map(move |found| Leftover {
         resource,
         name: found.name_any(),

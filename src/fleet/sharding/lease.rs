@@ -11,6 +11,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions},
+    core::DeserializeGuard,
 };
 use serde_json::{Value, json};
 
@@ -20,11 +21,13 @@ use super::{
     suspicion::Record,
 };
 use crate::api::names::{CRASHES, FLEET_LABEL, VIEW};
+use crate::fleet::pages;
 
 /// The Leases of one fleet, for one of its replicas.
 #[derive(Clone, Debug)]
 pub struct Leases {
     api: Api<Lease>,
+    guarded: Api<DeserializeGuard<Lease>>,
     fleet: String,
     duration: Duration,
     me: Holder,
@@ -81,7 +84,8 @@ impl Leases {
     /// The Leases of a fleet in a namespace.
     pub fn new(client: Client, namespace: &str, fleet: &str, me: (Holder, Duration)) -> Self {
         Self {
-            api: Api::namespaced(client, namespace),
+            api: Api::namespaced(client.clone(), namespace),
+            guarded: Api::namespaced(client, namespace),
             fleet: fleet.to_owned(),
             me: me.0,
             duration: me.1,
@@ -102,27 +106,46 @@ impl Leases {
     /// All Leases of the fleet, read from the store and not from a cache.
     pub async fn list(&self) -> Result<Listed, LeaseError> {
         let params = ListParams::default().labels(&format!("{FLEET_LABEL}={}", self.fleet));
-        let list = self
-            .api
-            .list(&params)
+        let list = pages::all(&self.guarded, params)
             .await
             .map_err(|source| self.failed(source))?;
-        let revision = list.metadata.resource_version.unwrap_or_default();
+        let revision = list.version.clone();
+        let leases = list.into_all(|metadata| self.undecoded(metadata));
         Ok(Listed {
             // One that is no number is never older.
             revision: revision.parse().unwrap_or(u64::MAX),
-            leases: list
-                .items
+            leases: leases
                 .iter()
                 .map(|lease| (lease.name_any(), sighting(lease)))
                 .collect(),
-            records: list
-                .items
+            records: leases
                 .iter()
                 .filter_map(|lease| Some((lease.name_any(), lease.annotations().get(CRASHES)?)))
                 .map(|(name, text)| (name, Record::parse(text)))
                 .collect(),
         })
+    }
+
+    /// A Lease of which only the metadata can be decoded is held by the replica that it is named
+    /// after, for as long as its version changes: nobody takes over the tenants of a living
+    /// replica.
+    fn undecoded(&self, metadata: ObjectMeta) -> Lease {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let instance = name
+            .strip_prefix(&self.fleet)
+            .and_then(|rest| rest.strip_prefix('-'));
+        let holder = Holder {
+            instance: instance.unwrap_or(name).to_owned(),
+            incarnation: String::new(),
+        };
+        Lease {
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder.to_string()),
+                lease_duration_seconds: i32::try_from(self.duration.as_secs()).ok(),
+                ..LeaseSpec::default()
+            }),
+            metadata,
+        }
     }
 
     /// Makes the replica's Lease with the set that it acts on, or takes over the one that an

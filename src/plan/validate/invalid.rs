@@ -31,6 +31,17 @@ pub enum Invalid {
         /// The profile's name.
         name: String,
     },
+    /// The profile cannot be decoded.
+    #[error(
+        "OperatingSystemProfile \"{name}\" in namespace \"{namespace}\" cannot be read: a field is \
+         missing or has a type that this version does not know; `osm lint` names it"
+    )]
+    ProfileUnreadable {
+        /// The profile's namespace.
+        namespace: String,
+        /// The profile's name.
+        name: String,
+    },
     /// The quota of the profile's namespace has no room for it.
     #[error(
         "OperatingSystemProfile \"{name}\" exceeds the quota of namespace \"{namespace}\": \
@@ -116,6 +127,7 @@ impl Invalid {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::ProfileMissing { .. } => "ProfileNotFound",
+            Self::ProfileUnreadable { .. } => "ProfileUnreadable",
             Self::ProfileOverQuota { .. } => "ProfileQuotaExceeded",
             Self::ProfileForbidden { .. } => "ProfileForbidden",
             Self::ProfileUnusable { .. } => "ProfileUnusable",
@@ -143,6 +155,7 @@ impl Invalid {
             Self::Unreadable => "machine_deployment_unreadable",
             Self::TooLarge => "machine_deployment_too_large",
             Self::ProfileMissing { .. } => "profile_missing",
+            Self::ProfileUnreadable { .. } => "profile_unreadable",
             Self::ProfileOverQuota { .. } => "profile_quota_exceeded",
             Self::ProfileForbidden { .. } => "profile_forbidden",
             Self::ProfileUnusable { error, .. } | Self::ProviderSpec(error) => error.category(),

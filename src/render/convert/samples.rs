@@ -184,11 +184,15 @@ fn annotations(dice: &mut Dice) -> BTreeMap<String, String> {
 
 fn provider(dice: &mut Dice, profile: &OperatingSystemProfileSpec) -> ProviderConfig {
     let system = if dice.once_in(8) {
-        SYSTEMS.get(dice.throw(SYSTEMS.len())).copied()
+        SYSTEMS.get(dice.throw(SYSTEMS.len())).cloned()
     } else {
         None
     };
-    let system = system.unwrap_or(profile.os_name);
+    let system = match (system, &profile.os_name) {
+        (Some(system), _) => system,
+        (None, OperatingSystem::Other(_)) => OperatingSystem::Ubuntu,
+        (None, own) => own.clone(),
+    };
     let utility = profile.provisioning_utility;
     let provisioning_utility = utility.unwrap_or(ProvisioningUtility::CloudInit).as_str();
     let supported: Vec<&str> = profile
@@ -204,7 +208,7 @@ fn provider(dice: &mut Dice, profile: &OperatingSystemProfileSpec) -> ProviderCo
     ProviderConfig {
         operating_system: system.as_str().to_owned(),
         cloud_provider: dice.pick(providers).to_owned(),
-        network: network(dice, system),
+        network: network(dice, &system),
         operating_system_spec: OperatingSystemSpec {
             dist_upgrade_on_boot: dice.once_in(2),
             flatcar: FlatcarSpec {
@@ -229,11 +233,11 @@ fn provider(dice: &mut Dice, profile: &OperatingSystemProfileSpec) -> ProviderCo
     }
 }
 
-fn network(dice: &mut Dice, system: OperatingSystem) -> Option<Network> {
+fn network(dice: &mut Dice, system: &OperatingSystem) -> Option<Network> {
     if dice.once_in(2) {
         return None;
     }
-    let is_static = system == OperatingSystem::Flatcar && dice.once_in(2);
+    let is_static = *system == OperatingSystem::Flatcar && dice.once_in(2);
     let ip_family = dice.pick(&FAMILIES).to_owned();
     let network = if is_static {
         let count = dice.throw(3);

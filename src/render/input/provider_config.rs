@@ -143,27 +143,22 @@ impl ProviderConfig {
 
     /// The operating system, if it is one that is known.
     pub fn known_operating_system(&self) -> Result<OperatingSystem, RenderError> {
-        [
-            OperatingSystem::Flatcar,
-            OperatingSystem::Rhel,
-            OperatingSystem::Ubuntu,
-            OperatingSystem::Amzn2,
-            OperatingSystem::RockyLinux,
-        ]
-        .into_iter()
-        .find(|known| known.as_str() == self.operating_system)
-        .ok_or_else(|| RenderError::UnknownOperatingSystem {
-            name: self.operating_system.clone(),
-        })
+        match OperatingSystem::from(self.operating_system.as_str()) {
+            OperatingSystem::Other(name) => {
+                Err(RenderError::UnknownOperatingSystem { name: name.into() })
+            }
+            known => Ok(known),
+        }
     }
 
     /// The cloud provider, if it is one that is known.
     pub fn known_cloud_provider(&self) -> Result<CloudProvider, RenderError> {
-        serde_json::from_value(Value::String(self.cloud_provider.clone())).map_err(|_| {
-            RenderError::UnknownCloudProvider {
-                name: self.cloud_provider.clone(),
+        match CloudProvider::from(self.cloud_provider.as_str()) {
+            CloudProvider::Other(name) => {
+                Err(RenderError::UnknownCloudProvider { name: name.into() })
             }
-        })
+            known => Ok(known),
+        }
     }
 
     /// The tool that reads the documents on the machine.

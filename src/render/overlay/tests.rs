@@ -232,7 +232,7 @@ fn cloud_providers_are_replaced_where_the_overlay_names_any() {
         let named = over(json!({}), says).supported_cloud_providers;
         named
             .iter()
-            .map(|provider| provider.name.as_str())
+            .map(|provider| provider.name.as_str().to_owned())
             .collect::<Vec<_>>()
     };
     assert_eq!(providers(json!({})), ["aws"]);

@@ -58,10 +58,14 @@ impl From<ProfileRefused> for Fault {
 }
 
 fn check_spec(asked: &Asked<'_>) -> Result<(), Fault> {
+    let is_update = asked.operation == Operation::Update;
+    if is_update && asked.object.get("spec") == asked.old_object.get("spec") {
+        return Ok(());
+    }
     let new: Spec = spec(asked.object).map_err(|error| {
         Fault::Undecodable(format!("error occurred while decoding osp: {error}"))
     })?;
-    if asked.operation == Operation::Update {
+    if is_update {
         match spec::<Spec>(asked.old_object) {
             Ok(old) if old == new => return Ok(()),
             Ok(old) => check_update(&old, &new)?,

@@ -55,7 +55,8 @@ fn a_profile_is_judged_in_the_words_that_users_know() {
     );
     let changed = with(plain.clone(), "/spec/osVersion", json!("26.04"));
     let bumped = with(changed.clone(), "/spec/version", json!("v1.0.0"));
-    let unreadable = with(plain.clone(), "/spec/osName", json!("beos"));
+    let unreadable = with(plain.clone(), "/spec/osVersion", json!(5));
+    let labelled = with(unreadable.clone(), "/metadata/labels", json!({"a": "b"}));
     let ok = format!("{PREFIX}allowed");
     let same = format!(
         "{PREFIX}denied: OperatingSystemProfile is immutable. For updates .spec.version needs to \
@@ -79,6 +80,8 @@ fn a_profile_is_judged_in_the_words_that_users_know() {
         (Operation::Update, &bumped, &plain, 200, &ok),
         // What stands there is not checked again.
         (Operation::Update, &units, &units, 200, &ok),
+        // Nor is what nobody can read, where only its metadata changes.
+        (Operation::Update, &labelled, &unreadable, 200, &ok),
         // What nobody can read may be corrected, but not under its old version.
         (Operation::Update, &plain, &unreadable, 403, &same),
         (Operation::Update, &bumped, &unreadable, 200, &ok),

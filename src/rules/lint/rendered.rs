@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        profile::{files, halves},
+        profile::{files, halves, usable_providers},
         sample::{KUBELET_VERSION, Sample},
         user_data::fit,
     },
@@ -22,8 +22,8 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
         return Vec::new();
     };
     let mut findings: Vec<FieldFinding> = Vec::new();
-    for provider in &layers.whole.supported_cloud_providers {
-        let found = match render_sample(&profile, provider.name) {
+    for provider in usable_providers(layers.whole) {
+        let found = match render_sample(&profile, provider) {
             Ok(rendered) => {
                 let mut found = readable_secrets(layers, &rendered);
                 found.extend(size(layers, rendered));
@@ -51,7 +51,7 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
 
 fn render_sample(
     profile: &CompiledProfile,
-    cloud_provider: CloudProvider,
+    cloud_provider: &CloudProvider,
 ) -> Result<Rendered, RenderError> {
     let sample = Sample::new(profile.spec(), cloud_provider, KUBELET_VERSION)?;
     let settings = TenantSettings::default();

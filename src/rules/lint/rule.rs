@@ -48,6 +48,10 @@ impl Rule {
         "wrong-value",
         "A value that is none of those that the field allows.",
     );
+    pub const UNKNOWN_NAME: Self = Self::warning(
+        "unknown-name",
+        "An operating system or a cloud provider that no machine deployment can use.",
+    );
     pub const MISSING_FIELD: Self =
         Self::error("missing-field", "A field that must be there is not.");
     pub const VERSION: Self = Self::error(
@@ -141,12 +145,13 @@ impl Rule {
     );
 
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
         Self::WRONG_TYPE,
         Self::WRONG_VALUE,
+        Self::UNKNOWN_NAME,
         Self::MISSING_FIELD,
         Self::VERSION,
         Self::VERSION_PREFIX,

@@ -8,7 +8,7 @@ use crate::render::UserData;
 const FLATCAR: OperatingSystem = OperatingSystem::Flatcar;
 const UBUNTU: OperatingSystem = OperatingSystem::Ubuntu;
 
-fn a_config(provider: CloudProvider, system: OperatingSystem) -> OperatingSystemConfigSpec {
+fn a_config(provider: &CloudProvider, system: &OperatingSystem) -> OperatingSystemConfigSpec {
     let file = |path: &str, size: usize| json!({"path": path, "content": {"inline": {"data": "x".repeat(size)}}});
     serde_json::from_value(json!({
         "osName": system,
@@ -22,7 +22,7 @@ fn a_config(provider: CloudProvider, system: OperatingSystem) -> OperatingSystem
 
 /// What was rendered, with these documents.
 fn rendered(
-    (provider, system): (CloudProvider, OperatingSystem),
+    (provider, system): &(CloudProvider, OperatingSystem),
     bootstrap: &str,
     provisioning: &str,
 ) -> Rendered {
@@ -36,7 +36,7 @@ fn rendered(
 }
 
 fn fit_bootstrap(
-    place: (CloudProvider, OperatingSystem),
+    place: &(CloudProvider, OperatingSystem),
     size: usize,
 ) -> Result<SizeChecked, TooLarge> {
     fit(rendered(place, &"x".repeat(size), ""))
@@ -67,20 +67,20 @@ fn each_provider_takes_what_its_vendor_documents_and_not_a_byte_more() {
         (CloudProvider::VmwareCloudDirector, UBUNTU, 1_048_576),
     ] {
         let place = (provider, system);
-        assert!(fit_bootstrap(place, fits).is_ok(), "{place:?}");
-        assert!(fit_bootstrap(place, fits + 1).is_err(), "{place:?}");
+        assert!(fit_bootstrap(&place, fits).is_ok(), "{place:?}");
+        assert!(fit_bootstrap(&place, fits + 1).is_err(), "{place:?}");
     }
 }
 
 #[test]
 fn aws_counts_compressed_bytes_but_on_flatcar() {
     let place = (CloudProvider::Aws, UBUNTU);
-    assert!(fit_bootstrap(place, 200_000).is_ok());
+    assert!(fit_bootstrap(&place, 200_000).is_ok());
     let mut random = StdRng::seed_from_u64(1);
     let letters: String = (0..24_000)
         .map(|_| char::from(random.random_range(b'!'..=b'~')))
         .collect();
-    let error = fit(rendered(place, &letters, "")).unwrap_err().to_string();
+    let error = fit(rendered(&place, &letters, "")).unwrap_err().to_string();
     assert!(error.contains("bytes after gzip, "), "{error}");
     assert!(error.contains("the 16384 that aws takes"), "{error}");
 }
@@ -89,12 +89,12 @@ fn aws_counts_compressed_bytes_but_on_flatcar() {
 fn what_is_too_large_is_said_with_size_limit_and_largest_file() {
     let place = (CloudProvider::Hetzner, UBUNTU);
     assert_eq!(
-        fit_bootstrap(place, 40_000).unwrap_err().to_string(),
+        fit_bootstrap(&place, 40_000).unwrap_err().to_string(),
         "the bootstrap document has 40000 bytes, 7232 more than the 32768 that hetzner takes; its \
          largest file is /large with 30; make it smaller, set `encoding: gzip` for its large \
          files, or move them to provisioningConfig"
     );
-    let error = fit_bootstrap((CloudProvider::OpenStack, UBUNTU), 60_000).unwrap_err();
+    let error = fit_bootstrap(&(CloudProvider::OpenStack, UBUNTU), 60_000).unwrap_err();
     assert!(
         error
             .to_string()
@@ -102,7 +102,7 @@ fn what_is_too_large_is_said_with_size_limit_and_largest_file() {
         "{error}"
     );
     let provisioning = "x".repeat(1_048_577);
-    let error = fit(rendered(place, "", &provisioning)).unwrap_err();
+    let error = fit(rendered(&place, "", &provisioning)).unwrap_err();
     assert!(
         error.to_string().starts_with(
             "the provisioning document has 1048577 bytes, 1 more than the 1048576 that a Secret \
@@ -114,7 +114,7 @@ fn what_is_too_large_is_said_with_size_limit_and_largest_file() {
 
 #[test]
 fn a_config_that_etcd_would_refuse_is_too_large() {
-    let mut rendered = rendered((CloudProvider::Aws, UBUNTU), "", "");
+    let mut rendered = rendered(&(CloudProvider::Aws, UBUNTU), "", "");
     rendered.stored_config.os_version = "x".repeat(1_500_000);
     let error = fit(rendered).unwrap_err().to_string();
     assert!(
@@ -126,7 +126,7 @@ fn a_config_that_etcd_would_refuse_is_too_large() {
 #[test]
 fn from_four_fifths_of_a_limit_on_there_is_a_warning() {
     let near_limit = |size| {
-        fit_bootstrap((CloudProvider::Hetzner, UBUNTU), size)
+        fit_bootstrap(&(CloudProvider::Hetzner, UBUNTU), size)
             .unwrap()
             .near_limit
     };
@@ -137,7 +137,7 @@ fn from_four_fifths_of_a_limit_on_there_is_a_warning() {
          largest file is /large with 30"
     );
     let both = fit(rendered(
-        (CloudProvider::Hetzner, UBUNTU),
+        &(CloudProvider::Hetzner, UBUNTU),
         &"x".repeat(30_000),
         &"x".repeat(1_000_000),
     ));
@@ -150,14 +150,14 @@ fn a_machines_name_has_room_in_the_document() {
     let place = (CloudProvider::Hetzner, UBUNTU);
     for placeholder in ["<MACHINE_NAME>", "%3CMACHINE_NAME%3E"] {
         let document = |size: usize| format!("{placeholder}{}", "x".repeat(size));
-        assert!(fit(rendered(place, &document(32_768 - 63), "")).is_ok());
-        assert!(fit(rendered(place, &document(32_768 - 62), "")).is_err());
+        assert!(fit(rendered(&place, &document(32_768 - 63), "")).is_ok());
+        assert!(fit(rendered(&place, &document(32_768 - 62), "")).is_err());
     }
 }
 
 #[test]
 fn a_file_counts_as_the_document_carries_it() {
-    let mut rendered = rendered((CloudProvider::Hetzner, UBUNTU), &"x".repeat(40_000), "");
+    let mut rendered = rendered(&(CloudProvider::Hetzner, UBUNTU), &"x".repeat(40_000), "");
     let files = &mut rendered.config.bootstrap_config.files;
     let encoded = |file: &mut File, encoding: &str, size| {
         let inline = file.content.inline.as_mut().unwrap();

@@ -36,7 +36,8 @@ pub fn list(data: &[u8]) {
     paused().block_on(async {
         let api = Api::all(answering(data));
         let read = Pages::of(ListParams::default(), PAGE).next(&api).await;
-        let found: Vec<MachineDeployment> = read.ok().flatten().unwrap_or_default();
+        let found: Vec<MachineDeployment> =
+            read.ok().flatten().map_or_else(Vec::new, |it| it.objects);
         assert!(found.len() <= PAGE as usize);
         found.iter().for_each(has_a_name);
     });
