@@ -69,7 +69,7 @@ use crate::render::{Limits, default_profiles::default_profiles};
 use crate::render_worker::{Pool, Renderer};
 use crate::settings::Settings;
 use crate::telemetry::{
-    logs::chain,
+    chain::chain,
     metrics::{ClusterKind, Metrics},
     pulse::Pulse,
 };

@@ -4,6 +4,7 @@
 //! secrets: [`logs`] and [`traces`] enforce this themselves and do not rely on their callers.
 
 pub mod build;
+pub mod chain;
 pub mod logs;
 pub mod metrics;
 pub mod pulse;

@@ -143,6 +143,21 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
         "every watch is budgeted, and its backoff comes last; fleet/watch.rs says why",
     ),
     (
+        "error:#}",
+        &[],
+        "telemetry/chain.rs makes the text of errors, also of those that a real API server answers",
+    ),
+    (
+        "%error,",
+        &[
+            "src/admin/fleet_page.rs",
+            "src/admin/fleet_page/access.rs",
+            "src/cli/run.rs",
+            "src/telemetry.rs",
+        ],
+        "telemetry/chain.rs makes the text of errors, also of those that a real API server answers",
+    ),
+    (
         ".list(&",
         &["src/fleet/pages.rs"],
         "a list decodes object by object: one bad object must not hide the others",

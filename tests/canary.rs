@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams, Patch, PatchParams, WatchParams};
 use kube::client::Body;
 use kube::runtime::watcher;
-use osm::telemetry::logs::{self, LogBuffer, LogFormat};
-use osm::telemetry::{self, TelemetrySettings};
+use osm::telemetry::logs::{LogBuffer, LogFormat};
+use osm::telemetry::{self, TelemetrySettings, chain};
 use tower::service_fn;
 use tracing::dispatcher::DefaultGuard;
 
@@ -94,7 +94,7 @@ async fn an_answer_that_is_no_secret_is_not_logged() {
                 .unwrap_err(),
         ];
         for error in errors {
-            tracing::warn!(target: "osm::test", error = %logs::chain(&error), "cannot read");
+            tracing::warn!(target: "osm::test", error = %chain::chain(&error), "cannot read");
         }
         assert_eq!(logs.text().matches("cannot read").count(), 4);
         assert!(!logs.text().contains(CANARY), "{}", logs.text());
@@ -110,7 +110,7 @@ async fn a_watch_that_brings_no_secret_is_not_logged() {
     let secrets: Api<Secret> = Api::namespaced(a_client(event), "n");
     let events = secrets.watch(&WatchParams::default(), "1").await.unwrap();
     let error = events.boxed().try_next().await.unwrap_err();
-    tracing::warn!(target: "osm::test", error = %logs::chain(&error), "cannot watch");
+    tracing::warn!(target: "osm::test", error = %chain::chain(&error), "cannot watch");
 
     let list = format!(r#"{{"metadata":{{}},"items":[{{"data":"{CANARY}"}}]}}"#);
     let secrets: Api<Secret> = Api::namespaced(a_client(list), "n");
@@ -124,7 +124,7 @@ async fn a_watch_that_brings_no_secret_is_not_logged() {
         error.to_string().contains(CANARY),
         "kube repeats what serde quotes: {error}"
     );
-    tracing::warn!(target: "osm::test", error = %logs::chain(&error), "cannot watch");
+    tracing::warn!(target: "osm::test", error = %chain::chain(&error), "cannot watch");
     assert_eq!(logs.text().matches("cannot watch").count(), 2);
     assert!(!logs.text().contains(CANARY), "{}", logs.text());
 }
@@ -137,11 +137,11 @@ fn an_error_is_told_with_its_causes_and_without_values() {
         "serde quotes values: {unread}"
     );
     assert_eq!(
-        logs::chain(&kube::Error::SerdeError(unread)).to_string(),
+        chain::chain(&kube::Error::SerdeError(unread)).to_string(),
         "Error deserializing response: not the JSON that was expected, at line 2 column 26"
     );
     let long = std::io::Error::other("é".repeat(5_000));
-    assert_eq!(logs::chain(&long).to_string().chars().count(), 1_025);
+    assert_eq!(chain::chain(&long).to_string().chars().count(), 1_025);
 }
 
 #[test]

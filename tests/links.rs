@@ -3,6 +3,8 @@
 
 #[path = "links/audience.rs"]
 mod audience;
+#[path = "links/identity.rs"]
+mod identity;
 #[path = "links/streams.rs"]
 mod streams;
 
@@ -27,18 +29,19 @@ use kube::{Api, Client};
 use osm::fleet::connect::{self, ClientParts, Transport};
 use osm::fleet::rate_limit::Budget;
 use osm::fleet::transport::{self, Audience, Caller, Patience};
-use osm::telemetry::logs::chain;
+use osm::telemetry::chain::chain;
 use osm::telemetry::metrics::{ClusterKind, Metrics};
 use osm::tenant::access::{AccessRules, ClusterAccess};
 use osm::tenant::address::{AddressRules, Loopback};
 use osm::tenant::policy::RequestBudget;
 use rustls::ServerConfig;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tower::util::BoxCloneSyncService;
+
+use crate::identity::Identity;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
@@ -75,6 +78,8 @@ struct Terms {
     streams_max: u32,
     /// TLS handshakes.
     handshakes: Arc<Semaphore>,
+    /// Who it says that it is.
+    identity: Arc<Identity>,
 }
 
 impl Default for Terms {
@@ -82,6 +87,7 @@ impl Default for Terms {
         Self {
             streams_max: 100,
             handshakes: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+            identity: Arc::default(),
         }
     }
 }
@@ -101,16 +107,14 @@ impl Hostile {
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]);
-        let made = made.expect("a certificate is made");
-        let authority = STANDARD.encode(made.cert.pem());
-        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let identity = &terms.identity;
+        let authority = STANDARD.encode(&identity.authority);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the versions are known")
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], PrivateKeyDer::Pkcs8(key))
+            .with_single_cert(vec![identity.certificate.clone()], identity.key.clone_key())
             .expect("the key fits");
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let accepted = Arc::<AtomicUsize>::default();

@@ -23,7 +23,7 @@ use super::{
     authority::{CertificateBundle, Trust, Wanted, next},
     identity::{Identity, IdentityError},
 };
-use crate::telemetry::{logs::chain, metrics::Metrics};
+use crate::telemetry::{chain::chain, metrics::Metrics};
 
 /// How often everything is looked at while all is well.
 const LOOK: Duration = Duration::from_mins(1);

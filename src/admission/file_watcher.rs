@@ -6,7 +6,7 @@ use std::{io, path::PathBuf, time::Duration};
 use tokio::sync::watch;
 
 use super::identity::{Identity, IdentityError};
-use crate::telemetry::{logs::chain, metrics::Metrics};
+use crate::telemetry::{chain::chain, metrics::Metrics};
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";

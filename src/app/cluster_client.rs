@@ -4,7 +4,7 @@
 
 mod patience;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt::Debug, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use http::Uri;
@@ -13,10 +13,11 @@ use k8s_openapi::api::{
     core::v1::Namespace,
 };
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
     core::DeserializeGuard,
 };
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower::{Layer, retry::RetryLayer, util::BoxCloneSyncService};
 
@@ -25,7 +26,7 @@ use super::{FLEET_REQUESTS, management};
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
 use crate::fleet::{
     connect::{self, ClientParts, Transport},
-    pages,
+    pages::{self, Listed},
     rate_limit::Budget,
     transport,
 };
@@ -265,13 +266,51 @@ pub(super) fn api_of(client: &Client, document: &Value) -> anyhow::Result<Api<Dy
     })
 }
 
+/// Lists objects of a kind that this program defines.
+///
+/// # Errors
+///
+/// The list cannot be read; a missing definition is named as such.
+pub(super) async fn list_own<K>(
+    api: &Api<DeserializeGuard<K>>,
+    what: &str,
+) -> anyhow::Result<Listed<K>>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    match pages::all(api, ListParams::default()).await {
+        Err(error) if pages::is_not_served(&error) => anyhow::bail!(
+            "the management cluster does not serve {what}: install the custom resource definitions \
+             (osm crds | kubectl apply --server-side -f -), or choose another --context"
+        ),
+        listed => listed.with_context(|| format!("cannot list {what}")),
+    }
+}
+
+/// Refuses a namespace that does not exist. It is asked about only where a list of it was empty; a
+/// caller who may not read namespaces is believed.
+///
+/// # Errors
+///
+/// There is no such namespace.
+pub(super) async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    match namespaces.get_metadata_opt(name).await {
+        Ok(None) => anyhow::bail!(
+            "there is no namespace {name} in the management cluster; osm tenants lists the \
+             namespaces of tenants"
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// The WorkerClusters of a namespace.
 pub(super) async fn worker_clusters(
     client: &Client,
     namespace: &str,
 ) -> anyhow::Result<Vec<WorkerCluster>> {
     let api: Api<DeserializeGuard<WorkerCluster>> = Api::namespaced(client.clone(), namespace);
-    match pages::all(&api, ListParams::default()).await {
+    match list_own(&api, "WorkerClusters").await {
         Ok(list) => match list.unreadable.first() {
             None => Ok(list.objects),
             Some(unreadable) => anyhow::bail!(
@@ -280,11 +319,6 @@ pub(super) async fn worker_clusters(
                 unreadable.name.as_deref().unwrap_or_default()
             ),
         },
-        Err(kube::Error::Api(status)) if status.is_not_found() => anyhow::bail!(
-            "the management cluster has no WorkerClusters: install the definitions first \
-             (osm crds | kubectl apply --server-side -f -), or choose another --context"
-        ),
-        Err(error) => Err(error)
-            .with_context(|| format!("cannot list the WorkerClusters of namespace {namespace}")),
+        Err(error) => Err(error).with_context(|| format!("namespace {namespace}")),
     }
 }

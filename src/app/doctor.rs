@@ -17,9 +17,10 @@ use kube::{
 };
 use serde::Serialize;
 
-use super::cluster_client::{ClusterClient, KubeconfigSource};
+use super::cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace};
 use crate::api::worker_cluster::WorkerCluster;
 use crate::fleet::pages;
+use crate::telemetry::chain::chain;
 use crate::tenant::access::AccessRules;
 
 /// A worker cluster takes one connection, or four where its server speaks HTTP/1.1 alone.
@@ -120,11 +121,14 @@ pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
     let tenants = registrations(options, &cluster.client).await;
     let tenants = match tenants {
         Ok((tenants, unreadable)) => {
+            if let (Some(namespace), true) = (&options.tenant, tenants.is_empty()) {
+                ensure_namespace(&cluster.client, namespace).await?;
+            }
             checks.extend(unreadable.iter().map(unreadable_worker_cluster));
             tenants
         }
         Err(error) => {
-            let message = format!("cannot list registrations: {error}");
+            let message = format!("cannot list registrations: {}", chain(&error));
             let fix = "use a kubeconfig that may list Secrets and WorkerClusters";
             checks.push(Check::doubtful(
                 "management",
@@ -171,7 +175,7 @@ async fn registrations(options: &Options, client: &Client) -> Result<Registratio
     let secrets = pages::all(&secrets, selector).await?.objects;
     let (owns, unreadable) = match pages::all(&owns, ListParams::default()).await {
         // Whether the definitions are there is a check of its own.
-        Err(kube::Error::Api(status)) if status.is_not_found() => Default::default(),
+        Err(error) if pages::is_not_served(&error) => Default::default(),
         listed => {
             let listed = listed?;
             (listed.objects, listed.unreadable)

@@ -37,6 +37,7 @@ use crate::rules::{
     user_data::fit,
 };
 use crate::settings::Settings;
+use crate::telemetry::chain::whole;
 
 const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it is not";
 
@@ -126,7 +127,7 @@ pub async fn plan(question: &Question) -> anyhow::Result<Vec<Answer>> {
         match Box::pin(of_tenant(&client, question, &registration)).await {
             Ok(found) => answers.extend(found),
             Err(error) => answers.push(Answer {
-                message: Some(format!("{error:#}")),
+                message: Some(whole(error.as_ref()).to_string()),
                 ..Answer::new(&tenant, None, Verdict::Unknown)
             }),
         }
@@ -142,8 +143,14 @@ async fn of_tenant(
     let tenant = Tenant::read(client, question, registration).await?;
     let living = living(&tenant).await?;
     let served = living.iter().filter(|it| tenant.serves(it));
-    let answers = served.map(|it| tenant.answer(it, &living));
-    Ok(answers.collect())
+    let answers: Vec<Answer> = served.map(|it| tenant.answer(it, &living)).collect();
+    if answers.is_empty() {
+        return Ok(vec![Answer {
+            message: Some("it has no machine deployment to serve".to_owned()),
+            ..Answer::new(&tenant.namespace, None, Verdict::Unchanged)
+        }]);
+    }
+    Ok(answers)
 }
 
 /// The machine deployments of the worker cluster that are not being deleted.

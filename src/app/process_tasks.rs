@@ -15,7 +15,7 @@ use crate::controllers::{
     watch::follow_configs,
 };
 use crate::fleet::watch::Scope;
-use crate::telemetry::{logs::chain, metrics::Metrics};
+use crate::telemetry::{chain::chain, metrics::Metrics};
 use crate::tenant::waves::Pace;
 
 /// Tasks of the whole process, not of one cluster. Each is awaited; one that panics ends the

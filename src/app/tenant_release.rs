@@ -33,7 +33,7 @@ use crate::fleet::{
     adoption,
     claim::{self, Claimant},
     clock::Clock,
-    removal,
+    pages, removal,
 };
 use crate::tenant::id::TenantId;
 
@@ -200,7 +200,7 @@ impl Release {
             .list_metadata(&ListParams::default().limit(1))
             .await
         {
-            Err(error) if adoption::is_not_served(&error) => Ok(false),
+            Err(error) if pages::is_not_served(&error) => Ok(false),
             listed => Ok(listed.map(|_| true).context("cannot list profiles")?),
         }
     }

@@ -2,21 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, Client, Resource as _, ResourceExt,
-    api::{ListParams, ObjectMeta, WatchEvent, WatchParams},
+    api::{ObjectMeta, WatchEvent, WatchParams},
     core::{DeserializeGuard, error_boundary::InvalidObject},
 };
 use serde::Serialize;
 use tokio::time::sleep;
 
-use super::cluster_client::{ClusterClient, KubeconfigSource};
+use super::cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace, list_own};
 use crate::api::worker_cluster::{MachineDeploymentState, WorkerCluster};
-use crate::fleet::{pages, retry_delay::RetryDelay};
+use crate::fleet::retry_delay::RetryDelay;
 
 /// One tenant, as its WorkerCluster tells it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -78,6 +77,9 @@ type Known = BTreeMap<(String, String), Row>;
 pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
     let management = ClusterClient::management(&selection.management).await?;
     let (rows, _) = all(&api(&management.client, selection)).await?;
+    if let (Some(namespace), true) = (&selection.namespace, rows.is_empty()) {
+        ensure_namespace(&management.client, namespace).await?;
+    }
     Ok(rows.into_values().collect())
 }
 
@@ -100,6 +102,9 @@ pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()>
                 continue;
             }
         };
+        if let (Some(namespace), true, false) = (&selection.namespace, now.is_empty(), has_begun) {
+            ensure_namespace(&management.client, namespace).await?;
+        }
         has_begun = true;
         delay = RetryDelay::default();
         for (tenant, name) in known.keys().filter(|key| !now.contains_key(*key)) {
@@ -156,8 +161,7 @@ fn api(client: &Client, selection: &Selection) -> Api<DeserializeGuard<WorkerClu
 
 /// Returns all rows, and the version to watch from.
 async fn all(api: &Api<DeserializeGuard<WorkerCluster>>) -> anyhow::Result<(Known, String)> {
-    let listed = pages::all(api, ListParams::default()).await;
-    let listed = listed.context("cannot list WorkerClusters")?;
+    let listed = list_own(api, "WorkerClusters").await?;
     let readable = listed.objects.iter().map(|it| (key(it.meta()), row(it)));
     let unreadable = listed.unreadable.iter();
     let unreadable = unreadable.map(|it| (key(it), unreadable_row(it)));

@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use serde_json::Value as Json;
 use serde_saphyr::SerializerOptions;
 
-use crate::telemetry::logs::printable;
+use crate::telemetry::{chain::whole, logs::printable};
 
 /// Documents hold secrets: what we write is for its owner alone.
 const FILE_MODE: u32 = 0o600;
@@ -116,7 +116,7 @@ pub(super) fn note(text: &str) {
 /// Prints an error with its causes on stderr. Its further lines are indented, so that none looks
 /// like a line of its own.
 pub(super) fn error(error: &anyhow::Error) {
-    remark_lines(&format!("error: {error:#}"), "  ");
+    remark_lines(&format!("error: {}", whole(error.as_ref())), "  ");
 }
 
 /// Prints text of several lines on stderr.

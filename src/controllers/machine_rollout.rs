@@ -30,7 +30,7 @@ use crate::api::{
 };
 use crate::fleet::retry_delay::RetryDelay;
 use crate::plan::machine_rollout::{Machines, Standing, standing, turns};
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 use crate::tenant::report::{ConditionState, ConditionType};
 
 /// Without progress for this long the replacement is held up: machine-controller's own default.

@@ -28,7 +28,7 @@ use crate::fleet::{
     retry_delay::RetryDelay,
 };
 use crate::plan::default_profile::{Installed, Verdict, evaluate};
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 use crate::tenant::report::{ConditionState, ConditionType};
 
 /// How long the watch may take to show a profile that was made.

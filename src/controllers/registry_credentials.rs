@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::context::Context;
 use crate::render::input::RegistryCredential;
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 use crate::tenant::{mode::NamespacedName, secret_text::SecretText};
 
 /// The type of a Secret that docker's client would write.

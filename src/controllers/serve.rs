@@ -41,10 +41,10 @@ use super::{
 };
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCluster};
 use crate::fleet::{
-    adoption::is_not_served, engagement::Engagement, memory::Reservation, retry_delay::RetryDelay,
+    engagement::Engagement, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,
 };
 use crate::plan::digest::DigestKey;
-use crate::telemetry::{logs::chain, metrics::Trigger};
+use crate::telemetry::{chain::chain, metrics::Trigger};
 use crate::tenant::{
     policy::ProfileReach,
     report::{ConditionState, ConditionType},

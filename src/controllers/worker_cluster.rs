@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::api::worker_cluster::{WorkerCluster, WorkerClusterStatus};
 use crate::fleet::{engagement::Reporting, retry_delay::RetryDelay};
 use crate::plan::status::{self, status};
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 
 /// A status is written at most this often.
 const INTERVAL: Duration = Duration::from_secs(1);

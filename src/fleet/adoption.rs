@@ -13,7 +13,7 @@ pub use self::{
     lease::{Holder, LEASE, WORKER_LEASE},
     webhooks::Leftover,
 };
-use super::{clock::Clock, removal};
+use super::{clock::Clock, pages::is_not_served, removal};
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM},
     profile::OperatingSystemProfile,
@@ -144,11 +144,6 @@ async fn blind(worker: &Client) -> Result<Predecessor, Obstacle> {
         Err(error) if is_not_served(&error) => Ok(Predecessor::None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Whether a kind is not served at all: such an answer has no body that would say so.
-pub fn is_not_served(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 fn is_forbidden(error: &kube::Error) -> bool {

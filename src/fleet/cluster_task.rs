@@ -29,7 +29,7 @@ use super::{
     tenant_limits, worker_clusters,
 };
 use crate::api::worker_cluster::{OnRemoval, WorkerClusterStatus};
-use crate::telemetry::{logs::chain, metrics::ClusterKind};
+use crate::telemetry::{chain::chain, metrics::ClusterKind};
 use crate::tenant::{
     id::{RegistrationId, TenantId},
     policy::TenantPolicy,

@@ -44,7 +44,7 @@ use crate::api::{
     },
 };
 use crate::telemetry::{
-    logs::chain,
+    chain::chain,
     metrics::{Attempted, ClusterKind},
 };
 use crate::tenant::{

@@ -6,7 +6,7 @@ use kube::{
 };
 
 use crate::api::worker_cluster::WorkerCluster;
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 
 /// The API server takes 1,024 bytes of a note; a trace's id may follow.
 const NOTE_BYTES_MAX: usize = 960;

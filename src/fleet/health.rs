@@ -28,7 +28,7 @@ use self::{
 };
 use super::{border::EVENTS_MIB_MAX, clock::Clock, connect::Clients, tenant_status::TenantStatus};
 use crate::api::names::KUBE_SYSTEM;
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 use crate::tenant::report::{ConditionState, ConditionType};
 
 /// How a cluster is doing.

@@ -69,6 +69,11 @@ where
     Ok(listed)
 }
 
+/// Returns true if a list failed because its kind is not served: nothing else of it can be missing.
+pub fn is_not_served(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
 /// The pages of one list.
 #[derive(Debug)]
 pub struct Pages {

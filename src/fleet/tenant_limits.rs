@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 
 use super::{connect::Clients, engagement::Shared, jitter, retry_delay::RetryDelay};
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 use crate::tenant::{id::TenantId, policy::TenantPolicy};
 
 /// The policy of a tenant. A call is made only where the labels decide.

@@ -26,7 +26,7 @@ use kube::{Api, Client, Resource};
 use tokio::sync::Notify;
 
 use super::{account, border, health::Health, jitter, retry_delay::RetryDelay};
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 
 /// The first delay of a watch that failed.
 const FIRST: Duration = Duration::from_millis(500);

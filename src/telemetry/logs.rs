@@ -3,10 +3,8 @@
 //! One event is one line, whatever is in it. What other crates may log is bounded here, because
 //! some of them log what they received: no setting widens that.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
-use std::iter;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,10 +17,6 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, fmt as log};
 
 use crate::telemetry::{TelemetryError, traces};
-
-/// The longest piece of an error's text that is logged. A server's answer is part of it, and a
-/// hostile one must not fill the disk.
-const ERROR_TEXT_CHARS_MAX: usize = 1024;
 
 /// The form of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -180,73 +174,6 @@ fn finish_text(line: &str, mut writer: Writer<'_>) -> fmt::Result {
     writeln!(writer)
 }
 
-/// An error with its causes, as one text that is safe to log: `error = %chain(&error)`.
-///
-/// serde's errors quote the value that they stumble over, and the errors around them repeat that:
-/// of these only the place is told. Every piece is cut at 1,024 characters.
-pub fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl fmt::Display + 'a {
-    Chain(error)
-}
-
-struct Chain<'a>(&'a (dyn Error + 'static));
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let causes = || iter::successors(Some(self.0), |&error| error.source());
-        let unread = causes().find_map(Unread::of);
-        let mut told = String::new();
-        for error in causes() {
-            // Its text is that of its cause, with the answer in Rust's debug form behind it.
-            if matches!(
-                error.downcast_ref(),
-                Some(kube::Error::Api(_) | kube::Error::Service(_))
-            ) {
-                continue;
-            }
-            let mut text = error.to_string();
-            if let Some(unread) = &unread {
-                text = text.replace(&unread.quoting, &unread.place);
-            }
-            // Many errors end with the text of their cause.
-            if told.ends_with(&text) {
-                continue;
-            }
-            formatter.write_str(if told.is_empty() { "" } else { ": " })?;
-            match text.char_indices().nth(ERROR_TEXT_CHARS_MAX) {
-                Some((end, _)) => write!(formatter, "{}…", text.get(..end).unwrap_or_default())?,
-                None => formatter.write_str(&text)?,
-            }
-            told = text;
-        }
-        Ok(())
-    }
-}
-
-/// A text that could not be read as what it should be.
-struct Unread {
-    /// What serde says, values and all.
-    quoting: String,
-    /// What may be told.
-    place: String,
-}
-
-impl Unread {
-    fn of(error: &(dyn Error + 'static)) -> Option<Self> {
-        let place = if let Some(json) = error.downcast_ref::<serde_json::Error>() {
-            let (line, column) = (json.line(), json.column());
-            format!("not the JSON that was expected, at line {line} column {column}")
-        } else if error.is::<serde_saphyr::Error>() {
-            "not the YAML that was expected".to_owned()
-        } else {
-            return None;
-        };
-        Some(Self {
-            quoting: error.to_string(),
-            place,
-        })
-    }
-}
-
 /// Log lines in memory, for tests: a clone is given to [`layer`], and the other is read.
 #[derive(Clone, Debug, Default)]
 pub struct LogBuffer(Arc<Mutex<Vec<u8>>>);
@@ -284,13 +211,6 @@ impl MakeWriter<'_> for LogBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_answer_of_an_api_server_is_shown_once_and_not_in_debug_form() {
-        let status = kube::core::Status::failure("quota exceeded", "Forbidden");
-        let error = kube::Error::Api(status.boxed());
-        assert_eq!(chain(&error).to_string(), "quota exceeded: Forbidden");
-    }
 
     #[test]
     fn text_is_shown_as_one_line_that_controls_nothing() {

@@ -29,7 +29,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::telemetry::{
-    OtlpProtocol, Parents, TelemetryError, TelemetrySettings, logs, traces::sender::Sender,
+    OtlpProtocol, Parents, TelemetryError, TelemetrySettings, chain, traces::sender::Sender,
 };
 
 pub use crate::telemetry::traces::{
@@ -170,7 +170,7 @@ impl<E: Export> Export for Reported<E> {
         let was_failing = self.failing.swap(result.is_err(), Ordering::Relaxed);
         match &result {
             Err(error) if !was_failing => {
-                tracing::warn!(error = %logs::chain(error), "traces are lost: cannot export them");
+                tracing::warn!(error = %chain::chain(error), "traces are lost: cannot export them");
             }
             Ok(()) if was_failing => tracing::info!("traces are exported again"),
             _ => {}
@@ -220,7 +220,7 @@ mod tests {
     #[tokio::test]
     async fn a_dead_collector_is_told_once_and_so_is_its_return() {
         let logs = LogBuffer::default();
-        let layer = logs::layer(logs.clone(), LogFormat::Text, "info").unwrap();
+        let layer = crate::telemetry::logs::layer(logs.clone(), LogFormat::Text, "info").unwrap();
         let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
         let exporter = Reported {
             exporter: Collector(AtomicBool::new(true)),

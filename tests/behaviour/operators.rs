@@ -12,7 +12,7 @@ use crate::suite::fixtures::{
 };
 use crate::suite::process::Manager;
 use crate::suite::rotation::install;
-use crate::suite::server::ok;
+use crate::suite::server::{Account, ok};
 use crate::suite::stage::{Stage, Tenant, merge};
 use crate::suite::world::World;
 
@@ -283,3 +283,50 @@ async fn doctor(stage: &Stage, tenant: &Tenant) -> (Option<i32>, Vec<Value>) {
     let what = format!("it is JSON: {said:?}");
     (said.code, ok(checks, &what))
 }
+
+pub async fn what_is_not_there_is_named_by_every_command(world: &'static World) {
+    let stage = Stage::open(world, "nothing");
+    let tenant = stage.tenant().await;
+    let admin = a_file(&tenant.management_admin());
+    let plan = ["plan", "--registration-selector", "scenario=none"];
+    for words in [
+        &plan[..],
+        &["plan"],
+        &["explain", "a"],
+        &["tenants"],
+        &["doctor"],
+    ] {
+        let scope: &[&str] = match words {
+            ["plan", _, _] => &[],
+            _ => &["-n", "nope"],
+        };
+        let said = run(&[words, scope, &["--kubeconfig", path(&admin)]].concat()).await;
+        assert_ne!(said.code, Some(0), "{words:?} {said:?}");
+        let expected = if scope.is_empty() {
+            "nothing is registered: no Secret of any namespace has the label scenario=none"
+        } else {
+            "there is no namespace nope in the management cluster"
+        };
+        assert!(said.err.contains(expected), "{words:?} {said:?}");
+    }
+    // A cluster without our definitions, and a caller without rights.
+    let bare = a_file(&tenant.worker.admin_in("default"));
+    let stranger = tenant.worker.kubeconfig(STRANGER).await;
+    let stranger = a_file(&stranger);
+    for (kubeconfig, expected) in [(&bare, "osm crds"), (&stranger, "is forbidden")] {
+        for words in [&["tenants"][..], &["plan"], &["explain", "a"], &["doctor"]] {
+            let said = run(&[words, &["--kubeconfig", path(kubeconfig)]].concat()).await;
+            assert_ne!(said.code, Some(0), "{words:?} {said:?}");
+            assert!(said.all().contains(expected), "{words:?} {said:?}");
+            for debug in ["Status {", "ListMeta", "ApiError", "Failed to parse"] {
+                assert!(!said.all().contains(debug), "{words:?} {said:?}");
+            }
+        }
+    }
+}
+
+/// A ServiceAccount that every cluster has, and that may do nothing.
+const STRANGER: Account = Account {
+    namespace: "default",
+    name: "default",
+};

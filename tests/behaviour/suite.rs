@@ -136,6 +136,7 @@ macro_rules! scenarios {
             takeover::a_cluster_with_a_management_cluster_is_added_without_a_rotation,
             operators::the_fleet_is_told_in_a_table_as_json_and_as_it_changes,
             operators::a_machine_deployment_is_explained_with_what_blocks_it,
+            operators::what_is_not_there_is_named_by_every_command,
             operators::a_doctor_finds_what_is_missing_and_says_how_to_mend_it,
             removal::keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on,
             collisions::of_two_with_the_same_derived_names_only_the_older_is_served,

@@ -8,6 +8,7 @@ use std::{
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
+use crate::identity::{a_leaf_as_authority, an_authority, on_p521, signed};
 
 /// What tenants read of everything that comes before a certificate.
 const ONLY_LOGGED: &str = "no TLS connection to the API server; the manager's log has the cause";
@@ -120,5 +121,35 @@ async fn tenants_do_not_learn_which_ports_are_open() {
 async fn tenants_learn_that_a_certificate_does_not_match() {
     let other = Hostile::start("h2", || Response::new(whole("{}"))).await;
     let error = error_at(&other.address, Audience::Tenant).await;
-    assert!(error.contains("invalid peer certificate"), "{error}");
+    assert!(error.contains("is it of another cluster?"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_not_accepted_is_named_in_a_sentence() {
+    let expired = signed(|it| it.not_after = rcgen::date_time_ymd(2026, 1, 31));
+    for (identity, expected) in [
+        (expired, "the server's certificate expired on 2026-01-31"),
+        (
+            an_authority(),
+            "the certificate of an authority (CA:TRUE) as its own",
+        ),
+        (a_leaf_as_authority(), "not the server's own"),
+        (
+            on_p521(),
+            "RSA of at least 2048 bits, ECDSA on P-256 or P-384, and Ed25519",
+        ),
+    ] {
+        let terms = Terms {
+            identity: Arc::new(identity),
+            ..Terms::default()
+        };
+        let server = Hostile::start_on(terms, "h2", || Response::new(whole("{}"))).await;
+        for audience in [Audience::Operator, Audience::Tenant] {
+            let client = client(server.transport_for(audience, TIMEOUT), TIMEOUT);
+            let answer = client.request_text(get("/version")).await;
+            let error = chain(&answer.expect_err("it is not accepted")).to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("Error("), "{error}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use osm::{
     fleet::{clock::Clock, connect, sharding::fence::Fence},
     render_worker::Renderer,
     settings::RunFlags,
-    telemetry::{logs::chain, metrics::Metrics},
+    telemetry::{chain::chain, metrics::Metrics},
 };
 use serde_json::json;
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};

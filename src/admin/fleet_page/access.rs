@@ -97,7 +97,7 @@ impl Access {
             Ok(_) => Err(Refusal::NoToken),
             Err(error) => {
                 if is_new {
-                    let error = crate::telemetry::logs::chain(&error);
+                    let error = crate::telemetry::chain::chain(&error);
                     let file = path.display();
                     tracing::warn!(%file, %error, "--fleet-page-token-file has no token");
                 }

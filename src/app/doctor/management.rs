@@ -20,7 +20,7 @@ use crate::api::{
     worker_cluster::WorkerCluster,
 };
 use crate::fleet::pages;
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 
 const PLACE: &str = "management";
 /// The manager's ServiceAccount.

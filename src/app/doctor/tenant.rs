@@ -15,7 +15,7 @@ use crate::app::{
     remediation::remediation,
 };
 use crate::fleet::cluster_info::{self, InUse};
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::{chain, whole};
 use crate::tenant::access::{AccessRules, ClusterAccess};
 
 pub(super) async fn run_checks(
@@ -33,7 +33,7 @@ pub(super) async fn run_checks(
             checks.push(Check::wrong(
                 place,
                 "kubeconfig",
-                (format!("{error:#}"), fix),
+                (whole(error.as_ref()).to_string(), fix),
             ));
             return checks;
         }
@@ -51,7 +51,7 @@ pub(super) async fn run_checks(
             checks.push(Check::wrong(
                 place,
                 "kubeconfig",
-                (format!("{error:#}"), fix),
+                (whole(error.as_ref()).to_string(), fix),
             ));
             return checks;
         }
@@ -64,7 +64,7 @@ pub(super) async fn run_checks(
             checks.push(Check::wrong(
                 place,
                 "connection",
-                (format!("{error:#}"), fix),
+                (whole(error.as_ref()).to_string(), fix),
             ));
             return checks;
         }
@@ -140,7 +140,7 @@ async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>)
             Check::wrong(place, what, (message, fix))
         }
         Err(error) => {
-            let message = format!("cannot ask: {error:#}");
+            let message = format!("cannot ask: {}", whole(error.as_ref()));
             Check::doubtful(place, what, (message, "run osm tenant add again"))
         }
     }

@@ -21,6 +21,7 @@ use crate::api::{
 use crate::app::{built_in_profiles, management, remediation::remediation};
 use crate::controllers::{adoption, profile_store::content_digest};
 use crate::render::input::ProviderConfig;
+use crate::telemetry::chain::whole;
 use crate::tenant::settings::TenantSettings;
 
 /// Why a machine deployment has what it has.
@@ -110,7 +111,7 @@ pub async fn explain(question: &Question, name: &str) -> anyhow::Result<Vec<Expl
         let tenant = match Box::pin(Tenant::read(&client, question, &registration)).await {
             Ok(tenant) => tenant,
             Err(error) => {
-                unknown.push(format!("{namespace}: {error:#}"));
+                unknown.push(format!("{namespace}: {}", whole(error.as_ref())));
                 continue;
             }
         };

@@ -16,9 +16,11 @@ use k8s_openapi::{
 use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, ObjectMeta},
+    core::DeserializeGuard,
 };
 
 use super::{
+    super::cluster_client::{ensure_namespace, list_own},
     Question,
     profiles::{Profiles, profiles},
 };
@@ -103,7 +105,13 @@ pub(super) async fn registrations(
     if question.tenants.is_empty() {
         let all = pages::all(&Api::all(client.clone()), page).await;
         let all = all.context("cannot list registrations")?;
-        return Ok(all.into_all(bare_secret));
+        let all = all.into_all(bare_secret);
+        if all.is_empty() {
+            let worker_clusters = Api::<DeserializeGuard<WorkerCluster>>::all(client.clone());
+            list_own(&worker_clusters, "WorkerClusters").await?;
+            bail!("nothing is registered: no Secret of any namespace has the label {selector}");
+        }
+        return Ok(all);
     }
     let mut found = Vec::new();
     for tenant in &question.tenants {
@@ -112,7 +120,8 @@ pub(super) async fn registrations(
             .with_context(|| format!("cannot list registrations of {tenant}"))?
             .into_all(bare_secret);
         if of_tenant.is_empty() {
-            return Err(anyhow!("{tenant}: no registration"));
+            ensure_namespace(client, tenant).await?;
+            bail!("nothing is registered in {tenant}: no Secret has the label {selector}");
         }
         found.extend(of_tenant);
     }
@@ -160,9 +169,8 @@ impl Tenant {
             }
         };
         let configs = Api::namespaced(client.clone(), &namespace);
-        let configs: Listed<OperatingSystemConfig> = pages::all(&configs, ListParams::default())
-            .await
-            .context("cannot list configs")?;
+        let configs: Listed<OperatingSystemConfig> =
+            list_own(&configs, "OperatingSystemConfigs").await?;
         let made = made(&worker, &key).await?;
         let defaults = &settings.tenant_defaults;
         Ok(Self {
@@ -284,9 +292,7 @@ async fn worker_cluster(
 ) -> anyhow::Result<Option<WorkerCluster>> {
     let namespace = registration.namespace().unwrap_or_default();
     let all = Api::namespaced(client.clone(), &namespace);
-    let found: Listed<WorkerCluster> = pages::all(&all, ListParams::default())
-        .await
-        .context("cannot list WorkerClusters")?;
+    let found: Listed<WorkerCluster> = list_own(&all, "WorkerClusters").await?;
     let name = registration.name_any();
     let own = found
         .objects

@@ -4,9 +4,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Api, Client, ResourceExt};
 
-use super::{Question, Supposed, look::Registered};
+use super::{super::cluster_client::list_own, Question, Supposed, look::Registered};
 use crate::api::{
     names::INSTALLED_CONTENT,
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
@@ -17,7 +17,7 @@ use crate::controllers::{
     adoption, context::DefaultProfileSettings, profile::DefaultProfile,
     profile_store::content_digest,
 };
-use crate::fleet::pages::{self, Listed};
+use crate::fleet::pages::Listed;
 use crate::plan::default_profile::{Installed, Verdict, evaluate};
 use crate::tenant::{policy::TenantPolicy, settings::TenantSettings};
 
@@ -35,10 +35,9 @@ pub(super) async fn profiles(
     let mut profiles = HashMap::new();
     for namespace in shared.iter().map(String::as_str).chain([tenant]) {
         let api = Api::namespaced(client.clone(), namespace);
-        let found: Listed<OperatingSystemProfile> =
-            pages::all(&api, ListParams::default())
-                .await
-                .with_context(|| format!("cannot list profiles of {namespace}"))?;
+        let found: Listed<OperatingSystemProfile> = list_own(&api, "OperatingSystemProfiles")
+            .await
+            .with_context(|| format!("namespace {namespace}"))?;
         let mut supposed: Vec<(String, OperatingSystemProfileSpec)> = Vec::new();
         if namespace == tenant && question.defaults == Supposed::Installed {
             let ours = built_in_profiles()?;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::REQUEST_TIMEOUT;
 use crate::fleet::{clock::Clock, sharding::fence::Fence};
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 
 /// How long a Lease lasts after its last renewal, how long one tries to renew it, and how often:
 /// what every program of Kubernetes has by default.

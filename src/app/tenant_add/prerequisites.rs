@@ -19,7 +19,7 @@ use crate::fleet::{
     adoption::{self, Obstacle, Predecessor},
     clock::Clock,
 };
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 use crate::tenant::{
     access::{AccessError, AccessRules, ClusterAccess},
     secret_text::SecretText,

@@ -38,7 +38,7 @@ use crate::fleet::{
     removal::{self, Credentials},
 };
 use crate::plan::{desired::secret_digest, validate::Deployment};
-use crate::telemetry::{logs::chain, metrics::SecretKind};
+use crate::telemetry::{chain::chain, metrics::SecretKind};
 use crate::tenant::{
     report::{ConditionState, ConditionType},
     secret_text::SecretText,

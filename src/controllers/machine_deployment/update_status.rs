@@ -17,7 +17,7 @@ use crate::api::{
 use crate::controllers::{adoption, context::Context};
 use crate::fleet::{events, fleet_summary::outcome_of};
 use crate::plan::default_profile::is_older;
-use crate::telemetry::{self, logs::chain, metrics::Took};
+use crate::telemetry::{self, chain::chain, metrics::Took};
 use crate::tenant::report::{Outcome, ProfileTried, Report};
 
 /// The reason of a machine deployment whose documents are another program's.

@@ -21,7 +21,7 @@ use crate::fleet::{
     retry_delay::RetryDelay,
 };
 use crate::plan::validate::Shortage;
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 use crate::tenant::{id::TenantId, policies::TenantPolicies, policy::ProfileQuota};
 
 /// How long profiles wait for memory before it is looked for again.

@@ -6,7 +6,7 @@ use crate::fleet::{
     cluster_info::ClusterInfoError,
     events::{self, Warning},
 };
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionType;
 
 /// What all Events about a registration call their action.

@@ -13,7 +13,7 @@ use crate::fleet::{
     jitter, prerequisites,
     retry_delay::RetryDelay,
 };
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 use crate::tenant::cluster_info::ClusterInfo;
 
 /// Reads the cluster info again at an interval with jitter, and when the bell rings. Returns when

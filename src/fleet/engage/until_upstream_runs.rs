@@ -11,7 +11,7 @@ use crate::fleet::{
     jitter,
     retry_delay::RetryDelay,
 };
-use crate::telemetry::logs::chain;
+use crate::telemetry::chain::chain;
 
 /// Between two looks at least: a namespace that somebody else writes to all the time costs two
 /// requests each.

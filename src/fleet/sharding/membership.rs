@@ -28,7 +28,7 @@ use super::{
 };
 use crate::fleet::{clock::Clock, retry_delay::RetryDelay};
 use crate::telemetry::{
-    logs::chain,
+    chain::chain,
     metrics::{Attempted, Metrics},
     pulse::Pulse,
 };

@@ -35,7 +35,7 @@ use tower::{BoxError, Service};
 
 use super::CheckedResolver;
 use crate::telemetry::{
-    logs::chain,
+    chain::chain,
     metrics::{Attempted, Metrics},
 };
 
@@ -107,7 +107,11 @@ impl Audience {
             return self == Self::Operator;
         };
         let cause = error.get_ref().and_then(|it| it.downcast_ref());
-        self == Self::Operator || matches!(cause, Some(rustls::Error::InvalidCertificate(_)))
+        self == Self::Operator
+            || matches!(
+                cause,
+                Some(rustls::Error::InvalidCertificate(_) | rustls::Error::AlertReceived(_))
+            )
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 use tracing::{Instrument, Span, field::Empty};
 
-use crate::telemetry::logs;
+use crate::telemetry::chain;
 use crate::telemetry::metrics::{Asked, ClusterKind, CodeClass, Metrics};
 use crate::telemetry::traces::{self, api_request::ApiRequest};
 
@@ -163,7 +163,7 @@ impl Ending {
         self.span.record("error.type", "transport");
         self.span.record(
             "otel.status_description",
-            tracing::field::display(logs::chain(error)),
+            tracing::field::display(chain::chain(error)),
         );
     }
 }

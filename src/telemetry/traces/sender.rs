@@ -14,7 +14,7 @@ use opentelemetry_http::{HttpClient, HttpError};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 
-use crate::telemetry::logs;
+use crate::telemetry::chain;
 
 /// A collector says little. More is not read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -83,7 +83,7 @@ impl HttpClient for Sender {
             if let Err(error) = &sent {
                 // The exporter keeps the reason for itself.
                 let error: &(dyn Error + 'static) = error.as_ref();
-                tracing::debug!(error = %logs::chain(error), "spans were not sent");
+                tracing::debug!(error = %chain::chain(error), "spans were not sent");
             }
             sent
         })
