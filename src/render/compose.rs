@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 use super::{
     containerd,
     data::{Facts, mark_rhel},
+    encode::cloud_init::module_value,
     error::{Half, RenderError},
     input::RhelSpec,
 };
@@ -18,6 +19,7 @@ use crate::api::{
         ProfileConfig, ProvisioningUtility, TemplateLanguage,
     },
 };
+use crate::tenant::secret_text::SecretText;
 
 /// The mode of a `hosts.toml`.
 const HOSTS_PERMISSIONS: i32 = 600;
@@ -209,23 +211,21 @@ fn modules(
 
 fn rh_subscription(rhel: &RhelSpec) -> BTreeMap<String, String> {
     let server = &rhel.satellite_server;
+    let secret = |secret: &SecretText| module_value(secret.expose());
     let pairs = if rhel.use_satellite_server {
         vec![
-            ("org", rhel.organization_name.expose().to_owned()),
-            ("activation-key", rhel.activation_key.expose().to_owned()),
-            ("server-hostname", server.clone()),
-            ("rhsm-baseurl", format!("https://{server}/pulp/repos")),
+            ("org", secret(&rhel.organization_name)),
+            ("activation-key", secret(&rhel.activation_key)),
+            ("server-hostname", module_value(server)),
+            (
+                "rhsm-baseurl",
+                module_value(&format!("https://{server}/pulp/repos")),
+            ),
         ]
     } else {
         vec![
-            (
-                "username",
-                rhel.subscription_manager_user.expose().to_owned(),
-            ),
-            (
-                "password",
-                rhel.subscription_manager_password.expose().to_owned(),
-            ),
+            ("username", secret(&rhel.subscription_manager_user)),
+            ("password", secret(&rhel.subscription_manager_password)),
             ("auto-attach", rhel.attach_subscription.to_string()),
         ]
     };

@@ -81,6 +81,33 @@ pub fn carried_bytes(file: &File) -> usize {
     }
 }
 
+/// Returns the number of spaces that a YAML reader removes from every line of a text in a literal
+/// block: the indent of the first line that is not blank. Returns `None` if all lines are blank: the
+/// block is then empty. The text ends its lines without carriage returns.
+fn block_indent(text: &str) -> Result<Option<usize>, &'static str> {
+    if text.chars().any(breaks_yaml_text) {
+        return Err("it holds a character that YAML takes for a line break or refuses");
+    }
+    let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let is_blank = |line: &&str| indent(line) == line.len();
+    let lines = text.split('\n');
+    let Some(first) = lines.clone().find(|line| !is_blank(line)).map(indent) else {
+        return Ok(None);
+    };
+    if lines
+        .clone()
+        .take_while(is_blank)
+        .any(|line| line.len() > first)
+    {
+        return Err("its first lines are indented deeper than what follows");
+    }
+    let is_short = |line: &str| !is_blank(&line) && indent(line) < first;
+    if lines.clone().any(is_short) {
+        return Err("a line is indented less than the first one, which would end the block");
+    }
+    Ok(Some(first))
+}
+
 /// The end of a line that every reader of YAML takes for a plain line break.
 const CRLF: &str = "\r\n";
 

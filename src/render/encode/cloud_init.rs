@@ -1,10 +1,10 @@
 //! The `#cloud-config` document.
 //!
-//! Its grammar writes values into YAML as they are, without quoting, and its bytes are a contract.
-//! So a value that would end its place in the document, or change what stands after it, is refused
-//! with its place and the reason.
+//! Its grammar writes values into YAML as they are, and its bytes are a contract. Where it has
+//! quotes, those within a value are escaped. Elsewhere a value that would end its place in the
+//! document, or change what stands after it, is refused with its place and the reason.
 
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
@@ -69,6 +69,16 @@ pub fn encode(
     Ok(UserData::new(document.out.into_bytes()))
 }
 
+/// Returns a text as the value of a module. A text that YAML reads as itself stays as it is, and so
+/// does one that its author quoted; any other is quoted.
+pub fn module_value(text: &str) -> String {
+    let quoted = match scalar::text_value(text) {
+        Ok(()) => None,
+        Err(_) => scalar::single_quoted(text).ok(),
+    };
+    quoted.unwrap_or_else(|| text.to_owned())
+}
+
 struct Document {
     half: Half,
     out: String,
@@ -79,10 +89,10 @@ impl Document {
         self.out
             .push_str("ssh_pwauth: false\n\nssh_authorized_keys:\n");
         for (index, key) in distinct_keys(keys).into_iter().enumerate() {
-            self.check(scalar::single_quoted(key), || {
+            let key = self.check(scalar::single_quoted(key), || {
                 format!("userSSHKeys[{index}]")
             })?;
-            let _ = writeln!(self.out, "- '{key}'");
+            let _ = writeln!(self.out, "- {key}");
         }
         Ok(())
     }
@@ -90,23 +100,17 @@ impl Document {
     fn push_file(&mut self, file: &File) -> Result<(), RenderError> {
         let place = |what: &str| format!("file `{}`, {what}", file.path.escape_debug());
         let (data, encoding) = data_of(file);
-        self.check(scalar::single_quoted(&file.path), || place("path"))?;
+        let path = self.check(scalar::single_quoted(&file.path), || place("path"))?;
         let permissions = Permissions::new(file.permissions).ok_or("it is no file mode");
-        self.check(permissions.map(drop), || place("permissions"))?;
-        if let Ok(permissions) = permissions {
-            let _ = write!(
-                self.out,
-                "\n- path: '{}'\n  permissions: '{permissions}'",
-                file.path
-            );
-        }
+        let permissions = self.check(permissions, || place("permissions"))?;
+        let _ = write!(self.out, "\n- path: {path}\n  permissions: '{permissions}'");
         if let Some(encoding) = encoding {
-            self.check(scalar::single_quoted(encoding), || place("encoding"))?;
             let encoding = match encoding {
                 ENCODING_GZIP => "gz+b64",
                 other => other,
             };
-            let _ = write!(self.out, "\n  encoding: '{encoding}'");
+            let encoding = self.check(scalar::single_quoted(encoding), || place("encoding"))?;
+            let _ = write!(self.out, "\n  encoding: {encoding}");
         }
         self.out.push_str("\n  content: |-\n");
         match encoding {
@@ -120,7 +124,10 @@ impl Document {
                 let _ = write!(self.out, "    {encoded}");
             }
             _ => {
-                self.check(scalar::block(data), || place("content"))?;
+                scalar::block(data).map_err(|reason| {
+                    let remedy = "write `encoding: b64` beside it";
+                    self.refuse(place("content"), format!("{reason}; {remedy}"))
+                })?;
                 push_indented(&mut self.out, 4, data);
             }
         }
@@ -252,15 +259,15 @@ impl Document {
         Ok(())
     }
 
-    fn check(
+    fn check<T>(
         &self,
-        outcome: Result<(), &'static str>,
+        outcome: Result<T, &'static str>,
         place: impl Fn() -> String,
-    ) -> Result<(), RenderError> {
+    ) -> Result<T, RenderError> {
         outcome.map_err(|reason| self.refuse(place(), reason))
     }
 
-    fn refuse(&self, place: String, reason: &'static str) -> RenderError {
+    fn refuse(&self, place: String, reason: impl Into<Cow<'static, str>>) -> RenderError {
         RenderError::Unsafe {
             half: self.half,
             place,

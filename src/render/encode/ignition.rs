@@ -6,7 +6,7 @@
 //! is refused and what stands in a file is decided here, once for both.
 
 use super::{
-    CRLF, MACHINE_NAME, MachineFacts, breaks_yaml_text, data_of, distinct_keys, gzip::gzip_base64,
+    CRLF, MACHINE_NAME, MachineFacts, block_indent, data_of, distinct_keys, gzip::gzip_base64,
     half_of, names_machine, permissions::Permissions,
 };
 use crate::api::config::OperatingSystemConfigSpec;
@@ -146,26 +146,12 @@ fn refuse_unit(half: Half, (name, what): (&str, &str), reason: &'static str) -> 
 /// A text as a YAML literal block gives it back.
 fn block(text: &str) -> Result<String, &'static str> {
     let text = text.replace(CRLF, "\n");
-    if text.chars().any(breaks_yaml_text) {
-        return Err("it holds a character that YAML takes for a line break or refuses");
-    }
-    let is_blank = |line: &&str| line.bytes().all(|byte| byte == b' ');
-    let Some(first) = text.split('\n').find(|line| !is_blank(line)) else {
+    let Some(indent) = block_indent(&text)? else {
         return Ok(String::new());
     };
-    let indent = first.len() - first.trim_start_matches(' ').len();
     let mut out = String::with_capacity(text.len() + 1);
-    let mut is_leading = true;
     for line in text.split('\n') {
-        if is_leading && is_blank(&line) && line.len() > indent {
-            return Err("its first lines are indented deeper than what follows");
-        }
-        is_leading &= is_blank(&line);
-        match line.split_at_checked(indent) {
-            Some((margin, rest)) if is_blank(&margin) => out.push_str(rest),
-            _ if is_blank(&line) => {}
-            _ => return Err("a line is indented less than the first one"),
-        }
+        out.push_str(line.get(indent..).unwrap_or_default());
         out.push('\n');
     }
     while out.ends_with("\n\n") {

@@ -294,3 +294,63 @@ fn lines_that_end_as_windows_ends_them_end_as_a_reader_of_yaml_reads_them() {
     let config = a_config(CloudProvider::Aws, bare);
     assert!(cloud_init::encode(&config, Half::Bootstrap, MACHINE).is_err());
 }
+
+#[test]
+fn a_text_that_begins_with_spaces_is_written_as_it_is() {
+    let half = ConfigHalf {
+        files: vec![a_file("/etc/x", "  a\n  b\n")],
+        ..ConfigHalf::default()
+    };
+    let document = cloud_config(CloudProvider::Aws, Half::Provisioning, half);
+    let block = "  content: |-\n      a\n      b\n    \n";
+    assert!(document.ends_with(block), "{document}");
+}
+
+#[test]
+fn a_text_that_would_end_its_block_is_refused_with_the_remedy() {
+    let mut world = a_world();
+    world.profile.provisioning_config.files = vec![a_file("/etc/x", "    art\n  art\n")];
+    assert_eq!(
+        world.render().unwrap_err().to_string(),
+        "provisioningConfig, file `/etc/x`, content: a line is indented less than the first one, \
+         which would end the block; write `encoding: b64` beside it"
+    );
+}
+
+/// The provisioning document for a machine of Red Hat Enterprise Linux.
+fn subscribed(user: &str, password: &str) -> String {
+    let mut world = a_world();
+    world.profile.os_name = OperatingSystem::Rhel;
+    world.provider_spec["operatingSystem"] = json!("rhel");
+    world.provider_spec["operatingSystemSpec"] = json!({
+        "rhelSubscriptionManagerUser": user,
+        "rhelSubscriptionManagerPassword": password,
+    });
+    text(
+        &world
+            .render()
+            .expect("the subscription renders")
+            .provisioning,
+    )
+}
+
+#[test]
+fn a_subscription_reads_back_as_the_machine_deployment_has_it() {
+    for value in [
+        "@a: b#1", "#a", "!a", "%a", "*a", "&a", "[a", ">a", "a: b", "a #b", "it's", "'a", "\"a",
+        "yes", "null", "0755", " a ", "a\tb",
+    ] {
+        let document = subscribed(value, value);
+        let read: serde_json::Value = serde_saphyr::from_str(&document).expect(value);
+        assert_eq!(read["rh_subscription"]["username"], value, "{document}");
+        assert_eq!(read["rh_subscription"]["password"], value, "{document}");
+    }
+    // What needs no quotes, or has its own, keeps its bytes.
+    for value in ["u@example.com", "a#b", "7", "'a: b'", "\"yes\""] {
+        let document = subscribed(value, "p");
+        assert!(
+            document.contains(&format!("username: {value}\n")),
+            "{document}"
+        );
+    }
+}

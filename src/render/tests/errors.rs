@@ -233,10 +233,10 @@ fn a_value_that_would_break_out_of_the_document_is_refused() {
     let file = |path: &'static str, text: &'static str| {
         move |world: &mut World| world.profile.bootstrap_config.files = vec![a_file(path, text)]
     };
-    unsafe_value(&file("/a'b", ""), "file `/a\\'b`, path");
+    unsafe_value(&file("/a\nb", ""), "file `/a\\nb`, path");
     unsafe_value(&file("/a", "x\ry"), "file `/a`, content");
     unsafe_value(&file("/a", "x\u{2028}y"), "file `/a`, content");
-    unsafe_value(&file("/a", " x"), "file `/a`, content");
+    unsafe_value(&file("/a", "  x\n y"), "file `/a`, content");
     unsafe_value(
         &|world| {
             file("/a", "")(world);
@@ -245,7 +245,7 @@ fn a_value_that_would_break_out_of_the_document_is_refused() {
         "file `/a`, permissions",
     );
     unsafe_value(
-        &|world| world.provider_spec["sshPublicKeys"] = json!(["ssh-rsa A", "it's"]),
+        &|world| world.provider_spec["sshPublicKeys"] = json!(["ssh-rsa A", "a\nb"]),
         "userSSHKeys[1]",
     );
     for command in [

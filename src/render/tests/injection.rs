@@ -172,8 +172,7 @@ fn a_line_ends_where_its_author_ended_it() {
 }
 
 #[test]
-fn a_quoted_place_takes_all_but_its_quote() {
-    refuses(&["path", "encoding", "key"], &["it's", "'"]);
+fn a_quoted_place_takes_every_text_of_one_line() {
     refuses(&["unit name"], &["a\"b", "a\\nb"]);
     let texts = [
         "/a b: c #d",
@@ -185,6 +184,9 @@ fn a_quoted_place_takes_all_but_its_quote() {
         "ä\t€",
         "yes",
         "=",
+        "it's",
+        "'",
+        "a''",
     ];
     takes(&["path", "encoding"], &texts);
     takes(&["unit name"], &["a: b #c", "{{ a }}", "it's", " a "]);
@@ -193,14 +195,33 @@ fn a_quoted_place_takes_all_but_its_quote() {
         &[
             "ssh-ed25519 AAAA= a@b #c",
             "from=\"10.0.0.0/8\" ssh-rsa AAAA",
+            "ssh-ed25519 AAAA somebody's laptop",
         ],
     );
 }
 
 #[test]
-fn a_block_takes_every_text_but_one_that_starts_with_a_space() {
-    refuses(&BLOCKS, &[" a", "  \na", "\n a", "   "]);
+fn a_block_takes_every_text_that_does_not_end_it() {
+    refuses(
+        &BLOCKS,
+        &[
+            "  a\nb",
+            "  a\n b",
+            "  \na",
+            "   \n  a",
+            " a\n\tb",
+            "  a\n \t\n",
+        ],
+    );
     let texts = [
+        " a",
+        "  a\n  b\n",
+        "    a\n      b\n\n \n    c",
+        "\n a",
+        " \n  a",
+        "  \n  a\n      \n  ",
+        "   ",
+        "  \n \n",
         "",
         "a",
         "a\n",

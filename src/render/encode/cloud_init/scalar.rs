@@ -3,16 +3,12 @@
 
 use serde_json::Value as Json;
 
-use super::super::{CRLF, breaks_yaml_text};
+use super::super::{CRLF, block_indent, breaks_yaml_text};
 use super::implicit::{Implicit, implicit};
 
 type Verdict = Result<(), &'static str>;
 
 const LINE_BREAK: &str = "it holds a line break or a control character";
-const BINARY: &str = "it holds a character that YAML takes for a line break or refuses; \
-                      set the file's encoding to `b64`";
-const INDENTED: &str = "its first line starts with a space, which would end the block; \
-                        set the file's encoding to `b64`";
 const QUOTE: &str = "it holds a quote or a backslash that would end it";
 const COLON: &str = "it holds `: ` or ends with `:`, which would make it a map";
 const COMMENT: &str = "it holds ` #`, which would cut it off";
@@ -24,12 +20,10 @@ const NO_TEXT: &str = "YAML reads it as a truth value, a number, a date or nothi
                        put it in quotes";
 const EMPTY: &str = "it is empty";
 
-/// A value between single quotes.
-pub(super) fn single_quoted(text: &str) -> Verdict {
-    first([
-        (breaks_line(text), LINE_BREAK),
-        (text.contains('\''), QUOTE),
-    ])
+/// Puts a text in single quotes, in which YAML reads every character but a line break as it is.
+pub(super) fn single_quoted(text: &str) -> Result<String, &'static str> {
+    first([(breaks_line(text), LINE_BREAK)])?;
+    Ok(format!("'{}'", text.replace('\'', "''")))
 }
 
 /// A value between double quotes.
@@ -42,15 +36,7 @@ pub(super) fn double_quoted(text: &str) -> Verdict {
 
 /// A text of several lines in a literal block.
 pub(super) fn block(text: &str) -> Verdict {
-    let text = text.replace(CRLF, "\n");
-    let first_line = text.split('\n').find(|line| !line.is_empty());
-    first([
-        (text.chars().any(breaks_yaml_text), BINARY),
-        (
-            first_line.is_some_and(|line| line.starts_with(' ')),
-            INDENTED,
-        ),
-    ])
+    block_indent(&text.replace(CRLF, "\n")).map(drop)
 }
 
 /// A key without quotes.

@@ -99,9 +99,19 @@ fn keys(half: &ConfigHalf) -> Json {
     list(keys.into_iter().map(Json::from))
 }
 
-/// A block without its last line breaks.
-fn stripped(text: &str) -> &str {
-    text.trim_end_matches('\n')
+/// A block without the indent of its first line that is not blank, and without its last line
+/// breaks.
+fn stripped(text: &str) -> String {
+    let text = text.replace("\r\n", "\n");
+    let indent = text.split('\n').find_map(|line| line.find(|it| it != ' '));
+    let Some(indent) = indent else {
+        return String::new();
+    };
+    let lines = text
+        .split('\n')
+        .map(|line| line.get(indent..).unwrap_or(""));
+    let lines: Vec<&str> = lines.collect();
+    lines.join("\n").trim_end_matches('\n').to_owned()
 }
 
 fn written(file: &File) -> Json {
@@ -109,7 +119,7 @@ fn written(file: &File) -> Json {
     let encoding = inline.encoding.filter(|encoding| !encoding.is_empty());
     let content = match encoding.as_deref() {
         Some("b64") => STANDARD.encode(&inline.data),
-        _ => stripped(&inline.data.replace("\r\n", "\n")).to_owned(),
+        _ => stripped(&inline.data),
     };
     let mut written = json!({"path": file.path, "permissions": "0644", "content": content});
     if let Some(encoding) = encoding {
@@ -120,18 +130,18 @@ fn written(file: &File) -> Json {
 
 fn unit(unit: &Unit) -> Json {
     // A block of the units keeps one line break, where there is a text at all.
-    let text = |text: &str| match stripped(text) {
+    let text = |text: &str| match stripped(text).as_str() {
         "" => String::new(),
         text => format!("{text}\n"),
     };
     let drop_ins = unit.drop_ins.iter();
     let mut said = json!({
         "name": unit.name, "enable": false, "mask": false,
-        "drop_ins": list(drop_ins.map(|it| json!({"name": it.name, "content": text(&it.content.replace("\r\n", "\n"))}))),
+        "drop_ins": list(drop_ins.map(|it| json!({"name": it.name, "content": text(&it.content)}))),
     });
     let content = unit.content.clone().unwrap_or_default();
     if !content.is_empty() {
-        said["content"] = json!(text(&content.replace("\r\n", "\n")));
+        said["content"] = json!(text(&content));
     }
     said
 }
