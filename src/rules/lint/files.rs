@@ -9,10 +9,25 @@ use super::{
     },
     FieldFinding, Rule,
 };
-use crate::api::profile::{ENCODING_GZIP, OperatingSystemProfileSpec, ProfileConfig};
+use crate::api::profile::{
+    ENCODING_GZIP, OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility,
+};
 
 /// The mode bit that lets everybody write a file.
 const WRITE_BY_OTHERS: i32 = 2;
+
+/// The encodings that cloud-init decodes, in lower case.
+const CLOUD_INIT_ENCODINGS: [&str; 9] = [
+    "b64",
+    "base64",
+    "gz",
+    "gzip",
+    "gz+b64",
+    "gz+base64",
+    "gzip+b64",
+    "gzip+base64",
+    "text/plain",
+];
 
 pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
     let mut findings = Vec::new();
@@ -20,9 +35,7 @@ pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
         for (field, file) in files(half, config) {
             let inline = file.content.inline.as_ref();
             let encoding = inline.and_then(|inline| inline.encoding.as_deref());
-            if let Some(encoding) =
-                encoding.filter(|name| !["", "b64", ENCODING_GZIP].contains(name))
-            {
+            if let Some(encoding) = encoding.filter(|name| !is_decoded(spec, name)) {
                 let field = format!("{field}.content.inline.encoding");
                 let message = format!("{field}: machines cannot decode `{encoding}`");
                 let fix = "write `b64` or `gzip`, or leave it out";
@@ -49,6 +62,15 @@ pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
         findings.extend(duplicates(half, config));
     }
     findings
+}
+
+/// Returns true if a file's encoding is decoded before the file is written: by cloud-init, in any
+/// case and with spaces around, or by Ignition, for which the renderer encodes.
+fn is_decoded(spec: &OperatingSystemProfileSpec, encoding: &str) -> bool {
+    let is_for_ignition = spec.provisioning_utility == Some(ProvisioningUtility::Ignition);
+    let spelled = encoding.trim().to_lowercase();
+    ["", "b64", ENCODING_GZIP].contains(&encoding)
+        || (!is_for_ignition && CLOUD_INIT_ENCODINGS.contains(&spelled.as_str()))
 }
 
 fn duplicates(half: &str, config: &ProfileConfig) -> Vec<FieldFinding> {

@@ -89,7 +89,7 @@ impl Rule {
     pub const MISSING_INLINE: Self = Self::error("missing-inline", "A file without content.");
     pub const UNKNOWN_ENCODING: Self = Self::error(
         "unknown-encoding",
-        "An encoding that machines cannot read; `b64`, `gzip` or nothing works.",
+        "An encoding that neither cloud-init nor Ignition decodes; `b64`, `gzip` or nothing works.",
     );
     pub const PERMISSIONS: Self = Self::error("permissions", "Permissions that are no octal mode.");
     pub const OCTAL_PERMISSIONS: Self = Self::error(

@@ -238,6 +238,42 @@ fn a_text_without_a_profile_says_so_and_other_documents_are_left_alone() {
 }
 
 #[test]
+fn every_encoding_that_the_machine_decodes_is_accepted() {
+    let with = |encoding: &str, utility: &str| {
+        check(&[
+            (
+                "inline:\n",
+                &format!("inline:\n          encoding: '{encoding}'\n"),
+            ),
+            (
+                "osName: ubuntu",
+                &format!("osName: flatcar\n  provisioningUtility: {utility}"),
+            ),
+        ])
+    };
+    let (decoded, renamed) = (
+        ["", "b64", "gzip"],
+        ["base64", "GZ", " gz+b64 ", "Text/Plain"],
+    );
+    let unknown = |encoding, utility| {
+        let found = with(encoding, utility);
+        found
+            .iter()
+            .any(|finding| finding.starts_with("unknown-encoding"))
+    };
+    for encoding in decoded.into_iter().chain(renamed) {
+        assert!(!unknown(encoding, "cloud-init"), "{encoding}");
+        // Ignition knows no encodings: the renderer encodes for it.
+        assert_eq!(
+            unknown(encoding, "ignition"),
+            renamed.contains(&encoding),
+            "{encoding}"
+        );
+    }
+    assert!(unknown("gz64", "cloud-init"));
+}
+
+#[test]
 fn every_rule_has_a_name_of_its_own() {
     let names: std::collections::BTreeSet<_> = Rule::ALL.iter().map(|rule| rule.id()).collect();
     assert_eq!(names.len(), Rule::ALL.len());
