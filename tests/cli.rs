@@ -48,6 +48,61 @@ fn the_default_profiles_can_be_listed_shown_and_exported() {
 }
 
 #[test]
+fn every_command_reads_lists_and_the_platforms_own_kind() {
+    let folder = Folder::new();
+    let list = |kind: &str, text: &str| {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let items: Vec<String> = lines.map(|line| format!("  {line}\n")).collect();
+        let items = items.concat().replacen("  ", "- ", 1);
+        format!("apiVersion: v1\nkind: {kind}\nmetadata: {{resourceVersion: ''}}\nitems:\n{items}")
+    };
+    let profile = folder.read("my-profile.yaml");
+    let kind = "kind: OperatingSystemProfile";
+    folder.change(
+        ("my-profile.yaml", "custom.yaml"),
+        kind,
+        "kind: CustomOperatingSystemProfile",
+    );
+    folder.write("list.yaml", &list("List", &profile));
+    folder.write(
+        "workers-list.yaml",
+        &list("MachineDeploymentList", &folder.read("workers.yaml")),
+    );
+    for line in [
+        "lint PROFILE",
+        "render PROFILE --machine-deployment workers.yaml --cluster facts.yaml",
+        "diff PROFILE osp-ubuntu --machine-deployment workers.yaml --cluster facts.yaml",
+        "bom PROFILE --kubernetes 1.34.1",
+        "lint my-profile.yaml --base PROFILE",
+    ] {
+        let ran = |profile: &str, workers: &str| {
+            let line = line
+                .replace("PROFILE", profile)
+                .replace("workers.yaml", workers);
+            let ran = folder.osm(&line);
+            (ran.code, ran.stdout.replace(profile, "PROFILE"))
+        };
+        let (code, expected) = ran("my-profile.yaml", "workers.yaml");
+        for profile in ["custom.yaml", "list.yaml"] {
+            let (other_code, found) = ran(profile, "workers-list.yaml");
+            // In a list, findings are at other lines.
+            let is_equal = line.starts_with("lint") || found == expected;
+            assert!(other_code == code && is_equal, "{line} {profile}: {found}");
+        }
+    }
+    let go = "apiVersion: operatingsystemmanager.k8c.io/v1alpha1\nkind: OperatingSystemProfile\n\
+              metadata: {name: osp-go}\nspec:\n  osName: ubuntu\n  osVersion: '1'\n  version: v1.0.0\n  \
+              supportedCloudProviders: [{name: aws}]\n  bootstrapConfig: {}\n  \
+              provisioningConfig: {}\n";
+    folder.write("go.yaml", &list("List", go));
+    let ran = folder.osm("convert go.yaml");
+    assert!(
+        ran.code == 0 && ran.stdout.contains(kind) && !ran.stdout.contains("items:"),
+        "{ran:?}"
+    );
+}
+
+#[test]
 fn a_bill_says_where_it_comes_from() {
     let folder = Folder::new();
     let line = "bom my-profile.yaml --kubernetes 1.34.1";

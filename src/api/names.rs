@@ -22,6 +22,10 @@ pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// The data key of the edge script's Secret.
 pub const EDGE_SCRIPT_KEY: &str = "fetch-bootstrap-script";
 
+/// The kinds of objects with a profile's spec. Kubermatic Kubernetes Platform keeps its users'
+/// profiles under the second, and copies them into the first.
+pub const PROFILE_KINDS: [&str; 2] = ["OperatingSystemProfile", "CustomOperatingSystemProfile"];
+
 /// Annotation of a machine deployment: the name of its profile.
 pub const PROFILE: &str = "k8c.io/operating-system-profile";
 /// Annotation of a machine deployment: the namespace of its profile.

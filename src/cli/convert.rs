@@ -5,9 +5,11 @@ use std::{path::PathBuf, process::ExitCode};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use super::{input::read, output};
-
-use crate::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
+use super::{
+    input::{profile_object, read},
+    output,
+};
+use crate::api::profile::OperatingSystemProfileSpec;
 use crate::render::convert::{Comparison, compare, convert};
 
 /// Samples that both forms are rendered with: each draws new values, and together they take
@@ -34,10 +36,7 @@ pub struct ConvertFlags {
 pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<ExitCode> {
     let name = flags.profile.display();
     let text = read(&flags.profile)?;
-    let object: Value =
-        serde_saphyr::from_str(&text).with_context(|| format!("{name} is no YAML"))?;
-    let profile: OperatingSystemProfile = serde_json::from_value(object.clone())
-        .with_context(|| format!("{name} is no OperatingSystemProfile"))?;
+    let (object, profile) = profile_object(&name.to_string(), &text)?;
     let converted = match convert(&profile.spec) {
         Ok(converted) => converted,
         Err(refusal) => {
@@ -142,6 +141,7 @@ fn replace_texts(object: &mut Value, converted: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::profile::OperatingSystemProfile;
 
     #[test]
     fn the_object_keeps_its_order_and_texts_of_many_lines_are_blocks() {

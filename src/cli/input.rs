@@ -25,7 +25,7 @@ use crate::render::{
 };
 use crate::rules::{
     document::Document,
-    lint::{Severity, lint, lint_shape},
+    lint::{Severity, is_profile, lint, lint_shape},
     shape::schema_of,
 };
 use crate::settings::tenant_defaults;
@@ -142,22 +142,28 @@ pub(super) fn profile(argument: &str) -> anyhow::Result<NamedProfile> {
 }
 
 fn parse_profile(file: &str, text: &str) -> anyhow::Result<NamedProfile> {
-    let found = Document::read_all(text).unwrap_or_default();
-    let profiles = found
-        .iter()
-        .filter(|document| is_kind(document, "OperatingSystemProfile"));
-    let mut profiles = profiles.map(|document| document.value.clone());
-    let decoded = profiles
-        .next()
-        .map(serde_json::from_value::<OperatingSystemProfile>);
+    let (_, profile) = profile_object(file, text)?;
+    Ok(NamedProfile {
+        name: profile.metadata.name.unwrap_or_else(|| file.to_owned()),
+        spec: profile.spec,
+    })
+}
+
+/// Returns the only profile of a text, as an object and decoded.
+pub(super) fn profile_object(
+    file: &str,
+    text: &str,
+) -> anyhow::Result<(Json, OperatingSystemProfile)> {
+    let found = Document::read_all(text).unwrap_or_default().into_iter();
+    let mut profiles = found.filter(is_profile).map(|document| document.value);
+    let first = profiles.next();
     if profiles.next().is_some() {
         bail!("{file}: it holds more than one OperatingSystemProfile; split it");
     }
-    if let Some(Ok(profile)) = decoded {
-        return Ok(NamedProfile {
-            name: profile.metadata.name.unwrap_or_else(|| file.to_owned()),
-            spec: profile.spec,
-        });
+    if let Some(object) = first
+        && let Ok(profile) = serde_json::from_value(object.clone())
+    {
+        return Ok((object, profile));
     }
     let mut findings = lint(text, &|_| None).into_iter();
     let error = findings.find(|finding| finding.rule.severity() == Severity::Error);
@@ -231,5 +237,5 @@ fn only<'a>(path: &Path, documents: &'a [Document], kind: &str) -> anyhow::Resul
 }
 
 fn is_kind(document: &Document, kind: &str) -> bool {
-    document.value.get("kind").and_then(Json::as_str) == Some(kind)
+    document.kind() == Some(kind)
 }

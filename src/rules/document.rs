@@ -57,7 +57,8 @@ struct Node {
 }
 
 impl Document {
-    /// Parses all documents of a text. Empty documents are left out.
+    /// Parses all documents of a text. Empty documents are left out, and a list counts as its
+    /// objects.
     ///
     /// # Errors
     ///
@@ -75,7 +76,43 @@ impl Document {
             value,
             nodes: places.next().unwrap_or_default(),
         };
-        Ok(values.into_iter().map(document).collect())
+        Ok(values
+            .into_iter()
+            .map(document)
+            .flat_map(Self::objects)
+            .collect())
+    }
+
+    /// Returns the objects of a list, such as `kubectl get -o yaml` prints. Any other document is
+    /// one object.
+    fn objects(self) -> Vec<Self> {
+        let is_list = self.kind().is_some_and(|kind| kind.ends_with("List"));
+        let items = self.value.get("items").filter(|_| is_list);
+        let Some(items) = items.and_then(Json::as_array) else {
+            return vec![self];
+        };
+        let object = |(index, value): (usize, &Json)| Self {
+            value: value.clone(),
+            nodes: self.nodes_below(&format!("items[{index}]")),
+        };
+        items.iter().enumerate().map(object).collect()
+    }
+
+    /// Returns a value's nodes, as if the value were a document.
+    fn nodes_below(&self, path: &str) -> BTreeMap<String, Node> {
+        let nodes = self.nodes.range(path.to_owned()..);
+        nodes
+            .map_while(|(known, node)| Some((known.strip_prefix(path)?, node)))
+            .map(|(below, node)| {
+                let below = below.strip_prefix('.').unwrap_or(below);
+                (below.to_owned(), node.clone())
+            })
+            .collect()
+    }
+
+    /// Returns the kind of the object.
+    pub fn kind(&self) -> Option<&str> {
+        self.value.get("kind").and_then(Json::as_str)
     }
 
     /// Returns the place of a field. If the field is missing, returns that of its nearest parent.
@@ -107,7 +144,10 @@ impl Document {
             if let Some(node) = self.nodes.get(path) {
                 return Some(node);
             }
-            let end = path.rfind(['.', '['])?;
+            if path.is_empty() {
+                return None;
+            }
+            let end = path.rfind(['.', '[']).unwrap_or_default();
             path = path.get(..end)?;
         }
     }
@@ -279,6 +319,19 @@ mod tests {
         assert_eq!((line(1), line(3)), ("7:7".to_owned(), "9:7".to_owned()));
         assert_eq!(documents[0].line_in("spec.files[0].path", 7).line, 4);
         assert_eq!(documents[1].place("kind").to_string(), "13:1");
+    }
+
+    #[test]
+    fn a_list_counts_as_its_objects_with_their_places() {
+        let text = "kind: List\nitems:\n- kind: a\n  spec: {b: 1}\n- kind: c\n  spec:\n    d: e\n---\nkind: AllowList\n";
+        let documents = Document::read_all(text).expect("the text is valid YAML");
+        let kinds = documents.iter().map(|it| it.kind().unwrap_or_default());
+        assert_eq!(kinds.collect::<Vec<_>>(), ["a", "c", "AllowList"]);
+        assert_eq!(documents[0].place("spec.b").to_string(), "4:10");
+        assert_eq!(documents[0].written("spec.b"), Some("1"));
+        assert_eq!(documents[1].place("spec.d").to_string(), "7:5");
+        // What is missing in an object has the place of the object.
+        assert_eq!(documents[1].place("metadata.name").to_string(), "5:3");
     }
 
     #[test]

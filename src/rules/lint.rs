@@ -15,6 +15,7 @@ use super::{
     profile::{ProfileRefused, Warning, halves, refusals, warnings},
     shape::{Mismatch, MismatchKind, mismatches, schema_of},
 };
+use crate::api::names::PROFILE_KINDS;
 use crate::api::profile::{
     OperatingSystemProfile, OperatingSystemProfileSpec, TemplateLanguage, VERSION_METADATA_JINJA,
 };
@@ -113,11 +114,12 @@ pub fn lint(text: &str, find: &Find<'_>) -> Vec<Finding> {
 }
 
 /// Returns true if a document is a profile. A document without a kind is one if it has a spec.
-fn is_profile(document: &Document) -> bool {
-    let kind = document.value.get("kind").and_then(Json::as_str);
-    kind.map_or(document.value.get("spec").is_some(), |kind| {
-        kind == "OperatingSystemProfile"
-    })
+pub fn is_profile(document: &Document) -> bool {
+    document
+        .kind()
+        .map_or(document.value.get("spec").is_some(), |kind| {
+            PROFILE_KINDS.contains(&kind)
+        })
 }
 
 fn lint_document(document: &Document, find: &Find<'_>) -> Vec<Finding> {
@@ -269,14 +271,17 @@ fn check_required(value: &Json, spec: &OperatingSystemProfileSpec) -> Vec<FieldF
 
 fn check_object(value: &Json) -> Vec<FieldFinding> {
     let mut findings = Vec::new();
-    let expected = [
-        "operatingsystemmanager.k8c.io/v1alpha1",
-        "OperatingSystemProfile",
+    let expected: [(&str, &[&str]); 2] = [
+        ("apiVersion", &["operatingsystemmanager.k8c.io/v1alpha1"]),
+        ("kind", &PROFILE_KINDS),
     ];
-    for (name, expected) in ["apiVersion", "kind"].into_iter().zip(expected) {
-        if value.get(name).and_then(Json::as_str) != Some(expected) {
-            let message = format!("{name}: it is not `{expected}`");
-            let fix = format!("write `{name}: {expected}`");
+    for (name, expected) in expected {
+        let found = value.get(name).and_then(Json::as_str);
+        if let Some(first) = expected.first()
+            && !found.is_some_and(|found| expected.contains(&found))
+        {
+            let message = format!("{name}: it is not `{first}`");
+            let fix = format!("write `{name}: {first}`");
             findings.push(FieldFinding::new(Rule::NOT_A_PROFILE, name, message, fix));
         }
     }

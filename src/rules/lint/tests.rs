@@ -274,6 +274,23 @@ fn every_encoding_that_the_machine_decodes_is_accepted() {
 }
 
 #[test]
+fn profiles_of_other_kinds_and_in_lists_are_linted() {
+    let custom = PROFILE.replace("OperatingSystemProfile", "CustomOperatingSystemProfile");
+    assert_eq!(lint(&custom, &default), []);
+    let item = |line: &str| format!("  {line}\n");
+    let items: String = PROFILE.lines().map(item).collect();
+    let list = items.replacen("  apiVersion", "- apiVersion", 1);
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n{list}");
+    assert_eq!(lint(&list, &default), []);
+    let broken = list.replace("{{ KubeVersion }}", "{{ KubeVersion }");
+    let found = lint(&broken, &default);
+    assert_eq!(
+        (found[0].rule, found[0].place.line),
+        (Rule::TEMPLATE_SYNTAX, 22)
+    );
+}
+
+#[test]
 fn every_rule_has_a_name_of_its_own() {
     let names: std::collections::BTreeSet<_> = Rule::ALL.iter().map(|rule| rule.id()).collect();
     assert_eq!(names.len(), Rule::ALL.len());
