@@ -31,7 +31,7 @@ mod go_json;
 mod go_template;
 mod go_url;
 pub mod input;
-mod kubelet;
+pub mod kubelet;
 pub mod limits;
 pub mod overlay;
 pub mod recent;

@@ -17,6 +17,7 @@ use minijinja::Value;
 
 use super::{
     cloud_config, containerd,
+    duration::GoDuration,
     error::RenderError,
     input::{Network, OperatingSystemSpec, RegistryCredential, RenderInput, RhelSpec},
     kubelet::{KubeletSettings, feature_gates, kubelet_version},
@@ -195,14 +196,8 @@ impl<'a> Facts<'a> {
                 "ImageGCLowThresholdPercent",
                 Value::from(kubelet.image_gc_low_threshold_percent),
             ),
-            (
-                "ImageMinimumGCAge",
-                optional(kubelet.image_minimum_gc_age.as_deref()),
-            ),
-            (
-                "ImageMaximumGCAge",
-                optional(kubelet.image_maximum_gc_age.as_deref()),
-            ),
+            ("ImageMinimumGCAge", age(kubelet.image_minimum_gc_age)),
+            ("ImageMaximumGCAge", age(kubelet.image_maximum_gc_age)),
             (
                 "ContainerLogMaxSize",
                 optional(kubelet.container_log_max_size.as_deref()),
@@ -405,6 +400,10 @@ fn text(text: &str) -> Value {
 
 fn optional(text: Option<&str>) -> Value {
     text.map_or(Value::from(()), Value::from)
+}
+
+fn age(age: Option<GoDuration>) -> Value {
+    optional(age.map(|age| age.to_string()).as_deref())
 }
 
 fn map(pairs: &BTreeMap<String, String>) -> Value {

@@ -217,11 +217,11 @@ pub enum RenderError {
          `ignition`; remove one of the two"
     )]
     IgnitionVersionUnused,
-    /// An annotation with a kubelet setting cannot be read.
+    /// No kubelet accepts the value of an annotation.
     #[error("machine deployment, annotation {annotation}: {reason}")]
     KubeletAnnotation {
-        /// The annotation's name, without its prefix.
-        annotation: Cow<'static, str>,
+        /// The annotation's key.
+        annotation: String,
         /// Why.
         reason: String,
     },

@@ -1,15 +1,70 @@
 //! Settings of the kubelet: its version and the annotations of a machine deployment.
+//!
+//! Annotations follow the kubelet's own rules: a value that no kubelet accepts is refused, because
+//! machines with it would never become nodes.
 
 use std::collections::BTreeMap;
 
 use super::{duration::GoDuration, error::RenderError, version::Version};
 use crate::tenant::settings::TenantSettings;
 
-/// The prefix of the annotations. What stands between it and the slash is not looked at.
+mod values;
+
+use values::{
+    log_files, log_size, non_negative_age, non_negative_integer, percent, reserved, thresholds,
+};
+
+/// The prefix of the annotations. The text between it and the slash is ignored.
 const PREFIX: &str = "v1.kubelet-config.machine-controller.kubermatic.io";
 
 /// The prefix of annotations that set a feature gate, whose name follows.
-const FEATURE_GATES_PREFIX: &str = "v1.kubelet-featuregates.machine-controller.kubermatic.io/";
+pub const FEATURE_GATES_PREFIX: &str = "v1.kubelet-featuregates.machine-controller.kubermatic.io/";
+
+/// The names of the settings: what follows the slash in an annotation's key.
+pub const SETTINGS: [&str; 10] = [
+    "ContainerLogMaxFiles",
+    "ContainerLogMaxSize",
+    "EvictionHard",
+    "ImageGCHighThresholdPercent",
+    "ImageGCLowThresholdPercent",
+    "ImageMaximumGCAge",
+    "ImageMinimumGCAge",
+    "KubeReserved",
+    "MaxPods",
+    "SystemReserved",
+];
+
+/// How long a kubelet keeps an unused image if it is not configured, or configured with zero.
+const IMAGE_MINIMUM_GC_AGE_DEFAULT: GoDuration = GoDuration::new(120_000_000_000);
+
+/// Returns the name of the setting that an annotation's key is for, which may not exist.
+pub fn setting(key: &str) -> Option<&str> {
+    let rest = key.strip_prefix(PREFIX)?;
+    rest.split_once('/').map(|(_, name)| name)
+}
+
+/// An annotation with a value that no kubelet accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The annotation's key.
+    pub annotation: String,
+    /// What is wrong with the value.
+    pub reason: String,
+}
+
+impl From<Fault> for RenderError {
+    fn from(fault: Fault) -> Self {
+        Self::KubeletAnnotation {
+            annotation: fault.annotation,
+            reason: fault.reason,
+        }
+    }
+}
+
+/// Returns every annotation with a value that no kubelet accepts.
+pub fn faults(annotations: &BTreeMap<String, String>) -> Vec<Fault> {
+    KubeletSettings::read(annotations).1
+}
 
 /// What a machine deployment's annotations say about its kubelets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,58 +75,101 @@ pub(super) struct KubeletSettings {
     pub(super) max_pods: Option<i32>,
     pub(super) image_gc_high_threshold_percent: Option<i32>,
     pub(super) image_gc_low_threshold_percent: Option<i32>,
-    pub(super) image_minimum_gc_age: Option<String>,
-    pub(super) image_maximum_gc_age: Option<String>,
+    pub(super) image_minimum_gc_age: Option<GoDuration>,
+    pub(super) image_maximum_gc_age: Option<GoDuration>,
     pub(super) container_log_max_size: Option<String>,
     pub(super) container_log_max_files: Option<String>,
 }
 
 impl KubeletSettings {
     /// Reads the annotations.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first annotation with a value that no kubelet accepts.
     pub(super) fn parse(annotations: &BTreeMap<String, String>) -> Result<Self, RenderError> {
-        let mut settings = Self::default();
-        let ours = annotations.range(PREFIX.to_owned()..);
-        for (key, value) in ours.take_while(|(key, _)| key.starts_with(PREFIX)) {
-            if let Some((_, name)) = key.split_once('/') {
-                settings.set(name, value)?;
-            }
+        let (settings, faults) = Self::read(annotations);
+        match faults.into_iter().next() {
+            Some(fault) => Err(fault.into()),
+            None => Ok(settings),
         }
-        Ok(settings)
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), RenderError> {
+    fn read(annotations: &BTreeMap<String, String>) -> (Self, Vec<Fault>) {
+        let mut settings = Self::default();
+        let mut faults = Vec::new();
+        let mut keys = BTreeMap::new();
+        let ours = annotations.range(PREFIX.to_owned()..);
+        for (key, value) in ours.take_while(|(key, _)| key.starts_with(PREFIX)) {
+            let Some(name) = setting(key) else {
+                continue;
+            };
+            keys.insert(name, key);
+            if let Err(reason) = settings.set(name, value.trim()) {
+                faults.push(Fault {
+                    annotation: key.clone(),
+                    reason,
+                });
+            }
+        }
+        for (name, reason) in settings.conflicts() {
+            let key = keys.get(name).copied().cloned();
+            faults.extend(key.map(|annotation| Fault { annotation, reason }));
+        }
+        (settings, faults)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
-            "KubeReserved" => self.kube_reserved = Some(pairs(value, '=')),
-            "SystemReserved" => self.system_reserved = Some(pairs(value, '=')),
-            "EvictionHard" => self.eviction_hard = Some(pairs(value, '<')),
-            "MaxPods" => self.max_pods = Some(integer("MaxPods", "maxPods", value)?),
+            "KubeReserved" => self.kube_reserved = Some(reserved(value)?),
+            "SystemReserved" => self.system_reserved = Some(reserved(value)?),
+            "EvictionHard" => self.eviction_hard = Some(thresholds(value)?),
+            "MaxPods" => self.max_pods = Some(non_negative_integer("maxPods", value)?),
             "ImageGCHighThresholdPercent" => {
-                self.image_gc_high_threshold_percent = Some(integer(
-                    "ImageGCHighThresholdPercent",
-                    "imageGCHighThresholdPercent",
-                    value,
-                )?);
+                self.image_gc_high_threshold_percent =
+                    Some(percent("imageGCHighThresholdPercent", value)?);
             }
             "ImageGCLowThresholdPercent" => {
-                self.image_gc_low_threshold_percent = Some(integer(
-                    "ImageGCLowThresholdPercent",
-                    "imageGCLowThresholdPercent",
-                    value,
-                )?);
+                self.image_gc_low_threshold_percent =
+                    Some(percent("imageGCLowThresholdPercent", value)?);
             }
             "ImageMinimumGCAge" => {
-                self.image_minimum_gc_age =
-                    Some(age("ImageMinimumGCAge", "imageMinimumGCAge", value)?);
+                self.image_minimum_gc_age = Some(non_negative_age("imageMinimumGCAge", value)?);
             }
             "ImageMaximumGCAge" => {
-                self.image_maximum_gc_age =
-                    Some(age("ImageMaximumGCAge", "imageMaximumGCAge", value)?);
+                self.image_maximum_gc_age = Some(non_negative_age("imageMaximumGCAge", value)?);
             }
-            "ContainerLogMaxSize" => self.container_log_max_size = Some(value.to_owned()),
-            "ContainerLogMaxFiles" => self.container_log_max_files = Some(value.to_owned()),
+            "ContainerLogMaxSize" => self.container_log_max_size = Some(log_size(value)?),
+            "ContainerLogMaxFiles" => self.container_log_max_files = Some(log_files(value)?),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Returns the settings that a kubelet refuses beside another one, each with the reason.
+    fn conflicts(&self) -> Vec<(&'static str, String)> {
+        let mut conflicts = Vec::new();
+        if let (Some(low), Some(high)) = (
+            self.image_gc_low_threshold_percent,
+            self.image_gc_high_threshold_percent,
+        ) && low >= high
+        {
+            let reason = format!("{low} must be less than ImageGCHighThresholdPercent, {high}");
+            conflicts.push(("ImageGCLowThresholdPercent", reason));
+        }
+        if let (Some(minimum), Some(maximum)) =
+            (self.image_minimum_gc_age, self.image_maximum_gc_age)
+        {
+            let minimum = match minimum.nanoseconds() {
+                0 => IMAGE_MINIMUM_GC_AGE_DEFAULT,
+                _ => minimum,
+            };
+            if maximum.nanoseconds() > 0 && maximum.nanoseconds() <= minimum.nanoseconds() {
+                let reason = format!("{maximum} must be greater than ImageMinimumGCAge, {minimum}");
+                conflicts.push(("ImageMaximumGCAge", reason));
+            }
+        }
+        conflicts
     }
 }
 
@@ -112,39 +210,6 @@ pub(super) fn kubelet_version(text: &str) -> Result<String, RenderError> {
         Some(version) => Ok(format!("v{version}")),
         None => Err(RenderError::KubeletVersion {
             reason: format!("`{text}` is an invalid semantic version"),
-        }),
-    }
-}
-
-/// Nothing is trimmed, and a pair without a separator is skipped.
-fn pairs(value: &str, separator: char) -> BTreeMap<String, String> {
-    value
-        .split(',')
-        .filter_map(|pair| pair.split_once(separator))
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .collect()
-}
-
-fn integer(annotation: &'static str, field: &str, value: &str) -> Result<i32, RenderError> {
-    let digits = value.strip_prefix(['+', '-']).unwrap_or(value);
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let problem = if is_number {
-        "value out of range"
-    } else {
-        "invalid syntax"
-    };
-    value.parse().map_err(|_| RenderError::KubeletAnnotation {
-        annotation: annotation.into(),
-        reason: format!("parsing {field}: strconv.ParseInt: parsing {value:?}: {problem}"),
-    })
-}
-
-fn age(annotation: &'static str, field: &str, value: &str) -> Result<String, RenderError> {
-    match GoDuration::parse(value) {
-        Ok(duration) => Ok(duration.to_string()),
-        Err(reason) => Err(RenderError::KubeletAnnotation {
-            annotation: annotation.into(),
-            reason: format!("parsing {field}: {reason}"),
         }),
     }
 }

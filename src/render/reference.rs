@@ -99,11 +99,11 @@ mod tests {
             ("EvictionHard", "memory.available<1Gi"),
             ("MaxPods", "5"),
             ("ImageGCHighThresholdPercent", "5"),
-            ("ImageGCLowThresholdPercent", "5"),
+            ("ImageGCLowThresholdPercent", "4"),
             ("ImageMinimumGCAge", "1h"),
-            ("ImageMaximumGCAge", "1h"),
+            ("ImageMaximumGCAge", "2h"),
             ("ContainerLogMaxSize", "1"),
-            ("ContainerLogMaxFiles", "1"),
+            ("ContainerLogMaxFiles", "2"),
         ] {
             world
                 .annotations

@@ -64,14 +64,17 @@ const PLAIN_TEXTS: [&str; 2] = ["plain", "a-b.c"];
 const FAMILIES: [&str; 5] = ["", "IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"];
 const ADDRESSES: [&str; 3] = ["10.10.10.10", "fd00::a", "192.168.0.1"];
 const GATES: [&str; 4] = ["RotateKubeletServerCertificate", "a", "B", "Zeta"];
-/// Annotations of the kubelet, with values of which some are odd.
+/// Annotations of the kubelet, with values that kubelets accept.
 const ANNOTATIONS: [(&str, &[&str]); 10] = [
-    ("KubeReserved", &["cpu=200m,memory=1Gi", "garbage", ""]),
+    ("KubeReserved", &["cpu=200m,memory=1Gi", "pid=1000", ""]),
     (
         "SystemReserved",
         &["memory=1Gi,cpu=100m,ephemeral-storage=1Gi", ""],
     ),
-    ("EvictionHard", &["memory.available<100Mi", "a=b", ""]),
+    (
+        "EvictionHard",
+        &["memory.available<100Mi", "nodefs.available<10%", ""],
+    ),
     ("MaxPods", &["110", "0"]),
     ("ContainerLogMaxSize", &["100Mi", ""]),
     ("ContainerLogMaxFiles", &["5", ""]),

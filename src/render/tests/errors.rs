@@ -184,7 +184,7 @@ fn what_is_wrong_with_a_machine_deployment_is_said() {
             world.annotations.insert(key.to_owned(), "x".to_owned());
         },
         "kubelet-annotation",
-        "machine deployment, annotation MaxPods: \
+        "machine deployment, annotation v1.kubelet-config.machine-controller.kubermatic.io/MaxPods: \
          parsing maxPods: strconv.ParseInt: parsing \"x\": invalid syntax",
     );
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::render::{
-    kubelet::KubeletSettings,
+    kubelet::{KubeletSettings, SETTINGS, faults},
     version::{Constraints, Version},
 };
 
@@ -72,8 +72,8 @@ fn variables_have_the_values_that_existing_profiles_expect() {
     });
     for (name, value) in [
         ("MaxPods", "110"),
-        ("KubeReserved", "cpu=1,garbage,x=y=z"),
-        ("EvictionHard", "a<b"),
+        ("KubeReserved", "cpu=1, memory=1Gi"),
+        ("EvictionHard", "pid.available<5%"),
         ("ImageMinimumGCAge", "90s"),
         ("ContainerLogMaxSize", "1Mi"),
         ("Unknown", "x"),
@@ -109,11 +109,11 @@ fn variables_have_the_values_that_existing_profiles_expect() {
     check("{{ MaxPods }}", "110");
     check(
         "{% for k, v in KubeReserved|items %}{{ k }}:{{ v }};{% endfor %}",
-        "cpu:1;x:y=z;",
+        "cpu:1;memory:1Gi;",
     );
     check(
         "{% for k in EvictionHard %}{{ k }}<{{ EvictionHard[k] }}{% endfor %}",
-        "a<b",
+        "pid.available<5%",
     );
     check("{{ ImageMinimumGCAge }}", "1m30s");
     check("{{ ContainerLogMaxSize }}", "1Mi");
@@ -167,6 +167,72 @@ fn a_feature_gate_that_cannot_be_read_matters_only_where_it_is_read() {
         let expected = format!("machine deployment, annotation {GATES}/{name}: {problem}");
         assert_eq!(error.to_string(), expected);
     }
+}
+
+#[test]
+fn every_annotation_that_no_kubelet_accepts_is_refused_by_its_key() {
+    const PREFIX: &str = "v1.kubelet-config.machine-controller.kubermatic.io";
+    let check = |values: &[(&str, &str)], expected: &[&str]| {
+        let annotations: BTreeMap<String, String> = values
+            .iter()
+            .map(|(name, value)| (format!("{PREFIX}/{name}"), (*value).to_owned()))
+            .collect();
+        let found = faults(&annotations);
+        let names = found.iter().map(|fault| fault.annotation.as_str());
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|name| format!("{PREFIX}/{name}"))
+            .collect();
+        assert_eq!(names.collect::<Vec<_>>(), expected, "{found:?}");
+        let mut world = a_world();
+        world.annotations = annotations;
+        let refused = world.text("").err().map(|error| error.to_string());
+        let first = expected.first();
+        assert_eq!(refused.is_some(), first.is_some());
+        if let (Some(refused), Some(first)) = (refused, first) {
+            assert!(
+                refused.contains(&format!("annotation {first}: ")),
+                "{refused}"
+            );
+        }
+    };
+    check(
+        &[
+            ("EvictionHard", "memory.available=1Gi"),
+            ("MaxPods", "-1"),
+            ("SystemReserved", "cpu: 1"),
+        ],
+        &["EvictionHard", "MaxPods", "SystemReserved"],
+    );
+    for name in SETTINGS {
+        let accepts_nothing =
+            name.contains("Reserved") || name.contains("Log") || name == "EvictionHard";
+        check(
+            &[(name, "")],
+            if accepts_nothing {
+                &[]
+            } else {
+                std::slice::from_ref(&name)
+            },
+        );
+        check(&[(name, "nonsense")], std::slice::from_ref(&name));
+    }
+    // Names that do not exist are not read.
+    check(&[("maxPods", "x"), ("Bogus", "x")], &[]);
+    let percents = |low, high| {
+        [
+            ("ImageGCLowThresholdPercent", low),
+            ("ImageGCHighThresholdPercent", high),
+        ]
+    };
+    check(&percents("80", "85"), &[]);
+    check(&percents("85", "85"), &["ImageGCLowThresholdPercent"]);
+    let ages = |least, most| [("ImageMinimumGCAge", least), ("ImageMaximumGCAge", most)];
+    check(&ages("1m", "1h"), &[]);
+    check(&ages("1h", "0s"), &[]);
+    check(&ages("1h", "1h"), &["ImageMaximumGCAge"]);
+    // Zero is a kubelet's default, two minutes.
+    check(&ages("0s", "1m"), &["ImageMaximumGCAge"]);
 }
 
 #[test]
