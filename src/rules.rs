@@ -3,6 +3,7 @@
 //! users know it.
 
 pub mod admission;
+pub mod annotations;
 pub mod bom;
 pub mod diff;
 pub mod document;

@@ -90,10 +90,17 @@ fn every_command_reads_lists_and_the_platforms_own_kind() {
             assert!(other_code == code && is_equal, "{line} {profile}: {found}");
         }
     }
-    let go = "apiVersion: operatingsystemmanager.k8c.io/v1alpha1\nkind: OperatingSystemProfile\n\
-              metadata: {name: osp-go}\nspec:\n  osName: ubuntu\n  osVersion: '1'\n  version: v1.0.0\n  \
-              supportedCloudProviders: [{name: aws}]\n  bootstrapConfig: {}\n  \
-              provisioningConfig: {}\n";
+    let go = "apiVersion: operatingsystemmanager.k8c.io/v1alpha1
+kind: OperatingSystemProfile
+metadata: {name: osp-go}
+spec:
+  osName: ubuntu
+  osVersion: '24.04'
+  version: v1.0.0
+  supportedCloudProviders: [{name: aws}]
+  bootstrapConfig: {}
+  provisioningConfig: {}
+";
     folder.write("go.yaml", &list("List", go));
     let ran = folder.osm("convert go.yaml");
     assert!(

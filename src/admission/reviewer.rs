@@ -32,8 +32,8 @@ use crate::api::weight;
 use crate::port::Source;
 use crate::render_worker::Pool;
 use crate::rules::admission::{
-    Answer, Asked, remarks_on_profile, review_config, review_machine_deployment, review_profile,
-    written_profile,
+    Answer, Asked, remarks_on_machine_deployment, remarks_on_profile, review_config,
+    review_machine_deployment, review_profile, written_profile,
 };
 use crate::telemetry::{
     metrics::{Metrics, Verdict, Webhook},
@@ -254,11 +254,15 @@ impl Reviewer {
             Answer::Allowed { patch, .. } if patch.is_empty() => Verdict::Allowed,
             Answer::Allowed { .. } => Verdict::Patched,
         };
-        let remarks = if webhook == Webhook::Profile && verdict == Verdict::Allowed {
-            let remarking = tracing::info_span!("remark");
-            self.remarks(&held).instrument(remarking).await
-        } else {
-            Vec::new()
+        let remarks = match (webhook, verdict) {
+            (Webhook::Profile, Verdict::Allowed) => {
+                let remarking = tracing::info_span!("remark");
+                self.remarks(&held).instrument(remarking).await
+            }
+            (Webhook::MachineDeployment, Verdict::Allowed | Verdict::Patched) => {
+                remarks_on_machine_deployment(&held.review.asked())
+            }
+            _ => Vec::new(),
         };
         Ok((verdict, held.review.answered(&answer, remarks).to_string()))
     }

@@ -66,6 +66,7 @@ async fn a_patch_and_a_refusal_go_back_as_the_api_server_reads_them() {
     let patched = answered(path, &a_machine_deployment()).await;
     assert_eq!(patched["allowed"], true);
     assert_eq!(patched["patchType"], "JSONPatch");
+    assert_eq!(patched["warnings"], Value::Null);
     let refused = answered(path, &json!({})).await;
     assert_eq!(refused["allowed"], false);
     assert_eq!(refused["status"]["code"], 422);
@@ -75,6 +76,26 @@ async fn a_patch_and_a_refusal_go_back_as_the_api_server_reads_them() {
         message.ends_with("machine.spec.providerSpec.value is nil"),
         "{message}"
     );
+}
+
+#[tokio::test]
+async fn a_machine_deployment_is_answered_with_a_warning_for_each_annotation_without_effect() {
+    let key = "v1.kubelet-config.machine-controller.kubermatic.io/maxPods";
+    let mut object = a_machine_deployment();
+    object["apiVersion"] = json!("cluster.k8s.io/v1alpha1");
+    object["kind"] = json!("MachineDeployment");
+    object["metadata"]["annotations"] = json!({key: "5"});
+    object["spec"]["template"]["metadata"] = json!({"annotations": {key: "5"}});
+    let patched = answered("/mutate-v1alpha1-machinedeployment", &object).await;
+    assert_eq!(patched["allowed"], true);
+    let warnings = patched["warnings"].as_array().unwrap();
+    let has = |text: &str| {
+        warnings
+            .iter()
+            .any(|it| it.as_str().unwrap().ends_with(text))
+    };
+    assert!(has("did you mean `MaxPods`?"), "{warnings:?}");
+    assert!(has("move it to metadata.annotations"), "{warnings:?}");
 }
 
 #[tokio::test]

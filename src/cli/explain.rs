@@ -69,6 +69,7 @@ fn lines(explained: &Explanation) -> Vec<String> {
         profile,
         made,
         blockers,
+        remarks,
         ..
     } = explained;
     let mut lines = Vec::new();
@@ -124,6 +125,10 @@ fn lines(explained: &Explanation) -> Vec<String> {
         if let Some(fix) = &blocker.fix {
             lines.push(format!("    fix: {fix}"));
         }
+    }
+    if !remarks.is_empty() {
+        lines.extend([String::new(), "Annotations to correct".to_owned()]);
+        lines.extend(remarks.iter().map(|remark| format!("  {remark}")));
     }
     lines
 }

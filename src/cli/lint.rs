@@ -108,7 +108,7 @@ fn sarif(findings: &[(String, Finding)]) -> Json {
             "tool": {"driver": {
                 "name": "osm",
                 "version": env!("CARGO_PKG_VERSION"),
-                "rules": Rule::ALL.map(rule),
+                "rules": Rule::ALL.map(rule).to_vec(),
             }},
             "columnKind": "unicodeCodePoints",
             "results": findings.iter().map(result).collect::<Vec<_>>(),

@@ -82,8 +82,8 @@ pub fn carried_bytes(file: &File) -> usize {
 }
 
 /// Returns the number of spaces that a YAML reader removes from every line of a text in a literal
-/// block: the indent of the first line that is not blank. Returns `None` if all lines are blank: the
-/// block is then empty. The text ends its lines without carriage returns.
+/// block: the indent of the first line that is not blank. Returns `None` if all lines are blank:
+/// the block is then empty. The text ends its lines without carriage returns.
 fn block_indent(text: &str) -> Result<Option<usize>, &'static str> {
     if text.chars().any(breaks_yaml_text) {
         return Err("it holds a character that YAML takes for a line break or refuses");

@@ -14,7 +14,9 @@ use serde_json::Value as Json;
 
 pub use self::{
     config::review as review_config,
-    machine_deployment::review as review_machine_deployment,
+    machine_deployment::{
+        remarks as remarks_on_machine_deployment, review as review_machine_deployment,
+    },
     profile::{
         remarks as remarks_on_profile, review as review_profile, written as written_profile,
     },

@@ -1,5 +1,5 @@
 //! The linter: finds errors and probable mistakes in a profile's YAML without a cluster, each with
-//! its place.
+//! its place. Of machine deployments, it checks the annotations.
 //!
 //! It reports the errors and warnings of `rules::profile` with the same messages. In addition, it
 //! compares the YAML with the CRD's schema, compiles the templates, and renders the profile for a
@@ -11,6 +11,7 @@ use kube::CustomResourceExt as _;
 use serde_json::Value as Json;
 
 use super::{
+    annotations::{self, Remark},
     document::{Document, Place},
     profile::{ProfileRefused, Warning, halves, refusals, warnings},
     shape::{Mismatch, MismatchKind, mismatches, schema_of},
@@ -79,8 +80,8 @@ impl FieldFinding {
     }
 }
 
-/// Returns the findings of all profiles in a text, sorted by place. `find` returns the profiles
-/// that they extend.
+/// Returns the findings of all profiles and machine deployments in a text, sorted by place. `find`
+/// returns the profiles that the profiles extend.
 pub fn lint(text: &str, find: &Find<'_>) -> Vec<Finding> {
     let documents = match Document::read_all(text) {
         Ok(documents) => documents,
@@ -97,12 +98,15 @@ pub fn lint(text: &str, find: &Find<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = profiles
         .flat_map(|document| lint_document(document, find))
         .collect();
-    if !documents.iter().any(is_profile) {
+    let machine_deployments = documents.iter().filter(|it| is_machine_deployment(it));
+    findings.extend(machine_deployments.flat_map(lint_machine_deployment));
+    let is_known = |document| is_profile(document) || is_machine_deployment(document);
+    if !documents.iter().any(is_known) {
         let first = documents.first();
         findings.push(Finding {
             rule: Rule::NOT_A_PROFILE,
             place: first.map_or(Place::START, |document| document.place("kind")),
-            message: "no document is an OperatingSystemProfile".to_owned(),
+            message: "no document is an OperatingSystemProfile or a MachineDeployment".to_owned(),
             fix: "begin with `apiVersion: operatingsystemmanager.k8c.io/v1alpha1` and \
                   `kind: OperatingSystemProfile`"
                 .to_owned(),
@@ -120,6 +124,27 @@ pub fn is_profile(document: &Document) -> bool {
         .map_or(document.value.get("spec").is_some(), |kind| {
             PROFILE_KINDS.contains(&kind)
         })
+}
+
+fn is_machine_deployment(document: &Document) -> bool {
+    document.kind() == Some("MachineDeployment")
+}
+
+/// Returns the findings in a machine deployment, none of which quotes what may be secret.
+fn lint_machine_deployment(document: &Document) -> Vec<Finding> {
+    let Ok(decoded) = serde_json::from_value(document.value.clone()) else {
+        let message = "the machine deployment has a field of the wrong type".to_owned();
+        let fix = "write annotations and the kubelet's version in quotes, and numbers without";
+        let finding = FieldFinding::new(Rule::WRONG_TYPE, "kind", message, fix);
+        return vec![finding.at(document)];
+    };
+    let finding = |remark: Remark| {
+        FieldFinding::new(remark.rule, &remark.field, remark.message, remark.fix).at(document)
+    };
+    annotations::remarks(&decoded)
+        .into_iter()
+        .map(finding)
+        .collect()
 }
 
 fn lint_document(document: &Document, find: &Find<'_>) -> Vec<Finding> {

@@ -115,7 +115,9 @@ pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'stat
         .await;
     tenant.register().await;
     install(&tenant, &a_profile("v1.0.0", "text")).await;
-    tenant.serve(&a_little_machine_deployment("workers")).await;
+    let misspelt = "v1.kubelet-config.machine-controller.kubermatic.io/maxPods";
+    let workers = with_annotation(a_little_machine_deployment("workers"), (misspelt, "50"));
+    tenant.serve(&workers).await;
     tenant.says("Ready", "True", "Ready").await;
 
     let said = explain(&stage, &tenant, "workers").await;
@@ -130,6 +132,7 @@ pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'stat
         "1.35.2  (the machine deployment)".to_owned(),
         "http://…@proxy.example:3128".to_owned(),
         "What blocks it\n  nothing".to_owned(),
+        format!("Annotations to correct\n  metadata.annotations.{misspelt}: no kubelet setting"),
     ] {
         assert!(said.out.contains(&line), "{line}: {said:?}");
     }

@@ -21,6 +21,7 @@ use crate::api::{
 use crate::app::{built_in_profiles, management, remediation::remediation};
 use crate::controllers::{adoption, profile_store::content_digest};
 use crate::render::input::ProviderConfig;
+use crate::rules::annotations::{Remark, remarks};
 use crate::telemetry::chain::whole;
 use crate::tenant::settings::TenantSettings;
 
@@ -41,6 +42,8 @@ pub struct Explanation {
     pub made: Option<Made>,
     /// What holds it up.
     pub blockers: Vec<Blocker>,
+    /// Its annotations that do not do what their author expects, a sentence each.
+    pub remarks: Vec<String>,
 }
 
 /// A profile, and why it is this one.
@@ -152,6 +155,7 @@ async fn of_tenant(
             blockers: blockers(tenant.own.as_ref(), &full_name(meant), &answer),
             made: made(tenant, meant),
             inputs: inputs(tenant, meant),
+            remarks: remarks(meant).iter().map(Remark::sentence).collect(),
             settings: settings(tenant, &question.settings.tenant_defaults),
             profile,
             answer,

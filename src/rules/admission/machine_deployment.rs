@@ -1,12 +1,16 @@
 //! Reviews of machine deployments: one that names no profile gets the default one's name, and
 //! nothing else of it changes.
 
+use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
 use super::{Answer, Asked, Operation};
-use crate::api::names::PROFILE;
+use crate::api::{machine_deployment::MachineDeployment, names::PROFILE};
 use crate::render::{RenderError, input::ProviderConfig};
-use crate::rules::machine_deployment::default_profile;
+use crate::rules::{
+    annotations::{self, Remark},
+    machine_deployment::default_profile,
+};
 
 const BAD_REQUEST: u16 = 400;
 const UNPROCESSABLE: u16 = 422;
@@ -72,6 +76,21 @@ fn mutate(asked: &Asked<'_>) -> Answer {
         message: None,
         patch,
     }
+}
+
+/// Returns the remarks on the annotations of a machine deployment that is created, or whose spec or
+/// annotations change.
+pub fn remarks(asked: &Asked<'_>) -> Vec<String> {
+    let is_write = matches!(asked.operation, Operation::Create | Operation::Update);
+    let is_as_before = ["/metadata/annotations", "/spec"]
+        .iter()
+        .all(|field| asked.object.pointer(field) == asked.old_object.pointer(field));
+    if !is_write || is_as_before || asked.is_deleting() {
+        return Vec::new();
+    }
+    let decoded = MachineDeployment::deserialize(asked.object);
+    let remarks = decoded.map_or_else(|_| Vec::new(), |found| annotations::remarks(&found));
+    remarks.iter().map(Remark::sentence).collect()
 }
 
 /// Reads a provider spec as machine-controller does, which refuses keys that it does not know.

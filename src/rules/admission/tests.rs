@@ -352,3 +352,35 @@ fn what_go_writes_for_an_empty_list_is_a_profile_without_one() {
     let unset = crate::api::machine_deployment::MachineDeploymentSpec::default();
     assert_eq!(machine_deployment.spec, unset);
 }
+
+#[test]
+fn annotations_of_machine_deployments_are_remarked_on_where_they_change() {
+    let key = "v1.kubelet-config.machine-controller.kubermatic.io/maxPods";
+    let none = Value::Null;
+    let plain = json!({
+        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": "MachineDeployment",
+        "metadata": {"name": "workers", "annotations": {"a": "b"}}, "spec": {},
+    });
+    let typo = with(plain.clone(), "/metadata/annotations", json!({key: "5"}));
+    let labelled = with(typo.clone(), "/metadata/labels", json!({"a": "b"}));
+    let deleting = with(
+        typo.clone(),
+        "/metadata/deletionTimestamp",
+        json!("2026-01-01T00:00:00Z"),
+    );
+    for (operation, object, old, expected) in [
+        (Operation::Create, &plain, &none, 0),
+        (Operation::Create, &typo, &none, 1),
+        (Operation::Update, &typo, &plain, 1),
+        (Operation::Update, &labelled, &typo, 0),
+        (Operation::Update, &deleting, &plain, 0),
+        (Operation::Delete, &none, &typo, 0),
+    ] {
+        let remarks = remarks_on_machine_deployment(&asked(operation, object, old));
+        assert_eq!(
+            remarks.len(),
+            expected,
+            "{operation:?} {object}: {remarks:?}"
+        );
+    }
+}

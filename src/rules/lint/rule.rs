@@ -36,7 +36,7 @@ impl Rule {
     );
     pub const NOT_A_PROFILE: Self = Self::error(
         "not-a-profile",
-        "No document of the file is an OperatingSystemProfile with a name.",
+        "No document of the file is a MachineDeployment or an OperatingSystemProfile with a name.",
     );
     pub const UNKNOWN_FIELD: Self = Self::error(
         "unknown-field",
@@ -144,8 +144,21 @@ impl Rule {
         "A document that needs more than 80 % of what a provider or Kubernetes takes.",
     );
 
+    pub const KUBELET_ANNOTATION: Self = Self::error(
+        "kubelet-annotation",
+        "A machine deployment's annotation with a value that no kubelet accepts.",
+    );
+    pub const UNKNOWN_ANNOTATION: Self = Self::warning(
+        "unknown-annotation",
+        "A machine deployment's annotation for a kubelet setting that does not exist.",
+    );
+    pub const MISPLACED_ANNOTATION: Self = Self::warning(
+        "misplaced-annotation",
+        "An annotation on a machine deployment's template, where it is not read.",
+    );
+
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 35] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
@@ -178,6 +191,9 @@ impl Rule {
         Self::SECRET_READABLE,
         Self::DOCUMENT_SIZE,
         Self::DOCUMENT_NEAR_LIMIT,
+        Self::KUBELET_ANNOTATION,
+        Self::UNKNOWN_ANNOTATION,
+        Self::MISPLACED_ANNOTATION,
     ];
 
     const fn error(id: &'static str, summary: &'static str) -> Self {

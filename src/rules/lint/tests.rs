@@ -274,6 +274,33 @@ fn every_encoding_that_the_machine_decodes_is_accepted() {
 }
 
 #[test]
+fn the_annotations_of_machine_deployments_are_linted_at_their_lines() {
+    let key = "v1.kubelet-config.machine-controller.kubermatic.io";
+    let text = format!(
+        "kind: MachineDeployment\nmetadata:\n  name: a\n  annotations:\n    {key}/maxPods: '50'\n    \
+         {key}/SystemReserved: 'cpu: 200m'\nspec:\n  template:\n    metadata:\n      \
+         annotations:\n        {key}/MaxPods: '5'\n"
+    );
+    let findings = lint(&text, &default);
+    let found = findings.iter().map(|it| (it.rule, it.place.line));
+    let expected = [
+        (Rule::UNKNOWN_ANNOTATION, 5),
+        (Rule::KUBELET_ANNOTATION, 6),
+        (Rule::MISPLACED_ANNOTATION, 11),
+    ];
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    let number = text.replace("'50'", "50");
+    assert_eq!(lint(&number, &default)[0].rule, Rule::WRONG_TYPE);
+    assert_eq!(
+        lint(
+            "kind: MachineDeployment\nmetadata: {}\nspec: {}\n",
+            &default
+        ),
+        []
+    );
+}
+
+#[test]
 fn profiles_of_other_kinds_and_in_lists_are_linted() {
     let custom = PROFILE.replace("OperatingSystemProfile", "CustomOperatingSystemProfile");
     assert_eq!(lint(&custom, &default), []);
