@@ -1,10 +1,64 @@
 //! Objects read the way Go's JSON decoder reads them into structs: keys match whatever their case,
 //! the last of two equal keys wins, and `null` leaves a field as it is.
 
+use std::fmt;
+
 use serde_json::Value;
 
-/// Why a value cannot be decoded.
-pub(super) type DecodeError = String;
+/// Why a value cannot be decoded. The value itself is not repeated: it may be a password.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum DecodeError {
+    /// No field has this key.
+    UnknownField(String),
+    /// The value has another type than the field.
+    Mismatch {
+        /// The field; empty for the value as a whole.
+        path: String,
+        found: &'static str,
+        expected: &'static str,
+    },
+}
+
+impl DecodeError {
+    /// Returns the error as that of the object that the field belongs to.
+    pub(super) fn within(self, field: &str) -> Self {
+        match self {
+            Self::Mismatch {
+                path,
+                found,
+                expected,
+            } => Self::Mismatch {
+                path: if path.is_empty() {
+                    field.to_owned()
+                } else {
+                    format!("{field}.{path}")
+                },
+                found,
+                expected,
+            },
+            unknown @ Self::UnknownField(_) => unknown,
+        }
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownField(key) => write!(formatter, "json: unknown field {key:?}"),
+            Self::Mismatch {
+                path,
+                found,
+                expected,
+            } => {
+                write!(formatter, "json: cannot unmarshal {found} into ")?;
+                match path.as_str() {
+                    "" => formatter.write_str(expected),
+                    path => write!(formatter, "{path}, which is {expected}"),
+                }
+            }
+        }
+    }
+}
 
 /// What happens to a key that no field has.
 #[derive(Clone, Copy)]
@@ -35,7 +89,7 @@ pub(super) fn fields<'v>(
         match (name, unknown) {
             (Some(name), _) => fields.push((*name, value)),
             (None, UnknownKeys::Refused) => {
-                return Err(format!("json: unknown field {key:?}"));
+                return Err(DecodeError::UnknownField(key.clone()));
             }
             (None, UnknownKeys::Ignored) => {}
         }
@@ -83,7 +137,7 @@ pub(super) fn set_texts(field: &mut Vec<String>, value: &Value) -> Result<(), De
     Ok(())
 }
 
-fn mismatch(value: &Value, expected: &str) -> DecodeError {
+fn mismatch(value: &Value, expected: &'static str) -> DecodeError {
     let found = match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -92,7 +146,11 @@ fn mismatch(value: &Value, expected: &str) -> DecodeError {
         Value::Array(_) => "array",
         Value::Object(_) => "object",
     };
-    format!("json: cannot unmarshal {found} into {expected}")
+    DecodeError::Mismatch {
+        path: String::new(),
+        found,
+        expected,
+    }
 }
 
 /// Go folds two letters outside of ASCII onto ASCII: the long s and the Kelvin sign.

@@ -137,7 +137,9 @@ impl ProviderConfig {
         let mut config = Self::default();
         config
             .set_all(value, unknown)
-            .map_err(|reason| RenderError::ProviderConfig { reason })?;
+            .map_err(|error| RenderError::ProviderConfig {
+                reason: error.to_string(),
+            })?;
         Ok(config)
     }
 
@@ -183,18 +185,30 @@ impl ProviderConfig {
     fn set_all(&mut self, value: &Value, unknown: UnknownKeys) -> Result<(), DecodeError> {
         let mut operating_system_spec = &Value::Null;
         for (name, value) in fields(value, KEYS, unknown)? {
-            match name {
-                "sshPublicKeys" => set_texts(&mut self.ssh_public_keys, value)?,
-                "caPublicKey" => set_text(&mut String::new(), value)?,
-                "cloudProvider" => set_text(&mut self.cloud_provider, value)?,
-                "cloudProviderSpec" => self.cloud_provider_spec = value.clone(),
-                "operatingSystem" => set_text(&mut self.operating_system, value)?,
-                "operatingSystemSpec" => operating_system_spec = value,
-                "network" => set_network(&mut self.network, value, unknown)?,
-                _ => self.overwrite_cloud_config = secret_or_none(value)?,
-            }
+            let set = match name {
+                "operatingSystemSpec" => {
+                    operating_system_spec = value;
+                    Ok(())
+                }
+                "network" => set_network(&mut self.network, value, unknown),
+                name => self.set_field(name, value),
+            };
+            set.map_err(|error| error.within(name))?;
         }
         self.set_operating_system_spec(operating_system_spec)
+            .map_err(|error| error.within("operatingSystemSpec"))
+    }
+
+    fn set_field(&mut self, name: &str, value: &Value) -> Result<(), DecodeError> {
+        match name {
+            "sshPublicKeys" => set_texts(&mut self.ssh_public_keys, value)?,
+            "caPublicKey" => set_text(&mut String::new(), value)?,
+            "cloudProvider" => set_text(&mut self.cloud_provider, value)?,
+            "cloudProviderSpec" => self.cloud_provider_spec = value.clone(),
+            "operatingSystem" => set_text(&mut self.operating_system, value)?,
+            _ => self.overwrite_cloud_config = secret_or_none(value)?,
+        }
+        Ok(())
     }
 
     /// Keys of another operating system are skipped, but for the one that the documents read
@@ -204,12 +218,13 @@ impl ProviderConfig {
         let is_rhel = self.operating_system == OperatingSystem::Rhel.as_str();
         let spec = &mut self.operating_system_spec;
         for (name, value) in fields(value, OPERATING_SYSTEM_KEYS, UnknownKeys::Ignored)? {
-            match name {
-                "distUpgradeOnBoot" => set_flag(&mut spec.dist_upgrade_on_boot, value)?,
-                _ if is_flatcar => set_flatcar(&mut spec.flatcar, name, value)?,
-                _ if is_rhel => set_rhel(&mut spec.rhel, name, value)?,
-                _ => {}
-            }
+            let set = match name {
+                "distUpgradeOnBoot" => set_flag(&mut spec.dist_upgrade_on_boot, value),
+                _ if is_flatcar => set_flatcar(&mut spec.flatcar, name, value),
+                _ if is_rhel => set_rhel(&mut spec.rhel, name, value),
+                _ => Ok(()),
+            };
+            set.map_err(|error| error.within(name))?;
         }
         Ok(())
     }
@@ -269,16 +284,20 @@ fn set_network(
     }
     let network = network.get_or_insert_default();
     for (name, value) in fields(value, NETWORK_KEYS, unknown)? {
-        match name {
-            "cidr" => set_text(&mut network.cidr, value)?,
-            "gateway" => set_text(&mut network.gateway, value)?,
-            "ipFamily" => set_text(&mut network.ip_family, value)?,
-            _ => {
-                for (_, servers) in fields(value, DNS_KEYS, unknown)? {
-                    set_texts(&mut network.dns_servers, servers)?;
-                }
-            }
-        }
+        let set = match name {
+            "cidr" => set_text(&mut network.cidr, value),
+            "gateway" => set_text(&mut network.gateway, value),
+            "ipFamily" => set_text(&mut network.ip_family, value),
+            _ => set_dns(network, value, unknown),
+        };
+        set.map_err(|error| error.within(name))?;
+    }
+    Ok(())
+}
+
+fn set_dns(network: &mut Network, value: &Value, unknown: UnknownKeys) -> Result<(), DecodeError> {
+    for (name, servers) in fields(value, DNS_KEYS, unknown)? {
+        set_texts(&mut network.dns_servers, servers).map_err(|error| error.within(name))?;
     }
     Ok(())
 }

@@ -272,6 +272,34 @@ fn a_value_that_would_break_out_of_the_document_is_refused() {
 }
 
 #[test]
+fn a_value_of_the_wrong_type_is_refused_by_its_field() {
+    let base = json!({"operatingSystem": "rhel"});
+    for (field, value, expected) in [
+        (
+            "sshPublicKeys",
+            json!("a"),
+            "string into sshPublicKeys, which is a list of strings",
+        ),
+        (
+            "network",
+            json!({"dns": {"servers": [1]}}),
+            "number into network.dns.servers, which is a string",
+        ),
+        (
+            "OperatingSystemSpec",
+            json!({"attachSubscription": "hunter2"}),
+            "string into operatingSystemSpec.attachSubscription, which is a boolean",
+        ),
+    ] {
+        let mut provider = base.clone();
+        provider[field] = value;
+        let error = ProviderConfig::decode(&provider).unwrap_err().to_string();
+        let expected = format!("json: cannot unmarshal {expected}");
+        assert!(error.ends_with(&expected), "{error}");
+    }
+}
+
+#[test]
 fn a_key_is_decoded_whatever_its_case() {
     let value = json!({
         "CLOUDPROVIDER": "aws",

@@ -284,7 +284,7 @@ fn a_machine_deployment_is_judged_in_the_words_that_users_know() {
         ),
         (
             value(secret),
-            format!("{unread}json: cannot unmarshal array into a string"),
+            format!("{unread}json: cannot unmarshal array into cloudProvider, which is a string"),
         ),
         (
             value(json!({"operatingSystem": "windows", "cloudProvider": "aws"})),
