@@ -6,8 +6,9 @@ use minijinja::{Error, Value};
 
 use super::{
     super::allocation_limit::{MeteredText, weigh},
+    data::AGE,
     problem::refuse,
-    value::{Kind, kind, pointee},
+    value::{Kind, Pointer, kind, pointee},
 };
 
 /// What prints where there is no value.
@@ -24,7 +25,7 @@ pub(super) fn printed(value: &Value) -> Result<Cow<'_, str>, Error> {
         Kind::Invalid => Ok(Cow::Borrowed(NO_VALUE)),
         Kind::Pointer(pointer) => match &pointer.target {
             Some(target) => Ok(Cow::Owned(printed(target)?.into_owned())),
-            None => Ok(Cow::Borrowed(NIL)),
+            None => Ok(Cow::Borrowed(nil(&pointer))),
         },
         _ => Ok(Cow::Owned(formatted(value)?)),
     }
@@ -113,10 +114,18 @@ fn push(out: &mut MeteredText, value: &Value, depth: Depth) -> Result<(), Error>
                 }
                 _ => return Err(refuse(ADDRESS)),
             },
-            None => out.push_str(NIL)?,
+            None => out.push_str(nil(&pointer))?,
         },
     }
     Ok(())
+}
+
+/// A nil pointer. That to a duration has a method that prints it.
+pub(super) fn nil(pointer: &Pointer) -> &'static str {
+    match pointer.type_name {
+        AGE => "nil",
+        _ => NIL,
+    }
 }
 
 /// A float as `%v` and `%g` format it: the shortest digits that give it back.

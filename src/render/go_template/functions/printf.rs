@@ -6,7 +6,7 @@ use super::{
     super::{
         super::allocation_limit::MeteredText,
         data::AGE,
-        print::{float, formatted, push_formatted},
+        print::{float, formatted, nil, push_formatted},
         problem::refuse,
         value::{Kind, basic, kind, pointee, typed},
     },
@@ -270,7 +270,7 @@ fn push_whole(
     match kind(value) {
         _ if !flags.is_plain() => Err(refuse(UNKNOWN)),
         Kind::Pointer(pointer) if pointer.target.is_none() => match verb {
-            'v' => out.push_str("<nil>"),
+            'v' => out.push_str(nil(&pointer)),
             's' | 'q' | 't' if pointer.type_name != AGE => {
                 out.push_str(&format!("%!{verb}({}=<nil>)", type_of(value)))
             }

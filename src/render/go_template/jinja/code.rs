@@ -255,7 +255,12 @@ impl Writer<'_> {
     pub(super) fn printed(&self, code: &Code) -> Outcome<String> {
         Ok(match code.kind {
             Kind::Text | Kind::Truth | Kind::Number => code.text.clone(),
-            Kind::Pointer(Target::Text | Target::Number) if self.is_set(code) => code.text.clone(),
+            Kind::Pointer(Target::Text | Target::Number | Target::Age) if self.is_set(code) => {
+                code.text.clone()
+            }
+            Kind::Pointer(Target::Age) => {
+                format!("\"nil\" if {0} is none else {0}", code.text)
+            }
             Kind::Pointer(Target::Text | Target::Number) => {
                 format!("\"<nil>\" if {0} is none else {0}", code.text)
             }

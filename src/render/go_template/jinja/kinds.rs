@@ -37,6 +37,7 @@ pub(super) enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Text,
+    Age,
     Number,
     Map,
     Network,
@@ -71,12 +72,10 @@ pub(super) fn variable(name: &str) -> Kind {
         "ClusterDNSIPs" => Kind::List,
         "KubeletFeatureGates" => Kind::Map(Entry::Truth),
         "RHSubscription" | "variables" => Kind::Map(Entry::Text),
-        "HTTPProxy"
-        | "NoProxy"
-        | "ImageMinimumGCAge"
-        | "ImageMaximumGCAge"
-        | "ContainerLogMaxSize"
-        | "ContainerLogMaxFiles" => Kind::Pointer(Target::Text),
+        "HTTPProxy" | "NoProxy" | "ContainerLogMaxSize" | "ContainerLogMaxFiles" => {
+            Kind::Pointer(Target::Text)
+        }
+        "ImageMinimumGCAge" | "ImageMaximumGCAge" => Kind::Pointer(Target::Age),
         "MaxPods" | "ImageGCHighThresholdPercent" | "ImageGCLowThresholdPercent" => {
             Kind::Pointer(Target::Number)
         }
