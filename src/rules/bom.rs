@@ -129,7 +129,8 @@ fn is_own(url: &str) -> bool {
     own.iter().any(|own| url.starts_with(own))
 }
 
-/// The URLs of rendered files, comments left out; variables of a shell stay as they are.
+/// The URLs of rendered files, without those of comments and of the documentation of units.
+/// Variables of a shell stay as they are.
 fn read_files(config: &OperatingSystemConfigSpec) -> Vec<Download> {
     let url = Regex::new(r#"https?://(?:\$\{[^}]*\}|[^\s"'`<>|()\[\]{};,\\])+"#);
     let url = url.expect("the expression is a constant");
@@ -152,7 +153,9 @@ fn read_files(config: &OperatingSystemConfigSpec) -> Vec<Download> {
             .as_ref()
             .map_or("", |inline| &inline.data);
         let lines = data.lines().enumerate();
-        for (index, line) in lines.filter(|(_, line)| !line.trim_start().starts_with('#')) {
+        let is_for_people =
+            |line: &str| line.starts_with('#') || line.starts_with("Documentation=");
+        for (index, line) in lines.filter(|(_, line)| !is_for_people(line.trim_start())) {
             let urls = url
                 .find_iter(line)
                 .map(|found| found.as_str().trim_end_matches(['.', ':']));
@@ -220,10 +223,11 @@ mod tests {
         let profile = profile(
             "  files:\n  - path: /opt/bin/setup\n    content:\n      inline:\n        data: |\n          \
              # see https://docs.example/\n          \
+             Documentation=https://docs.example/ man:x(1)\n          \
              curl -o x \"https://a.example/${ARCH}/{{ .KubeVersion }}.tgz\" {{ .ServerURL }}/api\n",
         );
         let expected =
-            "url https://a.example/${ARCH}/v1.34.1.tgz  # provisioningConfig /opt/bin/setup:2";
+            "url https://a.example/${ARCH}/v1.34.1.tgz  # provisioningConfig /opt/bin/setup:3";
         assert_eq!(downloads_of(&profile), (vec![expected.to_owned()], true));
     }
 
