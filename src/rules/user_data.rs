@@ -78,17 +78,53 @@ pub struct SizeChecked {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "{what} has {size} bytes{counted}, {excess} more than the {bytes_max} that {taker} \
-     takes{largest}; make it smaller, set `encoding: gzip` for its large files, or move them to \
-     provisioningConfig"
+     takes{largest}; {}",
+    .what.remedy()
 )]
 pub struct TooLarge {
-    what: Cow<'static, str>,
+    what: Subject,
     size: usize,
     counted: Counted,
     excess: usize,
     bytes_max: usize,
     taker: Cow<'static, str>,
     largest: Largest,
+}
+
+/// What has a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Subject {
+    Bootstrap,
+    Provisioning,
+    Config,
+}
+
+impl Subject {
+    /// Returns how to make it smaller.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Bootstrap => {
+                "make it smaller, set `encoding: gzip` for its large files, or move them to \
+                 provisioningConfig"
+            }
+            Self::Provisioning => {
+                "make it smaller, set `encoding: gzip` for its large files, or let machines \
+                 download them"
+            }
+            // It has the text of every file, whether a document compresses it or not.
+            Self::Config => "make its large files smaller, or let machines download them",
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Bootstrap => Half::Bootstrap.document(),
+            Self::Provisioning => Half::Provisioning.document(),
+            Self::Config => "the OperatingSystemConfig",
+        })
+    }
 }
 
 impl fmt::Display for Counted {
@@ -128,7 +164,7 @@ impl fmt::Display for Largest {
 
 /// Something that has a limit.
 struct Measured<'a> {
-    what: &'static str,
+    what: Subject,
     size: usize,
     limit: Limit,
     taker: &'a str,
@@ -144,7 +180,7 @@ impl Measured<'_> {
         let largest = || Largest::of(self.files.iter().copied());
         if let Some(excess) = size.checked_sub(bytes_max).filter(|excess| *excess > 0) {
             return Err(TooLarge {
-                what: what.into(),
+                what,
                 size,
                 counted,
                 excess,
@@ -214,21 +250,21 @@ fn measure(rendered: &Rendered) -> Vec<Measured<'_>> {
     let stored = serde_json::to_vec(&rendered.stored_config).expect("a config is plain values");
     vec![
         Measured {
-            what: Half::Bootstrap.document(),
+            what: Subject::Bootstrap,
             size: counted_size(rendered.bootstrap.as_bytes(), bootstrap.0.counted),
             limit: bootstrap.0,
             taker: bootstrap.1,
             files: bootstrap_files.iter().collect(),
         },
         Measured {
-            what: Half::Provisioning.document(),
+            what: Subject::Provisioning,
             size: rendered.provisioning.len(),
             limit: SECRET,
             taker: "a Secret",
             files: provisioning_files.iter().collect(),
         },
         Measured {
-            what: "the OperatingSystemConfig",
+            what: Subject::Config,
             size: stored.len(),
             limit: Limit {
                 bytes_max: CONFIG_BYTES_MAX,

@@ -106,7 +106,8 @@ fn what_is_too_large_is_said_with_size_limit_and_largest_file() {
     assert!(
         error.to_string().starts_with(
             "the provisioning document has 1048577 bytes, 1 more than the 1048576 that a Secret \
-             takes; its largest file is /setup with 3;"
+             takes; its largest file is /setup with 3; make it smaller, set `encoding: gzip` for \
+             its large files, or let machines download them"
         ),
         "{error}"
     );
