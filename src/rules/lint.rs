@@ -355,15 +355,12 @@ fn mismatch_finding(document: &Document, mismatch: Mismatch) -> FieldFinding {
             let message = format!("{field}: the value is not of type {expected}");
             FieldFinding::new(Rule::WRONG_TYPE, &field, message, hint)
         }
-        MismatchKind::WrongValue { allowed } => {
-            let written = document.written(&field).unwrap_or("the value");
-            FieldFinding::new(
-                Rule::WRONG_VALUE,
-                &field,
-                format!("{field}: `{written}` is not allowed"),
-                format!("write one of {}", allowed.join(", ")),
-            )
-        }
+        MismatchKind::WrongValue { found, allowed } => FieldFinding::new(
+            Rule::WRONG_VALUE,
+            &field,
+            format!("{field}: `{found}` is not allowed"),
+            format!("write one of {}", allowed.join(", ")),
+        ),
         MismatchKind::Missing => {
             let message = format!("{field}: it is missing");
             FieldFinding::new(Rule::MISSING_FIELD, &field, message, "add it")

@@ -30,6 +30,8 @@ pub enum MismatchKind {
     },
     /// The value is none of those that are allowed.
     WrongValue {
+        /// The value.
+        found: String,
         /// The values that are allowed.
         allowed: Vec<String>,
     },
@@ -80,6 +82,9 @@ fn compare(schema: &Json, value: &Json, path: &str, found: &mut Vec<Mismatch>) {
     {
         let allowed = allowed.iter().filter_map(Json::as_str).map(str::to_owned);
         tell(MismatchKind::WrongValue {
+            found: value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned),
             allowed: allowed.collect(),
         });
     }
@@ -224,6 +229,7 @@ mod tests {
                 json!({"name": "aw"}),
                 "spec.name",
                 MismatchKind::WrongValue {
+                    found: "aw".to_owned(),
                     allowed: vec!["aws".to_owned(), "azure".to_owned()],
                 },
             ),

@@ -10,7 +10,8 @@ use super::{
     FieldFinding, Rule,
 };
 use crate::api::profile::{
-    ENCODING_GZIP, OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility,
+    ENCODING_GZIP, FileContentInline, OperatingSystemProfileSpec, ProfileConfig,
+    ProvisioningUtility,
 };
 
 /// The mode bit that lets everybody write a file.
@@ -46,6 +47,20 @@ pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
                     fix,
                 ));
             }
+            if inline.is_some_and(keeps_carriage_return) {
+                let field = format!("{field}.content.inline.data");
+                let message = format!(
+                    "{field}: the first line ends with a carriage return, which becomes part of \
+                     the interpreter's name"
+                );
+                let fix = "end lines with a line feed alone, as `dos2unix` does";
+                findings.push(FieldFinding::new(
+                    Rule::CARRIAGE_RETURN,
+                    &field,
+                    message,
+                    fix,
+                ));
+            }
             if is_mode(file.permissions) && (file.permissions % 10) & WRITE_BY_OTHERS != 0 {
                 let field = format!("{field}.permissions");
                 let mode = file.permissions;
@@ -62,6 +77,14 @@ pub(super) fn check(spec: &OperatingSystemProfileSpec) -> Vec<FieldFinding> {
         findings.extend(duplicates(half, config));
     }
     findings
+}
+
+/// Returns true if a script's first line ends with a carriage return on the machine. In a document,
+/// only an encoded text keeps it.
+fn keeps_carriage_return(inline: &FileContentInline) -> bool {
+    let first = inline.data.split('\n').next().unwrap_or_default();
+    let encoding = inline.encoding.as_deref().unwrap_or_default();
+    first.starts_with("#!") && first.ends_with('\r') && ["b64", ENCODING_GZIP].contains(&encoding)
 }
 
 /// Returns true if a file's encoding is decoded before the file is written: by cloud-init, in any

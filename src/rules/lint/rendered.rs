@@ -10,7 +10,10 @@ use super::{
     FieldFinding, Layers, Rule,
     templates::error_finding,
 };
-use crate::api::{config::OperatingSystemConfigSpec, profile::CloudProvider};
+use crate::api::{
+    config::OperatingSystemConfigSpec,
+    profile::{CloudProvider, TemplateLanguage},
+};
 use crate::render::{Limits, RenderError, Rendered, render, template::CompiledProfile};
 use crate::tenant::settings::TenantSettings;
 
@@ -31,8 +34,7 @@ pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
             }
             Err(error) => vec![FieldFinding {
                 rule: Rule::RENDER_FAILED,
-                fix: "test with `is defined`, or set it: `osm render` accepts a tenant's settings"
-                    .to_owned(),
+                fix: advice(layers, &error).to_owned(),
                 ..error_finding(layers, &error)
             }],
         };
@@ -58,13 +60,26 @@ fn render_sample(
     render(&sample.input(profile, &settings), &Limits::default())
 }
 
+/// Returns what to do about a sample that cannot be rendered.
+fn advice(layers: &Layers<'_>, error: &RenderError) -> &'static str {
+    match (error, layers.whole.language()) {
+        (RenderError::Template { .. }, TemplateLanguage::Jinja) => {
+            "test with `is defined`, or set it: `osm render` accepts a tenant's settings"
+        }
+        (RenderError::Template { .. }, TemplateLanguage::GoTemplate) => {
+            "test with `if` or `with` what may be unset, or correct the template"
+        }
+        _ => "correct it: no machine deployment can use the profile until then",
+    }
+}
+
 /// Returns the finding about the size of the documents.
 fn size(layers: &Layers<'_>, rendered: Rendered) -> Option<FieldFinding> {
     let (rule, message) = match fit(rendered) {
         Ok(documents) => (Rule::DOCUMENT_NEAR_LIMIT, documents.near_limit?),
         Err(error) => (Rule::DOCUMENT_SIZE, error.to_string()),
     };
-    let fix = "move large files to spec.provisioningConfig, or compress them with `encoding: gzip`";
+    let fix = "make its large files smaller";
     Some(FieldFinding::new(rule, layers.below(), message, fix))
 }
 

@@ -91,6 +91,10 @@ impl Rule {
         "unknown-encoding",
         "An encoding that neither cloud-init nor Ignition decodes; `b64`, `gzip` or nothing works.",
     );
+    pub const CARRIAGE_RETURN: Self = Self::warning(
+        "carriage-return",
+        "A script whose first line ends with a carriage return, so that it cannot be started.",
+    );
     pub const PERMISSIONS: Self = Self::error("permissions", "Permissions that are no octal mode.");
     pub const OCTAL_PERMISSIONS: Self = Self::error(
         "octal-permissions",
@@ -158,7 +162,7 @@ impl Rule {
     );
 
     /// Every rule, in the order in which they are looked at.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::YAML,
         Self::NOT_A_PROFILE,
         Self::UNKNOWN_FIELD,
@@ -176,6 +180,7 @@ impl Rule {
         Self::IGNITION_VERSION,
         Self::MISSING_INLINE,
         Self::UNKNOWN_ENCODING,
+        Self::CARRIAGE_RETURN,
         Self::PERMISSIONS,
         Self::OCTAL_PERMISSIONS,
         Self::WORLD_WRITABLE,

@@ -143,6 +143,11 @@ fn each_rule_of_files_and_templates_finds_what_it_is_for_at_its_line() {
             "inline:\n          encoding: rot13\n",
             "unknown-encoding 18",
         ),
+        (
+            "Config: {}",
+            "Config: {files: [{path: /a, content: {inline: {encoding: b64, data: \"#!/bin/bash\\r\\n\"}}}]}",
+            "carriage-return 24",
+        ),
         ("permissions: 600", "permissions: 688", "permissions 15"),
         (
             "permissions: 600",
@@ -315,6 +320,30 @@ fn profiles_of_other_kinds_and_in_lists_are_linted() {
         (found[0].rule, found[0].place.line),
         (Rule::TEMPLATE_SYNTAX, 22)
     );
+}
+
+#[test]
+fn each_finding_says_what_to_do_about_it() {
+    let told = |old: &str, new: &str| {
+        let finding = lint(&PROFILE.replace(old, new), &default).remove(0);
+        format!("{}; {}", finding.message, finding.fix)
+    };
+    let wrong = told("Language: Jinja", "Language: \"Jinga\"");
+    assert!(wrong.contains("`Jinga` is not allowed"), "{wrong}");
+    let undefined = told("{{ KubeVersion }}", "{{ variables.site }}");
+    assert!(undefined.contains("test with `is defined`"), "{undefined}");
+    let unsafe_value = told("Config: {}", "Config: {modules: {runcmd: ['a: b']}}");
+    assert!(
+        unsafe_value.ends_with("no machine deployment can use the profile until then"),
+        "{unsafe_value}"
+    );
+    let in_go = PROFILE.replace("+jinja\n  templateLanguage: Jinja", "");
+    let in_go = in_go
+        .replace("{% include 'hook' %}", "{{ template \"hook\" }}")
+        .replace("{{ Token }}", "{{ .Token }}")
+        .replace("{{ KubeVersion }}", "{{ .MaxPods.x }}");
+    let in_go = lint(&in_go, &default).remove(0);
+    assert!(in_go.fix.contains("`if` or `with`"), "{in_go:?}");
 }
 
 #[test]
