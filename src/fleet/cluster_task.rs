@@ -284,7 +284,11 @@ impl Task {
         }
         let status = &self.registered.status;
         let state = ConditionState::wrong(engage_error.reason, engage_error.message.clone());
-        if status.set_condition(engage_error.condition, state) {
+        let is_news = match engage_error.condition {
+            ConditionType::Registered => status.refuse(state),
+            other => status.set_condition(other, state),
+        };
+        if is_news {
             tracing::warn!(
                 registration = %self.registered.id,
                 reason = engage_error.reason,

@@ -53,6 +53,20 @@ impl TenantStatus {
         news
     }
 
+    /// Records that the registration is not accepted, and that nothing more is known of what
+    /// depends on it. Returns true if that is news.
+    pub fn refuse(&self, finding: ConditionState) -> bool {
+        let is_news = self.set_condition(ConditionType::Registered, finding);
+        if is_news {
+            let mut report = self.lock();
+            for kind in ConditionType::OF_REGISTERED {
+                report.findings.remove(&kind);
+            }
+            report.existing = None;
+        }
+        is_news
+    }
+
     /// Records a machine deployment's outcome; returns true if its state, reason or message
     /// changed.
     pub fn outcome(&self, machine_deployment: &str, outcome: Outcome) -> bool {

@@ -23,6 +23,9 @@ use crate::tenant::report::{
 /// must stay far below 1.5 MiB, the limit of an object, and people read the first screen.
 const ENTRIES_MAX: usize = 100;
 
+/// Why a condition is unknown while `Registered` is false.
+const NOT_REGISTERED: &str = "NotRegistered";
+
 /// The condition that summarizes the others.
 const READY: &str = "Ready";
 
@@ -77,6 +80,21 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         .collect();
     let previous = unobserved(report, &before.conditions, &conditions);
     conditions.extend(previous);
+    let registered = findings.get(&ConditionType::Registered);
+    if let Some(refused) = registered.filter(|finding| !finding.holds) {
+        let is_of_registered = |it: &&mut Condition| {
+            let mut kinds = ConditionType::OF_REGISTERED.iter();
+            kinds.any(|kind| kind.as_str() == it.type_)
+        };
+        for condition in conditions.iter_mut().filter(is_of_registered) {
+            "Unknown".clone_into(&mut condition.status);
+            NOT_REGISTERED.clone_into(&mut condition.reason);
+            condition.message = format!(
+                "not observed while the registration is not accepted ({})",
+                refused.reason
+            );
+        }
+    }
     // After a restart, conditions are observed one by one.
     conditions.sort_by_key(|condition| {
         let place = |kind: &ConditionType| kind.as_str() == condition.type_;
@@ -220,18 +238,18 @@ fn condition(kind: &str, finding: &ConditionState) -> Condition {
     }
 }
 
-/// Returns the condition `Ready`. It has the reason of the first condition in [`ORDER`] that is not
-/// true.
+/// Returns the condition `Ready`. It has the reason of the first condition in [`ORDER`] that is
+/// false.
 fn summary(conditions: &[Condition]) -> Condition {
     let of = |kind: &ConditionType| conditions.iter().find(|it| it.type_ == kind.as_str());
     let wrong = ORDER
         .iter()
         .filter_map(of)
-        .find(|condition| condition.status != "True");
+        .find(|condition| condition.status == "False");
     let missing = ORDER
         .iter()
         .filter(|kind| !OPTIONAL.contains(kind))
-        .find(|kind| of(kind).is_none());
+        .find(|kind| of(kind).is_none_or(|it| it.status == "Unknown"));
     let (status, reason, message) = match (wrong, missing) {
         (Some(wrong), _) => ("False", wrong.reason.clone(), wrong.message.clone()),
         (None, Some(missing)) => (

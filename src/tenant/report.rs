@@ -49,6 +49,19 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
+    /// Those of which nothing is known while the registration is not accepted. What was taken over
+    /// from another manager stays taken over.
+    pub const OF_REGISTERED: [Self; 8] = [
+        Self::Connected,
+        Self::Claimed,
+        Self::Prepared,
+        Self::ProfilesInstalled,
+        Self::NodeCredentials,
+        Self::MachineDeploymentsServed,
+        Self::MachinesCurrent,
+        Self::CredentialValid,
+    ];
+
     /// The name as it stands in the status.
     pub const fn as_str(self) -> &'static str {
         match self {

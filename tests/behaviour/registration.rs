@@ -34,6 +34,13 @@ pub async fn a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_n
     bad.set_kubeconfig(&kubeconfig).await;
     drop(bad.serve(&a_machine_deployment("workers")).await);
     bad.says("Ready", "True", "Ready").await;
+    // Nothing is known of the cluster any more, until it is accepted again.
+    bad.set_kubeconfig("not: [a kubeconfig").await;
+    for condition in ["Connected", "Claimed", "MachineDeploymentsServed"] {
+        bad.says(condition, "Unknown", "NotRegistered").await;
+    }
+    bad.set_kubeconfig(&kubeconfig).await;
+    bad.says("Ready", "True", "Ready").await;
     manager.stop().await;
 }
 

@@ -89,7 +89,7 @@ fn conditions(place: &str, own: Option<&WorkerCluster>) -> Check {
         return Check::doubtful(place, what, (message, fix));
     };
     let conditions = own.status.iter().flat_map(|status| &status.conditions);
-    let mut wrong = conditions.filter(|it| it.status != "True");
+    let mut wrong = conditions.filter(|it| it.status == "False");
     let Some(first) = wrong.find(|it| it.type_ != "Ready") else {
         return match &own.status {
             Some(_) => Check::ok(place, what, "every condition holds"),

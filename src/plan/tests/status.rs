@@ -56,6 +56,45 @@ fn ready(status: &WorkerClusterStatus) -> (String, String) {
 }
 
 #[test]
+fn nothing_is_known_of_a_cluster_whose_registration_is_refused() {
+    let accepted = fresh(&a_report());
+    let mut report = a_report();
+    let refused = ConditionState::wrong("KubeconfigRefused", "it is empty");
+    report.findings.insert(ConditionType::Registered, refused);
+    // Also after a restart, when nothing else was observed.
+    let mut restarted = report.clone();
+    restarted
+        .findings
+        .retain(|kind, _| *kind == ConditionType::Registered);
+    restarted.existing = None;
+    for report in [&report, &restarted] {
+        let status = status_at(report, &accepted, 1);
+        assert_eq!(
+            ready(&status),
+            ("False".to_owned(), "KubeconfigRefused".to_owned())
+        );
+        for condition in &status.conditions {
+            let expected = match condition.type_.as_str() {
+                "Ready" | "Registered" => ("False", "KubeconfigRefused"),
+                _ => ("Unknown", "NotRegistered"),
+            };
+            let found = (condition.status.as_str(), condition.reason.as_str());
+            assert_eq!(found, expected, "{}", condition.type_);
+        }
+        // Once it is accepted, what was not observed yet is not false.
+        let mut again = restarted.clone();
+        again
+            .findings
+            .insert(ConditionType::Registered, ConditionState::well("Accepted"));
+        let status = status_at(&again, &status, 2);
+        assert_eq!(
+            ready(&status),
+            ("Unknown".to_owned(), "Engaging".to_owned())
+        );
+    }
+}
+
+#[test]
 fn a_restart_changes_no_timestamps_and_no_trace_ids() {
     let before = fresh(&a_report());
     assert_eq!(ready(&before), ("True".to_owned(), "Ready".to_owned()));
