@@ -30,6 +30,7 @@ pub mod permits;
 pub mod prerequisites;
 mod quarantine;
 pub mod rate_limit;
+pub mod recurring;
 pub mod registry;
 pub mod removal;
 pub mod retry_delay;

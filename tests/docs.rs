@@ -43,6 +43,7 @@ const NOT_REASONS: &[&str] = &[
     "Context",
     "ERROR",
     "False",
+    "Connect",
     "InstallProfiles",
     "Opaque",
     "Reconcile",

@@ -26,6 +26,8 @@ mod fairness;
 mod handover;
 #[path = "sweep/health.rs"]
 mod health;
+#[path = "sweep/hollow_watches.rs"]
+mod hollow_watches;
 #[path = "sweep/leaks.rs"]
 mod leaks;
 #[path = "sweep/machines.rs"]

@@ -88,6 +88,8 @@ fn http(config: &kube::Config, patience: Patience) -> HttpConnector {
     http.set_connect_timeout(config.connect_timeout);
     http.set_nodelay(true);
     http.set_tcp_user_timeout(Some(patience.acknowledgement));
+    http.set_keepalive(Some(patience.ping_interval));
+    http.set_keepalive_interval(Some(patience.ping_answer));
     http
 }
 

@@ -140,7 +140,7 @@ impl Rollout<'_> {
             };
             if let Err(error) = self.report(seen).await {
                 let message = format!("cannot tell {}: {}", seen.name, chain(&error));
-                self.set_condition(ConditionState::wrong("MachineRolloutFailed", message));
+                self.set_condition(ConditionState::retried("MachineRolloutFailed", message));
                 return self.delay.next();
             }
             seen.standing = Standing::Replacing;

@@ -77,7 +77,7 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
             }
             Err(error) => {
                 let message = format!("cannot install a default profile: {}", chain(&error));
-                let finding = ConditionState::wrong("InstallFailed", message);
+                let finding = ConditionState::retried("InstallFailed", message);
                 tenant_status.set_condition(ConditionType::ProfilesInstalled, finding);
                 tokio::time::sleep(delay.next().unwrap_or_default()).await;
             }

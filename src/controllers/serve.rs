@@ -174,7 +174,7 @@ impl Controllers {
             let message = chain(&error).to_string();
             Box::new((
                 ConditionType::Prepared,
-                ConditionState::wrong("InventoryFailed", message),
+                ConditionState::retried("InventoryFailed", message),
             ))
         };
         let all: Api<MachineDeployment> = Api::all(context.engagement.worker.client());
@@ -192,7 +192,7 @@ impl Controllers {
         tokens::list(context).await.map_err(failed)?;
         if registry_credentials::refresh(context).await == Refreshed::Unknown {
             let message = context.registry_credentials.get().err().unwrap_or_default();
-            let finding = ConditionState::wrong("InventoryFailed", message);
+            let finding = ConditionState::retried("InventoryFailed", message);
             return Err(Box::new((ConditionType::Prepared, finding)));
         }
         credentials::report_setting(context);

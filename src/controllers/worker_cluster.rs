@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
@@ -12,14 +13,22 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::api::worker_cluster::{WorkerCluster, WorkerClusterStatus};
-use crate::fleet::{engagement::Reporting, retry_delay::RetryDelay};
+use crate::fleet::{
+    engagement::Reporting,
+    events::{self, Warning},
+    recurring::Recurring,
+    retry_delay::RetryDelay,
+};
 use crate::plan::status::{self, status};
 use crate::telemetry::chain::chain;
+use crate::tenant::report::ConditionType;
 
 /// A status is written at most this often.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A status that somebody else keeps changing is put right at most this seldom.
 const AGAIN_MAX: Duration = Duration::from_mins(5);
+/// A tenant whose cluster comes and goes gets an Event about it at most this often.
+const WARN_INTERVAL: Duration = Duration::from_mins(10);
 /// The timeout of the last write, after the cluster's task has ended.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -29,9 +38,11 @@ pub async fn report(reporting: Reporting) {
     let mut writer = Writer {
         reporting: &reporting,
         written: None,
+        warned: None,
         again: RetryDelay::new(INTERVAL, AGAIN_MAX),
     };
     let mut delay = RetryDelay::default();
+    let mut failure = Recurring::default();
     let mut next = Instant::now();
     let mut must_retry = false;
     loop {
@@ -50,12 +61,16 @@ pub async fn report(reporting: Reporting) {
         match Box::pin(writer.write()).await {
             Ok(wait) => {
                 must_retry = false;
+                failure.is_over();
                 delay = RetryDelay::default();
                 next = Instant::now() + wait;
             }
             Err(error) => {
-                let registered = &reporting.registered.id;
-                tracing::warn!(%registered, error = %chain(&error), "cannot write a status");
+                let registration = &reporting.registered.id;
+                let cause = chain(&error).to_string();
+                if failure.is_news(&cause) {
+                    tracing::warn!(%registration, error = cause, "cannot write a status");
+                }
                 must_retry = true;
                 next = Instant::now() + delay.next().unwrap_or(INTERVAL).max(INTERVAL);
             }
@@ -77,6 +92,8 @@ pub async fn report(reporting: Reporting) {
 struct Writer<'a> {
     reporting: &'a Reporting,
     written: Option<Written>,
+    /// When the last Event said that the cluster is not connected.
+    warned: Option<Instant>,
     /// Between two writes of the same status: somebody else writes it, too.
     again: RetryDelay,
 }
@@ -148,6 +165,7 @@ impl Writer<'_> {
         let patched = api
             .patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
             .await?;
+        let lost = lost_connection(before, &wanted);
         let before = self.written.replace(Written {
             uid: own.uid(),
             over: own.resource_version(),
@@ -159,12 +177,39 @@ impl Writer<'_> {
             let now = self.written.as_ref();
             now.is_some_and(|now| (&now.uid, &now.status) == (&before.uid, &before.status))
         };
+        let is_due = self.warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
+        if let Some((reason, note)) = lost.filter(|_| is_due) {
+            self.warned = Some(Instant::now());
+            let warning = Warning {
+                action: "Connect",
+                reason,
+                note: &note,
+            };
+            events::warn(&self.reporting.management.client(), &own, warning).await;
+        }
         if before.as_ref().is_some_and(is_same) {
             return Ok(self.again.next().unwrap_or(INTERVAL).max(INTERVAL));
         }
         self.again.reset();
         Ok(INTERVAL)
     }
+}
+
+/// Reasons why a cluster is not connected, of which an Event tells.
+const LOST: [&str; 3] = ["Unreachable", "Degraded", "WatchFailed"];
+
+/// Returns the reason and the message if the cluster is not connected, and the status did not say
+/// so before.
+fn lost_connection(
+    before: &WorkerClusterStatus,
+    now: &WorkerClusterStatus,
+) -> Option<(&'static str, String)> {
+    let is_lost =
+        |it: &&Condition| it.type_ == ConditionType::Connected.as_str() && it.status == "False";
+    let lost = now.conditions.iter().find(is_lost)?;
+    let was_lost = before.conditions.iter().any(|it| is_lost(&it));
+    let reason = LOST.into_iter().find(|reason| *reason == lost.reason)?;
+    (!was_lost).then(|| (reason, lost.message.clone()))
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ pub(super) mod body;
 mod object;
 pub(super) mod request;
 
+use std::time::Duration;
+
+use http::StatusCode;
 use memchr::memchr3;
 
 use crate::api::weight;
@@ -65,6 +68,28 @@ pub(super) enum Refused {
     Name,
     #[error("the answer is not the JSON of a Kubernetes object")]
     Json,
+    #[error("the server answers {0}, as no API server does")]
+    Status(StatusCode),
+    #[error("it ends within {} s of its beginning", WATCH_MIN.as_secs())]
+    Ended,
+}
+
+/// A watch that ends sooner than this is begun again with a growing delay. API servers end one
+/// after minutes, proxies after half a minute.
+const WATCH_MIN: Duration = Duration::from_secs(5);
+
+/// Returns an error unless the status is one that API servers answer with. A redirect or 204 would
+/// be an empty watch, which ends at once and is begun again without end.
+pub(super) fn expect_answer(status: StatusCode) -> Result<(), Refused> {
+    let is_answer = (status.is_success() && status != StatusCode::NO_CONTENT)
+        || status.is_client_error()
+        || status.is_server_error();
+    is_answer.then_some(()).ok_or(Refused::Status(status))
+}
+
+/// Returns true if a watch was refused because it ended too soon.
+pub(super) fn has_ended(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref() == Some(&Refused::Ended)
 }
 
 /// Cuts down one body.

@@ -180,8 +180,7 @@ impl Task {
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let (mut delay, mut again) = (RetryDelay::default(), RetryDelay::default());
         // Each kubeconfig begins with unknown health, whatever was wrong with the last one.
-        let status = Arc::clone(&self.registered.status);
-        let health = Arc::new(Health::new(status, self.shared.clock.clone()));
+        let health = self.shared.health_of(&self.registered);
         tokio::select! {
             biased;
             () = stop.cancelled() => return,
@@ -283,12 +282,7 @@ impl Task {
             return engage_error.retry;
         }
         let status = &self.registered.status;
-        let state = ConditionState::wrong(engage_error.reason, engage_error.message.clone());
-        let is_news = match engage_error.condition {
-            ConditionType::Registered => status.refuse(state),
-            other => status.set_condition(other, state),
-        };
-        if is_news {
+        if engage_error.report_to(status) {
             tracing::warn!(
                 registration = %self.registered.id,
                 reason = engage_error.reason,
@@ -432,8 +426,7 @@ impl Task {
         let status = &self.registered.status;
         let released = ConditionState {
             holds: removal.is_released(),
-            reason: removal.reason(),
-            message: message.to_owned(),
+            ..ConditionState::wrong(removal.reason(), message)
         };
         status.set_condition(ConditionType::Released, released);
         let gone = ConditionState::wrong(worker_clusters::REGISTRATION_REMOVED, message);

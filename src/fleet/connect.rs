@@ -35,6 +35,7 @@ use super::{
     permits::{Permit, Priority},
     rate_limit::{Budget, Prepaid, SharedBudget},
     sharding::fence::{Fence, Fenced},
+    transport::OneCallAtATime,
 };
 use crate::telemetry::{
     metrics::{ClusterKind, Metrics},
@@ -201,7 +202,7 @@ impl Service<Request<Body>> for TenantService {
                 request.extensions_mut().insert(fence.clone());
             }
             let Some(health) = &parts.health else {
-                return send(&parts, request, shape).await;
+                return send(&parts, request, shape).await.and_then(expected);
             };
             let observed = health.admit(request.method())?;
             let sent = Instant::now();
@@ -217,9 +218,15 @@ impl Service<Request<Body>> for TenantService {
                 Err(error) if error.is::<Fenced>() || border::is_page_too_large(&**error) => {}
                 Err(error) => observed.unreachable(error.as_ref()),
             }
-            outcome
+            outcome.and_then(expected)
         })
     }
+}
+
+/// Refuses an answer that no API server gives.
+fn expected(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, BoxError> {
+    border::expect_answer(response.status())?;
+    Ok(response)
 }
 
 /// Takes a request from the budgets, and counts how long that took. A wait is a span of its own.
@@ -274,7 +281,8 @@ async fn send(
         }
     });
     let memory = parts.memory.as_ref().map(Reservation::guaranteed);
-    let exchanged = exchange(service, (request, shape), (waited, memory));
+    let health = parts.health.clone();
+    let exchanged = exchange(service, (request, shape), (waited, memory, health));
     let outcome = match tokio::time::timeout(parts.timeout, exchanged).await {
         Ok(outcome) => outcome,
         Err(_) => Err(Timeout(parts.timeout).into()),
@@ -289,16 +297,24 @@ async fn send(
 async fn exchange(
     mut service: ApiCall<Transport>,
     (request, shape): (Request<Body>, Shape),
-    (waited, memory): (
+    (waited, memory, health): (
         Option<impl Fn(Duration) + Send + Sync + 'static>,
         Option<Reservation>,
+        Option<Arc<Health>>,
     ),
 ) -> Result<Response<ResponseBody>, BoxError> {
     poll_fn(|context| service.poll_ready(context)).await?;
     let response = service.call(request).await?;
     let (head, body) = response.into_parts();
     let body = match (head.status.is_success(), shape) {
-        (true, Shape::Events) => body::events(body, waited, memory),
+        (true, Shape::Events) => {
+            let is_alone = head.extensions.get::<OneCallAtATime>().is_some();
+            let lost = health.filter(|_| is_alone).map(|health| {
+                let lost: BoxFuture<'static, ()> = Box::pin(async move { health.silent().await });
+                lost
+            });
+            body::events(body, waited, memory, lost)
+        }
         (true, shape) => whole(body::read(body, shape, memory).await?),
         (false, _) => whole(body::read_status(body).await?),
     };
@@ -322,7 +338,9 @@ mod tests {
 
     use super::*;
     use crate::fleet::{clock::Clock, tenant_status::TenantStatus};
-    use crate::tenant::policy::RequestBudget;
+    use crate::tenant::{id::RegistrationId, policy::RequestBudget};
+
+    const TIMEOUT: Duration = Duration::from_mins(1);
 
     /// A client of a server whose answers have no end.
     fn a_client_of_an_endless_server() -> Client {
@@ -365,7 +383,11 @@ mod tests {
         let tenant_status = Arc::<TenantStatus>::default();
         let clock = Clock::tokio(jiff::Timestamp::UNIX_EPOCH);
         let client = client(ClientParts {
-            health: Some(Arc::new(Health::new(Arc::clone(&tenant_status), clock))),
+            health: Some(Arc::new(Health::new(
+                Arc::clone(&tenant_status),
+                clock,
+                (RegistrationId::new("berlin", "berlin"), TIMEOUT),
+            ))),
             ..parts(BoxCloneSyncService::new(slow))
         });
         // The budget lets one through each second: the wait for it is not the server's.
@@ -376,7 +398,11 @@ mod tests {
                 request.extensions_mut().insert("watch");
             }
             let answer = client.request_text(request).await;
-            answer.expect("it is answered");
+            assert_eq!(
+                answer.is_ok(),
+                path != watch,
+                "a watch that ends at once is none"
+            );
         }
         let latency = tenant_status
             .statistics

@@ -20,6 +20,7 @@ use super::{
     registry::RegisteredCluster,
     registry::Registry,
     tenant_status::TenantStatus,
+    transport::Patience,
     worker_clusters::WorkerClusters,
 };
 use crate::api::worker_cluster::WorkerCluster;
@@ -138,6 +139,16 @@ impl Engagement {
 }
 
 impl Shared {
+    /// Creates the health of a registered cluster, of which nothing is known yet.
+    pub fn health_of(&self, registered: &RegisteredCluster) -> Arc<Health> {
+        let quiet_max = Patience::of(self.request_timeout).ping_interval;
+        Arc::new(Health::new(
+            Arc::clone(&registered.status),
+            self.clock.clone(),
+            (registered.id.clone(), quiet_max),
+        ))
+    }
+
     /// Who claims worker clusters for this tenant.
     pub fn claimant(&self, tenant: TenantId) -> Claimant {
         Claimant {

@@ -9,7 +9,8 @@ mod retry_after;
 
 use std::{
     error::Error,
-    sync::{Arc, Mutex, PoisonError},
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -26,10 +27,20 @@ use self::{
     circuit::{Circuit, Failure, Pass},
     retry_after::retry_after,
 };
-use super::{border::EVENTS_MIB_MAX, clock::Clock, connect::Clients, tenant_status::TenantStatus};
+use super::{
+    border::{self, EVENTS_MIB_MAX},
+    clock::Clock,
+    connect::Clients,
+    recurring::Recurring,
+    tenant_status::TenantStatus,
+    transport::{self, OneCallAtATime},
+};
 use crate::api::names::KUBE_SYSTEM;
 use crate::telemetry::chain::chain;
-use crate::tenant::report::{ConditionState, ConditionType};
+use crate::tenant::{
+    id::RegistrationId,
+    report::{ConditionState, ConditionType, is_same_failure},
+};
 
 /// How a cluster is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +106,14 @@ impl HeldBack {
 pub struct Health {
     tenant_status: Arc<TenantStatus>,
     clock: Clock,
+    registration: RegistrationId,
+    /// How long a cluster is not asked whose connections carry one call at a time.
+    quiet_max: Duration,
+    /// Whether it is such a cluster.
+    must_be_asked: watch::Sender<bool>,
     state: Mutex<State>,
+    /// What was logged last about a cluster that cannot be reached.
+    unreachable: Mutex<Recurring>,
     circuit: watch::Sender<Circuit>,
     /// A watch has a problem.
     watch_problem: Notify,
@@ -111,15 +129,29 @@ pub struct Observed<'a> {
 
 impl Health {
     /// Creates the health of a worker cluster about which nothing is known yet. It is recorded in
-    /// this tenant status.
-    pub fn new(tenant_status: Arc<TenantStatus>, clock: Clock) -> Self {
+    /// this tenant status. A cluster that speaks HTTP/1.1 is asked when it has not answered for
+    /// `quiet_max`.
+    pub fn new(
+        tenant_status: Arc<TenantStatus>,
+        clock: Clock,
+        (registration, quiet_max): (RegistrationId, Duration),
+    ) -> Self {
         Self {
             tenant_status,
             clock,
+            registration,
+            quiet_max,
+            must_be_asked: watch::Sender::new(false),
+            unreachable: Mutex::default(),
             state: Mutex::new(State::Unknown),
             circuit: watch::Sender::new(Circuit::new(Instant::now())),
             watch_problem: Notify::new(),
         }
+    }
+
+    /// The registration of the worker cluster.
+    pub fn registration(&self) -> &RegistrationId {
+        &self.registration
     }
 
     /// How the cluster is doing.
@@ -209,6 +241,26 @@ impl Health {
         let _ = circuit.wait_for(Circuit::is_in_doubt).await;
     }
 
+    /// Waits until the cluster does not answer any more.
+    pub async fn silent(&self) {
+        // The sender is our own, so the wait cannot fail.
+        let _ = self.circuit.subscribe().wait_for(Circuit::is_silent).await;
+    }
+
+    /// Waits until a cluster that speaks HTTP/1.1 has not answered for a while: a frozen server
+    /// acknowledges what it is sent, and only a call shows that it is.
+    async fn quiet(&self) {
+        // The sender is our own, so the wait cannot fail.
+        let _ = self.must_be_asked.subscribe().wait_for(|must| *must).await;
+        loop {
+            let until = self.circuit.borrow().last_success() + self.quiet_max;
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+
     /// Waits until a problem of a watch has not been seen for a while.
     async fn watch_problem_ends(&self) {
         loop {
@@ -222,16 +274,18 @@ impl Health {
     }
 
     /// Asks the cluster whenever it is in doubt, after the delay of the open circuit: everybody
-    /// else waits until it is well. Asks also when a problem of a watch seems to be over.
+    /// else waits until it is well. Asks also when a problem of a watch seems to be over, and when
+    /// nothing else would show that the cluster is frozen.
     pub async fn keep_asking(&self, worker: &Clients) {
         loop {
-            tokio::select! {
-                () = self.in_doubt() => {}
-                () = self.watch_problem_ends() => {}
-            }
+            let is_quiet = tokio::select! {
+                () = self.in_doubt() => false,
+                () = self.watch_problem_ends() => false,
+                () = self.quiet() => true,
+            };
             self.due().await;
             let is_watch_well_again = self.lock().watch_problem_until().is_some();
-            if is_watch_well_again || self.circuit.borrow().is_in_doubt() {
+            if is_quiet || is_watch_well_again || self.circuit.borrow().is_in_doubt() {
                 let namespaces: Api<Namespace> = Api::all(worker.client());
                 // The outcome is observed where it passes.
                 drop(Box::pin(namespaces.get_metadata(KUBE_SYSTEM)).await);
@@ -272,9 +326,30 @@ impl Health {
                 State::Degraded { .. } | State::Unreachable { .. },
                 State::EventsDelayed { .. } | State::WatchFailed { .. },
             ) => return,
-            (State::Degraded { since: begun, .. }, State::Degraded { since, .. })
-            | (State::Unreachable { since: begun, .. }, State::Unreachable { since, .. }) => {
+            (
+                State::Degraded {
+                    since: begun,
+                    why: before,
+                },
+                State::Degraded { since, why },
+            )
+            | (
+                State::Unreachable {
+                    since: begun,
+                    why: before,
+                },
+                State::Unreachable { since, why },
+            ) => {
                 *since = *begun;
+                if is_same_failure(before, why) {
+                    why.clone_from(before);
+                }
+            }
+            // Both watches may fail: the first cause stays until they do not any more.
+            (State::WatchFailed { until, why: before }, State::WatchFailed { why, .. })
+                if Instant::now() < *until =>
+            {
+                why.clone_from(before);
             }
             _ => {}
         }
@@ -291,17 +366,27 @@ impl Health {
                 ),
                 ..ConditionState::well("EventsDelayed")
             },
-            State::WatchFailed { why, .. } => ConditionState::wrong("WatchFailed", why.as_str()),
-            State::Degraded { why, .. } => ConditionState::wrong("Degraded", why.as_str()),
-            State::Unreachable { why, .. } => ConditionState::wrong("Unreachable", why.as_str()),
+            State::WatchFailed { why, .. } => ConditionState::retried("WatchFailed", why.as_str()),
+            State::Degraded { why, .. } => ConditionState::retried("Degraded", why.as_str()),
+            State::Unreachable { why, .. } => ConditionState::retried("Unreachable", why.as_str()),
         };
+        let is_well = matches!(next, State::Healthy);
         *state = next;
+        if is_well && self.recurring().is_over() {
+            tracing::info!(registration = %self.registration, "the worker cluster answers again");
+        }
         self.tenant_status
             .set_condition(ConditionType::Connected, finding);
     }
 
+    fn recurring(&self) -> MutexGuard<'_, Recurring> {
+        self.unreachable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A panic elsewhere leaves a whole state behind: each write is one assignment.
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -322,6 +407,10 @@ impl Observed<'_> {
     /// The cluster answered.
     pub fn answered<B>(mut self, answer: &Response<B>) {
         let Some(pass) = self.pass.take() else { return };
+        if answer.extensions().get::<OneCallAtATime>().is_some() {
+            let must_be_asked = &self.health.must_be_asked;
+            must_be_asked.send_if_modified(|must| !mem::replace(must, true));
+        }
         let status = answer.status();
         if !is_failure(status) {
             self.health.observe(pass, None, State::Healthy);
@@ -346,6 +435,11 @@ impl Observed<'_> {
         let Some(pass) = self.pass.take() else { return };
         let since = self.health.clock.now();
         let why = chain(error).to_string();
+        let cause = transport::hidden_cause(error).unwrap_or(&why);
+        if self.health.recurring().is_news(cause) {
+            let registration = &self.health.registration;
+            tracing::warn!(%registration, cause, "cannot reach a worker cluster");
+        }
         let state = State::Unreachable { since, why };
         self.health.observe(pass, Some(Failure::Silence), state);
     }
@@ -362,7 +456,8 @@ impl Drop for Observed<'_> {
 
 /// Whether the answer says something about the cluster rather than about the request.
 fn is_failure(status: StatusCode) -> bool {
-    status.is_server_error()
+    border::expect_answer(status).is_err()
+        || status.is_server_error()
         || status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::UNAUTHORIZED
 }

@@ -27,6 +27,7 @@ use super::{
     retry_delay::RetryDelay,
     sharding::fence::Fence,
     tenant_status::TenantStatus,
+    transport::Patience,
     watch::Scope,
     worker_clusters,
 };
@@ -102,7 +103,14 @@ struct SingleCluster {
 
 impl SingleCluster {
     fn new(params: Params, tenant_status: &Arc<TenantStatus>) -> Self {
-        let health = Arc::new(Health::new(Arc::clone(tenant_status), params.clock.clone()));
+        let health = Arc::new(Health::new(
+            Arc::clone(tenant_status),
+            params.clock.clone(),
+            (
+                params.id.clone(),
+                Patience::of(params.request_timeout).ping_interval,
+            ),
+        ));
         let worker_budget = Arc::new(Budget::new(params.policy.worker_requests));
         let management = Clients::new(ClientParts {
             transport: params.management.transport.clone(),
@@ -161,10 +169,7 @@ impl SingleCluster {
             match cluster_info::read(&self.worker.client(), authority, InUse::default()).await {
                 Ok(cluster_info) => return cluster_info,
                 Err(error) => {
-                    let engage_error = not_prepared(&error);
-                    let finding = ConditionState::wrong(engage_error.reason, engage_error.message);
-                    self.tenant_status
-                        .set_condition(engage_error.condition, finding);
+                    not_prepared(&error).report_to(&self.tenant_status);
                 }
             }
             tokio::time::sleep(delay.next().unwrap_or_default()).await;

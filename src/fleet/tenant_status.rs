@@ -44,8 +44,13 @@ impl TenantStatus {
     /// Sets a condition; returns true if it changed.
     pub fn set_condition(&self, condition: ConditionType, finding: ConditionState) -> bool {
         let news = {
-            let mut report = self.lock();
-            report.findings.insert(condition, finding.clone()) != Some(finding)
+            let findings = &mut self.lock().findings;
+            let before = findings.get(&condition);
+            let is_news = !before.is_some_and(|before| before.says(&finding));
+            if is_news {
+                findings.insert(condition, finding);
+            }
+            is_news
         };
         if news {
             self.bell.notify_one();
@@ -69,9 +74,13 @@ impl TenantStatus {
 
     /// Records a machine deployment's outcome; returns true if its state, reason or message
     /// changed.
-    pub fn outcome(&self, machine_deployment: &str, outcome: Outcome) -> bool {
+    pub fn outcome(&self, machine_deployment: &str, mut outcome: Outcome) -> bool {
         let (is_news, is_written) = {
             let mut report = self.lock();
+            let known = report.outcomes.get(machine_deployment);
+            if let Some(same) = known.filter(|known| known.is_same_failure(&outcome)) {
+                outcome.message.clone_from(&same.message);
+            }
             let before = report
                 .outcomes
                 .insert(machine_deployment.to_owned(), outcome.clone());

@@ -31,7 +31,7 @@ use rustls::{
 };
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
-pub use self::dial::{Audience, Patience};
+pub use self::dial::{Audience, OneCallAtATime, Patience, hidden_cause};
 use self::{dial::Dial, streams::LimitedClient};
 use super::connect::Transport;
 use crate::telemetry::{build, metrics::Metrics};
@@ -180,6 +180,9 @@ fn http(resolver: CheckedResolver, patience: Patience) -> HttpConnector<CheckedR
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_tcp_user_timeout(Some(patience.acknowledgement));
+    // A connection that only waits for events sends nothing that could stay unacknowledged.
+    http.set_keepalive(Some(patience.ping_interval));
+    http.set_keepalive_interval(Some(patience.ping_answer));
     http
 }
 
@@ -295,6 +298,10 @@ mod tests {
         let socket = socket2::SockRef::from(stream.inner());
         let bound = socket.tcp_user_timeout().unwrap();
         assert_eq!(bound, Some(Duration::from_secs(7)));
+        assert!(socket.keepalive().unwrap());
+        let (idle, interval) = (socket.tcp_keepalive_time(), socket.tcp_keepalive_interval());
+        assert_eq!(idle.unwrap(), Duration::from_secs(21));
+        assert_eq!(interval.unwrap(), Duration::from_secs(7));
     }
 
     #[tokio::test]

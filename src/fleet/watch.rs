@@ -9,6 +9,7 @@
 
 use std::{
     error::Error,
+    io,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -23,9 +24,9 @@ use kube::runtime::{
     watcher::{self, Event},
 };
 use kube::{Api, Client, Resource};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
-use super::{account, border, health::Health, jitter, retry_delay::RetryDelay};
+use super::{account, border, health::Health, jitter, pages, retry_delay::RetryDelay};
 use crate::telemetry::chain::chain;
 
 /// The first delay of a watch that failed.
@@ -199,7 +200,6 @@ where
 {
     let Watched { what, health } = watched.into();
     let reported_to = health.clone();
-    let mut is_failing = false;
     let events = events.filter_map(move |event| {
         std::future::ready(match event {
             // The beginning of a list that may fail is no success: the backoff must not see it.
@@ -212,42 +212,108 @@ where
         })
     });
     paced(events, health).filter_map(move |item| {
-        let item = item
-            .inspect_err(|error| {
-                if !is_failing {
-                    tracing::warn!(what, error = %chain(error), "a watch failed");
-                }
-                if let (Some(health), Some(why)) = (&reported_to, refusal(error)) {
-                    health.watch_failed(format!("the watch of {what} starts over: {why}"));
-                }
-            })
-            .ok();
-        is_failing = item.is_none();
-        std::future::ready(item)
+        let item = item.inspect_err(|(error, failures)| {
+            report(what, reported_to.as_deref(), (error, *failures));
+        });
+        std::future::ready(item.ok())
     })
+}
+
+/// Logs a failure that begins, and reports what the cluster itself is the cause of. A watch that
+/// ended early is reported when it does so again: a server that restarts ends each once.
+fn report(what: &str, health: Option<&Health>, (error, failures): (&watcher::Error, u32)) {
+    let why = refusal(error);
+    let first = if why.is_some_and(border::has_ended) {
+        2
+    } else {
+        1
+    };
+    let cause = chain(error).to_string();
+    match health {
+        _ if failures != first => {}
+        Some(health) => {
+            let registration = health.registration();
+            tracing::warn!(%registration, what, error = cause, "a watch failed");
+        }
+        None if is_not_served(error) => tracing::error!(
+            what,
+            "the management cluster does not serve them: install the custom resource definitions \
+             (osm crds | kubectl apply --server-side -f -)"
+        ),
+        None => tracing::warn!(what, error = cause, "a watch failed"),
+    }
+    if let (Some(health), Some(why), true) = (health, why, failures >= first) {
+        health.watch_failed(format!("the watch of {what} starts over: {why}"));
+    }
+}
+
+fn is_not_served(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(error) => pages::is_not_served(error),
+        _ => false,
+    }
 }
 
 /// Returns why a watch failed, if what the cluster sent is the cause: other failures heal by
 /// themselves, or the calls tell.
-fn refusal(error: &watcher::Error) -> Option<String> {
+fn refusal(error: &watcher::Error) -> Option<&(dyn Error + 'static)> {
     let first: &(dyn Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |&cause| cause.source());
-    let refusal = causes.find(|&cause| is_refusal(cause));
-    refusal.map(ToString::to_string)
+    causes.find_map(|cause| {
+        let held = cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        let cause: &(dyn Error + 'static) = match held {
+            Some(held) => held,
+            None => cause,
+        };
+        is_refusal(cause).then_some(cause)
+    })
 }
 
 fn is_refusal(cause: &(dyn Error + 'static)) -> bool {
     border::is_refusal(cause) || account::is_full(cause) || cause.is::<ListTooLong>()
 }
 
+/// How often a watch has failed, and the delay after the next failure.
+struct Trouble {
+    delay: RetryDelay,
+    failures: u32,
+    last: Option<Instant>,
+}
+
+impl Trouble {
+    /// Forgets failures after which the watch has been well for a while: one that brings an event
+    /// between two failures is not well.
+    fn forget_old(&mut self) {
+        if self.last.is_some_and(|last| last.elapsed() >= 2 * CAP) {
+            self.last = None;
+            self.failures = 0;
+            self.delay.reset();
+        }
+    }
+
+    fn failed(&mut self) -> Option<Duration> {
+        self.forget_old();
+        self.failures += 1;
+        self.delay.next()
+    }
+}
+
 /// Waits after each error: for the cluster to be well, where that is known not to be the case, else
-/// for a delay that grows until something comes.
+/// for a delay that grows until the watch is well. Each error comes with the number of failures
+/// until then.
 fn paced<T: Send, E: Send>(
     events: impl Stream<Item = Result<T, E>> + Send,
     health: Option<Arc<Health>>,
-) -> impl Stream<Item = Result<T, E>> + Send {
-    let pace = (Box::pin(events), RetryDelay::new(FIRST, CAP), None);
-    futures::stream::unfold(pace, move |(mut events, mut delay, wait)| {
+) -> impl Stream<Item = Result<T, (E, u32)>> + Send {
+    let trouble = Trouble {
+        delay: RetryDelay::new(FIRST, CAP),
+        failures: 0,
+        last: None,
+    };
+    let pace = (Box::pin(events), trouble, None);
+    futures::stream::unfold(pace, move |(mut events, mut trouble, wait)| {
         let health = health.clone();
         async move {
             if let Some(wait) = wait {
@@ -256,14 +322,20 @@ fn paced<T: Send, E: Send>(
                     None => tokio::time::sleep(wait).await,
                 }
             }
+            // The wait for an answer is no time in which the watch was well.
+            if trouble.failures > 0 {
+                trouble.last = Some(Instant::now());
+            }
             let event = events.next().await?;
-            let wait = if event.is_err() {
-                delay.next()
-            } else {
-                delay.reset();
-                None
+            let wait = match &event {
+                Ok(_) => {
+                    trouble.forget_old();
+                    None
+                }
+                Err(_) => trouble.failed(),
             };
-            Some((event, (events, delay, wait)))
+            let event = event.map_err(|error| (error, trouble.failures));
+            Some((event, (events, trouble, wait)))
         }
     })
 }
@@ -300,16 +372,30 @@ mod tests {
         };
         let mut events = Box::pin(limited(100, watch, list_of_at_most(2)).skip(3));
         let refused = events.next().await.unwrap().unwrap_err();
-        let why = refusal(&refused);
+        let why = refusal(&refused).map(ToString::to_string);
         assert_eq!(why.as_deref(), Some("the list has more than 2 objects"));
         assert!(matches!(events.next().await, Some(Ok(Event::Init))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_between_two_failures_does_not_make_a_watch_well() {
+        let failed = || Err(watcher::Error::NoResourceVersion);
+        let events =
+            stream::repeat_with(move || [Ok(Event::Apply(ConfigMap::default())), failed()]);
+        let events = interpret("things", events.flat_map(stream::iter), Some);
+        let events = events.take_until(tokio::time::sleep(Duration::from_mins(10)));
+        let count = events.count().await;
+        assert!(count < 60, "{count} events in ten minutes");
     }
 
     #[test]
     fn a_failure_of_the_connection_is_no_refusal() {
         let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         let refused = std::io::Error::other(border::refused_name());
-        let why = |error| refusal(&watcher::Error::WatchFailed(kube::Error::ReadEvents(error)));
+        let why = |error| {
+            let error = watcher::Error::WatchFailed(kube::Error::ReadEvents(error));
+            refusal(&error).map(ToString::to_string)
+        };
         assert_eq!(why(reset), None);
         let name = "an object of the answer has a name that no object can have";
         assert_eq!(why(refused).as_deref(), Some(name));

@@ -82,18 +82,7 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     conditions.extend(previous);
     let registered = findings.get(&ConditionType::Registered);
     if let Some(refused) = registered.filter(|finding| !finding.holds) {
-        let is_of_registered = |it: &&mut Condition| {
-            let mut kinds = ConditionType::OF_REGISTERED.iter();
-            kinds.any(|kind| kind.as_str() == it.type_)
-        };
-        for condition in conditions.iter_mut().filter(is_of_registered) {
-            "Unknown".clone_into(&mut condition.status);
-            NOT_REGISTERED.clone_into(&mut condition.reason);
-            condition.message = format!(
-                "not observed while the registration is not accepted ({})",
-                refused.reason
-            );
-        }
+        forget_registered(&mut conditions, refused.reason);
     }
     // After a restart, conditions are observed one by one.
     conditions.sort_by_key(|condition| {
@@ -141,6 +130,20 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
             .map_or(before.outdated, |_| Some(outdated)),
         machine_deployments: entries.into_iter().take(ENTRIES_MAX).collect(),
     })
+}
+
+/// Makes unknown what is not observed while the registration is refused.
+fn forget_registered(conditions: &mut [Condition], refused: &str) {
+    let is_of_registered = |it: &&mut Condition| {
+        let mut kinds = ConditionType::OF_REGISTERED.iter();
+        kinds.any(|kind| kind.as_str() == it.type_)
+    };
+    for condition in conditions.iter_mut().filter(is_of_registered) {
+        "Unknown".clone_into(&mut condition.status);
+        NOT_REGISTERED.clone_into(&mut condition.reason);
+        condition.message =
+            format!("not observed while the registration is not accepted ({refused})");
+    }
 }
 
 /// Truncates every text that a tenant may control, even one that an earlier release wrote. All

@@ -18,6 +18,20 @@ pub fn excerpt(text: &str, characters_max: usize) -> String {
     kept.chain(['…']).collect()
 }
 
+/// Returns true if two texts about a failed call differ in nothing but numbers: times, ports and
+/// request IDs that an API server repeats. Such a text is no news.
+pub fn is_same_failure(before: &str, after: &str) -> bool {
+    let words = |text: &str| {
+        let words = text.split(|it: char| !it.is_alphanumeric());
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let has_digit = |word: &String| word.contains(|it: char| it.is_ascii_digit());
+    let (before, after) = (words(before), words(after));
+    let mut pairs = before.iter().zip(&after);
+    before.len() == after.len()
+        && pairs.all(|(before, after)| before == after || (has_digit(before) && has_digit(after)))
+}
+
 /// What a condition speaks of, in the order in which a tenant comes to life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConditionType {
@@ -145,15 +159,35 @@ pub struct ConditionState {
     pub reason: &'static str,
     /// A sentence for people, without secrets.
     pub message: String,
+    /// Whether it is of a call that is tried again: its text may then have other numbers each time.
+    pub is_retried: bool,
 }
 
 impl ConditionState {
+    /// Returns true if there is nothing new in `next` for people.
+    pub fn says(&self, next: &Self) -> bool {
+        let is_same_try = self.is_retried
+            && next.is_retried
+            && (self.holds, self.reason) == (next.holds, next.reason)
+            && is_same_failure(&self.message, &next.message);
+        self == next || is_same_try
+    }
+
+    /// A call failed, and is tried again.
+    pub fn retried(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            is_retried: true,
+            ..Self::wrong(reason, message)
+        }
+    }
+
     /// All is well.
     pub fn well(reason: &'static str) -> Self {
         Self {
             holds: true,
             reason,
             message: String::new(),
+            is_retried: false,
         }
     }
 
@@ -163,6 +197,7 @@ impl ConditionState {
             holds: false,
             reason,
             message: message.into(),
+            is_retried: false,
         }
     }
 }
@@ -182,6 +217,16 @@ pub struct Outcome {
     pub trace_id: Option<String>,
     /// The profile that was tried; nothing where it was not found.
     pub profile: Option<Box<ProfileTried>>,
+}
+
+impl Outcome {
+    /// Returns true if both are the same failure of a call that is tried again.
+    pub fn is_same_failure(&self, next: &Self) -> bool {
+        let text = |it: &Self| it.message.clone().unwrap_or_default();
+        self.state == MachineDeploymentState::Failing
+            && (self.state, self.reason) == (next.state, next.reason)
+            && is_same_failure(&text(self), &text(next))
+    }
 }
 
 /// The profile that a machine deployment was tried with.
@@ -220,4 +265,37 @@ pub struct Report {
     pub ignored: BTreeSet<String>,
     /// What became of them.
     pub outcomes: BTreeMap<String, Outcome>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_whose_numbers_alone_differ_is_the_same() {
+        let expired =
+            "x509: certificate has expired: current time 2026-11-25T03:34:43Z is after it";
+        let later = "x509: certificate has expired: current time 2026-11-25T03:34:58Z is after it";
+        let read = "read tcp 10.0.0.1:54321->10.4.5.6:443: connection reset by peer";
+        let again = "read tcp 10.0.0.1:54999->10.4.5.6:443: connection reset by peer";
+        for (before, after, expected) in [
+            (expired, later, true),
+            (read, again, true),
+            (
+                read,
+                "read tcp 10.0.0.1:1->10.4.5.6:443: broken pipe",
+                false,
+            ),
+            ("quota exceeded", "quota exceeded: 1", false),
+        ] {
+            assert_eq!(is_same_failure(before, after), expected, "{before} {after}");
+        }
+        let state = |text| ConditionState::retried("CallFailed", text);
+        assert!(state(read).says(&state(again)));
+        let told = |text| ConditionState::wrong("KubeconfigRefused", text);
+        assert!(
+            !told("line 1").says(&told("line 2")),
+            "a person is told which"
+        );
+    }
 }

@@ -1,5 +1,9 @@
 //! What the manager keeps open to a worker cluster, and what it does when nothing comes back.
 
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams};
 use osm::api::names::REVISION;
@@ -130,6 +134,33 @@ pub async fn a_server_that_falls_silent_is_unreachable_and_harms_nobody(world: &
     drop(berlin.made("workers", "2").await);
     assert_eq!((others.accepted(), others.open()), (before, 1));
     drop(lisbon.serve(&a_machine_deployment("others")).await);
+    manager.stop().await;
+}
+
+/// Its kernel acknowledges everything, and there are no pings: only a call shows it.
+pub async fn a_frozen_server_without_http2_is_noticed_though_nobody_asks_it(world: &'static World) {
+    let stage = Stage::open(world, "frozen-http1");
+    let tenant = stage.tenant().await;
+    let end = Terminator::start(&tenant.worker, After::Http1).await;
+    let proxy = Proxy::start(&end.url()).await;
+    let kubeconfig = end.kubeconfig(&tenant.worker, IN_WORKER).await;
+    let manager = Manager::start(&stage, &["--request-timeout", "1s"]).await;
+    let through = kubeconfig.replace(&end.url(), &proxy.url());
+    tenant.register_as(WORKER, &through).await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    tenant.says("Ready", "True", "Ready").await;
+    proxy.freeze();
+    let frozen = Instant::now();
+    is_unreachable(&tenant, "").await;
+    // Three times the timeout, and once more for the answer; kube would wait for 295 s.
+    println!("noticed after {:?}", frozen.elapsed());
+    let warned = |event: &Event| event.reason.as_deref() == Some("Unreachable");
+    let holds = |seen: &BTreeMap<String, Event>| seen.values().any(warned);
+    drop(wait::for_objects(&tenant.events(), "there is an Event about it", holds).await);
+    proxy.thaw();
+    tenant.says("Connected", "True", "Healthy").await;
+    tenant.annotate("workers", (REVISION, "2")).await;
+    drop(tenant.made("workers", "2").await);
     manager.stop().await;
 }
 

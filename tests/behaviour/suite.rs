@@ -156,6 +156,7 @@ macro_rules! scenarios {
             links::a_server_without_http2_is_served_too,
             links::a_version_of_megabytes_harms_no_other_tenant,
             links::a_server_that_falls_silent_is_unreachable_and_harms_nobody,
+            links::a_frozen_server_without_http2_is_noticed_though_nobody_asks_it,
             links::a_cluster_without_machine_deployments_is_waited_for,
             profiles::a_profile_outside_of_the_tenants_namespaces_is_refused,
             profiles::a_profile_of_a_namespace_that_the_operator_allows_is_used,

@@ -70,6 +70,11 @@ impl Terminator {
         }
     }
 
+    /// Its URL.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
     /// A kubeconfig that leads to the server through here.
     pub async fn kubeconfig(&self, server: &Server, account: Account) -> String {
         let (url, token) = (

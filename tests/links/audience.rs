@@ -8,6 +8,10 @@ use std::{
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
+use jiff::Timestamp;
+use osm::fleet::{clock::Clock, health::Health};
+use osm::tenant::id::RegistrationId;
+
 use crate::identity::{a_leaf_as_authority, an_authority, on_p521, signed};
 
 /// What tenants read of everything that comes before a certificate.
@@ -49,13 +53,20 @@ async fn error_at(server: &str, audience: Audience) -> String {
     let mut hostile = Hostile::start("h2", || Response::new(whole("{}"))).await;
     hostile.kubeconfig = hostile.kubeconfig.replace(&hostile.address, server);
     let timeout = Duration::from_secs(3);
-    let client = client(hostile.transport_for(audience, timeout), timeout);
+    let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
+    let registration = RegistrationId::new("berlin", "berlin");
+    let health = Arc::new(Health::new(Arc::default(), clock, (registration, timeout)));
+    let client = connect::client(ClientParts {
+        health: Some(Arc::clone(&health)),
+        ..parts(hostile.transport_for(audience, timeout), timeout)
+    });
     let call = async || {
         let answer = client.request_text(get("/version")).await;
         chain(&answer.expect_err("nobody serves there")).to_string()
     };
     // One of two calls at once connects, and the other shares its error.
     let (first, second) = tokio::join!(call(), call());
+    health.due().await;
     for other in [second, call().await] {
         assert_eq!(
             other.contains(ONLY_LOGGED),

@@ -1,14 +1,15 @@
 //! Bodies of answers, as they are let through.
 
-use std::{io, num::NonZeroU32, time::Duration};
+use std::{error::Error, io, iter, mem, num::NonZeroU32, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use futures::stream;
+use futures::{future::BoxFuture, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
+use tokio::time::Instant;
 use tower::BoxError;
 
-use super::{Border, EVENTS_MIB_MAX, Refused, Shape};
+use super::{Border, EVENTS_MIB_MAX, Refused, Shape, WATCH_MIN};
 use crate::fleet::{connect::ResponseBody, memory::Reservation, rate_limit::Budget};
 use crate::tenant::policy::RequestBudget;
 
@@ -106,11 +107,15 @@ pub(in crate::fleet) fn events(
     body: ResponseBody,
     waited: Option<impl Fn(Duration) + Send + Sync + 'static>,
     memory: Option<Reservation>,
+    lost: Option<BoxFuture<'static, ()>>,
 ) -> ResponseBody {
     let watch = Watch {
         body,
+        lost: lost.unwrap_or_else(|| Box::pin(std::future::pending())),
         memory,
         border: Border::new(Shape::Events),
+        begun: Instant::now(),
+        has_failed: false,
         pace: waited.map(|waited| (Budget::new(PACE), waited)),
     };
     let frames = stream::try_unfold(watch, |mut watch| async {
@@ -120,17 +125,52 @@ pub(in crate::fleet) fn events(
     StreamBody::new(frames).boxed_unsync()
 }
 
+/// A watch on a connection of which nothing else would show that it is dead.
+#[derive(Debug, thiserror::Error)]
+#[error("the server does not answer; the connection of the watch is given up")]
+struct Lost;
+
 struct Watch<W> {
     body: ResponseBody,
+    /// Ends when the server is known not to answer.
+    lost: BoxFuture<'static, ()>,
     memory: Option<Reservation>,
     border: Border,
+    begun: Instant,
+    has_failed: bool,
     pace: Option<(Budget, W)>,
 }
 
 impl<W: Fn(Duration)> Watch<W> {
-    /// The next events that are whole; none at the end.
+    /// The next events that are whole; none at the end. kube takes an end, and some errors, for one
+    /// after which it begins again at once: an early one is another error.
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        while let Some(frame) = self.body.frame().await {
+        let through = self.read().await;
+        let is_over = match &through {
+            Ok(events) => events.is_none(),
+            Err(error) => is_end(error),
+        };
+        let is_early = self.begun.elapsed() < WATCH_MIN;
+        if is_over && is_early && !mem::replace(&mut self.has_failed, true) {
+            return Err(io::Error::other(Refused::Ended));
+        }
+        through
+    }
+
+    async fn read(&mut self) -> io::Result<Option<Bytes>> {
+        if self.has_failed {
+            return Ok(None);
+        }
+        loop {
+            let frame = tokio::select! {
+                biased;
+                frame = self.body.frame() => frame,
+                () = &mut self.lost => {
+                    self.has_failed = true;
+                    return Err(io::Error::other(Lost));
+                }
+            };
+            let Some(frame) = frame else { return Ok(None) };
             let Ok(data) = frame?.into_data() else {
                 continue;
             };
@@ -152,8 +192,16 @@ impl<W: Fn(Duration)> Watch<W> {
                 return Ok(Some(through.into()));
             }
         }
-        Ok(None)
     }
+}
+
+/// Returns true for an error that kube takes for an end.
+fn is_end(error: &io::Error) -> bool {
+    let first: &(dyn Error + 'static) = error;
+    let causes = iter::successors(Some(first), |&cause| cause.source());
+    let mut causes = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::UnexpectedEof)
+        || error.to_string().contains("unexpected EOF")
 }
 
 /// In KiB. A frame costs one at least: a server that sends a byte at a time costs as much.
@@ -202,7 +250,7 @@ mod tests {
             assert!(!waited.is_zero());
             told.fetch_add(1, Ordering::Relaxed);
         };
-        let count = in_a_minute(events(many(), Some(waited), None)).await;
+        let count = in_a_minute(events(many(), Some(waited), None, None)).await;
         let kib = PACE.burst.get() + 60 * PACE.per_second.get();
         let expected = usize::try_from(kib).unwrap() / (1 + EVENT_KIB);
         assert!(count.abs_diff(expected) <= 10, "{count}, not {expected}");
@@ -214,7 +262,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_events_of_the_management_cluster_are_taken_as_they_come() {
-        let count = in_a_minute(events(many(), None::<fn(Duration)>, None)).await;
+        let count = in_a_minute(events(many(), None::<fn(Duration)>, None, None)).await;
         assert_eq!(count, 1_000_000);
     }
 
@@ -252,7 +300,7 @@ mod tests {
         read(&plenty, 20).await.unwrap();
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_large_event_reserves_memory_until_it_is_whole() {
         let none = Arc::new(Memory::within(0, 0));
         let long = |kib: usize| {
@@ -263,7 +311,8 @@ mod tests {
         };
         for (kib, fits) in [(900, true), (1_100, false)] {
             let memory = Some(Reservation::guaranteed(&none));
-            let mut body = events(long(kib), None::<fn(Duration)>, memory);
+            let mut body = events(long(kib), None::<fn(Duration)>, memory, None);
+            tokio::time::advance(WATCH_MIN).await;
             let mut is_read = true;
             while let Some(frame) = body.frame().await
                 && is_read
@@ -275,5 +324,31 @@ mod tests {
             drop(body);
             assert_eq!(none.reserved(), 0);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_ends_early_is_an_error_and_one_that_ends_late_is_none() {
+        let watch = || {
+            let empty = StreamBody::new(stream::empty());
+            events(empty.boxed_unsync(), None::<fn(Duration)>, None, None)
+        };
+        let mut early = watch();
+        let error = early.frame().await.expect("it says so").unwrap_err();
+        assert!(super::super::has_ended(error.get_ref().unwrap()), "{error}");
+        assert_ne!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(early.frame().await.is_none());
+        let mut late = watch();
+        tokio::time::advance(WATCH_MIN).await;
+        assert!(late.frame().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_whose_server_is_frozen_is_given_up() {
+        let pending = StreamBody::new(stream::pending()).boxed_unsync();
+        let lost: BoxFuture<'static, ()> = Box::pin(tokio::time::sleep(Duration::from_secs(9)));
+        let mut body = events(pending, None::<fn(Duration)>, None, Some(lost));
+        let error = body.frame().await.expect("it says so").unwrap_err();
+        assert!(error.to_string().contains("given up"), "{error}");
+        assert!(body.frame().await.is_none());
     }
 }

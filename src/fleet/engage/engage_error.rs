@@ -5,9 +5,10 @@ use crate::api::worker_cluster::WorkerCluster;
 use crate::fleet::{
     cluster_info::ClusterInfoError,
     events::{self, Warning},
+    tenant_status::TenantStatus,
 };
 use crate::telemetry::chain::chain;
-use crate::tenant::report::ConditionType;
+use crate::tenant::report::{ConditionState, ConditionType};
 
 /// What all Events about a registration call their action.
 pub(super) const REGISTER: &str = "Register";
@@ -45,6 +46,18 @@ impl EngageError {
         Self {
             retry: false,
             ..Self::failed(condition, reason, message)
+        }
+    }
+
+    /// Records it in the tenant's status. Returns true if it is news.
+    pub fn report_to(&self, status: &TenantStatus) -> bool {
+        let state = ConditionState {
+            is_retried: self.retry,
+            ..ConditionState::wrong(self.reason, self.message.as_str())
+        };
+        match self.condition {
+            ConditionType::Registered => status.refuse(state),
+            other => status.set_condition(other, state),
         }
     }
 

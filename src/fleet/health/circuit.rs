@@ -64,6 +64,7 @@ pub struct Circuit {
     bad_answers: u32,
     delay: RetryDelay,
     last_success: Instant,
+    last_failure: Option<Failure>,
     closed_since: Instant,
 }
 
@@ -76,6 +77,7 @@ impl Circuit {
             bad_answers: 0,
             delay: RetryDelay::default(),
             last_success: now,
+            last_failure: None,
             closed_since: now,
         }
     }
@@ -102,6 +104,16 @@ impl Circuit {
     /// Whether every call is let through.
     pub fn is_closed(&self) -> bool {
         self.phase == Phase::Closed
+    }
+
+    /// Whether calls are held back because the last one was not answered.
+    pub fn is_silent(&self) -> bool {
+        !self.is_closed() && self.last_failure == Some(Failure::Silence)
+    }
+
+    /// When a call was last answered well.
+    pub fn last_success(&self) -> Instant {
+        self.last_success
     }
 
     /// Whether somebody must ask how the cluster is: calls are held back, or writes fail and no
@@ -160,6 +172,7 @@ impl Circuit {
             Failure::Silence | Failure::BadAnswer | Failure::WriteError => Duration::ZERO,
         };
         self.epoch += 1;
+        self.last_failure = Some(failure);
         self.phase = Phase::Open {
             until: now + delay.max(asked),
         };

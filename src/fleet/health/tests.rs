@@ -25,11 +25,17 @@ async fn a_problem_of_a_watch_is_reported_until_a_minute_after_it_was_last_seen(
     assert_eq!(reason(), "Healthy");
 }
 
+const QUIET_MAX: Duration = Duration::from_secs(30);
+
 fn a_health() -> (Health, Arc<TenantStatus>) {
     let tenant_status = Arc::new(TenantStatus::default());
     let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
     (
-        Health::new(Arc::clone(&tenant_status), clock),
+        Health::new(
+            Arc::clone(&tenant_status),
+            clock,
+            (RegistrationId::new("berlin", "berlin"), QUIET_MAX),
+        ),
         tenant_status,
     )
 }
@@ -202,4 +208,65 @@ fn a_call_that_was_held_back_is_found_among_the_causes() {
     assert!(HeldBack::is_cause_of(&HeldBack));
     assert!(HeldBack::is_cause_of(&held_back));
     assert!(!HeldBack::is_cause_of(&std::io::Error::other("refused")));
+}
+
+/// The answer of a connection that carries one call at a time.
+fn alone() -> Response<()> {
+    let mut answer = Response::new(());
+    answer.extensions_mut().insert(OneCallAtATime);
+    answer
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_speaks_http1_is_asked_when_it_has_been_quiet() {
+    let (health, _) = a_health();
+    let is_quiet = || futures::FutureExt::now_or_never(health.quiet()).is_some();
+    answered(&health, StatusCode::OK, 1).await;
+    tokio::time::advance(QUIET_MAX).await;
+    assert!(!is_quiet(), "its connection has pings");
+    health.admit(&Method::GET).unwrap().answered(&alone());
+    assert!(!is_quiet(), "it has just answered");
+    tokio::time::advance(QUIET_MAX).await;
+    assert!(is_quiet());
+    health.admit(&Method::GET).unwrap().answered(&alone());
+    assert!(!is_quiet());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_given_up_when_its_server_does_not_answer_and_not_when_it_refuses() {
+    let (health, _) = a_health();
+    let is_lost = || futures::FutureExt::now_or_never(health.silent()).is_some();
+    answered(&health, StatusCode::SERVICE_UNAVAILABLE, 3).await;
+    assert!(!is_lost());
+    answered(&health, StatusCode::OK, 1).await;
+    let silence = std::io::Error::other("no answer");
+    health.admit(&Method::GET).unwrap().unreachable(&silence);
+    assert!(is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_with_another_time_in_it_is_no_news() {
+    let (health, tenant_status) = a_health();
+    for second in 1..9 {
+        health.due().await;
+        let error = std::io::Error::other(format!("the time is {second}"));
+        health.admit(&Method::GET).unwrap().unreachable(&error);
+        let (_, reason, message) = said(&tenant_status);
+        assert_eq!((reason, message.as_str()), ("Unreachable", "the time is 1"));
+    }
+    health.watch_failed("the first".to_owned());
+    answered(&health, StatusCode::OK, 1).await;
+    for why in ["the first", "the second", "the first"] {
+        health.watch_failed(why.to_owned());
+        assert_eq!(said(&tenant_status).2, "the first");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_api_server_answers_is_a_failure() {
+    for status in [StatusCode::FOUND, StatusCode::NO_CONTENT] {
+        let (health, tenant_status) = a_health();
+        answered(&health, status, 3).await;
+        assert_eq!(said(&tenant_status).1, "Degraded", "{status}");
+    }
 }

@@ -6,7 +6,8 @@
 //! the connection, or the error.
 
 use std::{
-    io,
+    error::Error,
+    io, iter,
     pin::Pin,
     sync::{
         Arc,
@@ -92,11 +93,30 @@ enum DialError {
     #[error("the TLS handshake failed")]
     Tls(#[source] io::Error),
     #[error("no TLS connection to the API server; the manager's log has the cause")]
-    OnlyLogged,
+    OnlyLogged {
+        /// What happened exactly.
+        cause: Arc<str>,
+    },
     #[error("the connection that was waited for is gone")]
     Gone,
-    #[error("{0}")]
-    AsTheOneBefore(Arc<str>),
+    #[error("{error}")]
+    AsTheOneBefore {
+        error: Arc<str>,
+        /// What happened exactly, where `error` does not say it.
+        cause: Option<Arc<str>>,
+    },
+}
+
+/// Returns what happened exactly, where the error must not say it to those who read it.
+pub fn hidden_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
+    let mut causes = iter::successors(Some(error), |&error| error.source());
+    causes.find_map(|error| match error.downcast_ref()? {
+        DialError::OnlyLogged { cause }
+        | DialError::AsTheOneBefore {
+            cause: Some(cause), ..
+        } => Some(&**cause),
+        _ => None,
+    })
 }
 
 impl Audience {
@@ -148,15 +168,9 @@ enum Outcome {
     Failed {
         /// What callers read.
         error: Arc<str>,
-        /// What happened exactly.
-        cause: Arc<str>,
+        /// What happened exactly, where callers must not read it.
+        cause: Option<Arc<str>>,
     },
-}
-
-impl Outcome {
-    fn is_failure_by(&self, this: &str) -> bool {
-        matches!(self, Self::Failed { cause, .. } if **cause == *this)
-    }
 }
 
 impl Dial {
@@ -185,8 +199,8 @@ impl Dial {
         if shared.ended.load(Ordering::Acquire) != before {
             match last.clone() {
                 Outcome::Own => {}
-                Outcome::Failed { error, .. } => {
-                    return Err(DialError::AsTheOneBefore(error).into());
+                Outcome::Failed { error, cause } => {
+                    return Err(DialError::AsTheOneBefore { error, cause }.into());
                 }
                 Outcome::Shared(gone) => {
                     drop(last);
@@ -205,18 +219,16 @@ impl Dial {
                 Ok(link)
             }
             Err(exact) => {
-                let cause = chain(exact.as_ref()).to_string();
-                let error = if audience.can_read(&exact) {
-                    exact
+                let (error, cause) = if audience.can_read(&exact) {
+                    (exact, None)
                 } else {
-                    if !last.is_failure_by(&cause) {
-                        tracing::warn!(server = %uri, %cause, "cannot connect to an API server");
-                    }
-                    DialError::OnlyLogged.into()
+                    let cause: Arc<str> = format!("{uri}: {}", chain(exact.as_ref())).into();
+                    let hidden = Arc::clone(&cause);
+                    (DialError::OnlyLogged { cause: hidden }.into(), Some(cause))
                 };
                 *last = Outcome::Failed {
                     error: chain(error.as_ref()).to_string().into(),
-                    cause: cause.into(),
+                    cause,
                 };
                 Err(error)
             }
@@ -284,13 +296,18 @@ impl Link {
     }
 }
 
+/// Marks the answers of a connection of HTTP/1.1. Such a connection has no pings: whether its
+/// server is alive shows in the answer to the next call.
+#[derive(Clone, Copy, Debug)]
+pub struct OneCallAtATime;
+
 impl Connection for Link {
     fn connected(&self) -> Connected {
         let connected = Connected::new();
         if self.shared.is_some() {
             return connected.negotiated_h2();
         }
-        connected
+        connected.extra(OneCallAtATime)
     }
 }
 
