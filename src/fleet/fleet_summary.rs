@@ -220,7 +220,8 @@ mod tests {
         assert_eq!(here.user_data_bytes_max, Some(7));
         assert_eq!(here.version, None, "not known here yet");
         assert_eq!(elsewhere.name, "lisbon/worker");
-        assert_eq!(elsewhere.state, State::Elsewhere);
+        assert_eq!(elsewhere.state, State::NotEngaged);
+        assert_eq!((here.served_here, elsewhere.served_here), (true, false));
         assert_eq!(elsewhere.user_data_bytes_max, None);
         assert_eq!(elsewhere.version.as_deref(), Some("v1.35.0"));
     }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::{Serialize, Serializer};
 
 use super::report::{ConditionState, ConditionType, Outcome, Report, excerpt};
@@ -36,13 +37,11 @@ pub enum State {
     Paused,
     /// It is served, and all is well.
     Healthy,
-    /// Another replica serves it, and knows more.
-    Elsewhere,
 }
 
 impl State {
     /// All of them, worst first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::Unreachable,
         Self::Degraded,
         Self::Refused,
@@ -50,7 +49,6 @@ impl State {
         Self::NotEngaged,
         Self::Paused,
         Self::Healthy,
-        Self::Elsewhere,
     ];
 
     /// The name, for people and programs.
@@ -63,7 +61,6 @@ impl State {
             Self::NotEngaged => "NotEngaged",
             Self::Paused => "Paused",
             Self::Healthy => "Healthy",
-            Self::Elsewhere => "Elsewhere",
         }
     }
 
@@ -91,6 +88,8 @@ pub struct FleetSummary {
     pub total: usize,
     /// How many of them are in which state.
     pub states: BTreeMap<&'static str, usize>,
+    /// How many of them another replica serves.
+    pub served_elsewhere: usize,
     /// Those that were asked for, worst first.
     pub tenants: Vec<Row>,
 }
@@ -103,6 +102,8 @@ pub struct Row {
     pub name: String,
     /// How it is doing.
     pub state: State,
+    /// Whether this replica serves it. Another one knows more than its WorkerCluster says.
+    pub served_here: bool,
     /// Since when, as its condition says.
     pub since: Option<Moment>,
     /// What is wrong first: a word for programs, and a sentence.
@@ -200,10 +201,14 @@ pub fn row(name: String, known: Known<'_>) -> Row {
         statistics,
     } = known;
     let machine_deployments = report.existing.as_ref().map(|it| count(it, report));
-    let (state, told_by) = state(report, machine_deployments);
+    let (state, told_by) = state(&Findings {
+        wrong: wrong(report).map(|(kind, it)| (*kind, it.reason)).collect(),
+        is_failing: machine_deployments.map(|count| count.failing > 0),
+    });
     Row {
         name,
         state,
+        served_here: true,
         since: status.and_then(|status| since(status, state, told_by)),
         why: why(report, machine_deployments),
         version: report.version.clone(),
@@ -217,12 +222,14 @@ pub fn row(name: String, known: Known<'_>) -> Row {
 
 /// The row of a tenant that another replica serves: what its WorkerCluster says.
 pub fn row_elsewhere(name: String, status: Option<&WorkerClusterStatus>) -> Row {
-    let ready = status.and_then(|status| condition(status, READY));
+    let conditions = status.map_or(&[][..], |status| &status.conditions);
+    let (state, told_by) = state(&Findings::of_conditions(conditions));
     Row {
         name,
-        state: State::Elsewhere,
-        since: ready.map(|ready| Moment(ready.last_transition_time.0)),
-        why: ready.map(|ready| sentence(&ready.reason, &ready.message)),
+        state,
+        served_here: false,
+        since: status.and_then(|status| since(status, state, told_by)),
+        why: why_elsewhere(conditions),
         version: status.and_then(|status| status.version.clone()),
         machine_deployments: None,
         last_reconcile: None,
@@ -240,6 +247,7 @@ impl FleetSummary {
         for row in &rows {
             *states.entry(row.state.as_str()).or_default() += 1;
         }
+        let served_elsewhere = rows.iter().filter(|row| !row.served_here).count();
         let total = rows.len();
         rows.retain(|row| filter.keeps(row));
         rows.sort_by(|a, b| (a.state, &a.name).cmp(&(b.state, &b.name)));
@@ -248,6 +256,7 @@ impl FleetSummary {
             taken_at: Moment(taken_at),
             total,
             states,
+            served_elsewhere,
             tenants: rows,
         }
     }
@@ -296,15 +305,41 @@ impl Filter {
 /// The condition that sums up the others.
 const READY: &str = "Ready";
 
+/// What the state of a tenant depends on.
+struct Findings<'a> {
+    /// The conditions that are false, with their reasons.
+    wrong: BTreeMap<ConditionType, &'a str>,
+    /// Whether a machine deployment is refused or fails; absent until they have been listed.
+    is_failing: Option<bool>,
+}
+
+impl<'a> Findings<'a> {
+    fn of_conditions(conditions: &'a [Condition]) -> Self {
+        let of = |kind: ConditionType| conditions.iter().find(|it| it.type_ == kind.as_str());
+        let kinds = ConditionType::OF_REGISTERED.into_iter();
+        let kinds = kinds.chain([ConditionType::Registered, ConditionType::Adopted]);
+        let wrong = kinds.filter_map(|kind| {
+            let condition = of(kind).filter(|it| it.status == "False")?;
+            Some((kind, condition.reason.as_str()))
+        });
+        let listed = of(ConditionType::MachineDeploymentsServed);
+        Self {
+            wrong: wrong.collect(),
+            is_failing: listed.and_then(|it| match it.status.as_str() {
+                "True" => Some(false),
+                "False" => Some(true),
+                _ => None,
+            }),
+        }
+    }
+}
+
 /// The state, and the condition that tells since when.
-fn state(
-    report: &Report,
-    machine_deployments: Option<MachineDeployments>,
-) -> (State, &'static str) {
-    let wrong = |kind| wrong(report, kind);
+fn state(findings: &Findings<'_>) -> (State, &'static str) {
+    let wrong = |kind| findings.wrong.get(&kind).copied();
     let at = |state, kind: ConditionType| (state, kind.as_str());
-    if let Some(refused) = wrong(ConditionType::Registered) {
-        let is_paused = refused.reason == "Paused";
+    if let Some(reason) = wrong(ConditionType::Registered) {
+        let is_paused = reason == "Paused";
         let state = if is_paused {
             State::Paused
         } else {
@@ -312,8 +347,8 @@ fn state(
         };
         return at(state, ConditionType::Registered);
     }
-    if let Some(down) = wrong(ConditionType::Connected) {
-        let is_degraded = down.reason == "Degraded";
+    if let Some(reason) = wrong(ConditionType::Connected) {
+        let is_degraded = reason == "Degraded";
         let state = if is_degraded {
             State::Degraded
         } else {
@@ -324,14 +359,10 @@ fn state(
     if wrong(ConditionType::Claimed).is_some() {
         return at(State::Refused, ConditionType::Claimed);
     }
-    let Some(machine_deployments) = machine_deployments else {
+    let Some(is_failing) = findings.is_failing else {
         return (State::NotEngaged, READY);
     };
-    let mut required = report
-        .findings
-        .iter()
-        .filter(|(kind, _)| !is_remark(**kind));
-    if required.any(|(_, finding)| !finding.holds) || machine_deployments.failing > 0 {
+    if is_failing || findings.wrong.keys().any(|kind| !is_remark(*kind)) {
         return (State::NotReady, READY);
     }
     (State::Healthy, READY)
@@ -345,8 +376,8 @@ const fn is_remark(kind: ConditionType) -> bool {
     )
 }
 
-fn wrong(report: &Report, kind: ConditionType) -> Option<&ConditionState> {
-    report.findings.get(&kind).filter(|finding| !finding.holds)
+fn wrong(report: &Report) -> impl Iterator<Item = (&ConditionType, &ConditionState)> {
+    report.findings.iter().filter(|(_, finding)| !finding.holds)
 }
 
 /// When the condition became what it is; nothing where the status has not been written since.
@@ -356,17 +387,14 @@ fn since(status: &WorkerClusterStatus, state: State, told_by: &str) -> Option<Mo
     (is_well == (state == State::Healthy)).then_some(Moment(condition.last_transition_time.0))
 }
 
-fn condition<'a>(
-    status: &'a WorkerClusterStatus,
-    kind: &str,
-) -> Option<&'a k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+fn condition<'a>(status: &'a WorkerClusterStatus, kind: &str) -> Option<&'a Condition> {
     status.conditions.iter().find(|found| found.type_ == kind)
 }
 
 /// The first thing that is wrong, in the order in which a tenant comes to life; a remark where
 /// nothing else is.
 fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Option<String> {
-    let wrong = || report.findings.iter().filter(|(_, finding)| !finding.holds);
+    let wrong = || wrong(report);
     let of = |(_, finding): (_, &ConditionState)| sentence(finding.reason, &finding.message);
     if let Some(first) = wrong().find(|(kind, _)| !is_remark(**kind)) {
         return Some(of(first));
@@ -380,6 +408,14 @@ fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Opti
         let message = it.message.as_deref().unwrap_or_default();
         sentence(it.reason, &format!("{name}: {message}"))
     })
+}
+
+/// The same of a WorkerCluster: `Ready` has the cause of the first condition that is false.
+fn why_elsewhere(conditions: &[Condition]) -> Option<String> {
+    let ready = conditions.iter().find(|it| it.type_ == READY);
+    let not_ready = ready.filter(|it| it.status != "True");
+    let first = not_ready.or_else(|| conditions.iter().find(|it| it.status == "False"))?;
+    Some(sentence(&first.reason, &first.message))
 }
 
 fn sentence(reason: &str, message: &str) -> String {

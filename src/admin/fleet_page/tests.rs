@@ -6,13 +6,14 @@ use axum::http::Request;
 use base64::Engine;
 use http_body_util::BodyExt;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::Value;
 use sha2::Digest;
 use tower::ServiceExt;
 
 use super::*;
 use crate::admin::{Readiness, router};
-use crate::api::worker_cluster::MachineDeploymentState;
+use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::report::{ConditionState, ConditionType, Outcome, Report};
 use crate::tenant::summary::{self, Known, Queue, Row, Statistics};
@@ -112,9 +113,9 @@ async fn every_tenant_is_a_row_of_the_page_and_of_the_json() {
     let json: Value = serde_json::from_str(&text(&state, "/fleet.json").await).unwrap();
     let expected = serde_json::json!({
         "replica": "osm-0", "takenAt": "1970-01-01T01:18:20Z", "total": 1,
-        "states": { "NotReady": 1 },
+        "states": { "NotReady": 1 }, "servedElsewhere": 0,
         "tenants": [{
-            "name": "berlin/worker", "state": "NotReady", "since": null,
+            "name": "berlin/worker", "state": "NotReady", "servedHere": true, "since": null,
             "why": "CallFailed: kube-system/refused: refused", "version": "refused",
             "machineDeployments":
                 { "total": 1, "current": 0, "outdated": 0, "waiting": 0, "failing": 1 },
@@ -127,6 +128,44 @@ async fn every_tenant_is_a_row_of_the_page_and_of_the_json() {
         }],
     });
     assert_eq!(json, expected);
+}
+
+#[tokio::test]
+async fn a_tenant_of_another_replica_is_among_the_others_and_marked() {
+    let down = Condition {
+        type_: "Connected".to_owned(),
+        status: "False".to_owned(),
+        reason: "Unreachable".to_owned(),
+        message: "connection refused".to_owned(),
+        last_transition_time: Time(Timestamp::from_second(1_000).unwrap()),
+        observed_generation: None,
+    };
+    let status = WorkerClusterStatus {
+        conditions: vec![down],
+        ..WorkerClusterStatus::default()
+    };
+    let elsewhere = summary::row_elsewhere("oslo/worker".to_owned(), Some(&status));
+    let state = a_state(
+        on_loopback(),
+        vec![a_row("berlin/worker", "one"), elsewhere],
+    );
+    let page = text(&state, "/fleet").await;
+    for told in [
+        "marked <i>elsewhere</i> are served by another replica",
+        "<span class=\"state\">Unreachable</span> <i>elsewhere</i>",
+        "<span class=\"state\">NotReady</span></td>",
+        "Unreachable (1)",
+        "Unreachable: connection refused",
+    ] {
+        assert!(page.contains(told), "{told} is missing in {page}");
+    }
+    let (oslo, berlin) = (page.find("oslo").unwrap(), page.find("berlin").unwrap());
+    assert!(oslo < berlin, "worst first: {page}");
+    let json: Value = serde_json::from_str(&text(&state, "/fleet.json").await).unwrap();
+    assert_eq!(json["servedElsewhere"], 1);
+    assert_eq!(json["states"]["Unreachable"], 1);
+    assert_eq!(json["tenants"][0]["name"], "oslo/worker");
+    assert_eq!(json["tenants"][0]["servedHere"], false);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::tenant::report::ProfileTried;
@@ -182,16 +182,147 @@ fn machine_deployments_are_counted_and_the_last_reconcile_is_told() {
     );
 }
 
+/// A condition as type, status, reason and second.
+type Told = (&'static str, &'static str, &'static str, i64);
+
+fn elsewhere(conditions: &[Told]) -> Row {
+    let conditions = conditions.iter().map(|(kind, state, reason, second)| {
+        let made = a_status(&[(*kind, *state, *second)]).conditions.remove(0);
+        Condition {
+            reason: (*reason).to_owned(),
+            ..made
+        }
+    });
+    let status = WorkerClusterStatus {
+        conditions: conditions.collect(),
+        ..a_status(&[])
+    };
+    row_elsewhere("berlin/worker".to_owned(), Some(&status))
+}
+
+/// What a healthy tenant's WorkerCluster says.
+const WELL: [Told; 6] = [
+    ("Ready", "True", "Ready", 5),
+    ("Registered", "True", "Accepted", 1),
+    ("Connected", "True", "Healthy", 2),
+    ("Claimed", "True", "Claimed", 3),
+    ("MachineDeploymentsServed", "True", "AllServed", 4),
+    ("MachinesCurrent", "True", "MachinesCurrent", 4),
+];
+
+/// How others differ from it, which state that is, and since when. The first reason is the cause.
+const DIFFERENT: [(&[Told], State, i64); 9] = [
+    (
+        &[
+            ("Ready", "False", "Unreachable", 9),
+            ("Connected", "False", "Unreachable", 8),
+        ],
+        State::Unreachable,
+        8,
+    ),
+    (
+        &[
+            ("Ready", "False", "Degraded", 9),
+            ("Connected", "False", "Degraded", 8),
+        ],
+        State::Degraded,
+        8,
+    ),
+    (
+        &[
+            ("Ready", "False", "KubeconfigRefused", 9),
+            ("Registered", "False", "KubeconfigRefused", 7),
+            ("Connected", "Unknown", "NotRegistered", 7),
+            ("MachineDeploymentsServed", "Unknown", "NotRegistered", 7),
+        ],
+        State::Refused,
+        7,
+    ),
+    (
+        &[
+            ("Ready", "False", "Paused", 9),
+            ("Registered", "False", "Paused", 7),
+            ("Connected", "Unknown", "NotRegistered", 7),
+        ],
+        State::Paused,
+        7,
+    ),
+    (
+        &[
+            ("Ready", "False", "ClaimedByOther", 9),
+            ("Claimed", "False", "ClaimedByOther", 6),
+        ],
+        State::Refused,
+        6,
+    ),
+    (
+        &[
+            ("Ready", "Unknown", "Engaging", 9),
+            ("Connected", "Unknown", "NotRegistered", 7),
+            ("MachineDeploymentsServed", "Unknown", "NotRegistered", 7),
+        ],
+        State::NotEngaged,
+        9,
+    ),
+    (
+        &[
+            ("Ready", "False", "SomeNotServed", 9),
+            ("MachineDeploymentsServed", "False", "SomeNotServed", 9),
+        ],
+        State::NotReady,
+        9,
+    ),
+    (
+        &[
+            ("Ready", "False", "Failed", 9),
+            ("ProfilesInstalled", "False", "Failed", 9),
+        ],
+        State::NotReady,
+        9,
+    ),
+    (
+        &[("MachinesCurrent", "False", "MachinesOutdated", 9)],
+        State::Healthy,
+        5,
+    ),
+];
+
 #[test]
-fn of_a_tenant_that_another_replica_serves_its_status_tells() {
-    let status = a_status(&[("Ready", "False", 7)]);
-    let row = row_elsewhere("berlin/worker".to_owned(), Some(&status));
-    assert_eq!(row.state, State::Elsewhere);
-    assert_eq!(row.why.as_deref(), Some("Reason: a message"));
-    assert_eq!(row.since, Some(Moment(at(7))));
-    assert_eq!(row.version.as_deref(), Some("v1.35.0"));
-    assert_eq!(row.machine_deployments, None);
-    assert_eq!(row_elsewhere("a/b".to_owned(), None).why, None);
+fn of_a_tenant_that_another_replica_serves_its_conditions_tell() {
+    let well = elsewhere(&WELL);
+    assert_eq!((well.state, well.why), (State::Healthy, None));
+    assert_eq!((well.since, well.served_here), (Some(Moment(at(5))), false));
+    assert_eq!(well.version.as_deref(), Some("v1.35.0"));
+    for (changed, state, since) in DIFFERENT {
+        let is_same = |it: &&Told| changed.iter().all(|(kind, ..)| *kind != it.0);
+        let kept = WELL.iter().filter(is_same);
+        let row = elsewhere(&changed.iter().chain(kept).copied().collect::<Vec<_>>());
+        let why = format!("{}: a message", changed[0].2);
+        assert_eq!((row.state, row.why), (state, Some(why)), "{changed:?}");
+        assert_eq!(row.since, Some(Moment(at(since))), "{changed:?}");
+    }
+    let unknown = row_elsewhere("a/b".to_owned(), None);
+    let told = (unknown.state, unknown.why, unknown.since);
+    assert_eq!(told, (State::NotEngaged, None, None));
+}
+
+#[test]
+fn a_tenant_of_another_replica_is_counted_and_sorted_by_its_state() {
+    let down = elsewhere(&[("Connected", "False", "Unreachable", 8)]);
+    let well = Row {
+        name: "aachen/worker".to_owned(),
+        ..shown(&a_report(&[]), None)
+    };
+    let told = ("osm-0".to_owned(), at(0));
+    let summary = FleetSummary::new(told, vec![well, down], &Filter::default());
+    let names: Vec<_> = summary
+        .tenants
+        .iter()
+        .map(|row| row.name.as_str())
+        .collect();
+    assert_eq!(names, ["berlin/worker", "aachen/worker"]);
+    let states = BTreeMap::from([("Healthy", 1), ("Unreachable", 1)]);
+    assert_eq!((summary.states, summary.served_elsewhere), (states, 1));
 }
 
 #[test]
