@@ -229,7 +229,9 @@ fn credentials(access: &ClusterAccess) -> Result<ClientConfig, TransportError> {
     Ok(builder.with_client_auth_cert(chain, key)?)
 }
 
-/// Resolves a name, and lets only those addresses through that may be connected to.
+/// Resolves a name, and lets only those addresses through that may be connected to. A name with a
+/// dot at its end is looked up as it is. `/etc/hosts` has no such names, so one that is not found is
+/// looked up without the dot.
 #[derive(Clone)]
 struct CheckedResolver {
     rules: Arc<AddressRules>,
@@ -248,9 +250,13 @@ impl Service<Name> for CheckedResolver {
     fn call(&mut self, name: Name) -> Self::Future {
         let Self { rules, port } = self.clone();
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), port)).await?;
+            let asked = name.as_str();
+            let mut found = lookup(asked, port).await;
+            if let (Err(_), Some(relative)) = (&found, asked.strip_suffix('.')) {
+                found = lookup(relative, port).await;
+            }
             let mut allowed = Vec::new();
-            for address in found {
+            for address in found? {
                 if let Err(refused) = rules.check(address) {
                     return Err(format!("{name} leads to {}: {refused}", address.ip()).into());
                 }
@@ -259,6 +265,10 @@ impl Service<Name> for CheckedResolver {
             Ok(allowed.into_iter())
         })
     }
+}
+
+async fn lookup(name: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
+    Ok(tokio::net::lookup_host((name, port)).await?.collect())
 }
 
 #[cfg(test)]
@@ -302,6 +312,21 @@ mod tests {
         let (idle, interval) = (socket.tcp_keepalive_time(), socket.tcp_keepalive_interval());
         assert_eq!(idle.unwrap(), Duration::from_secs(21));
         assert_eq!(interval.unwrap(), Duration::from_secs(7));
+    }
+
+    #[tokio::test]
+    async fn the_dot_at_the_end_of_a_name_is_looked_up() {
+        let resolver = CheckedResolver {
+            rules: Arc::default(),
+            port: 6443,
+        };
+        let mut http = http(resolver, Patience::of(Duration::from_secs(7)));
+        for name in ["localhost", "localhost."] {
+            let url = format!("https://{name}:6443").parse().unwrap();
+            let refused = http.call(url).await.unwrap_err();
+            let cause = refused.source().expect("the resolver's error").to_string();
+            assert!(cause.starts_with(&format!("{name} leads to ")), "{cause}");
+        }
     }
 
     #[tokio::test]

@@ -5,6 +5,8 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
+use super::*;
+
 /// A server's certificate, and what the kubeconfig has as its authority's.
 pub struct Identity {
     pub authority: String,
@@ -31,7 +33,7 @@ pub fn signed(change: impl Fn(&mut CertificateParams)) -> Identity {
     let signing_key = KeyPair::generate().expect("a key");
     let certificate = authority.self_signed(&signing_key).expect("a certificate");
     let issuer = Issuer::new(authority, signing_key);
-    let names = vec!["127.0.0.1".to_owned()];
+    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
     let mut server = CertificateParams::new(names).expect("a name");
     server.distinguished_name.push(DnType::CommonName, "server");
     change(&mut server);
@@ -76,5 +78,28 @@ pub fn on_p521() -> Identity {
         authority: include_str!("p521/authority.pem").to_owned(),
         certificate: CertificateDer::from_pem_slice(certificate).expect("a certificate"),
         key: PrivateKeyDer::from_pem_slice(key).expect("a key"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_verified_by_its_name_without_the_dot() {
+    let terms = Terms {
+        identity: Arc::new(signed(|_| {})),
+        ..Terms::default()
+    };
+    let mut server = Hostile::start_on(terms, "h2", || Response::new(whole("{}"))).await;
+    let port = server.address.replace("127.0.0.1", "");
+    for (name, tls_server_name) in [
+        ("localhost", ""),
+        ("localhost.", ""),
+        ("127.0.0.1", "localhost."),
+    ] {
+        let host = format!("https://{name}{port}\n    tls-server-name: \"{tls_server_name}\"");
+        let before = format!("https://{}", server.address);
+        let kubeconfig = server.kubeconfig.replace(&before, &host);
+        let before = std::mem::replace(&mut server.kubeconfig, kubeconfig);
+        let answer = server.client().request_text(get("/version")).await;
+        assert!(answer.is_ok(), "{name}: {answer:?}");
+        server.kubeconfig = before;
     }
 }

@@ -273,6 +273,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
+    use crate::app::cluster_client::{Author, WorkerKubeconfigSource};
 
     #[test]
     fn every_object_of_the_rights_is_one_that_can_be_applied() {
@@ -302,6 +303,28 @@ mod tests {
         assert_eq!(found(secret(None, "a")), None);
         assert_eq!(found(secret(Some("now"), "")), None);
         assert_eq!(found(Secret::default()), None);
+    }
+
+    #[tokio::test]
+    async fn the_dot_at_the_end_of_a_servers_name_is_kept() {
+        let entry = Entry {
+            server: "https://berlin.example.:6443".to_owned(),
+            certificate_authority: fake_cluster::Cluster::default().ca_pem().into_bytes(),
+            tls_server_name: None,
+        };
+        let kubeconfig = entry.kubeconfig(None).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), kubeconfig.expose()).unwrap();
+        for author in [Author::Anybody, Author::ClusterClient] {
+            let source = WorkerKubeconfigSource {
+                kubeconfig: file.path().to_owned(),
+                context: None,
+                author,
+            };
+            let worker = ClusterClient::worker(&source).await.unwrap();
+            let found = Entry::of(&worker, None).unwrap();
+            assert_eq!(found.server, entry.server, "{author:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ const HTTPS_PORT: u16 = 443;
 pub struct Server {
     /// The host.
     pub host: Host,
+    /// Whether the name has a dot at its end. DNS then looks up this name alone, and tries none of
+    /// the search domains. TLS knows names without it.
+    pub is_rooted: bool,
     /// The port.
     pub port: u16,
     /// What stands before `/api` in every path: empty, or `/` and a path without a `/` at its end.
@@ -20,7 +23,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The URL, with its port and without a `/` at its end.
+    /// The URL, with its port and without a `/` at its end. A dot at the end of the name is kept.
     pub fn url(&self) -> String {
         self.to_string()
     }
@@ -43,6 +46,7 @@ impl Server {
             return Err(AccessError::ServerQuery { field: field() });
         }
         let (host, port) = host::split_port(authority);
+        let is_rooted = host.ends_with('.');
         let host = Host::parse(host).ok_or_else(|| AccessError::ServerHost { field: field() })?;
         let port = match port {
             None => HTTPS_PORT,
@@ -56,6 +60,7 @@ impl Server {
         }
         Ok(Self {
             host,
+            is_rooted,
             port,
             path: path.to_owned(),
         })
@@ -64,11 +69,11 @@ impl Server {
 
 impl fmt::Display for Server {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "https://{}:{}{}",
-            self.host, self.port, self.path
-        )
+        let Self {
+            host, port, path, ..
+        } = self;
+        let dot = if self.is_rooted { "." } else { "" };
+        write!(formatter, "https://{host}{dot}:{port}{path}")
     }
 }
 

@@ -203,8 +203,16 @@ fn a_server_is_taken_apart_and_put_together() {
         ("https://api.example", Some("https://api.example:443")),
         (
             "HTTPS://API.Example.:6443/",
-            Some("https://api.example:6443"),
+            Some("https://api.example.:6443"),
         ),
+        (
+            "https://api.example./k8s",
+            Some("https://api.example.:443/k8s"),
+        ),
+        ("https://api.example..", None),
+        ("https://.", None),
+        ("https://10.0.0.1.", None),
+        ("https://[::1].", None),
         ("https://10.0.0.1:6443", Some("https://10.0.0.1:6443")),
         ("https://[2001:db8::1]", Some("https://[2001:db8::1]:443")),
         (
@@ -320,6 +328,10 @@ fn the_digest_changes_with_everything_that_counts_and_with_nothing_else() {
         (
             "/clusters/0/cluster/certificate-authority-data",
             json!(base64(&other_authority)),
+        ),
+        (
+            "/clusters/0/cluster/server",
+            json!("https://api.berlin.example.:6443"),
         ),
         ("/clusters/0/cluster/tls-server-name", json!("kubernetes")),
         ("/users/0/user/token", json!("another-token")),
