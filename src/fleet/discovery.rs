@@ -19,8 +19,6 @@ use crate::tenant::{access, id::RegistrationId, secret_text::SecretBytes};
 
 /// A page of Secrets that hold a kubeconfig: 10 KiB each.
 const PAGE: u32 = 50;
-/// The data keys of a kubeconfig: ours first, then Cluster API's.
-const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
 
 /// A registration, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,8 +112,8 @@ fn registration(mut secret: DeserializeGuard<Secret>) -> Registration {
         .ok()
         .and_then(|secret| secret.data.as_mut());
     let kubeconfig = data.and_then(|data| {
-        let mut keys = KUBECONFIG_KEYS.iter();
-        keys.find_map(|key| data.remove(*key)).map(|bytes| bytes.0)
+        let key = access::kubeconfig_key(data)?;
+        data.remove(key).map(|bytes| bytes.0)
     });
     Registration {
         id: id(&secret),
@@ -161,6 +159,17 @@ mod tests {
         let both = json!({"value": "dg==", "kubeconfig": "aw=="});
         assert_eq!(kubeconfig(&both), Some(b"k".to_vec()));
         assert_eq!(kubeconfig(&json!({"other": "dg=="})), None);
+    }
+
+    #[test]
+    fn a_blank_key_gives_way_to_one_that_is_not() {
+        for blank in ["", "IAo="] {
+            let both = json!({"kubeconfig": blank, "value": "dg=="});
+            assert_eq!(kubeconfig(&both), Some(b"v".to_vec()), "{blank:?}");
+        }
+        let blank = json!({"kubeconfig": "", "value": "IAo="});
+        assert_eq!(kubeconfig(&blank), Some(Vec::new()), "it is told as empty");
+        assert_eq!(kubeconfig(&json!({"value": ""})), Some(Vec::new()));
     }
 
     #[test]

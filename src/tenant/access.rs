@@ -6,8 +6,9 @@
 //! inline. Everything else is refused with the field's name. The YAML goes no further than this
 //! file; what comes out is built into a connection by us, never by a kubeconfig loader.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
+use k8s_openapi::ByteString;
 use rustls::{RootCertStore, pki_types::ServerName};
 use sha2::{Digest, Sha256};
 
@@ -28,8 +29,25 @@ pub use server::Server;
 /// A kubeconfig with both certificates and a token has about 10 KiB; a Secret may have 1 MiB.
 pub const KUBECONFIG_BYTES_MAX: usize = 256 * 1024;
 
+/// The keys of a registration's Secret that may have its kubeconfig: ours first, then Cluster API's.
+const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
+
 /// How many hexadecimal digits of a digest tell two kubeconfigs apart.
 const FINGERPRINT_DIGITS: usize = 16;
+
+/// Returns the key under which a Secret has its kubeconfig: the first that has a text, or the first
+/// that is there if all are blank.
+pub fn kubeconfig_key(data: &BTreeMap<String, ByteString>) -> Option<&'static str> {
+    let is_blank = |ByteString(bytes): &ByteString| bytes.trim_ascii().is_empty();
+    let present = || {
+        KUBECONFIG_KEYS
+            .iter()
+            .copied()
+            .filter(|key| data.contains_key(*key))
+    };
+    let filled = present().find(|key| data.get(*key).is_some_and(|bytes| !is_blank(bytes)));
+    filled.or_else(|| present().next())
+}
 
 /// Which kubeconfig of which Secret it is, in a word that tells nothing else of it.
 pub fn fingerprint(uid: &str, kubeconfig: &[u8]) -> String {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
@@ -45,7 +46,7 @@ pub async fn a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_n
 }
 
 /// Kubeconfigs, and a part of what is said about each.
-fn refused_kubeconfigs(kubeconfig: &str) -> [(String, &'static str); 7] {
+fn refused_kubeconfigs(kubeconfig: &str) -> [(String, &'static str); 11] {
     let token = kubeconfig
         .lines()
         .find(|line| line.trim_start().starts_with("token: "))
@@ -57,6 +58,16 @@ fn refused_kubeconfigs(kubeconfig: &str) -> [(String, &'static str); 7] {
     let exec = "    exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}";
     [
         ("{{{ garbage".to_owned(), "not YAML"),
+        (String::new(), "the kubeconfig is empty"),
+        (STANDARD.encode(kubeconfig), "encoded once too often"),
+        (
+            kubeconfig.replace(token, "    token: REDACTED"),
+            "token: kubectl left the value out",
+        ),
+        (
+            kubeconfig.replace(authority, "    certificate-authority-data: DATA+OMITTED"),
+            "certificate-authority-data: kubectl left the value out",
+        ),
         (kubeconfig.replace(token, exec), "exec: no command is run"),
         (
             kubeconfig.replace(token, "    tokenFile: /etc/hostname"),
@@ -299,12 +310,19 @@ pub async fn a_registration_may_use_the_key_of_cluster_api(world: &'static World
     let stage = Stage::open(world, "value-key");
     let tenant = stage.tenant().await;
     let manager = Manager::start(&stage, &[]).await;
-    // Cluster API's key, in a Secret without ours.
+    // Cluster API's key, in a Secret where ours is empty, and then without ours.
     let kubeconfig = tenant.worker.kubeconfig(IN_WORKER).await;
     tenant.register_as(WORKER, "").await;
-    let patch = json!({ "data": { "kubeconfig": null }, "stringData": { "value": kubeconfig } });
-    crate::suite::stage::merge(&tenant.registrations(), WORKER, patch).await;
-    tenant.says("Ready", "True", "Ready").await;
+    tenant
+        .says("Registered", "False", "KubeconfigRefused")
+        .await;
+    for patch in [
+        json!({ "stringData": { "value": kubeconfig } }),
+        json!({ "data": { "kubeconfig": null } }),
+    ] {
+        crate::suite::stage::merge(&tenant.registrations(), WORKER, patch).await;
+        tenant.says("Ready", "True", "Ready").await;
+    }
     let registration = ok(tenant.registrations().get(WORKER).await, "it is there");
     assert_eq!(fixtures::text(&registration, "value"), kubeconfig);
     manager.stop().await;

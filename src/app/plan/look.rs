@@ -49,16 +49,13 @@ use crate::plan::{
 use crate::render::input::RegistryCredential;
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
-    access::ClusterAccess,
+    access::{self, ClusterAccess},
     cluster_info::ClusterInfo,
     id::TenantId,
     policy::{RequestBudget, TenantPolicy},
     secret_text::SecretText,
     settings::{SettingsError, TenantSettings},
 };
-
-/// As `osm run` reads a registration: our key first, then Cluster API's.
-const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
 
 /// A registered tenant.
 pub(super) struct Registered {
@@ -257,11 +254,10 @@ fn connect(
     Ok((access, worker))
 }
 
-/// The kubeconfig of a registration.
+/// The kubeconfig of a registration, as `osm run` finds it.
 pub(in crate::app) fn kubeconfig_of(registration: &Secret) -> anyhow::Result<&[u8]> {
     let data = registration.data.as_ref();
-    let mut keys = KUBECONFIG_KEYS.iter();
-    let found = keys.find_map(|key| data?.get(*key));
+    let found = data.and_then(|data| data.get(access::kubeconfig_key(data)?));
     let ByteString(kubeconfig) = found.context("the registration has no kubeconfig")?;
     Ok(kubeconfig)
 }

@@ -124,12 +124,12 @@ fn parse_token(user: &Node<'_>) -> Result<Option<SecretText>, AccessError> {
     let Some(token) = user.text("token")? else {
         return Ok(None);
     };
+    let field = user.path_of("token");
+    pem::check_is_given(token, &field)?;
     if token.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(Some(SecretText::new(token)))
     } else {
-        Err(AccessError::NotAToken {
-            field: user.path_of("token"),
-        })
+        Err(AccessError::NotAToken { field })
     }
 }
 

@@ -1,9 +1,9 @@
 //! A kubeconfig's YAML as a tree whose every node knows its path, read under a budget.
 
 use serde_json::Value;
-use zeroize::Zeroize as _;
+use zeroize::{Zeroize as _, Zeroizing};
 
-use super::error::AccessError;
+use super::{error::AccessError, pem};
 
 /// Deep enough for every field that a kubeconfig has (extensions included), shallow enough for
 /// any stack.
@@ -54,7 +54,19 @@ pub(super) fn read(bytes: &[u8], bytes_max: usize) -> Result<Document, AccessErr
         with_snippet: false,
     };
     let read = serde_saphyr::from_str_with_options(text, options);
-    read.map(Document).map_err(|error| refused(&error))
+    let document = read.map(Document).map_err(|error| refused(&error))?;
+    match &document.0 {
+        Value::Null => Err(AccessError::Empty),
+        Value::String(text) if is_encoded(text) => Err(AccessError::EncodedTwice),
+        _ => Ok(document),
+    }
+}
+
+/// Whether a text is the base64 of a kubeconfig.
+fn is_encoded(text: &str) -> bool {
+    let decoded = pem::from_base64(text).map(Zeroizing::new);
+    let inside = decoded.as_ref().and_then(|it| str::from_utf8(it).ok());
+    inside.is_some_and(|inside| inside.contains("clusters"))
 }
 
 /// The reader's error without its text, which quotes the input.

@@ -14,6 +14,21 @@ pub enum AccessError {
         /// The largest size that is read.
         max: usize,
     },
+    /// It says nothing.
+    #[error("the kubeconfig is empty")]
+    Empty,
+    /// It is the base64 of a kubeconfig.
+    #[error(
+        "the kubeconfig is base64 inside, encoded once too often; decode it once, or put it under \
+         `stringData` of the Secret"
+    )]
+    EncodedTwice,
+    /// kubectl has replaced a value by a placeholder.
+    #[error("{field}: kubectl left the value out; use the output of kubectl config view --raw")]
+    Omitted {
+        /// The field.
+        field: String,
+    },
     /// It is not UTF-8.
     #[error("the kubeconfig is not text in UTF-8")]
     NotText,
@@ -241,13 +256,15 @@ impl AccessError {
         match self {
             Self::TooLarge { .. } | Self::TooComplex { .. } => "kubeconfig_too_large",
             Self::NotText
+            | Self::EncodedTwice
             | Self::NotYaml { .. }
             | Self::DuplicateKey { .. }
             | Self::Alias { .. }
             | Self::SeveralDocuments
             | Self::NotAKubeconfig { .. }
             | Self::WrongType { .. } => "kubeconfig_unreadable",
-            Self::DuplicateName { .. }
+            Self::Empty
+            | Self::DuplicateName { .. }
             | Self::Missing { .. }
             | Self::Dangling { .. }
             | Self::NoCurrentContext
@@ -268,7 +285,8 @@ impl AccessError {
             | Self::ServerPath { .. }
             | Self::TlsServerName { .. } => "kubeconfig_server_invalid",
             Self::ServerRefused { .. } => "kubeconfig_server_refused",
-            Self::NotBase64 { .. }
+            Self::Omitted { .. }
+            | Self::NotBase64 { .. }
             | Self::NotPem { .. }
             | Self::NotACertificate { .. }
             | Self::NotAKey { .. }

@@ -34,11 +34,24 @@ pub(super) fn certificates(
 
 /// The bytes of a base64 field.
 pub(super) fn decode(text: &str, field: &str) -> Result<Vec<u8>, AccessError> {
-    // Line ends inside of the text are common; kubectl takes them, too.
+    check_is_given(text, field)?;
+    from_base64(text).ok_or_else(|| AccessError::NotBase64 {
+        field: field.to_owned(),
+    })
+}
+
+/// The bytes of a base64 text. Line ends inside of it are common; kubectl takes them, too.
+pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
     let text: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
-    STANDARD
-        .decode(text.as_bytes())
-        .map_err(|_| AccessError::NotBase64 {
+    STANDARD.decode(text.as_bytes()).ok()
+}
+
+/// Refuses what `kubectl config view` writes in place of a certificate, key or token.
+pub(super) fn check_is_given(text: &str, field: &str) -> Result<(), AccessError> {
+    if ["DATA+OMITTED", "REDACTED"].contains(&text.trim()) {
+        return Err(AccessError::Omitted {
             field: field.to_owned(),
-        })
+        });
+    }
+    Ok(())
 }

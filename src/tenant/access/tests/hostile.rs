@@ -201,6 +201,33 @@ fn a_certificate_authority_is_certificates_and_nothing_else() {
 }
 
 #[test]
+fn what_kubectl_leaves_out_is_refused_as_such() {
+    let pki = a_pki();
+    for (pointer, field) in [
+        (
+            "/clusters/0/cluster/certificate-authority-data",
+            "clusters[0].cluster.certificate-authority-data",
+        ),
+        ("/users/0/user/token", "users[0].user.token"),
+    ] {
+        for placeholder in ["DATA+OMITTED", "REDACTED", "REDACTED\n"] {
+            let field = field.to_owned();
+            let expected = AccessError::Omitted { field };
+            refuses(&pki, pointer, json!(placeholder), &expected);
+        }
+    }
+    for key in ["client-certificate-data", "client-key-data"] {
+        let pair = json!({
+            "client-certificate-data": base64(&pki.certificate),
+            "client-key-data": base64(&pki.key),
+        });
+        let user = with(pair, &format!("/{key}"), json!("DATA+OMITTED"));
+        let field = format!("users[0].user.{key}");
+        refuses(&pki, USER, user, &AccessError::Omitted { field });
+    }
+}
+
+#[test]
 fn a_credential_is_whole_and_fits_together() {
     let pki = a_pki();
     let user = "users[0].user".to_owned();

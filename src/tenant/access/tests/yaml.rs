@@ -83,8 +83,29 @@ fn what_is_no_yaml_or_no_mapping_is_refused() {
         field: "the kubeconfig".to_owned(),
         expected: "a mapping",
     };
-    for text in ["[]", "text", "1", "null", ""] {
+    for text in ["[]", "text", "1", &base64("text"), &base64("\u{0}\u{ff}")] {
         assert_eq!(parse_text(text), Err(expected.clone()), "{text:?}");
+    }
+}
+
+#[test]
+fn an_empty_kubeconfig_and_one_encoded_twice_are_named() {
+    for text in ["", " \n", "# a comment\n", "---\n", "null"] {
+        assert_eq!(parse_text(text), Err(AccessError::Empty), "{text:?}");
+    }
+    let encoded = base64(&a_text());
+    let lines: Vec<&str> = encoded
+        .as_bytes()
+        .chunks(76)
+        .map(|line| std::str::from_utf8(line).unwrap())
+        .collect();
+    for text in [
+        encoded.clone(),
+        format!("{encoded}\n"),
+        lines.join("\n"),
+        lines.join("\r\n"),
+    ] {
+        assert_eq!(parse_text(&text), Err(AccessError::EncodedTwice));
     }
 }
 
