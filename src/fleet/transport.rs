@@ -230,8 +230,8 @@ fn credentials(access: &ClusterAccess) -> Result<ClientConfig, TransportError> {
 }
 
 /// Resolves a name, and lets only those addresses through that may be connected to. A name with a
-/// dot at its end is looked up as it is. `/etc/hosts` has no such names, so one that is not found is
-/// looked up without the dot.
+/// dot at its end is looked up as it is. `/etc/hosts` has no such names, so one that is not found
+/// is looked up without the dot.
 #[derive(Clone)]
 struct CheckedResolver {
     rules: Arc<AddressRules>,

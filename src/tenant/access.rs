@@ -29,7 +29,7 @@ pub use server::Server;
 /// A kubeconfig with both certificates and a token has about 10 KiB; a Secret may have 1 MiB.
 pub const KUBECONFIG_BYTES_MAX: usize = 256 * 1024;
 
-/// The keys of a registration's Secret that may have its kubeconfig: ours first, then Cluster API's.
+/// The keys of a registration's Secret that may have its kubeconfig: ours, then Cluster API's.
 const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
 
 /// How many hexadecimal digits of a digest tell two kubeconfigs apart.
