@@ -27,6 +27,8 @@ use crate::tenant::report::ConditionType;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// A status that somebody else keeps changing is put right at most this seldom.
 const AGAIN_MAX: Duration = Duration::from_mins(5);
+/// One call that fails is no reason for an Event: a server that restarts is back by then.
+const WARN_AFTER: Duration = Duration::from_secs(30);
 /// A tenant whose cluster comes and goes gets an Event about it at most this often.
 const WARN_INTERVAL: Duration = Duration::from_mins(10);
 /// The timeout of the last write, after the cluster's task has ended.
@@ -38,6 +40,7 @@ pub async fn report(reporting: Reporting) {
     let mut writer = Writer {
         reporting: &reporting,
         written: None,
+        warn_at: None,
         warned: None,
         again: RetryDelay::new(INTERVAL, AGAIN_MAX),
     };
@@ -52,6 +55,10 @@ pub async fn report(reporting: Reporting) {
             () = reporting.registered.status.changed() => {}
             Ok(()) = worker_cluster.changed() => {}
             () = sleep_until(next), if must_retry => {}
+            () = sleep_until(writer.warn_at.unwrap_or(next)), if writer.warn_at.is_some() => {
+                Box::pin(writer.warn()).await;
+                continue;
+            }
         }
         tokio::select! {
             biased;
@@ -92,6 +99,8 @@ pub async fn report(reporting: Reporting) {
 struct Writer<'a> {
     reporting: &'a Reporting,
     written: Option<Written>,
+    /// When an Event is due, if the cluster is not connected until then.
+    warn_at: Option<Instant>,
     /// When the last Event said that the cluster is not connected.
     warned: Option<Instant>,
     /// Between two writes of the same status: somebody else writes it, too.
@@ -150,7 +159,14 @@ impl Writer<'_> {
             generation: own.metadata.generation,
             now: self.reporting.clock.now(),
         });
-        if *before == wanted {
+        let (was_lost, is_lost) = (lost(before).is_some(), lost(&wanted).is_some());
+        let is_same = *before == wanted;
+        if !is_lost {
+            self.warn_at = None;
+        } else if !was_lost {
+            self.warn_at = Some(Instant::now() + WARN_AFTER);
+        }
+        if is_same {
             return Ok(INTERVAL);
         }
         let namespace = own.namespace().unwrap_or_default();
@@ -165,7 +181,6 @@ impl Writer<'_> {
         let patched = api
             .patch_status(&own.name_any(), &params, &Patch::Apply(&patch))
             .await?;
-        let lost = lost_connection(before, &wanted);
         let before = self.written.replace(Written {
             uid: own.uid(),
             over: own.resource_version(),
@@ -177,39 +192,42 @@ impl Writer<'_> {
             let now = self.written.as_ref();
             now.is_some_and(|now| (&now.uid, &now.status) == (&before.uid, &before.status))
         };
-        let is_due = self.warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
-        if let Some((reason, note)) = lost.filter(|_| is_due) {
-            self.warned = Some(Instant::now());
-            let warning = Warning {
-                action: "Connect",
-                reason,
-                note: &note,
-            };
-            events::warn(&self.reporting.management.client(), &own, warning).await;
-        }
         if before.as_ref().is_some_and(is_same) {
             return Ok(self.again.next().unwrap_or(INTERVAL).max(INTERVAL));
         }
         self.again.reset();
         Ok(INTERVAL)
     }
+
+    /// Sends an Event about the connection that is lost.
+    async fn warn(&mut self) {
+        self.warn_at = None;
+        let is_due = self.warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
+        let own = self.reporting.registered.worker_cluster.borrow().clone();
+        let status = self.written.as_ref().map(|it| &it.status);
+        let (Some((reason, note)), Some(own), true) = (status.and_then(lost), own, is_due) else {
+            return;
+        };
+        let warning = Warning {
+            action: "Connect",
+            reason,
+            note,
+        };
+        events::warn(&self.reporting.management.client(), &own, warning).await;
+        self.warned = Some(Instant::now());
+    }
 }
 
 /// Reasons why a cluster is not connected, of which an Event tells.
 const LOST: [&str; 3] = ["Unreachable", "Degraded", "WatchFailed"];
 
-/// Returns the reason and the message if the cluster is not connected, and the status did not say
-/// so before.
-fn lost_connection(
-    before: &WorkerClusterStatus,
-    now: &WorkerClusterStatus,
-) -> Option<(&'static str, String)> {
+/// Returns the reason and the message if the cluster is not connected.
+fn lost(status: &WorkerClusterStatus) -> Option<(&'static str, &str)> {
     let is_lost =
         |it: &&Condition| it.type_ == ConditionType::Connected.as_str() && it.status == "False";
-    let lost = now.conditions.iter().find(is_lost)?;
-    let was_lost = before.conditions.iter().any(|it| is_lost(&it));
+    let lost = status.conditions.iter().find(is_lost)?;
     let reason = LOST.into_iter().find(|reason| *reason == lost.reason)?;
-    (!was_lost).then(|| (reason, lost.message.clone()))
+    Some((reason, &lost.message))
 }
 
 #[cfg(test)]
