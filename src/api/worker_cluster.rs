@@ -326,7 +326,7 @@ pub struct MachineDeploymentEntry {
     pub name: String,
     /// Whether it is served.
     pub state: MachineDeploymentState,
-    /// A word for programs.
+    /// The machine-readable CamelCase reason.
     pub reason: String,
     /// A sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]

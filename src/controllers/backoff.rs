@@ -14,7 +14,7 @@ use crate::fleet::retry_delay::RetryDelay;
 
 /// The first delay: a conflict is over by then.
 const FIRST: Duration = Duration::from_millis(200);
-/// The cap: what a person mends is picked up by a watch; this is for the weather.
+/// The cap: what a person mends is picked up by a watch; this covers transient failures.
 const CAP: Duration = Duration::from_secs(30);
 
 /// Delays by machine deployment.

@@ -60,7 +60,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// A word for programs.
+    /// The machine-readable CamelCase reason.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Running(_) => "UpstreamRunning",

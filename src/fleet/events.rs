@@ -16,7 +16,7 @@ const NOTE_BYTES_MAX: usize = 960;
 pub struct Warning<'a> {
     /// What was being done.
     pub action: &'static str,
-    /// A word for programs.
+    /// The machine-readable CamelCase reason.
     pub reason: &'static str,
     /// A sentence for people, without secrets.
     pub note: &'a str,

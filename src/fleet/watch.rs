@@ -279,6 +279,7 @@ fn is_refusal(cause: &(dyn Error + 'static)) -> bool {
 struct Trouble {
     delay: RetryDelay,
     failures: u32,
+    /// When the delay after the last failure ended.
     last: Option<Instant>,
 }
 
@@ -321,9 +322,7 @@ fn paced<T: Send, E: Send>(
                     Some(health) => health.well().await,
                     None => tokio::time::sleep(wait).await,
                 }
-            }
-            // The wait for an answer is no time in which the watch was well.
-            if trouble.failures > 0 {
+                // From here on it may be well.
                 trouble.last = Some(Instant::now());
             }
             let event = events.next().await?;
@@ -386,6 +385,19 @@ mod tests {
         let events = events.take_until(tokio::time::sleep(Duration::from_mins(10)));
         let count = events.count().await;
         assert!(count < 60, "{count} events in ten minutes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_forgotten_when_a_watch_has_been_well_however_much_happens() {
+        let trouble = std::iter::once(Err(()));
+        let second = |_| async { Ok(tokio::time::sleep(Duration::from_secs(1)).await) };
+        let well = stream::iter(0..60).then(second);
+        let events = stream::iter(trouble.clone())
+            .chain(well)
+            .chain(stream::iter(trouble));
+        let failures = paced(events, None).filter_map(async |event| event.err());
+        let counts: Vec<u32> = failures.map(|((), count)| count).collect().await;
+        assert_eq!(counts, [1, 1]);
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Removal {
 pub struct ConditionState {
     /// Whether it holds.
     pub holds: bool,
-    /// A word for programs.
+    /// The machine-readable CamelCase reason.
     pub reason: &'static str,
     /// A sentence for people, without secrets.
     pub message: String,
@@ -207,7 +207,7 @@ impl ConditionState {
 pub struct Outcome {
     /// Whether it is served.
     pub state: MachineDeploymentState,
-    /// A word for programs.
+    /// The machine-readable CamelCase reason.
     pub reason: &'static str,
     /// A sentence for people, without secrets.
     pub message: Option<String>,

@@ -147,7 +147,7 @@ pub struct LastReconcile {
     pub machine_deployment: String,
     /// What became of it.
     pub outcome: MachineDeploymentState,
-    /// A word for programs.
+    /// The machine-readable CamelCase reason.
     pub reason: &'static str,
 }
 

@@ -168,7 +168,7 @@ pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'stat
     );
 }
 
-async fn explain(stage: &Stage, tenant: &Tenant, name: &str) -> Said {
+pub async fn explain(stage: &Stage, tenant: &Tenant, name: &str) -> Said {
     let admin = a_file(&tenant.management_admin());
     run(&[
         "explain",

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::suite::adoption::{KUBEONE, renewed, restore};
 use crate::suite::commands::{Said, a_file, path, run};
 use crate::suite::fixtures::{a_machine_deployment, a_profile, on_cloud, with_annotation};
+use crate::suite::operators::explain;
 use crate::suite::process::{Manager, plan};
 use crate::suite::server::ok;
 use crate::suite::stage::{Stage, Tenant, message};
@@ -119,6 +120,14 @@ async fn commands_go_on(stage: &Stage, tenant: &Tenant) {
         "kube-system/foreign: would be refused",
     ] {
         assert!(text.contains(line), "{text}");
+    }
+    for (name, expected) in [
+        ("kube-system/dated", "unchanged"),
+        ("kube-system/dropped", DROPPED),
+        ("kube-system/foreign", "does not support operating system"),
+    ] {
+        let said = explain(stage, tenant, name).await;
+        assert!(said.all().contains(expected), "{name}: {said:?}");
     }
     let admin = a_file(&tenant.management_admin());
     let osm = async |words: &[&str]| -> Said {

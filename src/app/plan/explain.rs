@@ -94,7 +94,7 @@ pub struct Made {
 /// Something that holds a machine deployment up.
 #[derive(Debug, Serialize)]
 pub struct Blocker {
-    /// A word for programs.
+    /// The machine-readable CamelCase reason.
     pub reason: String,
     /// What it is.
     pub message: String,

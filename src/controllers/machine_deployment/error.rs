@@ -91,7 +91,7 @@ impl Error {
         }
     }
 
-    /// A word for programs: the reason in status and Events.
+    /// The machine-readable CamelCase reason for status and Events.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Invalid(invalid) => invalid.reason(),

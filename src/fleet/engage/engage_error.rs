@@ -28,7 +28,7 @@ const REFUSALS: [&str; 7] = [
 pub struct EngageError {
     /// What was not reached.
     pub condition: ConditionType,
-    /// A word for programs.
+    /// The machine-readable CamelCase reason.
     pub reason: &'static str,
     /// A sentence for people, without secrets.
     pub message: String,
