@@ -122,7 +122,7 @@ async fn commands_go_on(stage: &Stage, tenant: &Tenant) {
         assert!(text.contains(line), "{text}");
     }
     for (name, expected) in [
-        ("kube-system/dated", "unchanged"),
+        ("kube-system/dated", "current"),
         ("kube-system/dropped", DROPPED),
         ("kube-system/foreign", "does not support operating system"),
     ] {
