@@ -188,7 +188,22 @@ fn cloud_init_reads_every_value_that_is_taken_as_it_was_written() {
     for (file, read) in half.files.iter().zip(files) {
         assert_eq!(read["path"], file.path);
         let inline = file.content.inline.as_ref().expect("it has content");
-        assert_eq!(read["content"], inline.data.trim_end_matches('\n'));
+        // cloud-init reads a block without the indent of its first line that is not blank.
+        let mut lines = inline.data.split('\n');
+        let indent = lines
+            .find_map(|line| line.find(|it| it != ' '))
+            .unwrap_or(usize::MAX);
+        let lines = inline
+            .data
+            .split('\n')
+            .map(|line| line.get(indent..).unwrap_or_default());
+        let content = lines.collect::<Vec<_>>().join("\n");
+        assert_eq!(
+            read["content"],
+            content.trim_end_matches('\n'),
+            "{:?}",
+            inline.data
+        );
     }
     let subscription = read["rh_subscription"].as_object().expect("a map");
     assert_eq!(subscription.len(), modules.rh_subscription.len());

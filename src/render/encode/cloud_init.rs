@@ -74,7 +74,7 @@ pub fn encode(
 pub fn module_value(text: &str) -> String {
     let quoted = match scalar::text_value(text) {
         Ok(()) => None,
-        Err(_) => scalar::single_quoted(text).ok(),
+        Err(_) => scalar::single_quoted(text).ok().map(|it| it.to_string()),
     };
     quoted.unwrap_or_else(|| text.to_owned())
 }

@@ -1,6 +1,8 @@
 //! Which values may stand where in the document. Reasons never quote the value, which may be a
 //! password.
 
+use std::fmt;
+
 use serde_json::Value as Json;
 
 use super::super::{CRLF, block_indent, breaks_yaml_text};
@@ -21,9 +23,24 @@ const NO_TEXT: &str = "YAML reads it as a truth value, a number, a date or nothi
 const EMPTY: &str = "it is empty";
 
 /// Puts a text in single quotes, in which YAML reads every character but a line break as it is.
-pub(super) fn single_quoted(text: &str) -> Result<String, &'static str> {
+pub(super) fn single_quoted(text: &str) -> Result<SingleQuoted<'_>, &'static str> {
     first([(breaks_line(text), LINE_BREAK)])?;
-    Ok(format!("'{}'", text.replace('\'', "''")))
+    Ok(SingleQuoted(text))
+}
+
+/// A text that is printed in single quotes.
+pub(super) struct SingleQuoted<'a>(&'a str);
+
+impl fmt::Display for SingleQuoted<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(text) = self;
+        let mut separator = "'";
+        for part in text.split('\'') {
+            write!(formatter, "{separator}{part}")?;
+            separator = "''";
+        }
+        formatter.write_str("'")
+    }
 }
 
 /// A value between double quotes.
