@@ -137,6 +137,21 @@ fn cloud_init_unpacks_a_compressed_file_to_the_byte() {
     }
 }
 
+/// What cloud-init reads of a text in a block: the indent of the first line that is not blank is
+/// removed from every line.
+fn block_content(text: &str) -> String {
+    let indent = text.split('\n').find_map(|line| line.find(|it| it != ' '));
+    let indent = indent.unwrap_or(usize::MAX);
+    let lines = text
+        .split('\n')
+        .map(|line| line.get(indent..).unwrap_or_default());
+    lines
+        .collect::<Vec<_>>()
+        .join("\n")
+        .trim_end_matches('\n')
+        .to_owned()
+}
+
 #[test]
 fn cloud_init_reads_every_value_that_is_taken_as_it_was_written() {
     let mut random = StdRng::seed_from_u64(20_260_102);
@@ -188,19 +203,9 @@ fn cloud_init_reads_every_value_that_is_taken_as_it_was_written() {
     for (file, read) in half.files.iter().zip(files) {
         assert_eq!(read["path"], file.path);
         let inline = file.content.inline.as_ref().expect("it has content");
-        // cloud-init reads a block without the indent of its first line that is not blank.
-        let mut lines = inline.data.split('\n');
-        let indent = lines
-            .find_map(|line| line.find(|it| it != ' '))
-            .unwrap_or(usize::MAX);
-        let lines = inline
-            .data
-            .split('\n')
-            .map(|line| line.get(indent..).unwrap_or_default());
-        let content = lines.collect::<Vec<_>>().join("\n");
         assert_eq!(
             read["content"],
-            content.trim_end_matches('\n'),
+            block_content(&inline.data),
             "{:?}",
             inline.data
         );
