@@ -103,13 +103,19 @@ async fn adopted(world: &'static World, layout: Layout) {
     assert!(profile.annotations().contains_key(PINNED));
     manager.stop().await;
     // A restart finds everything current.
+    let status = async || {
+        let found = ok(tenant.worker_clusters().get(WORKER).await, "it is read");
+        serde_json::to_string(&found.status).expect("a status is plain values")
+    };
+    let before = status().await;
     let restarted = Timestamp::now();
     let manager = Manager::start(&stage, &[]).await;
     manager.has_reconciled("served", 2.0).await;
     manager.stop().await;
     tenant.worker.settle_audit().await;
     let writes = tenant.writes(restarted);
-    assert!(writes.is_empty(), "{}", told(&writes));
+    let after = status().await;
+    assert!(writes.is_empty(), "{}\n{before}\n{after}", told(&writes));
     // What is kept goes with the next revision.
     let manager = Manager::start(&stage, &[]).await;
     tenant.annotate("older", (REVISION, "4")).await;
