@@ -103,19 +103,15 @@ async fn adopted(world: &'static World, layout: Layout) {
     assert!(profile.annotations().contains_key(PINNED));
     manager.stop().await;
     // A restart finds everything current.
-    let status = async || {
-        let found = ok(tenant.worker_clusters().get(WORKER).await, "it is read");
-        serde_json::to_string(&found.status).expect("a status is plain values")
-    };
-    let before = status().await;
-    let restarted = Timestamp::now();
+    let status = async || ok(tenant.worker_clusters().get(WORKER).await, "it is read").status;
+    let (before, restarted) = (status().await, Timestamp::now());
     let manager = Manager::start(&stage, &[]).await;
     manager.has_reconciled("served", 2.0).await;
     manager.stop().await;
     tenant.worker.settle_audit().await;
     let writes = tenant.writes(restarted);
-    let after = status().await;
-    assert!(writes.is_empty(), "{}\n{before}\n{after}", told(&writes));
+    let now = status().await;
+    assert!(writes.is_empty(), "{}\n{before:?}\n{now:?}", told(&writes));
     // What is kept goes with the next revision.
     let manager = Manager::start(&stage, &[]).await;
     tenant.annotate("older", (REVISION, "4")).await;
