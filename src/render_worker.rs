@@ -24,7 +24,7 @@ use std::{fmt, sync::Arc};
 pub use self::{
     pool::{Pool, Slot},
     serve::serve,
-    worker::{DEADLINE, WorkerError},
+    worker::{ALLOCATOR_SETTINGS, DEADLINE, WorkerError},
 };
 use crate::render::template::CompiledProfile;
 

@@ -49,11 +49,11 @@ mod strangers;
 use std::{ops::Range, process::ExitCode};
 
 use libtest_mimic::{Arguments, Trial};
-#[cfg(all(target_env = "gnu", feature = "jemalloc"))]
+#[cfg(target_env = "gnu")]
 use tikv_jemallocator::Jemalloc;
 
 /// The allocator of the program.
-#[cfg(all(target_env = "gnu", feature = "jemalloc"))]
+#[cfg(target_env = "gnu")]
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

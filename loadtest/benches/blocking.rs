@@ -1,6 +1,6 @@
 //! How long the manager blocks its runtime's thread while ten thousand clusters are registered.
 //!
-//! `cargo bench --features jemalloc --bench blocking 2>/dev/null`; docs/performance.md keeps the
+//! `cargo bench --bench blocking 2>/dev/null`; docs/performance.md keeps the
 //! figures. The manager runs as in production, over TLS, on a runtime with one thread of its own.
 //! Another thread wakes a task there each millisecond. This runtime polls what other threads wake
 //! before anything else, so that the delay is what was left of one poll of one task, or of one look
@@ -25,12 +25,12 @@ use osm::{
 };
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
-#[cfg(feature = "jemalloc")]
+#[cfg(target_env = "gnu")]
 use tikv_jemallocator::Jemalloc;
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-#[cfg(feature = "jemalloc")]
+#[cfg(target_env = "gnu")]
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

@@ -23,6 +23,13 @@ use crate::render::{Limits, RenderInput, recent::Recent};
 /// throttled CPU.
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
+/// jemalloc's settings of a worker: its only variable, which another allocator ignores. No second
+/// thread, and memory is returned when it is freed, because the limit counts what is reserved.
+pub const ALLOCATOR_SETTINGS: (&str, &str) = (
+    "_RJEM_MALLOC_CONF",
+    "background_thread:false,narenas:1,retain:false,dirty_decay_ms:0,muzzy_decay_ms:0",
+);
+
 /// The first file descriptor after standard input, output and error.
 const FIRST_INHERITED: i32 = 3;
 
@@ -57,13 +64,15 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker with an empty environment and no inherited files except its pipes.
+    /// Starts a worker with the allocator's settings as its environment and no inherited files
+    /// except its pipes.
     pub(super) fn start(program: &Path) -> Result<Self, WorkerError> {
         // Files that this process inherited from its parent are not close-on-exec yet.
         set_fds_cloexec_threadsafe(FIRST_INHERITED, &[]);
         let started = Command::new(program)
             .arg(COMMAND)
             .env_clear()
+            .envs([ALLOCATOR_SETTINGS])
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -14,7 +14,7 @@ use osm::{
         render,
         template::CompiledProfile,
     },
-    render_worker::{MEMORY_BYTES_MAX, Pool, WorkerError},
+    render_worker::{ALLOCATOR_SETTINGS, MEMORY_BYTES_MAX, Pool, WorkerError},
     rules::user_data::Weighed,
     tenant::{id::TenantId, secret_text::SecretText},
 };
@@ -278,14 +278,21 @@ fn a_worker_has_no_files_environment_or_privileges() -> Result<(), Failed> {
         return Err("its CPU priority is not lower than ours".into());
     }
     match fs::read(format!("/proc/{id}/environ")) {
-        Ok(environment) if environment.is_empty() => {}
-        Ok(_) => return Err("it has an environment".into()),
+        Ok(environment) => only_the_allocators_settings(&environment)?,
         // Only root may look into an undumpable process.
         Err(error) => eprintln!("the environment of a worker is not checked: {error}"),
     }
     match fs::read_dir(format!("/proc/{id}/fd")) {
         Ok(open) => only_pipes(open)?,
         Err(error) => eprintln!("the open files of a worker are not checked: {error}"),
+    }
+    Ok(())
+}
+
+fn only_the_allocators_settings(environment: &[u8]) -> Result<(), Failed> {
+    let (name, value) = ALLOCATOR_SETTINGS;
+    if environment != format!("{name}={value}\0").as_bytes() {
+        return Err("it has another environment than the allocator's settings".into());
     }
     Ok(())
 }

@@ -75,7 +75,7 @@ impl Stage {
     pub async fn new(params: Params) -> anyhow::Result<Self> {
         anyhow::ensure!(
             params.osm.is_file(),
-            "there is no program {}: build it with `cargo build --release --features jemalloc`",
+            "there is no program {}: build it with `cargo build --release`",
             params.osm.display()
         );
         descriptors::raise_for(params.tenants)?;
