@@ -77,10 +77,16 @@ impl Budget {
         Arc::clone(&known.1)
     }
 
-    /// Waits until `requests` fit into the budget, takes them, and tells how long that took.
+    /// Waits until `requests` fit into the budget, takes them, and returns how long the budget made
+    /// the caller wait: zero if they fit, however busy the runtime is.
     ///
     /// More than the burst never fit: they are let through, and callers ask for two at most.
     pub async fn take(&self, requests: NonZeroU32) -> Duration {
+        if let Ok(_nobody_waits) = self.queue.try_lock()
+            && !matches!(self.limiter().check_n(requests), Ok(Err(_)))
+        {
+            return Duration::ZERO;
+        }
         let asked = Instant::now();
         let _first_come_first_served = self.queue.lock().await;
         while let Ok(Err(not_yet)) = self.limiter().check_n(requests) {
@@ -143,6 +149,8 @@ impl SharedBudget {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::coop;
+
     use super::*;
 
     fn a_size(per_second: u32, burst: u32) -> RequestBudget {
@@ -175,6 +183,18 @@ mod tests {
             let waited = budget.take(ONE).await;
             assert!(is_about(waited, Duration::from_millis(99)), "{waited:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_runtime_is_no_wait_for_the_budget() {
+        let budget = a_budget(10, 3);
+        // A task that has used up its share of the runtime yields at its next lock.
+        while coop::has_budget_remaining() {
+            coop::consume_budget().await;
+        }
+        let later = tokio::time::advance(Duration::from_secs(1));
+        let (waited, ()) = futures::join!(budget.take(ONE), later);
+        assert_eq!(waited, Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
