@@ -43,6 +43,7 @@ pub mod tenant_status;
 pub mod transport;
 pub mod watch;
 pub mod worker_clusters;
+pub mod write;
 
 use std::sync::Arc;
 

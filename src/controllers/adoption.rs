@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ListParams, ObjectMeta, PostParams},
+    api::{ListParams, ObjectMeta},
     core::DeserializeGuard,
 };
 
@@ -17,7 +17,7 @@ use crate::api::{
     profile::OperatingSystemProfile,
     worker_cluster::Adoption,
 };
-use crate::fleet::{adoption::Predecessor, pages::Pages};
+use crate::fleet::{adoption::Predecessor, pages::Pages, write};
 use crate::tenant::{
     id::TenantId,
     policy::{ProfileQuota, TenantPolicy},
@@ -147,7 +147,7 @@ async fn copy(
         ..profile.metadata
     };
     let here: Api<OperatingSystemProfile> = own_profiles(context);
-    here.create(&PostParams::default(), &profile).await?;
+    write::create(&here, &profile).await?;
     Ok("copied")
 }
 
@@ -164,7 +164,7 @@ async fn pin(context: &Context, name: &str) -> Result<&'static str, kube::Error>
         let annotations = own.annotations_mut();
         annotations.insert(PINNED.to_owned(), "adopted".to_owned());
         own.managed_fields_mut().clear();
-        here.replace(name, &PostParams::default(), &own).await?;
+        write::replace(&here, name, &own).await?;
     }
     Ok("pinned")
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::NamespaceResourceScope;
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ApiResource, DynamicObject, ObjectMeta, PostParams},
+    api::{ApiResource, DynamicObject, ObjectMeta},
     core::DeserializeGuard,
 };
 use tokio::{sync::Notify, time::timeout};
@@ -26,6 +26,7 @@ use crate::fleet::{
     events::{self, Warning},
     permits::Priority,
     retry_delay::RetryDelay,
+    write,
 };
 use crate::plan::default_profile::{Installed, Verdict, evaluate};
 use crate::telemetry::chain::chain;
@@ -293,7 +294,7 @@ async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kub
         },
         spec: default.spec.clone(),
     };
-    match api.create(&PostParams::default(), &profile).await {
+    match write::create(&api, &profile).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(false),
         created => created.map(|_| true),
     }
@@ -323,7 +324,7 @@ async fn replace(
     profile.annotations_mut().extend([mark(default)]);
     profile.managed_fields_mut().clear();
     let api: Api<OperatingSystemProfile> = api(context, Priority::Low);
-    api.replace(&default.name, &PostParams::default(), &profile)
+    write::replace(&api, &default.name, &profile)
         .await
         .map(drop)
 }

@@ -29,7 +29,7 @@ use crate::controllers::{
     initial_sync,
     object_cache::{Moment, ObjectCache},
 };
-use crate::fleet::rate_limit::Prepaid;
+use crate::fleet::{rate_limit::Prepaid, write};
 use crate::plan::{
     changes::{Change, ConfigWanted, KeptSecret, SecretWanted},
     digest::Digest,
@@ -131,8 +131,8 @@ impl Apply<'_> {
         let secret = secret(&wanted, ObjectMeta::default());
         let target = Target::Secret(&wanted.name);
         let write = self.write(Verb::Create, target, wanted.content);
-        let created = self.secrets.create(&PostParams::default(), &secret).await;
-        self.wrote(write, created.map(|it| it.metadata)).await?;
+        let created = write::create(&self.secrets, &secret).await;
+        self.wrote(write, created).await?;
         self.count(kind);
         Ok(())
     }
@@ -166,9 +166,8 @@ impl Apply<'_> {
 
     async fn replace(&self, name: &str, secret: &Secret, content: Digest) -> Result<(), Error> {
         let write = self.write(Verb::Replace, Target::Secret(name), content);
-        let params = PostParams::default();
-        let replaced = self.secrets.replace(name, &params, secret).await;
-        self.wrote(write, replaced.map(|it| it.metadata)).await
+        let replaced = write::replace(&self.secrets, name, secret).await;
+        self.wrote(write, replaced).await
     }
 
     /// Budget for both calls is taken beforehand, so that nodes find the Secret absent for one
@@ -216,8 +215,8 @@ impl Apply<'_> {
         let config = config(&wanted);
         let target = Target::Config(&wanted.name);
         let write = self.write(Verb::Create, target, wanted.content);
-        let created = self.configs.create(&PostParams::default(), &config).await;
-        self.wrote(write, created.map(|it| it.metadata)).await
+        let created = write::create(&self.configs, &config).await;
+        self.wrote(write, created).await
     }
 
     async fn stamp_config(&self, wanted: &ConfigWanted, seen: &Seen) -> Result<(), Error> {
@@ -341,6 +340,7 @@ impl Pair {
             .create(&PostParams::default(), bytes)
             .map_err(kube::Error::BuildRequest)?;
         delete.extensions_mut().insert(Prepaid);
+        write::ask_for_metadata(&mut create);
         create.extensions_mut().insert(Prepaid);
         Ok(Self { delete, create })
     }

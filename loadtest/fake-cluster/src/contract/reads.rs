@@ -1,11 +1,13 @@
 //! How reads behave: pages, selectors, watches, metadata alone.
 
 use futures::{StreamExt, TryStreamExt};
+use http::{HeaderValue, header::ACCEPT};
 use kube::{
     Client,
     api::{Api, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams},
+    core::Request,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{map, maps, version};
 
@@ -179,4 +181,15 @@ pub async fn only_metadata_is_sent_when_asked(client: &Client, namespace: &str) 
         .filter_map(|item| item.metadata.name.clone())
         .collect();
     assert_eq!(names, ["a"]);
+    let bytes = serde_json::to_vec(&map("b", &json!({ "k": "a long text" }))).expect("JSON");
+    let mut create = Request::new(maps.resource_url())
+        .create(&PostParams::default(), bytes)
+        .expect("a request");
+    let form = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
+    let form = HeaderValue::from_static(form);
+    create.headers_mut().insert(ACCEPT, form);
+    let created: Value = client.request(create).await.expect("created");
+    assert_eq!(created["kind"], "PartialObjectMetadata");
+    assert_eq!(created["metadata"]["name"], "b");
+    assert_eq!(created.get("data"), None);
 }
