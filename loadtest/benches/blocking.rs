@@ -1,10 +1,9 @@
 //! How long the manager blocks its runtime's thread while ten thousand clusters are registered.
 //!
-//! `cargo bench --bench blocking 2>/dev/null`; docs/performance.md keeps the
-//! figures. The manager runs as in production, over TLS, on a runtime with one thread of its own.
-//! Another thread wakes a task there each millisecond. This runtime polls what other threads wake
-//! before anything else, so that the delay is what was left of one poll of one task, or of one look
-//! for events.
+//! `cargo bench --bench blocking 2>/dev/null`; docs/performance.md keeps the figures. The manager
+//! runs as in production, over TLS, on a runtime with one thread of its own. Another thread wakes a
+//! task there each millisecond. This runtime polls what other threads wake before anything else, so
+//! that the delay is what was left of one poll of one task, or of one look for events.
 
 use std::{
     sync::{Arc, mpsc},

@@ -24,10 +24,11 @@ use crate::render::{Limits, RenderInput, recent::Recent};
 pub const DEADLINE: Duration = Duration::from_secs(2);
 
 /// jemalloc's settings of a worker: its only variable, which another allocator ignores. No second
-/// thread, and memory is returned when it is freed, because the limit counts what is reserved.
+/// thread. The limit counts what is reserved, so that what is freed of 256 KiB and more is returned
+/// at once, and the rest within a second: to return all at once made a render 1.3 times as long.
 pub const ALLOCATOR_SETTINGS: (&str, &str) = (
     "_RJEM_MALLOC_CONF",
-    "background_thread:false,narenas:1,retain:false,dirty_decay_ms:0,muzzy_decay_ms:0",
+    "background_thread:false,narenas:1,retain:false,oversize_threshold:262144,dirty_decay_ms:1000",
 );
 
 /// The first file descriptor after standard input, output and error.
@@ -72,7 +73,7 @@ impl Worker {
         let started = Command::new(program)
             .arg(COMMAND)
             .env_clear()
-            .envs([ALLOCATOR_SETTINGS])
+            .env(ALLOCATOR_SETTINGS.0, ALLOCATOR_SETTINGS.1)
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

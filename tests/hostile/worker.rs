@@ -48,7 +48,7 @@ pub fn trials() -> Vec<Trial> {
         every_hostile_template_ends_in_a_worker_as_in_process,
         exceeding_the_memory_limit_kills_only_the_worker,
         exceeding_the_deadline_kills_only_the_worker,
-        a_worker_has_no_files_environment_or_privileges,
+        a_worker_inherits_no_files_environment_or_privileges,
         a_killed_worker_is_replaced,
         idle_workers_are_stopped,
         tenants_that_hit_limits_share_one_worker,
@@ -247,7 +247,7 @@ fn niceness(id: u32) -> Result<i32, Failed> {
     Ok(stat.get(18).ok_or("the file has too few fields")?.parse()?)
 }
 
-fn a_worker_has_no_files_environment_or_privileges() -> Result<(), Failed> {
+fn a_worker_inherits_no_files_environment_or_privileges() -> Result<(), Failed> {
     let inheritable = fs::File::open("/dev/zero")?;
     fcntl_setfd(&inheritable, FdFlags::empty())?;
     let workers = Workers::new()?;
