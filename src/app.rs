@@ -52,6 +52,7 @@ use crate::fleet::{
     memory::Memory,
     permits::Permits,
     rate_limit::{Budget, SharedBudget},
+    recurring::Recurring,
     registry::Registry,
     retry_delay::RetryDelay,
     sharding::{
@@ -386,6 +387,7 @@ fn controllers(
         turns: Arc::default(),
         rules: Rules {
             token_lifetime: settings.token_lifetime,
+            join_check: settings.join_check,
             limits: Limits::default(),
             renderer,
             mode: Mode::Fleet,
@@ -435,7 +437,7 @@ async fn open_gate(
 /// The identity of the management cluster; asked until it answers or the process ends.
 async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<String> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let mut delay = RetryDelay::default();
+    let (mut delay, mut failure) = (RetryDelay::default(), Recurring::default());
     loop {
         let asked = tokio::select! {
             biased;
@@ -445,7 +447,10 @@ async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<S
         match asked {
             Ok(namespace) => return namespace.uid(),
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "the management cluster does not answer");
+                let cause = chain(&error).to_string();
+                if failure.is_news(&cause) {
+                    tracing::warn!(error = cause, "the management cluster does not answer");
+                }
             }
         }
         tokio::select! {

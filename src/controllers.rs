@@ -14,6 +14,8 @@ pub mod context;
 pub mod event_writer;
 pub mod held_back;
 pub mod initial_sync;
+pub mod join;
+pub mod join_check;
 pub mod machine_deployment;
 pub mod machine_deployment_index;
 pub mod machine_rollout;

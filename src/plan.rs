@@ -18,6 +18,7 @@ pub mod observed;
 pub mod rollout;
 pub mod status;
 pub mod validate;
+pub mod way;
 
 #[cfg(test)]
 mod tests;

@@ -56,6 +56,8 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// Interval at which a cluster's info is read again.
     pub facts_interval: Duration,
+    /// Whether it is checked that machines can join.
+    pub join_check: bool,
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
     /// The identity and sharding settings of this replica.
@@ -206,6 +208,7 @@ impl RunFlags {
             },
             request_timeout: self.request_timeout,
             facts_interval: self.facts_interval,
+            join_check: self.join_check,
             token_lifetime: self.token_lifetime,
             rollout: Pace {
                 waves: self.rollout_waves,

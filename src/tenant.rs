@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod address;
+pub mod certificates;
 pub mod cluster_info;
 pub mod host;
 pub mod id;

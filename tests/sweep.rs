@@ -28,6 +28,8 @@ mod handover;
 mod health;
 #[path = "sweep/hollow_watches.rs"]
 mod hollow_watches;
+#[path = "sweep/join.rs"]
+mod join;
 #[path = "sweep/leaks.rs"]
 mod leaks;
 #[path = "sweep/machines.rs"]

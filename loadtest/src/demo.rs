@@ -238,11 +238,10 @@ async fn install(management: &DemoCluster, definitions: &str) -> anyhow::Result<
 
 async fn install_in_worker(worker: &DemoCluster) -> anyhow::Result<()> {
     apply_file(worker, "manifests/rbac/worker.yaml").await?;
-    apply_file(
-        worker,
-        "tenants-example/worker-crds/machinedeployments.yaml",
-    )
-    .await
+    for name in ["machinedeployments", "kubelet-bootstrap"] {
+        apply_file(worker, &format!("tenants-example/worker-crds/{name}.yaml")).await?;
+    }
+    Ok(())
 }
 
 async fn apply_file(cluster: &DemoCluster, path: &str) -> anyhow::Result<()> {

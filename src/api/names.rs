@@ -76,6 +76,9 @@ pub const TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";
 pub const WORKER_CLUSTER_LABEL: &str = "operatingsystemmanager.k8c.io/worker-cluster";
 /// Annotation of the worker cluster's `cloud-init-settings`: who serves the cluster.
 pub const CLAIM: &str = "operatingsystemmanager.k8c.io/claimed-by";
+/// Annotation of a WorkerCluster that somebody deleted while its registration was there, and that
+/// was created again with the same settings.
+pub const SETTINGS_RESTORED: &str = "operatingsystemmanager.k8c.io/settings-restored";
 /// Label of a replica's Lease: the fleet that it is a member of.
 pub const FLEET_LABEL: &str = "operatingsystemmanager.k8c.io/fleet";
 /// Annotation of a replica's Lease: the digest of the replica set that it follows.

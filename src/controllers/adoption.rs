@@ -78,17 +78,9 @@ pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
 
 /// Whether the profiles were taken before: by this process, or as the status says.
 fn is_adopted(context: &Context) -> bool {
+    let own = context.engagement.worker_cluster.borrow();
     let tenant_status = &context.engagement.tenant_status;
-    let on_board = tenant_status.read(|report| {
-        let finding = report.findings.get(&ConditionType::Adopted);
-        finding.map(|finding| finding.holds)
-    });
-    on_board.unwrap_or_else(|| {
-        let own = context.engagement.worker_cluster.borrow();
-        let status = own.as_ref().and_then(|own| own.status.as_ref());
-        let mut conditions = status.iter().flat_map(|status| &status.conditions);
-        conditions.any(|it| it.type_ == ConditionType::Adopted.as_str() && it.status == "True")
-    })
+    tenant_status.holds(ConditionType::Adopted, own.as_deref())
 }
 
 /// The profiles that machine deployments name in the tenant's own namespace, which is where the

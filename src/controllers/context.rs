@@ -9,7 +9,7 @@ use std::{
 use kube::runtime::reflector::Store;
 
 use super::{
-    backoff::Backoff, event_writer::EventWriter, held_back::HeldBack,
+    backoff::Backoff, event_writer::EventWriter, held_back::HeldBack, join_check,
     machine_deployment::credentials::NodeCredentials,
     machine_deployment_index::MachineDeploymentIndex, machine_rollout::KnownMachines,
     object_cache::ObjectCache, profile::DefaultProfile, profile_store::ProfileStore,
@@ -35,6 +35,8 @@ use crate::tenant::{
 pub struct Rules {
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
+    /// Whether it is checked that machines can join.
+    pub join_check: bool,
     /// The limits of a render.
     pub limits: Limits,
     /// Where templates written by tenants are rendered.
@@ -83,6 +85,8 @@ pub struct Context {
     pub queue_latency: Arc<QueueLatency>,
     /// What the machines of machine deployments were made from.
     pub machines: KnownMachines,
+    /// Whose machines are checked next.
+    pub join_checks: join_check::Queue,
     /// What must be looked at again.
     pub triggers: Arc<TriggerRouter>,
     /// Writes Events in the worker cluster.
@@ -119,6 +123,14 @@ impl DefaultProfileSettings {
 }
 
 impl Context {
+    /// The worker cluster was restored from a backup: its tokens and machine deployments are
+    /// others, and only lists show them. It is engaged again.
+    pub fn was_restored(&self) {
+        let registration = &self.engagement.registration;
+        tracing::warn!(%registration, "the worker cluster was restored; it is read again");
+        self.engagement.cancel.cancel();
+    }
+
     /// What the tenant's settings say about the default profiles.
     pub fn default_profile_settings(&self) -> DefaultProfileSettings {
         let own = self.engagement.worker_cluster.borrow();

@@ -11,13 +11,11 @@ use kube::{
 use super::context::Context;
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{
-        CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBECONFIG_KEY, is_name_alone,
-    },
+    names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, is_name_alone},
 };
 use crate::fleet::pages::Pages;
 use crate::plan::{
-    desired::{config_digest, secret_digest},
+    desired::{config_digest, secret_digest, stored_digest},
     digest::{Digest, DigestKey},
 };
 
@@ -42,7 +40,7 @@ pub async fn run(context: &Context) -> Result<(), kube::Error> {
         let secrets = page.into_all(bare_secret).into_iter();
         for secret in secrets.filter(|it| !is_name_alone(&it.metadata)) {
             weigh(context, &secret);
-            let digest = digest_of(&key, &secret);
+            let digest = stored_digest(&key, &secret);
             context.secrets.verified(secret.metadata, digest, asked);
         }
     }
@@ -78,7 +76,7 @@ pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Er
             let secret = secret.0.unwrap_or_else(|it| bare_secret(it.metadata));
             weigh(context, &secret);
             let key = context.digest_key();
-            let digest = digest_of(&key, &secret);
+            let digest = stored_digest(&key, &secret);
             context.secrets.verified(secret.metadata, digest, asked);
         }
         None => context.secrets.deleted(name),
@@ -129,16 +127,4 @@ fn weigh(context: &Context, secret: &Secret) {
             .statistics
             .user_data(bytes.len());
     }
-}
-
-/// Returns the digest of a Secret's value. A Secret without one of our keys has the digest of an
-/// empty value, which no Secret that we write has.
-fn digest_of(key: &DigestKey, secret: &Secret) -> Digest {
-    let data = secret.data.as_ref();
-    let ours = data.and_then(|data| {
-        [CLOUD_CONFIG_KEY, KUBECONFIG_KEY, EDGE_SCRIPT_KEY]
-            .iter()
-            .find_map(|key| data.get(*key))
-    });
-    secret_digest(key, ours.map_or(&[], |ByteString(bytes)| bytes))
 }

@@ -244,6 +244,7 @@ async fn converge(
         apply(context, &deployment, (changes, management))
             .instrument(span)
             .await?;
+        context.join_checks.changed(&deployment.names.key);
     }
     Ok(Served {
         next: Some(next_look(context, &deployment)),
@@ -261,7 +262,7 @@ fn next_look(context: &Context, deployment: &Deployment) -> Duration {
     let due = renewal(deployment.token.token(), context.rules.token_lifetime);
     let refused_until = context.node_credentials.refused_until();
     let due = refused_until.map_or(due, |until| due.min(until));
-    let left = Duration::try_from(due.duration_since(context.engagement.shared.clock.now()))
+    let left = Duration::try_from(due.duration_since(context.engagement.health.server_time()))
         .unwrap_or_default();
     // A little late at random: tokens that were made together are not renewed together, and a
     // token is valid for as long again when its renewal is due.
@@ -273,7 +274,7 @@ fn wait_for_revision(
     context: &Context,
     machine_deployment: &MachineDeployment,
 ) -> Result<(), Error> {
-    match revision_wait(machine_deployment, context.engagement.shared.clock.now()) {
+    match revision_wait(machine_deployment, context.engagement.health.server_time()) {
         Some(until) => Err(Error::Waiting {
             reason: "AwaitingRevision",
             until,

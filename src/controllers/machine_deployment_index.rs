@@ -78,9 +78,9 @@ impl MachineDeploymentIndex {
         ])
     }
 
-    /// Returns whether a token with this key is made for any machine deployment.
-    pub fn has_token(&self, key: &str) -> bool {
-        !self.by_name.of(&Derived::Token(key.to_owned())).is_empty()
+    /// Returns the machine deployments that a token with this key is made for.
+    pub fn of_token(&self, key: &str) -> Vec<Arc<MachineDeployment>> {
+        self.with(&[Derived::Token(key.to_owned())])
     }
 
     /// Returns whether as many others as may be served are older.

@@ -335,11 +335,8 @@ fn setting(context: &Context) -> MachineRollout {
 fn report_setting(context: &Context) {
     let kind = ConditionType::MachinesCurrent;
     let own = context.engagement.worker_cluster.borrow().clone();
-    let status = own.as_ref().and_then(|own| own.status.as_ref());
-    let mut conditions = status.iter().flat_map(|it| &it.conditions);
     let tenant_status = &context.engagement.tenant_status;
-    let was_told = tenant_status.read(|report| report.findings.contains_key(&kind));
-    if was_told || conditions.any(|it| it.type_ == kind.as_str()) {
+    if tenant_status.was_set(kind, own.as_deref()) {
         tenant_status.set_condition(kind, ConditionState::well("MachinesLeftAlone"));
     }
 }

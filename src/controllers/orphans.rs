@@ -63,7 +63,9 @@ async fn owners_of_tokens(context: &Context) -> Result<Vec<String>, Error> {
     }
     let api = tokens::api(&context.engagement.worker.client());
     let mut owners = Vec::new();
-    let unused = context.tokens.unused(|key| context.index.has_token(key));
+    let unused = context
+        .tokens
+        .unused(|key| !context.index.of_token(key).is_empty());
     for (key, name) in unused {
         let found = api
             .get_metadata_opt(&name)

@@ -270,12 +270,14 @@ async fn read_unreadable(
     }))
 }
 
-fn api<K>(context: &Context, priority: Priority) -> Api<K>
+/// Waits for the budget of one request. A profile and its JSON take 120 KiB: what is made before
+/// the wait, a whole fleet would keep through it.
+async fn paid<K>(context: &Context, priority: Priority) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
 {
     let tenant = context.engagement.tenant();
-    let client = context.engagement.management.client_for(priority);
+    let client = context.engagement.management.paid(priority).await;
     Api::namespaced(client, tenant.namespace())
 }
 
@@ -285,7 +287,7 @@ fn mark(default: &DefaultProfile) -> (String, String) {
 
 /// Tells whether it was not there. A machine deployment may wait for it.
 async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kube::Error> {
-    let api: Api<OperatingSystemProfile> = api(context, Priority::High);
+    let api: Api<OperatingSystemProfile> = paid(context, Priority::High).await;
     let profile = OperatingSystemProfile {
         metadata: ObjectMeta {
             name: Some(default.name.clone()),
@@ -308,7 +310,7 @@ async fn replace(
     default: &DefaultProfile,
     evaluated: &str,
 ) -> Result<(), kube::Error> {
-    let guarded: Api<DeserializeGuard<OperatingSystemProfile>> = api(context, Priority::Low);
+    let guarded: Api<DeserializeGuard<OperatingSystemProfile>> = paid(context, Priority::Low).await;
     let found = guarded.get(&default.name).await?;
     let is_evaluated = found
         .0
@@ -317,13 +319,15 @@ async fn replace(
     if !is_evaluated || adoption::is_pinned(&found) {
         return Ok(());
     }
+    let metadata = found.meta().clone();
+    drop(found);
+    let api: Api<OperatingSystemProfile> = paid(context, Priority::Low).await;
     let mut profile = OperatingSystemProfile {
-        metadata: found.meta().clone(),
+        metadata,
         spec: default.spec.clone(),
     };
     profile.annotations_mut().extend([mark(default)]);
     profile.managed_fields_mut().clear();
-    let api: Api<OperatingSystemProfile> = api(context, Priority::Low);
     write::replace(&api, &default.name, &profile)
         .await
         .map(drop)

@@ -388,9 +388,8 @@ pub async fn follow(
         .into_iter();
     let watches = apis.map(|(limit, api)| {
         // A default profile has about 40 KiB; a page stays below a megabyte.
-        let events = relisted(RELIST_PROFILES, 20, move |page| {
-            watcher(api.clone(), watcher::Config::default().page_size(page))
-        });
+        let watch = move |page| watcher(api.clone(), watcher::Config::default().page_size(page));
+        let events = relisted(RELIST_PROFILES, 20, watch, Ok);
         let mut follower = Follower {
             store: Arc::clone(&store),
             subscriptions: Arc::clone(&subscriptions),

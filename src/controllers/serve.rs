@@ -23,7 +23,8 @@ use super::{
     context::{Context, Rules},
     event_writer::EventWriter,
     held_back::HeldBack,
-    initial_sync,
+    initial_sync, join,
+    join_check::Queue,
     machine_deployment::{self, credentials},
     machine_deployment_index::MachineDeploymentIndex,
     machine_rollout::{self, KnownMachines},
@@ -125,6 +126,7 @@ impl Controllers {
             resync: Arc::new(ResyncQueue::new(&policy, tenant_status)),
             queue_latency: Arc::default(),
             machines: KnownMachines::default(),
+            join_checks: Queue::default(),
             triggers: Arc::clone(triggers),
             key: std::sync::Mutex::new((cluster_info, key)),
         }
@@ -196,11 +198,11 @@ impl Controllers {
             return Err(Box::new((ConditionType::Prepared, finding)));
         }
         credentials::report_setting(context);
-        context
-            .engagement
-            .tenant_status
-            .set_condition(ConditionType::Prepared, ConditionState::well("Prepared"));
-        Ok(())
+        join::keep_fetcher(context).await.map_err(|error| {
+            let message = chain(&error).to_string();
+            let finding = ConditionState::retried("PrerequisitesFailed", message);
+            Box::new((ConditionType::Prepared, finding))
+        })
     }
 
     /// Watches and reconciles until the cluster is disengaged.
@@ -272,6 +274,7 @@ impl Controllers {
                 follow_settings(&context),
                 follow_facts(&context),
                 follow_held_back(&context),
+                join::keep(&context),
                 remove_orphans(&context, listed),
                 machine_rollout::follow(&context),
             )

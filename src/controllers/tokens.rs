@@ -1,7 +1,8 @@
 //! The bootstrap tokens of one tenant, kept in memory between their renewals.
 //!
-//! Tokens stand in `kube-system` and are not watched: they are listed when the cluster is engaged,
-//! and each is read again when its renewal is due, which also finds one that was deleted.
+//! Tokens stand in `kube-system` and are not watched: they are listed when the cluster is engaged
+//! and as often as the cluster info is read. A list of their metadata shows which were deleted or
+//! changed, and only the latter are read.
 
 use std::{
     collections::HashMap,
@@ -16,10 +17,10 @@ use kube::{
     core::DeserializeGuard,
 };
 
-use super::context::Context;
+use super::{context::Context, triggers::Affected};
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
 use crate::fleet::{engagement::Engagement, pages::Pages, removal};
-use crate::plan::bootstrap::Token;
+use crate::plan::bootstrap::{AUTH_GROUPS, Token};
 use crate::telemetry::metrics::{Metrics, TokensKnown};
 use crate::tenant::{mode::Right, secret_text::SecretText};
 
@@ -83,6 +84,14 @@ impl Tokens {
             .collect()
     }
 
+    /// All tokens, by the key of their machine deployment.
+    fn all(&self) -> Vec<(String, KnownToken)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = known.iter();
+        all.map(|(key, token)| (key.clone(), token.clone()))
+            .collect()
+    }
+
     /// Takes note of a token.
     pub fn set(&self, key: &str, token: KnownToken) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,6 +119,19 @@ impl Tokens {
     pub fn taken(&self, key: &str) -> u8 {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.get(key).copied().unwrap_or_default()
+    }
+
+    /// Takes note of what became of a token, unless another has taken its place.
+    fn replace(&self, key: &str, uid: &str, found: Option<KnownToken>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.get(key).is_none_or(|token| token.uid != uid) {
+            return;
+        }
+        match found {
+            Some(found) => known.insert(key.to_owned(), found),
+            None => known.remove(key),
+        };
+        self.count(&known);
     }
 
     /// Forgets a token.
@@ -176,15 +198,62 @@ async fn keep_newest(
     removal::delete(api, &metadata).await
 }
 
+/// Lists the metadata of all tokens again: one that somebody deleted or broke is replaced by
+/// another, and one that somebody changed is used as it is now. A list that is older than a token
+/// is that of a cluster that was restored from a backup.
+///
+/// # Errors
+///
+/// When a call fails.
+pub async fn check(context: &Context) -> Result<(), kube::Error> {
+    let tokens = &context.tokens;
+    // Before the list: one that is created meanwhile is not missed in it.
+    let known = tokens.all();
+    if known.is_empty() {
+        return Ok(());
+    }
+    let api = api(&context.engagement.worker.client());
+    let mut listed = HashMap::new();
+    let mut pages = Pages::of(ListParams::default().labels(TOKEN_LABEL), PAGE);
+    while let Some(page) = pages.next_metadata(&api).await? {
+        for found in page {
+            listed.insert(found.uid(), found.resource_version());
+        }
+    }
+    let number = |version: &str| version.parse::<u128>().ok();
+    let listed_at = pages.version().and_then(number);
+    for (key, token) in known {
+        if listed_at.is_some_and(|at| number(&token.resource_version) > Some(at)) {
+            context.was_restored();
+            return Ok(());
+        }
+        let found = match listed.get(&Some(token.uid.clone())) {
+            Some(version) if version.as_ref() == Some(&token.resource_version) => continue,
+            Some(_) => api.get_opt(&secret_name(&token.token)).await?,
+            None => None,
+        };
+        tokens.replace(&key, &token.uid, found.as_ref().and_then(read));
+        context.triggers.enqueue(Affected::Token(key));
+    }
+    Ok(())
+}
+
 /// The name of a token's Secret.
 pub fn secret_name(token: &Token) -> String {
     format!("bootstrap-token-{}", token.id)
 }
 
-/// Reads a token from its Secret.
+/// Reads a token from its Secret; none if no machine can join with it.
 pub fn read(secret: &Secret) -> Option<KnownToken> {
     let data = secret.data.as_ref()?;
     let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
+    let authenticates = text("usage-bootstrap-authentication")? == "true";
+    let may_join = text("auth-extra-groups")?
+        .split(',')
+        .any(|group| group == AUTH_GROUPS);
+    if !authenticates || !may_join {
+        return None;
+    }
     Some(KnownToken {
         token: Token {
             id: text("token-id")?,

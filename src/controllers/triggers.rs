@@ -39,6 +39,8 @@ pub enum Affected {
     },
     /// The machine deployment that a config or Secret of this name was made for.
     Made(String),
+    /// The machine deployment whose bootstrap token has this key.
+    Token(String),
     /// The machine deployments whose derived names overlap with these.
     Overlapping(DerivedNames),
 }
@@ -101,7 +103,7 @@ impl Affected {
             Self::Everywhere => Trigger::Everywhere,
             Self::Listed => Trigger::Listed,
             Self::Profile { .. } => Trigger::Profile,
-            Self::Made(_) => Trigger::Made,
+            Self::Made(_) | Self::Token(_) => Trigger::Made,
             Self::Overlapping(_) => Trigger::Overlap,
         }
     }
@@ -125,7 +127,7 @@ impl Affected {
                 let is_there = from == namespace || (from == KUBE_SYSTEM && namespace == tenant);
                 is_there && annotations.get(PROFILE).is_none_or(|named| named == name)
             }
-            Self::Made(_) | Self::Overlapping(_) => false,
+            Self::Made(_) | Self::Token(_) | Self::Overlapping(_) => false,
         }
     }
 
@@ -134,6 +136,7 @@ impl Affected {
         match self {
             Self::Everywhere | Self::Listed | Self::Profile { .. } => Vec::new(),
             Self::Made(name) => index.made(name),
+            Self::Token(key) => index.of_token(key),
             Self::Overlapping(names) => index.overlapping(names),
         }
     }
@@ -141,7 +144,7 @@ impl Affected {
     /// Of several looks at one machine deployment the first counts.
     const fn order(&self) -> u8 {
         match self {
-            Self::Made(_) | Self::Overlapping(_) => 0,
+            Self::Made(_) | Self::Token(_) | Self::Overlapping(_) => 0,
             Self::Profile { .. } => 1,
             Self::Everywhere => 2,
             Self::Listed => 3,

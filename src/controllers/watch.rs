@@ -37,7 +37,7 @@ use crate::fleet::{
     health::Health,
     memory::{Memory, Reservation},
     tenant_status::TenantStatus,
-    watch::{RELIST, Scope, Watched, interpret, limited, list_of_at_most, relisted},
+    watch::{RELIST, Scope, Watched, interpret, list_of_at_most, relisted},
 };
 
 /// A page of machine deployments: 5 KiB each.
@@ -64,7 +64,7 @@ pub fn machine_deployments(
         let config = watcher::Config::default().page_size(page);
         watcher::watcher(api.clone(), config).map_ok(readable)
     };
-    let events = limited(PAGE, watch, move |event| account.keep(event)).reflect(writer);
+    let events = relisted(RELIST, PAGE, watch, move |event| account.keep(event)).reflect(writer);
     let (index, mut listed) = (Arc::clone(&watchers.index), BTreeSet::new());
     let events = events.inspect(move |event| {
         if let Ok(event) = event {
@@ -175,7 +175,12 @@ pub async fn follow_secrets(worker: Client, context: Arc<Context>) {
         let config = watcher::Config::default().page_size(page);
         watcher::watcher(api.clone(), config)
     };
-    let events = limited(PAGE_OF_METADATA, watch, list_of_at_most(SECRETS_MAX));
+    let events = relisted(
+        RELIST,
+        PAGE_OF_METADATA,
+        watch,
+        list_of_at_most(SECRETS_MAX),
+    );
     let mut listed = BTreeSet::new();
     let registration = context.engagement.registration.to_string();
     let watched = Watched::there("Secrets", &context.engagement.health);
@@ -221,8 +226,6 @@ fn on_secret_deleted(context: &Context, name: String) {
     context.triggers.enqueue(Affected::Made(name));
 }
 
-/// A restored cluster is engaged again: its tokens and machine deployments are others, too, and
-/// only a list shows them.
 fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) {
     let name = found.name_any();
     match context.secrets.watched(found.metadata) {
@@ -233,11 +236,7 @@ fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) {
             return;
         }
         News::Yes => {}
-        News::Restored => {
-            let registration = &context.engagement.registration;
-            tracing::warn!(%registration, "the worker cluster was restored; it is read again");
-            context.engagement.cancel.cancel();
-        }
+        News::Restored => context.was_restored(),
     }
     if name == FETCHER_TOKEN {
         context.engagement.facts_bell.notify_one();
@@ -257,7 +256,7 @@ pub async fn follow_configs(management: Client, scope: Scope, subscriptions: Arc
             let config = watcher::Config::default().page_size(page);
             watcher::watcher(api.clone(), config)
         };
-        let events = relisted(RELIST, PAGE_OF_METADATA, watch);
+        let events = relisted(RELIST, PAGE_OF_METADATA, watch, Ok);
         interpret("configs", events, move |event| {
             match event {
                 Event::Init => {

@@ -13,7 +13,11 @@ pub use self::{
     lease::{Holder, LEASE, WORKER_LEASE},
     webhooks::Leftover,
 };
-use super::{clock::Clock, pages::is_not_served, removal};
+use super::{
+    clock::Clock,
+    pages::{is_forbidden, is_not_served},
+    removal,
+};
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM},
     profile::OperatingSystemProfile,
@@ -144,10 +148,6 @@ async fn blind(worker: &Client) -> Result<Predecessor, Obstacle> {
         Err(error) if is_not_served(&error) => Ok(Predecessor::None),
         Err(error) => Err(error.into()),
     }
-}
-
-fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_forbidden())
 }
 
 #[cfg(test)]

@@ -137,6 +137,7 @@ pub async fn is_ours(client: &Client, claimant: &Claimant) -> bool {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     match namespaces.get_metadata(CLOUD_INIT_SETTINGS).await {
         Ok(found) => found.annotations().get(CLAIM) == Some(&claimant.text()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => false,
         Err(_) => true,
     }
 }
@@ -254,6 +255,24 @@ mod tests {
         let namespace = cluster.get(object("namespaces", "", CLOUD_INIT_SETTINGS))?;
         let holder = namespace.get("metadata")?.get("annotations")?.get(CLAIM)?;
         Some(holder.as_str()?.to_owned())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_is_gone_with_its_namespace_and_not_with_a_failed_call() {
+        let (cluster, claimant) = (a_cluster(), a_claimant("berlin"));
+        claim_as(&cluster, &claimant).await.unwrap();
+        for code in [403, 500] {
+            let fault = Fault::Status {
+                code,
+                retry_after: None,
+            };
+            let id = cluster.inject(Matcher::on(&[Verb::Get], "namespaces"), fault);
+            assert!(is_ours(&cluster.client(), &claimant).await, "{code}");
+            cluster.clear_fault(id);
+        }
+        assert!(!is_ours(&cluster.client(), &a_claimant("lisbon")).await);
+        assert!(cluster.delete_raw(object("namespaces", "", CLOUD_INIT_SETTINGS)));
+        assert!(!is_ours(&cluster.client(), &claimant).await);
     }
 
     #[tokio::test(start_paused = true)]

@@ -2,7 +2,8 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use jiff::Timestamp;
+use http::{HeaderMap, header::DATE};
+use jiff::{Timestamp, fmt::rfc2822};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Tells the time.
@@ -46,6 +47,12 @@ impl Clock {
     }
 }
 
+/// When a server answered, by its own clock. `None` if the answer does not say it.
+pub fn answered_at(headers: &HeaderMap) -> Option<Timestamp> {
+    let date = headers.get(DATE)?.to_str().ok()?;
+    rfc2822::DateTimeParser::new().parse_timestamp(date).ok()
+}
+
 fn boot_time() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -56,5 +63,20 @@ fn boot_time() -> Duration {
 impl fmt::Debug for Clock {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Clock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_an_answer_is_that_of_the_server() {
+        let answer =
+            |text: &str| answered_at(&HeaderMap::from_iter([(DATE, text.parse().unwrap())]));
+        let noon = "2026-01-01T12:00:00Z".parse().unwrap();
+        assert_eq!(answer("Thu, 01 Jan 2026 12:00:00 GMT"), Some(noon));
+        assert_eq!(answer("soon"), None);
+        assert_eq!(answered_at(&HeaderMap::new()), None);
     }
 }

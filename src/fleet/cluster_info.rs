@@ -14,7 +14,11 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{pages, retry_delay::RetryDelay};
 use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, KUBECONFIG_KEY};
-use crate::tenant::{cluster_info::ClusterInfo, secret_text::SecretText};
+use crate::tenant::{
+    access::{self, AccessError},
+    cluster_info::ClusterInfo,
+    secret_text::SecretText,
+};
 
 /// How often cluster-info is asked for again that may not be read, where the endpoints would change
 /// what is in use, and the first and the longest wait: 15 to 30 seconds in all.
@@ -34,6 +38,9 @@ pub enum ClusterInfoError {
          default/kubernetes tells the API server's address"
     )]
     NoApiServer,
+    /// Cluster-info is there, and no machine could use it.
+    #[error("ConfigMap kube-public/cluster-info cannot be used")]
+    Announcement(#[source] AnnouncementError),
     /// A call failed.
     #[error("cannot read {what}")]
     Call {
@@ -42,6 +49,29 @@ pub enum ClusterInfoError {
         /// Why it failed.
         source: kube::Error,
     },
+}
+
+impl ClusterInfoError {
+    /// The reason of the condition that shows it.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::TokenPending => "TokenPending",
+            Self::NoApiServer => "NoApiServer",
+            Self::Announcement(_) => "ClusterInfoInvalid",
+            Self::Call { .. } => "FactsFailed",
+        }
+    }
+}
+
+/// What is wrong with cluster-info.
+#[derive(Debug, thiserror::Error)]
+pub enum AnnouncementError {
+    /// It is no kubeconfig.
+    #[error("its key {KUBECONFIG_KEY} is not a kubeconfig with a cluster")]
+    NotKubeconfig,
+    /// A field is wrong.
+    #[error("its {KUBECONFIG_KEY} is wrong")]
+    Field(#[source] AccessError),
 }
 
 /// The parts of the cluster info that existing documents were rendered from, as far as known.
@@ -174,7 +204,7 @@ struct Cluster {
 enum Announced {
     /// The API server is here.
     At(Cluster),
-    /// There is no cluster-info, or none that can be used: many clusters have none.
+    /// There is no cluster-info: many clusters have none.
     Nowhere,
     /// It may not be read.
     Forbidden,
@@ -183,9 +213,14 @@ enum Announced {
 async fn cluster_info(client: &Client) -> Result<Announced, ClusterInfoError> {
     let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
     match config_maps.get_opt("cluster-info").await {
-        Ok(found) => Ok(found
-            .and_then(announced)
-            .map_or(Announced::Nowhere, Announced::At)),
+        Ok(found) => found
+            .and_then(|found| found.data?.remove(KUBECONFIG_KEY))
+            .map_or(Ok(Announced::Nowhere), |kubeconfig| {
+                let cluster = announced(&kubeconfig);
+                cluster
+                    .map(Announced::At)
+                    .map_err(ClusterInfoError::Announcement)
+            }),
         Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(Announced::Forbidden),
         Err(source) => Err(ClusterInfoError::Call {
             what: "ConfigMap kube-public/cluster-info",
@@ -194,11 +229,14 @@ async fn cluster_info(client: &Client) -> Result<Announced, ClusterInfoError> {
     }
 }
 
-fn announced(config_map: ConfigMap) -> Option<Cluster> {
-    let kubeconfig = config_map.data?.remove(KUBECONFIG_KEY)?;
-    let info: AnnouncedClusters = serde_saphyr::from_str(&kubeconfig).ok()?;
-    let cluster = info.clusters.into_iter().next()?.cluster;
-    cluster.server.starts_with("https://").then_some(cluster)
+fn announced(kubeconfig: &str) -> Result<Cluster, AnnouncementError> {
+    let info: AnnouncedClusters =
+        serde_saphyr::from_str(kubeconfig).map_err(|_| AnnouncementError::NotKubeconfig)?;
+    let named = info.clusters.into_iter().next();
+    let cluster = named.ok_or(AnnouncementError::NotKubeconfig)?.cluster;
+    access::check_announced(&cluster.server, &cluster.certificate_authority_data)
+        .map_err(AnnouncementError::Field)?;
+    Ok(cluster)
 }
 
 /// The API servers that are ready, as URLs, in the order of the slices.

@@ -319,11 +319,12 @@ impl Task {
             cluster_info,
             facts_bell: Arc::clone(&facts_bell),
             foreign_write: Arc::clone(&foreign_write),
-            worker_cluster: self.registered.worker_cluster.subscribe(),
+            worker_cluster: self.registered.last.subscribe(),
             tenant_status: Arc::clone(&self.registered.status),
             predecessor: attempt.predecessor,
             cancel: leave.clone(),
         };
+        self.registered.status.engaged();
         tracing::info!(registration = %self.registered.id, server = %attempt.server, "engaged");
         let warning = engage::Warning {
             shared: &self.shared,
@@ -361,10 +362,11 @@ impl Task {
         loop {
             let own = worker_clusters.borrow_and_update().clone();
             let ownership = standings.borrow_and_update().clone();
-            let goes_on = own.is_some_and(|own| engage::may_serve(&own, &ownership));
-            if !goes_on {
+            let Some(own) = own.filter(|own| engage::may_serve(own, &ownership)) else {
                 return;
-            }
+            };
+            let status = &self.registered.status;
+            status.set_condition(ConditionType::Registered, engage::accepted(&own));
             tokio::select! {
                 _ = worker_clusters.changed() => {}
                 _ = standings.changed() => {}

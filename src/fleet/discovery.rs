@@ -69,11 +69,10 @@ pub fn discover(
         .map(|(limit, api)| {
             let config = watcher::Config::default().labels(selector);
             let mut listed = BTreeSet::new();
+            let watch = move |page| watcher::watcher(api.clone(), config.clone().page_size(page));
             watch::interpret(
                 "registrations",
-                watch::relisted(watch::RELIST, PAGE, move |page| {
-                    watcher::watcher(api.clone(), config.clone().page_size(page))
-                }),
+                watch::relisted(watch::RELIST, PAGE, watch, Ok),
                 move |event| interpret(event, limit.as_ref(), &mut listed),
             )
             .boxed()

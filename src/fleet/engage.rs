@@ -15,7 +15,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio::time::{Instant, timeout};
 
 pub(super) use self::engage_error::not_prepared;
-use self::engage_error::{not_connected, warn_by_event};
+use self::engage_error::{not_connected, prerequisite_failed, warn_by_event};
 pub use self::{
     engage_error::EngageError,
     keep_cluster_info::{Reading, keep_cluster_info},
@@ -38,7 +38,7 @@ use super::{
     worker_clusters,
 };
 use crate::api::{
-    names::KUBE_SYSTEM,
+    names::{KUBE_SYSTEM, SETTINGS_RESTORED},
     worker_cluster::{
         UID_CHARACTERS_MAX, URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerCluster,
     },
@@ -119,7 +119,7 @@ async fn attempt_for(
 ) -> Result<Attempt, EngageError> {
     let access = accept(params, worker_cluster)?;
     let tenant_status = &params.registered.status;
-    tenant_status.set_condition(ConditionType::Registered, ConditionState::well("Accepted"));
+    tenant_status.set_condition(ConditionType::Registered, accepted(worker_cluster));
     let expiries = access.expiries();
     warn_of_expiry(Warning {
         shared: params.shared,
@@ -148,7 +148,6 @@ async fn attempt_for(
         .map_err(|error| not_prepared(&error))?;
     let shown = excerpt(&cluster_info.api_server, URL_CHARACTERS_MAX);
     tenant_status.set(|report| &mut report.api_server, Some(shown));
-    tenant_status.set_condition(ConditionType::Prepared, ConditionState::well("Prepared"));
     Ok(Attempt {
         worker: worker_clients,
         kubeconfig_ca,
@@ -201,7 +200,8 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, E
             ),
         ));
     }
-    worker_clusters::create(&management, &registered.id, registered.on_removal())
+    let deleted = registered.last.borrow().clone();
+    worker_clusters::create(&management, &registered.id, deleted.as_deref())
         .await
         .map_err(|error| {
             failed(format!(
@@ -222,6 +222,22 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, E
         _ => Err(failed(
             "the WorkerCluster that was made is not seen yet".to_owned(),
         )),
+    }
+}
+
+/// What the condition `Registered` says while it holds.
+pub fn accepted(own: &WorkerCluster) -> ConditionState {
+    if !worker_clusters::is_restored(own) {
+        return ConditionState::well("Accepted");
+    }
+    let (namespace, name) = (own.namespace().unwrap_or_default(), own.name_any());
+    ConditionState {
+        message: format!(
+            "somebody deleted this WorkerCluster while its registration was there, and it was \
+             created again with the same settings; confirm them with `kubectl -n {namespace} \
+             annotate workercluster {name} {SETTINGS_RESTORED}-`, or edit its spec first"
+        ),
+        ..ConditionState::well("SettingsRestored")
     }
 }
 
@@ -310,8 +326,9 @@ async fn identify(
                 .status
                 .read(|report| report.cluster_uid.clone())
         });
+    let is_another = pinned.as_ref().is_some_and(|pinned| *pinned != found);
     if let Some(pinned) = pinned
-        && pinned != found
+        && is_another
         && own.spec.confirmed_cluster_uid.as_ref() != Some(&found)
     {
         return Err(EngageError::refused(
@@ -324,6 +341,11 @@ async fn identify(
         ));
     }
     let tenant_status = &params.registered.status;
+    if is_another {
+        let message = "another cluster answers than before, and is not claimed yet";
+        let finding = ConditionState::wrong("NotClaimed", message);
+        tenant_status.set_condition(ConditionType::Claimed, finding);
+    }
     tenant_status.set(|report| &mut report.cluster_uid, Some(found.clone()));
     let version = excerpt(&version.git_version, VERSION_CHARACTERS_MAX);
     tenant_status.set(|report| &mut report.version, Some(version));
@@ -336,7 +358,14 @@ async fn adopt(
     worker: &Client,
     own: &WorkerCluster,
 ) -> Result<Predecessor, EngageError> {
-    let found = adoption::find_predecessor(worker, &params.shared.clock).await;
+    let tenant_status = &params.registered.status;
+    let found = match adoption::find_predecessor(worker, &params.shared.clock).await {
+        // The claim is gone with the namespace that carries it, and nobody else came before us.
+        Err(Obstacle::MayNotLook) if tenant_status.holds(ConditionType::Claimed, Some(own)) => {
+            Ok(Predecessor::None)
+        }
+        found => found,
+    };
     let predecessor = found.map_err(|obstacle| match obstacle {
         // It says nothing about another program, and leaves no condition about one.
         Obstacle::Call(error) => not_connected(&error),
@@ -345,11 +374,7 @@ async fn adopt(
             EngageError::failed(ConditionType::Adopted, obstacle.reason(), why)
         }
     })?;
-    let tenant_status = &params.registered.status;
-    let was_told = own.status.iter().flat_map(|status| &status.conditions);
-    let mut was_told = was_told.map(|condition| condition.type_.as_str());
-    let was_told = was_told.any(|kind| kind == ConditionType::Adopted.as_str())
-        || tenant_status.read(|report| report.findings.contains_key(&ConditionType::Adopted));
+    let was_told = tenant_status.was_set(ConditionType::Adopted, Some(own));
     if predecessor == Predecessor::None && was_told {
         tenant_status.set_condition(
             ConditionType::Adopted,
@@ -362,16 +387,9 @@ async fn adopt(
 /// Claims the cluster, then makes what nodes need there. Nothing is made before the claim but the
 /// namespace that carries it.
 async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError> {
-    let not_prepared = |error: prerequisites::PrerequisiteError| {
-        EngageError::failed(
-            ConditionType::Prepared,
-            "PrerequisitesFailed",
-            chain(&error).to_string(),
-        )
-    };
     let namespace = prerequisites::ensure_namespace(worker)
         .await
-        .map_err(not_prepared)?;
+        .map_err(|error| prerequisite_failed(&error))?;
     let claimant = params.shared.claimant(params.registered.id.tenant.clone());
     let registrations = Registrations {
         registry: &params.shared.registry,
@@ -397,7 +415,7 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError
         .set_condition(ConditionType::Claimed, ConditionState::well("Claimed"));
     prerequisites::ensure_fetcher(worker)
         .await
-        .map_err(not_prepared)
+        .map_err(|error| prerequisite_failed(&error))
 }
 
 /// Whether an engaged cluster may go on being served.

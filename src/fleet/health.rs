@@ -6,6 +6,8 @@
 
 pub mod circuit;
 mod retry_after;
+mod server_clock;
+mod state;
 
 use std::{
     error::Error,
@@ -23,12 +25,14 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+pub use self::state::State;
 use self::{
     circuit::{Circuit, Failure, Pass},
     retry_after::retry_after,
+    server_clock::ServerClock,
 };
 use super::{
-    border::{self, EVENTS_MIB_MAX},
+    border,
     clock::Clock,
     connect::Clients,
     recurring::Recurring,
@@ -39,43 +43,8 @@ use crate::api::names::KUBE_SYSTEM;
 use crate::telemetry::chain::chain;
 use crate::tenant::{
     id::RegistrationId,
-    report::{ConditionState, ConditionType, is_same_failure},
+    report::{ConditionType, is_same_failure},
 };
-
-/// How a cluster is doing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// No call has been observed yet that says anything.
-    Unknown,
-    /// The circuit is closed: at most an accident of one request lies behind.
-    Healthy,
-    /// As [`State::Healthy`], but a watch sends events faster than they are read.
-    EventsDelayed {
-        /// When the cluster is asked whether it is healthy again.
-        until: Instant,
-    },
-    /// The circuit is closed, but what a watch sends is refused.
-    WatchFailed {
-        /// When the cluster is asked whether it is healthy again.
-        until: Instant,
-        /// The last cause, without secrets.
-        why: String,
-    },
-    /// The circuit is open, and the last answer said that something is wrong with the cluster.
-    Degraded {
-        /// When that began.
-        since: Timestamp,
-        /// The last cause, without secrets.
-        why: String,
-    },
-    /// The circuit is open, and the last call got no answer.
-    Unreachable {
-        /// When that began.
-        since: Timestamp,
-        /// The last cause, without secrets.
-        why: String,
-    },
-}
 
 /// How long a problem of a watch is reported after it was last seen. A failing watch starts over
 /// more often than that.
@@ -111,6 +80,7 @@ pub struct Health {
     quiet_max: Duration,
     /// Whether it is such a cluster.
     must_be_asked: watch::Sender<bool>,
+    server_clock: ServerClock,
     state: Mutex<State>,
     /// What was logged last about a cluster that cannot be reached.
     unreachable: Mutex<Recurring>,
@@ -142,6 +112,7 @@ impl Health {
             registration,
             quiet_max,
             must_be_asked: watch::Sender::new(false),
+            server_clock: ServerClock::default(),
             unreachable: Mutex::default(),
             state: Mutex::new(State::Unknown),
             circuit: watch::Sender::new(Circuit::new(Instant::now())),
@@ -157,6 +128,11 @@ impl Health {
     /// How the cluster is doing.
     pub fn state(&self) -> State {
         self.lock().clone()
+    }
+
+    /// The time on the worker cluster, by which it judges what expires there.
+    pub fn server_time(&self) -> Timestamp {
+        self.server_clock.at(self.clock.now())
     }
 
     /// Whether the last call found something wrong with the cluster.
@@ -314,7 +290,10 @@ impl Health {
     fn enter(&self, mut next: State) {
         let mut state = self.lock();
         match (&*state, &mut next) {
-            (State::EventsDelayed { until } | State::WatchFailed { until, .. }, State::Healthy)
+            (
+                State::EventsDelayed { until } | State::WatchFailed { until, .. },
+                State::Healthy | State::ClocksDiffer { .. },
+            )
             | (State::WatchFailed { until, .. }, State::EventsDelayed { .. })
                 if Instant::now() < *until =>
             {
@@ -356,21 +335,14 @@ impl Health {
         if *state == next {
             return;
         }
-        let finding = match &next {
-            State::Unknown => return,
-            State::Healthy => ConditionState::well("Healthy"),
-            State::EventsDelayed { .. } => ConditionState {
-                message: format!(
-                    "the worker cluster sends more than {EVENTS_MIB_MAX} MiB of events a second; \
-                     they are read with a delay"
-                ),
-                ..ConditionState::well("EventsDelayed")
-            },
-            State::WatchFailed { why, .. } => ConditionState::retried("WatchFailed", why.as_str()),
-            State::Degraded { why, .. } => ConditionState::retried("Degraded", why.as_str()),
-            State::Unreachable { why, .. } => ConditionState::retried("Unreachable", why.as_str()),
+        let Some(finding) = next.finding() else {
+            return;
         };
-        let is_well = matches!(next, State::Healthy);
+        if let State::ClocksDiffer { .. } = next {
+            let registration = &self.registration;
+            tracing::warn!(%registration, why = finding.message, "the clocks differ");
+        }
+        let is_well = next.is_well();
         *state = next;
         if is_well && self.recurring().is_over() {
             tracing::info!(registration = %self.registration, "the worker cluster answers again");
@@ -391,18 +363,6 @@ impl Health {
     }
 }
 
-impl State {
-    /// Returns how long a problem of a watch is reported. `None` if there is none.
-    fn watch_problem_until(&self) -> Option<Instant> {
-        match self {
-            Self::EventsDelayed { until } | Self::WatchFailed { until, .. } => Some(*until),
-            Self::Unknown | Self::Healthy | Self::Degraded { .. } | Self::Unreachable { .. } => {
-                None
-            }
-        }
-    }
-}
-
 impl Observed<'_> {
     /// The cluster answered.
     pub fn answered<B>(mut self, answer: &Response<B>) {
@@ -411,12 +371,17 @@ impl Observed<'_> {
             let must_be_asked = &self.health.must_be_asked;
             must_be_asked.send_if_modified(|must| !mem::replace(must, true));
         }
+        let since = self.health.clock.now();
+        self.health.server_clock.observe(answer.headers(), since);
         let status = answer.status();
         if !is_failure(status) {
-            self.health.observe(pass, None, State::Healthy);
+            let state = match self.health.server_clock.minutes_ahead() {
+                None => State::Healthy,
+                Some(minutes) => State::ClocksDiffer { minutes },
+            };
+            self.health.observe(pass, None, state);
             return;
         }
-        let since = self.health.clock.now();
         let asked = retry_after(status, answer.headers(), since);
         let failure = match asked {
             Some(asked) => Failure::AskedToWait(asked),

@@ -74,12 +74,19 @@ pub fn is_not_served(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
+/// Returns true if the API server refused a call: a right is missing, or a quota or a webhook
+/// refuses what was to be written.
+pub fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_forbidden())
+}
+
 /// The pages of one list.
 #[derive(Debug)]
 pub struct Pages {
     params: ListParams,
     asked: usize,
     is_complete: bool,
+    version: Option<String>,
 }
 
 impl Pages {
@@ -89,7 +96,13 @@ impl Pages {
             params: params.limit(objects),
             asked: 0,
             is_complete: false,
+            version: None,
         }
+    }
+
+    /// The `resourceVersion` of the list, once a page has been read.
+    pub fn version(&self) -> Option<&str> {
+        self.version.as_deref()
     }
 
     /// The objects of the next page; none after the last.
@@ -161,6 +174,7 @@ impl Pages {
     fn turn<K: Clone>(&mut self, list: ObjectList<K>) -> Vec<K> {
         self.params.continue_token = list.metadata.continue_.filter(|token| !token.is_empty());
         self.is_complete = self.params.continue_token.is_none();
+        self.version = list.metadata.resource_version;
         list.items
     }
 

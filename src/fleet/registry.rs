@@ -41,14 +41,15 @@ pub struct RegisteredCluster {
     pub registration: watch::Sender<Option<Arc<Registration>>>,
     /// The WorkerCluster that names the Secret; `None` until it exists.
     pub worker_cluster: watch::Sender<Option<Arc<WorkerCluster>>>,
+    /// The latest version of the WorkerCluster, also after it was deleted: until the cluster is
+    /// disengaged, it is served with the settings that it had.
+    pub last: watch::Sender<Option<Arc<WorkerCluster>>>,
     /// Whether the registration has its namespace to itself.
     pub ownership: watch::Sender<Ownership>,
     /// Why its replica does not serve it yet; `None` for nearly all tenants.
     pub suspicion: watch::Sender<Option<Suspicion>>,
     /// What is known of the tenant.
     pub status: Arc<TenantStatus>,
-    /// The latest `onRemoval`: the WorkerCluster may be deleted before the registration.
-    on_removal: Mutex<OnRemoval>,
     /// Whether this replica serves it.
     is_here: AtomicBool,
 }
@@ -68,30 +69,21 @@ impl RegisteredCluster {
             id,
             registration: watch::Sender::new(registration),
             worker_cluster: watch::Sender::new(None),
+            last: watch::Sender::new(None),
             ownership: watch::Sender::new(Ownership::Owner),
             suspicion: watch::Sender::new(None),
             status: Arc::default(),
-            on_removal: Mutex::default(),
             is_here: AtomicBool::new(false),
         }
-    }
-
-    /// Stores what to do with the machine deployments when the registration is removed.
-    pub fn see_on_removal(&self, on_removal: OnRemoval) {
-        let mut known = self
-            .on_removal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *known = on_removal;
     }
 
     /// Returns what to do with the machine deployments when the registration is removed: the
     /// WorkerCluster's latest value, or the default if it never existed.
     pub fn on_removal(&self) -> OnRemoval {
-        *self
-            .on_removal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let last = self.last.borrow();
+        last.as_ref()
+            .map(|own| own.spec.on_removal)
+            .unwrap_or_default()
     }
 
     /// Marks the cluster as served by this replica.
@@ -199,7 +191,7 @@ impl Registry {
         let former = self.get(id)?;
         let registration = former.registration.borrow().clone()?;
         let fresh = Arc::new(RegisteredCluster::new(id.clone(), Some(registration)));
-        fresh.see_on_removal(former.on_removal());
+        fresh.last.send_replace(former.last.borrow().clone());
         if let Some(mut registered) = self.registered.get_mut(&id.tenant) {
             for registered in registered
                 .iter_mut()

@@ -5,9 +5,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use tokio::sync::Notify;
 
 use super::statistics::Statistics;
+use crate::api::worker_cluster::WorkerCluster;
 use crate::tenant::report::{ConditionState, ConditionType, Outcome, Report};
 
 /// What is known of one tenant.
@@ -28,6 +30,17 @@ impl TenantStatus {
     /// Reads a part of what is known, without a copy.
     pub fn read<T>(&self, look: impl FnOnce(&Report) -> T) -> T {
         look(&self.lock())
+    }
+
+    /// Whether a condition holds: as it was found here, or else as the WorkerCluster's status says.
+    pub fn holds(&self, kind: ConditionType, own: Option<&WorkerCluster>) -> bool {
+        let found = self.read(|report| report.findings.get(&kind).map(|finding| finding.holds));
+        found.unwrap_or_else(|| stored(kind, own).is_some_and(|stored| stored.status == "True"))
+    }
+
+    /// Whether a condition was ever set, whatever it said.
+    pub fn was_set(&self, kind: ConditionType, own: Option<&WorkerCluster>) -> bool {
+        self.read(|report| report.findings.contains_key(&kind)) || stored(kind, own).is_some()
     }
 
     /// Waits until something has changed since the last wait.
@@ -63,13 +76,25 @@ impl TenantStatus {
     pub fn refuse(&self, finding: ConditionState) -> bool {
         let is_news = self.set_condition(ConditionType::Registered, finding);
         if is_news {
-            let mut report = self.lock();
-            for kind in ConditionType::OF_REGISTERED {
-                report.findings.remove(&kind);
-            }
-            report.existing = None;
+            self.lock().forget(&ConditionType::OF_REGISTERED);
         }
         is_news
+    }
+
+    /// Records that the cluster answers and cannot be engaged, and that nothing more is known of
+    /// what depends on it. Returns true if that is news.
+    pub fn cannot_engage(&self, condition: ConditionType, finding: ConditionState) -> bool {
+        {
+            let mut report = self.lock();
+            report.not_engaged = Some(finding.reason);
+            report.forget(&ConditionType::OF_ENGAGED);
+        }
+        self.set_condition(condition, finding)
+    }
+
+    /// Records that the cluster is engaged.
+    pub fn engaged(&self) {
+        self.set(|report| &mut report.not_engaged, None);
     }
 
     /// Records a machine deployment's outcome; returns true if its state, reason or message
@@ -120,4 +145,11 @@ impl TenantStatus {
     fn lock(&self) -> MutexGuard<'_, Report> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The condition as it is in the WorkerCluster's status.
+fn stored(kind: ConditionType, own: Option<&WorkerCluster>) -> Option<&Condition> {
+    let status = own?.status.as_ref()?;
+    let mut conditions = status.conditions.iter();
+    conditions.find(|it| it.type_ == kind.as_str())
 }

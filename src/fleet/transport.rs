@@ -31,7 +31,7 @@ use rustls::{
 };
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
-pub use self::dial::{Audience, OneCallAtATime, Patience, hidden_cause};
+pub use self::dial::{Audience, OneCallAtATime, Patience, hidden_cause, is_certificate_refused};
 use self::{dial::Dial, streams::LimitedClient};
 use super::connect::Transport;
 use crate::telemetry::{build, metrics::Metrics};

@@ -7,15 +7,7 @@
 //! The order matters: a watcher that fails to list yields an event between two errors, and a
 //! backoff that sees that event starts again from its first delay, about once a second without end.
 
-use std::{
-    error::Error,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use futures::{Stream, StreamExt, stream};
 use k8s_openapi::NamespaceResourceScope;
@@ -24,7 +16,7 @@ use kube::runtime::{
     watcher::{self, Event},
 };
 use kube::{Api, Client, Resource};
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::{Instant, timeout_at};
 
 use super::{account, border, health::Health, jitter, pages, retry_delay::RetryDelay};
 use crate::telemetry::chain::chain;
@@ -85,35 +77,44 @@ pub fn covers(limit: Option<&String>, namespace: &str) -> bool {
 }
 
 /// Returns a watch with this many objects per page. It starts over with a list from time to time,
-/// and immediately with smaller pages if a page of the list is too large.
+/// immediately with smaller pages if a page of the list is too large, and as soon as `admit`
+/// refuses an event: a list that lacks an object must not end.
+///
+/// One state instead of a chain of adaptors, each of which would hold an event.
 pub fn relisted<K, W>(
     interval: Duration,
     page: u32,
-    watch: impl Fn(u32) -> W + Send,
+    watch: impl Fn(u32) -> W + Send + Sync,
+    admit: impl FnMut(Event<K>) -> watcher::Result<Event<K>> + Send,
 ) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
 where
     K: Send,
     W: Stream<Item = watcher::Result<Event<K>>> + Send,
 {
-    let page = Arc::new(AtomicU32::new(page));
-    let size = Arc::clone(&page);
-    let watches = stream::repeat_with(move || watch(size.load(Ordering::Relaxed)));
-    watches.flat_map(move |watch| {
-        let page = Arc::clone(&page);
-        let interval = jitter::part(interval, 2.0 / 3.0, 4.0 / 3.0);
-        let events = watch.take_until(tokio::time::sleep(interval));
-        let events = events.map(move |event| match event {
-            Err(error) if border::is_page_too_large(&error) => {
-                let size = page.load(Ordering::Relaxed);
-                page.store((size / 2).max(1), Ordering::Relaxed);
+    let begin = move |page| {
+        let lasts = jitter::part(interval, 2.0 / 3.0, 4.0 / 3.0);
+        (Box::pin(watch(page)), Instant::now() + lasts, page)
+    };
+    let first = (begin(page), begin, admit);
+    stream::unfold(first, |(mut current, begin, mut admit)| async move {
+        loop {
+            let (watch, ends, page) = &mut current;
+            let (next, page) = (timeout_at(*ends, watch.next()), *page);
+            let event = match next.await {
+                Ok(Some(Ok(event))) => admit(event).inspect_err(|_| current = begin(page)),
                 // One object is never too large for a page.
-                (size == 1).then_some(Err(error))
-            }
-            event => Some(event),
-        });
-        events
-            .take_while(|event| std::future::ready(event.is_some()))
-            .filter_map(std::future::ready)
+                Ok(Some(Err(error))) if border::is_page_too_large(&error) && page > 1 => {
+                    current = begin(page / 2);
+                    continue;
+                }
+                Ok(Some(failed)) => failed,
+                Ok(None) | Err(_) => {
+                    current = begin(page);
+                    continue;
+                }
+            };
+            return Some((event, (current, begin, admit)));
+        }
     })
 }
 
@@ -122,30 +123,7 @@ where
 #[error("the list has more than {0} objects")]
 struct ListTooLong(usize);
 
-/// Returns a watch like [`relisted`] that starts over as soon as `admit` refuses an event. A list
-/// that lacks an object must not end.
-pub fn limited<K, W>(
-    page: u32,
-    watch: impl Fn(u32) -> W + Send,
-    mut admit: impl FnMut(Event<K>) -> watcher::Result<Event<K>> + Send,
-) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
-where
-    K: Send,
-    W: Stream<Item = watcher::Result<Event<K>>> + Send,
-{
-    let refused = Arc::new(Notify::new());
-    let restart = Arc::clone(&refused);
-    let watch = move |page| {
-        let refused = Arc::clone(&refused);
-        watch(page).take_until(async move { refused.notified().await })
-    };
-    relisted(RELIST, page, watch).map(move |event| {
-        let admitted = admit(event?);
-        admitted.inspect_err(|_| restart.notify_one())
-    })
-}
-
-/// Refuses a list of more objects, for [`limited`].
+/// Refuses a list of more objects, for [`relisted`].
 pub fn list_of_at_most<K>(
     objects_max: usize,
 ) -> impl FnMut(Event<K>) -> watcher::Result<Event<K>> + Send {
@@ -357,7 +335,7 @@ mod tests {
             };
             stream::iter([Ok(Event::<ConfigMap>::Init), answer]).chain(stream::pending())
         };
-        let events: Vec<_> = relisted(RELIST, 100, watch).take(5).collect().await;
+        let events: Vec<_> = relisted(RELIST, 100, watch, Ok).take(5).collect().await;
         assert!(events.iter().all(Result::is_ok), "{events:?}");
         assert_eq!(*asked.lock().unwrap(), [100, 50, 25, 12]);
     }
@@ -369,7 +347,7 @@ mod tests {
             let list = std::iter::once(Event::Init).chain(objects);
             stream::iter(list.chain([Event::InitDone]).map(Ok))
         };
-        let mut events = Box::pin(limited(100, watch, list_of_at_most(2)).skip(3));
+        let mut events = Box::pin(relisted(RELIST, 100, watch, list_of_at_most(2)).skip(3));
         let refused = events.next().await.unwrap().unwrap_err();
         let why = refusal(&refused).map(ToString::to_string);
         assert_eq!(why.as_deref(), Some("the list has more than 2 objects"));
@@ -423,7 +401,7 @@ mod tests {
             let failed = Err(border::page_too_large());
             stream::iter([failed]).chain(stream::pending::<watcher::Result<Event<ConfigMap>>>())
         };
-        let mut events = Box::pin(relisted(RELIST, 1, watch));
+        let mut events = Box::pin(relisted(RELIST, 1, watch, Ok));
         assert!(events.next().await.unwrap().is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use futures::{StreamExt, stream};
 use kube::{
     Api, Client, ResourceExt,
-    api::{ObjectMeta, PostParams},
+    api::PostParams,
     core::DeserializeGuard,
     runtime::{
         WatchStreamExt,
@@ -24,8 +24,9 @@ use super::{
     registry::{RegisteredCluster, Registry},
     watch::{RELIST, Scope, covers, interpret, relisted},
 };
-use crate::api::worker_cluster::{
-    OnRemoval, SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus,
+use crate::api::{
+    names::SETTINGS_RESTORED,
+    worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus},
 };
 use crate::tenant::{
     id::{RegistrationId, TenantId},
@@ -163,7 +164,7 @@ pub fn follow(
         let (seen_by, seen_in) = (clusters.clone(), limit.clone());
         let config = watcher::Config::default();
         let watch = move |page| watcher(api.clone(), config.clone().page_size(page));
-        let events = relisted(RELIST, PAGE, watch)
+        let events = relisted(RELIST, PAGE, watch, Ok)
             .filter_map(move |event| {
                 let event = readable(event, (&seen_by, seen_in.as_ref()), &known);
                 std::future::ready(event)
@@ -271,8 +272,13 @@ async fn notify_registrations(
 }
 
 /// What matters of it to those who serve it: not its status, which is our own writing.
-fn matter(own: &WorkerCluster) -> (Option<&String>, &WorkerClusterSpec) {
-    (own.metadata.uid.as_ref(), &own.spec)
+fn matter(own: &WorkerCluster) -> (Option<&String>, &WorkerClusterSpec, bool) {
+    (own.metadata.uid.as_ref(), &own.spec, is_restored(own))
+}
+
+/// Whether somebody deleted it, it was created again, and nobody has confirmed its settings.
+pub fn is_restored(own: &WorkerCluster) -> bool {
+    own.annotations().contains_key(SETTINGS_RESTORED)
 }
 
 fn status(own: &WorkerCluster) -> Option<&WorkerClusterStatus> {
@@ -285,7 +291,11 @@ fn status(own: &WorkerCluster) -> Option<&WorkerClusterStatus> {
 pub fn notify(clusters: &WorkerClusters, registered: &RegisteredCluster) {
     let own = clusters.of(&registered.id);
     if let Some(own) = &own {
-        registered.see_on_removal(own.spec.on_removal);
+        registered.last.send_if_modified(|before| {
+            let news = before.as_deref().map(matter) != Some(matter(own));
+            *before = Some(Arc::clone(own));
+            news
+        });
     }
     let mut has_another_status = false;
     registered.worker_cluster.send_if_modified(|before| {
@@ -299,32 +309,43 @@ pub fn notify(clusters: &WorkerClusters, registered: &RegisteredCluster) {
     }
 }
 
-/// Creates the WorkerCluster of a registration that has none, under the Secret's name. One that
-/// replaces a deleted one keeps its `onRemoval`.
+/// Creates the WorkerCluster of a registration that has none: one that somebody deleted as it was
+/// last, and says so in an annotation, or one with default settings under the Secret's name.
 pub async fn create(
     management: &Client,
     id: &RegistrationId,
-    on_removal: OnRemoval,
+    deleted: Option<&WorkerCluster>,
 ) -> Result<(), kube::Error> {
     let api: Api<WorkerCluster> = Api::namespaced(management.clone(), id.tenant.namespace());
-    let worker_cluster = WorkerCluster {
-        metadata: ObjectMeta {
-            name: Some(id.name.to_string()),
-            ..ObjectMeta::default()
-        },
-        spec: WorkerClusterSpec {
-            kubeconfig_secret_ref: SecretReference {
-                name: id.name.to_string(),
+    let worker_cluster = match deleted {
+        Some(deleted) => restored(deleted),
+        None => WorkerCluster::new(
+            &id.name,
+            WorkerClusterSpec {
+                kubeconfig_secret_ref: SecretReference {
+                    name: id.name.to_string(),
+                },
+                ..WorkerClusterSpec::default()
             },
-            on_removal,
-            ..WorkerClusterSpec::default()
-        },
-        status: None,
+        ),
     };
     match api.create(&PostParams::default(), &worker_cluster).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         created => created.map(drop),
     }
+}
+
+/// The same settings, labels and annotations.
+fn restored(deleted: &WorkerCluster) -> WorkerCluster {
+    let mut restored = WorkerCluster::new(&deleted.name_any(), deleted.spec.clone());
+    restored
+        .metadata
+        .labels
+        .clone_from(&deleted.metadata.labels);
+    let mut annotations = deleted.annotations().clone();
+    annotations.insert(SETTINGS_RESTORED.to_owned(), "true".to_owned());
+    restored.metadata.annotations = Some(annotations);
+    restored
 }
 
 #[cfg(test)]

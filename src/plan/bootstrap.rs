@@ -1,12 +1,14 @@
 //! The bootstrap token of a machine deployment, and the kubeconfig that carries it to the kubelet.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
-use zeroize::Zeroize as _;
+use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::tenant::{cluster_info::ClusterInfo, secret_text::SecretText};
+use super::way::{self, AUTHORITY};
+use crate::tenant::{certificates, cluster_info::ClusterInfo, secret_text::SecretText};
 
 /// The characters of a token's ID and secret.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -134,23 +136,27 @@ fn token_secret(random: &[u8; 64]) -> String {
         .collect()
 }
 
-/// Returns the kubelet's bootstrap kubeconfig, formatted as client-go's `clientcmd` writes it.
+/// Returns the kubelet's bootstrap kubeconfig.
 pub fn kubeconfig(cluster_info: &ClusterInfo, api_server: &str, token: &Token) -> SecretText {
-    let authority = if cluster_info.certificate_authority_data.is_empty() {
-        String::new()
-    } else {
-        format!(
-            "    certificate-authority-data: {}\n",
-            cluster_info.certificate_authority_data
-        )
-    };
-    SecretText::new(format!(
-        "apiVersion: v1\nclusters:\n- cluster:\n{authority}    server: {api_server}\n  name: c\n\
-         contexts:\n- context:\n    cluster: c\n    user: c\n  name: c\ncurrent-context: c\n\
-         kind: Config\nusers:\n- name: c\n  user:\n    token: {}.{}\n",
-        token.id,
-        token.secret.expose()
-    ))
+    let token = SecretText::new(format!("{}.{}", token.id, token.secret.expose()));
+    let authority = &cluster_info.certificate_authority_data;
+    way::kubeconfig(authority, api_server, token.expose())
+}
+
+/// Returns a kubeconfig with its certificate authority by its meaning, or `None` where it is that
+/// already: machines cannot tell both from each other.
+pub fn kubeconfig_meaning(kubeconfig: &str) -> Option<Zeroizing<String>> {
+    let (before, rest) = kubeconfig.split_once(AUTHORITY)?;
+    let data = rest.lines().next()?;
+    let after = rest.strip_prefix(data)?;
+    let pem = String::from_utf8(STANDARD.decode(data).ok()?).ok()?;
+    match certificates::meaning(&pem) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(authority) => {
+            let data = STANDARD.encode(authority);
+            Some(Zeroizing::new([before, AUTHORITY, &data, after].concat()))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -193,6 +199,35 @@ mod tests {
                 assert_eq!(plan.token().expires, minutes(60));
                 assert_eq!(plan.token().id, "abc234");
             }
+        }
+    }
+
+    #[test]
+    fn a_kubeconfig_means_what_its_certificates_mean() {
+        let pem = |comment: &str| {
+            let text =
+                format!("{comment}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+            STANDARD.encode(text)
+        };
+        let with = |authority: &str| {
+            let cluster_info = ClusterInfo {
+                api_server: "https://api".to_owned(),
+                certificate_authority_data: authority.to_owned(),
+                fetch_token: SecretText::new("t"),
+            };
+            kubeconfig(
+                &cluster_info,
+                "https://api",
+                &a_token(Timestamp::UNIX_EPOCH),
+            )
+        };
+        let plain = with(&pem(""));
+        assert_eq!(kubeconfig_meaning(plain.expose()), None);
+        let commented = with(&pem("# berlin\n"));
+        let meaning = kubeconfig_meaning(commented.expose()).unwrap();
+        assert_eq!(meaning.as_str(), plain.expose());
+        for other in ["", "no base64!", "b3RoZXI="] {
+            assert_eq!(kubeconfig_meaning(with(other).expose()), None, "{other}");
         }
     }
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Secret;
+
 use super::{
-    bootstrap::TokenPlan,
+    bootstrap::{TokenPlan, kubeconfig_meaning},
     digest::{Digest, DigestKey},
     observed::{Observed, Seen},
     validate::Deployment,
@@ -11,8 +13,8 @@ use super::{
 use crate::api::{
     config::OperatingSystemConfigSpec,
     names::{
-        CONTENT, DerivedNames, INPUTS, KEPT, MADE_FOR, MADE_FOR_ANNOTATIONS,
-        MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, NEAR_LIMIT,
+        CLOUD_CONFIG_KEY, CONTENT, DerivedNames, EDGE_SCRIPT_KEY, INPUTS, KEPT, KUBECONFIG_KEY,
+        MADE_FOR, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, NEAR_LIMIT,
     },
     worker_cluster::MachineReplacement,
 };
@@ -151,7 +153,7 @@ pub fn desired(deployment: &Deployment, documents: Option<SizeChecked>) -> Desir
     provenance.near_limit = documents
         .as_ref()
         .and_then(|documents| documents.near_limit.clone());
-    let kubeconfig_digest = secret_digest(key, kubeconfig.expose().as_bytes());
+    let kubeconfig_digest = kubeconfig_digest(key, kubeconfig.expose());
     Desired {
         names: deployment.names.clone(),
         provenance,
@@ -204,6 +206,29 @@ fn with_digest(key: &DigestKey, data: UserData) -> (UserData, Digest) {
 /// Returns the digest of a Secret's only value.
 pub fn secret_digest(key: &DigestKey, bytes: &[u8]) -> Digest {
     key.digest([bytes])
+}
+
+/// Returns the digest of a kubeconfig by its meaning.
+fn kubeconfig_digest(key: &DigestKey, kubeconfig: &str) -> Digest {
+    let meaning = kubeconfig_meaning(kubeconfig);
+    let text = meaning.as_ref().map_or(kubeconfig, |meaning| meaning);
+    secret_digest(key, text.as_bytes())
+}
+
+/// Returns the digest of what a stored Secret holds under one of our keys. One that has none of
+/// them has the digest of an empty value, which no Secret that we write has.
+pub fn stored_digest(key: &DigestKey, secret: &Secret) -> Digest {
+    let value = |name: &str| Some(secret.data.as_ref()?.get(name)?.0.as_slice());
+    let kubeconfig = || value(KUBECONFIG_KEY);
+    if let Some(document) = value(CLOUD_CONFIG_KEY) {
+        return secret_digest(key, document);
+    }
+    let text = kubeconfig().and_then(|it| std::str::from_utf8(it).ok());
+    if let Some(kubeconfig) = text {
+        return kubeconfig_digest(key, kubeconfig);
+    }
+    let other = kubeconfig().or_else(|| value(EDGE_SCRIPT_KEY));
+    secret_digest(key, other.unwrap_or_default())
 }
 
 /// Returns the digest of a config's spec. It is computed from the canonical JSON, so that a stored

@@ -25,13 +25,15 @@ const ENTRIES_MAX: usize = 100;
 
 /// Why a condition is unknown while `Registered` is false.
 const NOT_REGISTERED: &str = "NotRegistered";
+/// Why a condition is unknown while the cluster answers and cannot be engaged.
+const NOT_ENGAGED: &str = "NotEngaged";
 
 /// The condition that summarizes the others.
 const READY: &str = "Ready";
 
 /// The other conditions, in the order in which they become true for a new tenant. They are listed
 /// and summarized in this order.
-const ORDER: [ConditionType; 8] = [
+const ORDER: [ConditionType; 9] = [
     ConditionType::Registered,
     ConditionType::Connected,
     ConditionType::Adopted,
@@ -40,10 +42,15 @@ const ORDER: [ConditionType; 8] = [
     ConditionType::ProfilesInstalled,
     ConditionType::NodeCredentials,
     ConditionType::MachineDeploymentsServed,
+    ConditionType::MachinesCanJoin,
 ];
 
 /// Conditions that not every tenant has. `Ready` does not wait for them.
-const OPTIONAL: [ConditionType; 2] = [ConditionType::Adopted, ConditionType::NodeCredentials];
+const OPTIONAL: [ConditionType; 3] = [
+    ConditionType::Adopted,
+    ConditionType::NodeCredentials,
+    ConditionType::MachinesCanJoin,
+];
 
 /// The inputs of a status.
 #[derive(Clone, Copy, Debug)]
@@ -80,10 +87,7 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
         .collect();
     let previous = unobserved(report, &before.conditions, &conditions);
     conditions.extend(previous);
-    let registered = findings.get(&ConditionType::Registered);
-    if let Some(refused) = registered.filter(|finding| !finding.holds) {
-        forget_registered(&mut conditions, refused.reason);
-    }
+    forget_unobserved(&mut conditions, report);
     // After a restart, conditions are observed one by one.
     conditions.sort_by_key(|condition| {
         let place = |kind: &ConditionType| kind.as_str() == condition.type_;
@@ -132,17 +136,30 @@ pub fn status(params: Params<'_>) -> WorkerClusterStatus {
     })
 }
 
-/// Makes unknown what is not observed while the registration is refused.
-fn forget_registered(conditions: &mut [Condition], refused: &str) {
-    let is_of_registered = |it: &&mut Condition| {
-        let mut kinds = ConditionType::OF_REGISTERED.iter();
-        kinds.any(|kind| kind.as_str() == it.type_)
-    };
-    for condition in conditions.iter_mut().filter(is_of_registered) {
+/// Makes unknown what is not observed while the registration is refused, or while the cluster
+/// cannot be engaged.
+fn forget_unobserved(conditions: &mut [Condition], report: &Report) {
+    let registered = report.findings.get(&ConditionType::Registered);
+    if let Some(refused) = registered.filter(|finding| !finding.holds) {
+        let why = format!(
+            "not observed while the registration is not accepted ({})",
+            refused.reason
+        );
+        let kinds = &ConditionType::OF_REGISTERED;
+        forget(conditions, kinds, (NOT_REGISTERED, &why));
+    } else if let Some(reason) = report.not_engaged {
+        let why = format!("not observed while the cluster is not served ({reason})");
+        forget(conditions, &ConditionType::OF_ENGAGED, (NOT_ENGAGED, &why));
+    }
+}
+
+/// Makes conditions of these kinds unknown.
+fn forget(conditions: &mut [Condition], kinds: &[ConditionType], (reason, message): (&str, &str)) {
+    let is_one = |it: &&mut Condition| kinds.iter().any(|kind| kind.as_str() == it.type_);
+    for condition in conditions.iter_mut().filter(is_one) {
         "Unknown".clone_into(&mut condition.status);
-        NOT_REGISTERED.clone_into(&mut condition.reason);
-        condition.message =
-            format!("not observed while the registration is not accepted ({refused})");
+        reason.clone_into(&mut condition.reason);
+        message.clone_into(&mut condition.message);
     }
 }
 
@@ -233,7 +250,12 @@ fn unobserved(report: &Report, before: &[Condition], observed: &[Condition]) -> 
 fn condition(kind: &str, finding: &ConditionState) -> Condition {
     Condition {
         type_: kind.to_owned(),
-        status: if finding.holds { "True" } else { "False" }.to_owned(),
+        status: match finding {
+            finding if finding.is_unknown => "Unknown",
+            finding if finding.holds => "True",
+            _ => "False",
+        }
+        .to_owned(),
         reason: finding.reason.to_owned(),
         message: truncated_message(&finding.message),
         last_transition_time: Time(Timestamp::UNIX_EPOCH),

@@ -24,6 +24,7 @@ use crate::rules::user_data::fit;
 use crate::tenant::{cluster_info::ClusterInfo, secret_text::SecretText, settings::TenantSettings};
 
 mod changes;
+mod inputs;
 mod machine_rollout;
 mod status;
 mod validate;
@@ -182,6 +183,11 @@ fn a_served_found() -> Found {
     let found = a_found();
     let changes = changes(wanted(&found), &found.observed);
     written(changes, found)
+}
+
+fn is_current_as_it_is(found: &Found) -> bool {
+    let deployment = super::validate::validate(found, &POLICY).unwrap();
+    super::desired::is_current(&deployment, &found.observed)
 }
 
 fn set_annotation(found: &mut Found, key: &str, value: &str) {

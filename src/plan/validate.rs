@@ -10,10 +10,11 @@ use kube::ResourceExt;
 
 pub use self::invalid::Invalid;
 use super::{
-    bootstrap::{self, Draw, Randomness, TokenPlan},
+    bootstrap::{self, Draw, Randomness, TokenPlan, kubeconfig_meaning},
     desired::{Provenance, RENDERER_GENERATION},
     digest::DigestKey,
     observed::Observed,
+    way::Way,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -31,6 +32,7 @@ use crate::render::{
 };
 use crate::rules::profile::{Demand, check_demand, check_utility};
 use crate::tenant::{
+    certificates,
     cluster_info::ClusterInfo,
     secret_text::SecretText,
     settings::{SettingsError, TenantSettings},
@@ -243,16 +245,12 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
         policy.token_lifetime,
         &draw,
     );
-    let api_server = settings
-        .api_server_override
-        .clone()
-        .unwrap_or_else(|| found.cluster_info.api_server.clone());
+    let Way {
+        api_server,
+        kubernetes_ca,
+    } = Way::new(&settings, &found.cluster_info, &found.kubeconfig_ca);
     let bootstrap_kubeconfig =
         bootstrap::kubeconfig(&found.cluster_info, &api_server, token.token());
-    let kubernetes_ca = settings
-        .kubernetes_ca_bundle
-        .clone()
-        .unwrap_or_else(|| String::from_utf8_lossy(&found.kubeconfig_ca).into_owned());
     let digest_key = DigestKey::derive(&found.cluster_info.fetch_token);
     let mut deployment = Deployment {
         machine_deployment: Arc::clone(machine_deployment),
@@ -346,7 +344,8 @@ fn decode(machine_deployment: &MachineDeployment) -> Result<ProviderConfig, Inva
         .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))
 }
 
-/// Returns the provenance annotations of everything that is created. The provider spec and the
+/// Returns the provenance annotations of everything that is created. Certificates are inputs by
+/// their meaning, so that a comment beside one makes nothing outdated. The provider spec and the
 /// kubelet's version are not inputs themselves: when they change, machine-controller raises the
 /// revision a moment later.
 fn provenance(deployment: &Deployment) -> Provenance {
@@ -357,7 +356,15 @@ fn provenance(deployment: &Deployment) -> Provenance {
         .cloned()
         .unwrap_or_default();
     let annotations_hash = annotation_hash(machine_deployment.metadata.annotations.as_ref());
-    let settings = serde_json::to_vec(&*deployment.settings).expect("settings are plain values");
+    let settings = deployment.settings.by_meaning();
+    let settings = serde_json::to_vec(&*settings).expect("settings are plain values");
+    let kubernetes_ca = certificates::meaning(&deployment.kubernetes_ca);
+    // A profile that contains the kubeconfig is rendered again for another token; nodes of other
+    // profiles fetch the kubeconfig.
+    let kubeconfig = deployment.profile.reads_bootstrap_kubeconfig().then(|| {
+        let kubeconfig = deployment.bootstrap_kubeconfig.expose();
+        kubeconfig_meaning(kubeconfig).unwrap_or_else(|| kubeconfig.to_owned().into())
+    });
     let mut parts: Vec<&[u8]> = vec![
         RENDERER_GENERATION.as_bytes(),
         revision.as_bytes(),
@@ -365,7 +372,7 @@ fn provenance(deployment: &Deployment) -> Provenance {
         deployment.profile.digest().as_bytes(),
         &settings,
         deployment.api_server.as_bytes(),
-        deployment.kubernetes_ca.as_bytes(),
+        kubernetes_ca.as_bytes(),
         deployment.fetch_token.expose().as_bytes(),
     ];
     for (registry, credential) in &*deployment.registry_credentials {
@@ -379,11 +386,7 @@ fn provenance(deployment: &Deployment) -> Provenance {
             parts.push(part.expose().as_bytes());
         }
     }
-    // A profile that contains the kubeconfig is rendered again for another token; nodes of other
-    // profiles fetch the kubeconfig.
-    if deployment.profile.reads_bootstrap_kubeconfig() {
-        parts.push(deployment.bootstrap_kubeconfig.expose().as_bytes());
-    }
+    parts.extend(kubeconfig.as_ref().map(|kubeconfig| kubeconfig.as_bytes()));
     if let Some(own) = &deployment.own_fetch_token {
         parts.push(b"own fetch token");
         parts.push(own.expose().as_bytes());

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{ArgAction, Args};
 
 use super::TraceFlags;
 use crate::api::names::WORKER_CLUSTER_LABEL;
@@ -116,6 +116,11 @@ pub struct RunFlags {
     /// How often the cluster info of a worker cluster (API server, token) is read again.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
     pub facts_interval: Duration,
+
+    /// Check from time to time whether a machine can fetch its configuration and join, as the
+    /// machine would do it.
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    pub join_check: bool,
 
     /// How long a bootstrap token is valid; it is renewed at half of that.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = humantime::parse_duration)]

@@ -18,15 +18,15 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
 use crate::telemetry::metrics::declared::{
-    ApiRequestLabels, Category, Cluster, Clusters, Credential, DocumentLabel, FenceLabel, Kind,
-    LimitLabel, Machines, Membership, OutcomeLabel, Reconciles, RenderLabel, Renders, Requests,
-    ResultLabel, ReviewLabels, Reviews, Rollout, SecretLabel, State, TriggerLabel, UserData,
-    WebhookLabel,
+    ApiRequestLabels, Category, Cluster, Clusters, Credential, DocumentLabel, FenceLabel,
+    JoinLabel, Kind, LimitLabel, Machines, Membership, OutcomeLabel, Reconciles, RenderLabel,
+    Renders, Requests, ResultLabel, ReviewLabels, Reviews, Rollout, SecretLabel, State,
+    TriggerLabel, UserData, WebhookLabel,
 };
 pub use crate::telemetry::metrics::labels::{
-    Attempted, ClusterKind, CodeClass, Connection, CredentialState, Document, Fence, MachineState,
-    Outcome, Paused, RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger,
-    Verb, Verdict, Webhook,
+    Attempted, ClusterKind, CodeClass, Connection, CredentialState, Document, Fence, JoinCheck,
+    MachineState, Outcome, Paused, RenderResult, RolloutState, SecretKind, TemplateLimit,
+    TenantState, Trigger, Verb, Verdict, Webhook,
 };
 use crate::telemetry::metrics::latency::observe;
 use crate::telemetry::metrics::tokens::Ledger;
@@ -124,6 +124,15 @@ impl Metrics {
     pub fn template_limit_hit(&self, limit: TemplateLimit) {
         let label = LimitLabel { limit };
         self.0.renders.limits.get_or_create(&label).inc();
+    }
+
+    /// A join check came to this.
+    pub fn join_checked(&self, outcome: JoinCheck) {
+        self.0
+            .user_data
+            .join_checks
+            .get_or_create(&JoinLabel { outcome })
+            .inc();
     }
 
     /// Something failed; the category is that of its error type, never a text.

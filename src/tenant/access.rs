@@ -304,6 +304,20 @@ fn check_cluster(cluster: &Node<'_>) -> Result<(), AccessError> {
     Ok(())
 }
 
+/// Checks what a cluster announces of itself, as a kubeconfig has it: the URL of its API server and
+/// its certificate authority.
+///
+/// # Errors
+///
+/// When a machine could not use them.
+pub fn check_announced(server: &str, certificate_authority: &str) -> Result<(), AccessError> {
+    let field = "clusters[0].cluster";
+    Server::parse(server, &format!("{field}.server"))?;
+    let field = format!("{field}.certificate-authority-data");
+    let text = pem::decode(certificate_authority, &field)?;
+    pem::certificates(&text, &field).map(drop)
+}
+
 fn parse_certificate_authority(cluster: &Node<'_>) -> Result<Vec<u8>, AccessError> {
     let key = "certificate-authority-data";
     let field = cluster.path_of(key);

@@ -23,6 +23,8 @@ pub enum Right {
     DeleteTokens,
     /// Read and make ServiceAccounts and roles, for credentials of single machine deployments.
     MakeNodeCredentials,
+    /// Correct what the ServiceAccount may do that machines fetch their configuration with.
+    KeepFetcher,
     /// Write Events of `events.k8s.io`, anywhere.
     WriteEvents,
 }
@@ -41,9 +43,10 @@ impl Mode {
     /// grant to the program that it stands in for.
     pub const fn has(self, right: Right) -> bool {
         match right {
-            Right::DeleteTokens | Right::MakeNodeCredentials | Right::WriteEvents => {
-                matches!(self, Self::Fleet)
-            }
+            Right::DeleteTokens
+            | Right::MakeNodeCredentials
+            | Right::KeepFetcher
+            | Right::WriteEvents => matches!(self, Self::Fleet),
         }
     }
 
@@ -95,6 +98,7 @@ mod tests {
         for right in [
             Right::DeleteTokens,
             Right::MakeNodeCredentials,
+            Right::KeepFetcher,
             Right::WriteEvents,
         ] {
             assert!(Mode::Fleet.has(right), "{right:?}");

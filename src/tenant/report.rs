@@ -52,6 +52,8 @@ pub enum ConditionType {
     NodeCredentials,
     /// Every machine deployment is served.
     MachineDeploymentsServed,
+    /// A machine can fetch its configuration and join. Absent until it was checked.
+    MachinesCanJoin,
     /// Machines were made from what machines get now, where they are replaced otherwise. `Ready`
     /// does not depend on it.
     MachinesCurrent,
@@ -65,15 +67,25 @@ pub enum ConditionType {
 impl ConditionType {
     /// Those of which nothing is known while the registration is not accepted. What was taken over
     /// from another manager stays taken over.
-    pub const OF_REGISTERED: [Self; 8] = [
+    pub const OF_REGISTERED: [Self; 9] = [
         Self::Connected,
         Self::Claimed,
         Self::Prepared,
         Self::ProfilesInstalled,
         Self::NodeCredentials,
         Self::MachineDeploymentsServed,
+        Self::MachinesCanJoin,
         Self::MachinesCurrent,
         Self::CredentialValid,
+    ];
+
+    /// Those of which nothing is known while the cluster answers and is not engaged.
+    pub const OF_ENGAGED: [Self; 5] = [
+        Self::ProfilesInstalled,
+        Self::NodeCredentials,
+        Self::MachineDeploymentsServed,
+        Self::MachinesCanJoin,
+        Self::MachinesCurrent,
     ];
 
     /// The name as it stands in the status.
@@ -87,6 +99,7 @@ impl ConditionType {
             Self::ProfilesInstalled => "ProfilesInstalled",
             Self::NodeCredentials => "NodeCredentials",
             Self::MachineDeploymentsServed => "MachineDeploymentsServed",
+            Self::MachinesCanJoin => "MachinesCanJoin",
             Self::MachinesCurrent => "MachinesCurrent",
             Self::CredentialValid => "CredentialValid",
             Self::Released => "Released",
@@ -161,6 +174,8 @@ pub struct ConditionState {
     pub message: String,
     /// Whether it is of a call that is tried again: its text may then have other numbers each time.
     pub is_retried: bool,
+    /// Whether nobody knows if it holds. It is then not false.
+    pub is_unknown: bool,
 }
 
 impl ConditionState {
@@ -181,6 +196,15 @@ impl ConditionState {
         }
     }
 
+    /// Nobody knows, and it is tried again.
+    pub fn unknown(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            holds: true,
+            is_unknown: true,
+            ..Self::retried(reason, message)
+        }
+    }
+
     /// All is well.
     pub fn well(reason: &'static str) -> Self {
         Self {
@@ -188,6 +212,7 @@ impl ConditionState {
             reason,
             message: String::new(),
             is_retried: false,
+            is_unknown: false,
         }
     }
 
@@ -198,6 +223,7 @@ impl ConditionState {
             reason,
             message: message.into(),
             is_retried: false,
+            is_unknown: false,
         }
     }
 }
@@ -247,6 +273,8 @@ pub struct ProfileTried {
 pub struct Report {
     /// What was found, by condition.
     pub findings: BTreeMap<ConditionType, ConditionState>,
+    /// Why the last attempt to engage the cluster failed, if it answered.
+    pub not_engaged: Option<&'static str>,
     /// The uid of the worker cluster's kube-system namespace.
     pub cluster_uid: Option<String>,
     /// The fleet that serves the tenant.
@@ -265,6 +293,14 @@ pub struct Report {
     pub ignored: BTreeSet<String>,
     /// What became of them.
     pub outcomes: BTreeMap<String, Outcome>,
+}
+
+impl Report {
+    /// Drops what was found of these conditions, and which machine deployments exist.
+    pub fn forget(&mut self, kinds: &[ConditionType]) {
+        self.findings.retain(|kind, _| !kinds.contains(kind));
+        self.existing = None;
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! What may differ from tenant to tenant in a rendered configuration: the fleet's defaults with a
 //! WorkerCluster's spec laid over them. Checked once, passed by value, shared by nobody.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::api::worker_cluster::{
     MachineRollout, NodeCredentials, ProfileRollout, StoredConfig, WorkerClusterSpec,
 };
+
+use super::certificates;
 
 /// The feature gate that every kubelet gets unless a setting says otherwise.
 const ROTATE_SERVER_CERTIFICATE: &str = "RotateKubeletServerCertificate";
@@ -64,6 +66,26 @@ pub struct TenantSettings {
     /// Whether machines are replaced for another document. No input of a render.
     #[serde(skip)]
     pub machine_rollout: MachineRollout,
+}
+
+impl TenantSettings {
+    /// Returns the settings with certificates by their meaning.
+    pub fn by_meaning(&self) -> Cow<'_, Self> {
+        let host = certificates::meaning(&self.host_ca_bundle);
+        let kubernetes = self.kubernetes_ca_bundle.as_deref();
+        let kubernetes = kubernetes.map(certificates::meaning);
+        if matches!(
+            (&host, &kubernetes),
+            (Cow::Borrowed(_), None | Some(Cow::Borrowed(_)))
+        ) {
+            return Cow::Borrowed(self);
+        }
+        Cow::Owned(Self {
+            host_ca_bundle: host.into_owned(),
+            kubernetes_ca_bundle: kubernetes.map(Cow::into_owned),
+            ..self.clone()
+        })
+    }
 }
 
 impl Default for TenantSettings {

@@ -23,7 +23,7 @@ use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
     CLOUD_CANARY, a_machine_deployment, a_secret, config_text, has_data, with_annotation,
 };
-use crate::suite::life::page;
+use crate::suite::life::{has_served, page};
 use crate::suite::process::LoggedProcess;
 use crate::suite::server::{Server, ok};
 use crate::suite::stage::merge;
@@ -247,13 +247,7 @@ async fn a_restart_writes_nothing(cluster: &Server, folder: tempfile::TempDir) {
     let kubeconfig = cluster.kubeconfig(IN_WORKER).await;
     let controller = Controller::start_in(folder, (&kubeconfig, Way::Environment), KUBEONE);
     let address = controller.address().await;
-    wait::until("it has looked", async || {
-        let pages = page(&address, "/metrics").await;
-        let served = r#"osm_reconciles_total{outcome="served"} "#;
-        let mut counted = pages.lines().filter_map(|line| line.strip_prefix(served));
-        counted.any(|count| count != "0").then_some(())
-    })
-    .await;
+    has_served(&address).await;
     remove(cluster, &all).await;
     controller.stop().await;
     let mut written = writes(cluster, restarted).await;

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use crate::suite::fixtures::{
     self, CLOUD_CANARY, a_little_machine_deployment, a_machine_deployment, a_profile,
 };
-use crate::suite::process::Binary;
+use crate::suite::process::{Binary, sum};
 use crate::suite::proxy::Proxy;
 use crate::suite::rotation::{change_profile, install};
 use crate::suite::server::ok;
@@ -149,6 +149,8 @@ pub async fn a_second_signal_ends_the_process_at_once(world: &'static World) {
         .await;
     install(&tenant, &a_profile("v1.0.0", "first")).await;
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
+    // The answer to the last write must have come, or the frozen proxy keeps it.
+    has_served(&binary.admin_address().await).await;
     proxy.freeze();
     change_profile(&tenant, "v1.0.1", "second").await;
     // After the config comes a Secret of the worker cluster: that call gets no answer.
@@ -297,4 +299,14 @@ pub async fn page_with(address: &str, (path, head): (&str, &str)) -> String {
     let mut text = String::new();
     ok(stream.read_to_string(&mut text).await, "it is answered");
     text
+}
+
+/// Waits until a process whose admin port has this address has served a machine deployment.
+pub async fn has_served(address: &str) {
+    wait::until("a machine deployment is served", async || {
+        let metrics = page(address, "/metrics").await;
+        let served = sum(&metrics, "osm_reconciles_total", "outcome=\"served\"");
+        (served > 0.0).then_some(())
+    })
+    .await;
 }

@@ -215,12 +215,13 @@ pub async fn a_doctor_finds_what_is_missing_and_says_how_to_mend_it(world: &'sta
         let mut all = checks.iter();
         all.any(|it| it["place"] == place && it["what"] == what && it["state"] == state)
     };
-    for what in ["definitions", "rights", "replicas", "connection and clock"] {
+    for what in ["definitions", "rights", "replicas", "connection"] {
         assert!(has("management", what, "Ok"), "{what}: {checks:?}");
     }
     for what in [
         "state",
         "kubeconfig",
+        "connection and clock",
         "identity",
         "rights",
         "facts",

@@ -122,7 +122,8 @@ impl Manager {
     }
 }
 
-fn sum(page: &str, name: &str, labels: &str) -> f64 {
+/// Adds up the values of a metric that have these labels.
+pub fn sum(page: &str, name: &str, labels: &str) -> f64 {
     page.lines()
         .filter(|line| line.starts_with(name) && line.contains(labels))
         .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())

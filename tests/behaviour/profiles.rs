@@ -4,19 +4,19 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
-use osm::api::names::{PROFILE, PROFILE_NAMESPACE, REVISION};
+use osm::api::names::{PROFILE, PROFILE_NAMESPACE, REVISION, SETTINGS_RESTORED};
 use serde_json::json;
 
-use crate::suite::audit::told;
+use crate::suite::audit::{Request, told};
 use crate::suite::fixtures::{
     self, a_little_machine_deployment, a_machine_deployment, a_profile, with_annotation,
 };
 use crate::suite::process::Manager;
 use crate::suite::rotation::install;
 use crate::suite::server::ok;
-use crate::suite::stage::{Stage, Tenant};
+use crate::suite::stage::{Stage, Tenant, WORKER, message};
 use crate::suite::wait;
-use crate::suite::world::World;
+use crate::suite::world::{IN_WORKER, World};
 
 pub async fn a_profile_outside_of_the_tenants_namespaces_is_refused(world: &'static World) {
     let stage = Stage::open(world, "foreign-profile");
@@ -149,6 +149,46 @@ pub async fn a_paused_worker_cluster_is_left_alone(world: &'static World) {
     let after = tenant.made("workers", "2").await;
     assert_eq!(after.uids(), before.uids());
     manager.stop().await;
+}
+
+pub async fn a_worker_cluster_that_is_deleted_is_back_with_its_settings(world: &'static World) {
+    let stage = Stage::open(world, "settings");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    let settings = json!({ "httpProxy": "http://proxy.example:3128", "clusterDNS": ["10.0.0.53"] });
+    tenant.configure(settings).await;
+    tenant.register().await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    let before = tenant.says("Ready", "True", "Ready").await;
+    let deleted = Timestamp::now();
+    let worker_clusters = tenant.worker_clusters();
+    let answer = worker_clusters
+        .delete(WORKER, &DeleteParams::default())
+        .await;
+    ok(answer, "an administrator may delete").map_left(drop);
+    tenant.says("Registered", "True", "SettingsRestored").await;
+    let after = tenant.says("Ready", "True", "Ready").await;
+    assert!(after.uid() != before.uid() && after.spec == before.spec);
+    assert_eq!(after.labels(), before.labels());
+    let what = message(&after, "Registered");
+    let confirm = format!(
+        "kubectl -n {} annotate workercluster {WORKER} {SETTINGS_RESTORED}-",
+        tenant.namespace
+    );
+    assert!(what.contains(&confirm), "{what}");
+    // A restart keeps both.
+    manager.stop().await;
+    let manager = Manager::start(&stage, &[]).await;
+    manager.has_reconciled("served", 1.0).await;
+    tenant.says("Registered", "True", "SettingsRestored").await;
+    let patch = json!({ "metadata": { "annotations": { SETTINGS_RESTORED: null } } });
+    crate::suite::stage::merge(&worker_clusters, WORKER, patch).await;
+    tenant.says("Registered", "True", "Accepted").await;
+    manager.stop().await;
+    tenant.worker.settle_audit().await;
+    let written = tenant.worker.requests(IN_WORKER, deleted);
+    let written: Vec<_> = written.into_iter().filter(Request::is_write).collect();
+    assert!(written.is_empty(), "{}", told(&written));
 }
 
 pub async fn a_default_profile_that_is_deleted_or_downgraded_is_back(world: &'static World) {

@@ -1,16 +1,17 @@
 //! What others delete or change comes back.
 
-use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::api::rbac::v1::Role;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
-use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, KUBE_SYSTEM};
+use osm::api::worker_cluster::WorkerCluster;
 use serde_json::json;
 
 use crate::suite::fixtures::{self, a_machine_deployment};
 use crate::suite::process::Manager;
-use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, merge};
+use crate::suite::server::{Server, ok};
+use crate::suite::stage::{Made, Stage, Tenant, WORKER, merge, message};
 use crate::suite::wait;
 use crate::suite::world::World;
 
@@ -88,25 +89,178 @@ pub async fn a_fetcher_token_that_is_deleted_is_back_and_serving_goes_on(world: 
     manager.stop().await;
 }
 
-pub async fn the_fetcher_is_used_as_it_is_found(world: &'static World) {
+/// Short, so that what is wrong is found soon.
+const INTERVAL: &[&str] = &["--facts-interval", "1s"];
+
+pub async fn a_role_that_machines_cannot_fetch_with_is_corrected(world: &'static World) {
     let (stage, tenant) = staged(world, "fetcher").await;
     let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
-    let role = Role {
+    let useless = Role {
         metadata: fixtures::named(FETCHER),
         rules: Some(Vec::new()),
     };
-    let found = ok(
-        roles.create(&PostParams::default(), &role).await,
-        "a role is made",
-    );
-    let manager = Manager::start(&stage, &[]).await;
+    let made = roles.create(&PostParams::default(), &useless).await;
+    drop(ok(made, "an administrator may create"));
+    let manager = Manager::start(&stage, INTERVAL).await;
     drop(tenant.serve(&a_machine_deployment("workers")).await);
-    let after = ok(roles.get(FETCHER).await, "it is still there");
-    assert_eq!(
-        after.metadata.resource_version,
-        found.metadata.resource_version
-    );
+    lets_read(&roles).await;
+    merge(&roles, FETCHER, json!({ "rules": [] })).await;
+    lets_read(&roles).await;
+
+    // Where the right to correct it is missing, a person is told what to run.
+    withhold_the_right_to_correct(&roles).await;
+    merge(&roles, FETCHER, json!({ "rules": [] })).await;
+    let said = tenant.says("Prepared", "False", "FetcherRefused").await;
+    let command = format!("kubectl -n {CLOUD_INIT_SETTINGS} delete role {FETCHER}");
+    let why = message(&said, "Prepared");
+    assert!(why.contains(&command), "{why}");
+    tenant.says("Ready", "False", "FetcherRefused").await;
+    let deleted = roles.delete(FETCHER, &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    lets_read(&roles).await;
+    tenant.says("Ready", "True", "Ready").await;
     manager.stop().await;
+}
+
+pub async fn a_binding_that_machines_cannot_fetch_with_is_corrected(world: &'static World) {
+    let (stage, tenant) = staged(world, "binding").await;
+    let manager = Manager::start(&stage, INTERVAL).await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    let bindings: Api<RoleBinding> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
+    let right = ok(bindings.get(FETCHER).await, "it is there");
+    let is_right =
+        |found: &RoleBinding| found.role_ref == right.role_ref && found.subjects == right.subjects;
+    merge(&bindings, FETCHER, json!({ "subjects": [] })).await;
+    drop(wait::for_object(&bindings, FETCHER, "it has its subject", is_right).await);
+    let deleted = bindings.delete(FETCHER, &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    drop(wait::for_object(&bindings, FETCHER, "it is back", is_right).await);
+    let deleted = bindings.delete(FETCHER, &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    let mut other = right.clone();
+    other.metadata = fixtures::named(FETCHER);
+    "another".clone_into(&mut other.role_ref.name);
+    // The manager may be faster; then it is right already.
+    let _ = bindings.create(&PostParams::default(), &other).await;
+    drop(wait::for_object(&bindings, FETCHER, "it refers to the role", is_right).await);
+    manager.stop().await;
+}
+
+pub async fn a_deleted_namespace_is_back_once_a_person_restores_the_rights_in_it(
+    world: &'static World,
+) {
+    let (stage, tenant) = staged(world, "namespace").await;
+    // Who adopts nothing may not look whether another manager runs.
+    let adoption = "operating-system-manager-worker-adoption";
+    let bindings: Api<RoleBinding> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);
+    let deleted = bindings.delete(adoption, &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    let manager = Manager::start(&stage, INTERVAL).await;
+    let made = tenant.serve(&a_machine_deployment("workers")).await;
+    tenant.says("Ready", "True", "Ready").await;
+    let namespaces: Api<Namespace> = Api::all(tenant.admin.clone());
+    let deleted = namespaces
+        .delete(CLOUD_INIT_SETTINGS, &DeleteParams::default())
+        .await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+
+    let said = tenant.says("Prepared", "False", "RightsMissing").await;
+    let command = "kubectl apply -f manifests/rbac/worker.yaml";
+    let why = message(&said, "Prepared");
+    assert!(why.contains(command), "{why}");
+    tenant.says("Ready", "False", "RightsMissing").await;
+    tenant
+        .says("MachineDeploymentsServed", "Unknown", "NotEngaged")
+        .await;
+    let back = ok(namespaces.get(CLOUD_INIT_SETTINGS).await, "it is back");
+    assert!(back.metadata.deletion_timestamp.is_none());
+
+    tenant.worker.apply_file("manifests/rbac/worker.yaml").await;
+    // The fetcher's token, which the bootstrap document alone has, is another one.
+    let again = tenant.made("workers", "1").await;
+    assert_eq!(again.provisioning.data, made.provisioning.data);
+    assert_eq!(again.kubelet_kubeconfig.data, made.kubelet_kubeconfig.data);
+    tenant.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}
+
+pub async fn whether_machines_can_join_is_checked_as_a_machine_would(world: &'static World) {
+    let stage = Stage::open(world, "join");
+    let [tenant, other] = stage.tenants(["tenant", "other"]).await;
+    let manager = Manager::start(&stage, INTERVAL).await;
+    let through = |worker: &Server| json!({ "apiServerOverride": worker.url() });
+    tenant.configure(through(&tenant.worker)).await;
+    tenant.register().await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    tenant.says("MachinesCanJoin", "True", "CanJoin").await;
+    tenant.says("Ready", "True", "Ready").await;
+
+    // The address leads to a server of another authority.
+    tenant.configure(through(&other.worker)).await;
+    let condition = ("False", "CertificateRefused");
+    tenant
+        .says("MachinesCanJoin", condition.0, condition.1)
+        .await;
+    tenant.says("Ready", condition.0, condition.1).await;
+    // Another network may reach what does not answer from here: `Ready` does not depend on it. What
+    // the tenant may not reach is not dialled.
+    for (url, cause) in [
+        ("https://127.0.0.1:1", "no TLS connection"),
+        ("https://169.254.169.254", "link-local"),
+    ] {
+        let nowhere = json!({ "apiServerOverride": url });
+        tenant.configure(nowhere).await;
+        let is_said = |found: &WorkerCluster| {
+            let why = message(found, "MachinesCanJoin");
+            why.contains(cause)
+        };
+        let of = &tenant.worker_clusters();
+        wait::for_object(of, WORKER, &format!("it says {cause}"), is_said).await;
+        tenant
+            .says("MachinesCanJoin", "Unknown", "NotChecked")
+            .await;
+        tenant.says("Ready", "True", "Ready").await;
+    }
+    tenant.configure(through(&tenant.worker)).await;
+    tenant.says("MachinesCanJoin", "True", "CanJoin").await;
+
+    // Kubelets may not request certificates.
+    let bindings: Api<ClusterRoleBinding> = Api::all(tenant.admin.clone());
+    let name = "machine-controller-kubelet-bootstrap";
+    let binding = ok(bindings.get(name).await, "it is there");
+    let deleted = bindings.delete(name, &DeleteParams::default()).await;
+    ok(deleted, "an administrator may delete").map_left(drop);
+    let said = tenant.says("Ready", "False", "JoinForbidden").await;
+    let why = message(&said, "MachinesCanJoin");
+    assert!(why.contains("system:node-bootstrapper"), "{why}");
+    let again = ClusterRoleBinding {
+        metadata: fixtures::named(name),
+        ..binding
+    };
+    let made = bindings.create(&PostParams::default(), &again).await;
+    drop(ok(made, "an administrator may create"));
+    tenant.says("MachinesCanJoin", "True", "CanJoin").await;
+    tenant.says("Ready", "True", "Ready").await;
+    manager.stop().await;
+}
+
+async fn lets_read(roles: &Api<Role>) {
+    let has_rule = |role: &Role| {
+        let mut granted = role.rules.iter().flatten();
+        granted.any(|rule| rule.verbs.contains(&"get".to_owned()))
+    };
+    drop(wait::for_object(roles, FETCHER, "machines may read", has_rule).await);
+}
+
+async fn withhold_the_right_to_correct(roles: &Api<Role>) {
+    let ours = "operating-system-manager-worker";
+    let mut role = ok(roles.get(ours).await, "it is there");
+    let granted = role.rules.get_or_insert_default();
+    granted.retain(|rule| !rule.verbs.contains(&"patch".to_owned()));
+    drop(ok(
+        roles.replace(ours, &PostParams::default(), &role).await,
+        "an administrator may",
+    ));
 }
 
 async fn staged(world: &'static World, name: &'static str) -> (Stage, Tenant) {

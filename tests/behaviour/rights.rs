@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, PostParams};
-use osm::api::names::{CLOUD_INIT_SETTINGS, REVISION, TOKEN_LABEL};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, REVISION, TOKEN_LABEL};
 use serde_json::{Value, json};
 
 use crate::suite::audit::{Request, told};
@@ -105,9 +105,8 @@ async fn begin_without_a_namespace(stage: &Stage, tenant: &Tenant) -> Manager {
     let manager = Manager::start(stage, &[]).await;
     tenant.register().await;
     wait::for_object(&namespaces, CLOUD_INIT_SETTINGS, "it is made", |_| true).await;
-    tenant
-        .says("Prepared", "False", "PrerequisitesFailed")
-        .await;
+    tenant.says("Prepared", "False", "RightsMissing").await;
+    bind_fetcher_to_another_role(tenant).await;
     tenant.worker.apply_file("manifests/rbac/worker.yaml").await;
     let rights = "manifests/rbac/worker-node-credentials.yaml";
     tenant.worker.apply_file(rights).await;
@@ -124,6 +123,38 @@ async fn begin_without_a_namespace(stage: &Stage, tenant: &Tenant) -> Manager {
     manager
 }
 
+/// A binding to another Role than the one that the manager makes: it is replaced.
+async fn bind_fetcher_to_another_role(tenant: &Tenant) {
+    let binding = json!({
+        "metadata": { "name": FETCHER },
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "another",
+        },
+    });
+    let binding: RoleBinding = serde_json::from_value(binding).expect("the fields are right");
+    let created = bindings(tenant)
+        .create(&PostParams::default(), &binding)
+        .await;
+    drop(ok(created, "an administrator may create"));
+}
+
+/// Takes the rules from the Role, and the subject from the binding: both are corrected.
+async fn disable_fetcher(tenant: &Tenant) {
+    let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
+    merge(&roles, FETCHER, json!({ "rules": [] })).await;
+    merge(&bindings(tenant), FETCHER, json!({ "subjects": [] })).await;
+}
+
+async fn has_its_subject(tenant: &Tenant) {
+    let has_subject = |found: &RoleBinding| found.subjects.iter().flatten().count() == 1;
+    let bindings = bindings(tenant);
+    drop(wait::for_object(&bindings, FETCHER, "it has its subject", has_subject).await);
+}
+
+fn bindings(tenant: &Tenant) -> Api<RoleBinding> {
+    Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS)
+}
+
 /// One life: everything that the manager does comes up once.
 async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
     register_again(tenant).await;
@@ -133,8 +164,7 @@ async fn live(stage: &Stage, tenant: &Tenant, manager: Manager) {
     drop(tenant.made("workers", "2").await);
     let changed = serde_json::to_value(a_profile("v1.0.1", "second").spec).expect("plain values");
     merge(&tenant.profiles(), PROFILE_NAME, json!({ "spec": changed })).await;
-    let is_new =
-        |found: &k8s_openapi::api::core::v1::Secret| found.uid() != made.provisioning.uid();
+    let is_new = |found: &Secret| found.uid() != made.provisioning.uid();
     let name = made.provisioning.name_any();
     wait::for_object(&tenant.secrets(), &name, "it is recreated", is_new).await;
     // Somebody else's write is verified by a read.
@@ -231,22 +261,13 @@ async fn every_kind(tenant: &Tenant, made: &Made) {
     drop(tenant.serve(&of("overlaid", "site")).await);
 }
 
-/// After a restart: a token that ends soon, one too many, and the end of a machine deployment.
-async fn second_half(stage: &Stage, tenant: &Tenant, names: &osm::api::names::DerivedNames) {
-    let tokens = tenant.tokens_of(names).await;
-    let token = tokens.first().expect("it has a token").clone();
-    let soon = Timestamp::now() + jiff::SignedDuration::from_mins(5);
-    let soon = soon
-        .round(jiff::Unit::Second)
-        .expect("a time of today")
-        .to_string();
-    let ends = json!({ "stringData": { "expiration": &soon } });
-    merge(&tenant.tokens(), &token.name_any(), ends).await;
-    let mut second = token.clone();
+/// Another token for the same machine deployment, which ends sooner.
+async fn a_second_token(tenant: &Tenant, token: Secret, key: &str) -> Secret {
+    let mut second = token;
     second.metadata = fixtures::named("bootstrap-token-bbbbbb");
     second
         .labels_mut()
-        .insert(TOKEN_LABEL.to_owned(), names.key.clone());
+        .insert(TOKEN_LABEL.to_owned(), key.to_owned());
     let data = second.data.get_or_insert_default();
     data.insert(
         "token-id".to_owned(),
@@ -261,14 +282,30 @@ async fn second_half(stage: &Stage, tenant: &Tenant, names: &osm::api::names::De
         "expiration".to_owned(),
         k8s_openapi::ByteString(sooner.into_bytes()),
     );
-    let second = ok(
+    ok(
         tenant
             .tokens()
             .create(&PostParams::default(), &second)
             .await,
         "it is made",
-    );
+    )
+}
+
+/// After a restart: a token that ends soon, one too many, and the end of a machine deployment.
+async fn second_half(stage: &Stage, tenant: &Tenant, names: &osm::api::names::DerivedNames) {
+    let tokens = tenant.tokens_of(names).await;
+    let token = tokens.first().expect("it has a token").clone();
+    let soon = Timestamp::now() + jiff::SignedDuration::from_mins(5);
+    let soon = soon
+        .round(jiff::Unit::Second)
+        .expect("a time of today")
+        .to_string();
+    let ends = json!({ "stringData": { "expiration": &soon } });
+    merge(&tenant.tokens(), &token.name_any(), ends).await;
+    let second = a_second_token(tenant, token.clone(), &names.key).await;
+    disable_fetcher(tenant).await;
     let manager = Manager::start(stage, &[]).await;
+    has_its_subject(tenant).await;
     // Of two, the one that is valid for longer stays, and is extended.
     wait::for_absence(&tenant.tokens(), &second.name_any()).await;
     wait::for_object(

@@ -1,5 +1,7 @@
 //! What is rewritten, what only gets other annotations, and what nodes see meanwhile.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -9,6 +11,7 @@ use osm::api::names::{
     CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION,
     REVISION,
 };
+use osm::api::worker_cluster::WorkerCluster;
 use osm::render::annotation_hash::annotation_hash;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +21,8 @@ use crate::suite::fixtures::{
 };
 use crate::suite::process::Manager;
 use crate::suite::server::ok;
-use crate::suite::stage::{Made, Stage, Tenant, merge};
+use crate::suite::stage::{Made, Stage, Tenant, WORKER, merge};
+use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, World};
 
 pub async fn a_new_revision_with_equal_bytes_deletes_nothing(world: &'static World) {
@@ -270,6 +274,41 @@ pub async fn a_restart_with_everything_current_writes_nothing(world: &'static Wo
         assert!(writes.is_empty(), "{}", told(&writes));
         assert!(!tenant.requests(restarted).is_empty(), "it looked");
     }
+}
+
+/// Also after a restart: nothing that was rendered from the text before is touched.
+pub async fn a_comment_beside_a_certificate_authority_writes_nothing(world: &'static World) {
+    let stage = Stage::open(world, "comment");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    drop(tenant.serve(&a_machine_deployment("workers")).await);
+    tenant
+        .entry("kube-system/workers", ("Served", "Current"))
+        .await;
+    let before = tenant.says("Ready", "True", "Ready").await;
+    let fingerprint = |of: &WorkerCluster| of.status.clone()?.observed_kubeconfig;
+    let authority = tenant.worker.authority();
+    let token = tenant.worker.token(IN_WORKER).await;
+    let pem = ok(STANDARD.decode(authority), "it is base64");
+    let commented = STANDARD.encode([b"# this cluster's own\n".as_slice(), &pem].concat());
+    let kubeconfig = fixtures::a_kubeconfig(&tenant.worker.url(), &commented, &token);
+    let changed = Timestamp::now();
+    tenant.set_kubeconfig(&kubeconfig).await;
+    wait::for_object(&tenant.worker_clusters(), WORKER, "it is taken", |found| {
+        fingerprint(found) != fingerprint(&before)
+    })
+    .await;
+    manager.has_reconciled("served", 2.0).await;
+    manager.stop().await;
+    let manager = Manager::start(&stage, &[]).await;
+    manager.has_reconciled("served", 1.0).await;
+    manager.stop().await;
+    tenant.worker.settle_audit().await;
+    let mut writes = tenant.writes(changed);
+    // The fingerprint of the new kubeconfig stands in it.
+    writes.retain(|it| it.resource != "workerclusters/status");
+    assert!(writes.is_empty(), "{}", told(&writes));
 }
 
 pub async fn a_token_that_ends_soon_is_extended_and_keeps_its_secret(world: &'static World) {

@@ -157,9 +157,10 @@ pub async fn a_worker_cluster(kind: Kind) -> Server {
     let name = format!("worker-{}", COUNT.fetch_add(1, Ordering::Relaxed));
     let worker = Server::start(kind, &name).await;
     give_rights(&worker).await;
-    worker
-        .apply_file("tenants-example/worker-crds/machinedeployments.yaml")
-        .await;
+    for file in ["machinedeployments", "kubelet-bootstrap"] {
+        let path = format!("tenants-example/worker-crds/{file}.yaml");
+        worker.apply_file(&path).await;
+    }
     worker
 }
 

@@ -64,6 +64,22 @@ async fn given_up_at(streams_max: u32) -> (usize, usize) {
     (begun.load(Ordering::SeqCst), whole.load(Ordering::SeqCst))
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_come_at_once_share_one_connection_which_ends_with_their_client() {
+    let hostile = Hostile::start("h2", || Response::new(whole("{}"))).await;
+    let client = hostile.client_for(Duration::from_secs(10));
+    let calls = (0..50).map(|_| client.request_text(get("/version")));
+    for answer in futures::future::join_all(calls).await {
+        assert_eq!(answer.expect("it is answered"), "{}");
+    }
+    assert_eq!(hostile.accepted.load(Ordering::SeqCst), 1);
+    assert_eq!(hostile.connections.len(), 1);
+    drop(client);
+    hostile.connections.close();
+    let ended = tokio::time::timeout(Duration::from_mins(1), hostile.connections.wait());
+    ended.await.expect("nothing keeps the connection");
+}
+
 #[tokio::test]
 async fn a_write_that_was_given_up_while_it_waited_for_a_stream_is_not_begun() {
     assert_eq!(given_up_at(STREAMS_MAX).await, (0, 0));

@@ -10,7 +10,7 @@ use kube::{
 use loadtest::control_plane::{ControlPlane, Params};
 use osm::{
     api::names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN},
-    fleet::prerequisites::{ensure_fetcher, ensure_namespace},
+    fleet::prerequisites::{ensure_fetcher, ensure_namespace, keep_fetcher},
 };
 use serde_json::json;
 
@@ -36,6 +36,7 @@ impl Cluster {
             .await
             .expect("a namespace is made");
         ensure_fetcher(&client).await.expect("a fetcher is made");
+        keep_fetcher(&client).await.expect("it may read Secrets");
         let access = Access {
             server: plane.server().to_owned(),
             authority: plane.ca_certificate().to_owned(),
@@ -72,8 +73,8 @@ impl Cluster {
 
     /// Gives it back.
     pub async fn permit(&self) {
-        let ensured = ensure_fetcher(&self.client).await;
-        ensured.expect("a role binding is made");
+        let kept = keep_fetcher(&self.client).await;
+        kept.expect("a role binding is made");
     }
 
     /// Stores the document as a Secret.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use fake_cluster::object;
-use osm::api::names::CLOUD_INIT_SETTINGS;
+use osm::api::names::{CLOUD_INIT_SETTINGS, SETTINGS_RESTORED};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -88,11 +88,41 @@ impl Model {
                 return put(management, wanted);
             };
             found["spec"] = wanted["spec"].take();
+            found["metadata"]
+                .as_object_mut()
+                .map(|it| it.remove("annotations"));
             // As a server counts it.
             let generation = found["metadata"]["generation"].as_u64().unwrap_or(1);
             found["metadata"]["generation"] = json!(generation + 1);
             put(management, found)
         });
+    }
+
+    /// Settings that the manager has restored are written as they should be.
+    pub fn confirm_settings(&mut self) {
+        for tenant in 0..self.tenants.len() {
+            let name = self.tenants[tenant].name;
+            let there = object("workerclusters", name, name);
+            let own = self.world.management.get(there);
+            let is_restored =
+                |own: &Value| !own["metadata"]["annotations"][SETTINGS_RESTORED].is_null();
+            let Some(mut own) = own.filter(is_restored) else {
+                continue;
+            };
+            self.inputs[tenant].changes_bootstrap();
+            if self.tenants[tenant].settings.is_some() {
+                self.put_settings(tenant);
+                continue;
+            }
+            own["metadata"]
+                .as_object_mut()
+                .map(|it| it.remove("annotations"));
+            own["spec"]
+                .as_object_mut()
+                .map(|it| it.remove("apiServerOverride"));
+            own["spec"]["paused"] = json!(false);
+            self.by_somebody(Where::Management, |management| put(management, own));
+        }
     }
 
     /// Nobody is paused any more.
@@ -127,19 +157,6 @@ impl Model {
 
 /// What a cluster says of its API server: another address than its endpoints say.
 pub fn cluster_info(name: &str) -> Value {
-    let cluster = json!({
-        "server": format!("https://info.{name}.example:6443"),
-        "certificate-authority-data": STANDARD.encode("an authority"),
-    });
-    let kubeconfig = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "", "cluster": cluster}],
-    });
-    json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "cluster-info", "namespace": "kube-public"},
-        "data": {"kubeconfig": kubeconfig.to_string()},
-    })
+    let server = format!("https://info.{name}.example:6443");
+    fixtures::cluster_info(&server, fixtures::certificate())
 }

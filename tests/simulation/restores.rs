@@ -132,7 +132,8 @@ impl Model {
         Some(found["data"]["token"].clone())
     }
 
-    /// The tenant's WorkerCluster is deleted: it has the defaults.
+    /// The tenant's WorkerCluster is deleted, for it is to have the defaults. Where a replica has
+    /// seen it, it keeps its settings until somebody writes others.
     pub fn drop_settings(&mut self, tenant: usize) {
         let own = &mut self.tenants[tenant];
         own.is_paused = false;

@@ -68,6 +68,7 @@ async fn live(history: &History) -> Held {
         RELIST
     };
     model.pass(slowest * 4 / 3 + Duration::from_mins(2)).await;
+    model.confirm_settings();
     let left = model.let_go();
     if !left.is_empty() {
         return Err(format!("still being deleted: {left:?}"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fixtures,
-    scenarios::{BOOTSTRAP, PROVISIONING, Scenario},
+    scenarios::{BOOTSTRAP, PROVISIONING, Scenario, set},
     snapshot::{boot_secret, decoded, text},
     wire::{Life, Sent},
     world::{World, put},
@@ -37,18 +37,7 @@ fn failures() -> [Fault; 5] {
 }
 
 fn cluster_info() -> Value {
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config",
-        "clusters": [{"name": "", "cluster": {
-            "server": ANNOUNCED,
-            "certificate-authority-data": STANDARD.encode("announced"),
-        }}],
-    });
-    json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "cluster-info", "namespace": "kube-public"},
-        "data": {"kubeconfig": kubeconfig.to_string()},
-    })
+    fixtures::cluster_info(ANNOUNCED, fixtures::certificate())
 }
 
 /// Reads of one object.
@@ -120,6 +109,56 @@ async fn a_failed_read_of_cluster_info_rotates_nothing() {
         nothing_follows(&world, berlin, failing, HOUR).await;
         let document = boot_secret(berlin, BOOTSTRAP).expect("it is served");
         assert!(decoded(&document, "cloud-config").contains(ANNOUNCED));
+    }
+}
+
+/// What no machine could use, and what the manager calls it.
+fn useless() -> [(Value, &'static str); 6] {
+    let authority = fixtures::certificate();
+    let by = |server, authority| fixtures::cluster_info(server, authority);
+    let mut no_yaml = cluster_info();
+    set(&mut no_yaml, "/data/kubeconfig", json!("{"));
+    let mut no_cluster = cluster_info();
+    set(&mut no_cluster, "/data/kubeconfig", json!("clusters: []"));
+    [
+        (no_yaml, "not a kubeconfig"),
+        (no_cluster, "not a kubeconfig"),
+        (by("http://announced.example:6443", authority), "server"),
+        (by("https://fd00::1:6443", authority), "server"),
+        (by(ANNOUNCED, ""), "certificate-authority-data"),
+        (by(ANNOUNCED, "authority"), "certificate-authority-data"),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_info_that_no_machine_could_use_changes_nothing_and_is_refused_by_name() {
+    for (useless, what) in useless() {
+        let world = Scenario::Create.world();
+        let berlin = world.worker("berlin");
+        put(berlin, cluster_info());
+        let process = world.start();
+        world.settle().await;
+        let before = boot_secret(berlin, BOOTSTRAP).expect("it is served");
+        put(berlin, useless);
+        tokio::time::sleep(HOUR).await;
+        assert_eq!(
+            boot_secret(berlin, BOOTSTRAP),
+            Some(before.clone()),
+            "{what}"
+        );
+        process.stop().await;
+        let process = world.start();
+        tokio::time::sleep(Duration::from_mins(5)).await;
+        assert_eq!(boot_secret(berlin, BOOTSTRAP), Some(before), "{what}");
+        let found = world.management.objects("workerclusters").remove(0);
+        let conditions = found["status"]["conditions"]
+            .as_array()
+            .expect("there are some");
+        let mut prepared = conditions.iter().filter(|it| it["type"] == "Prepared");
+        let prepared = prepared.next().expect("it is told");
+        assert_eq!(prepared["reason"], "ClusterInfoInvalid");
+        assert!(text(prepared, "/message").contains(what), "{prepared}");
+        process.stop().await;
     }
 }
 

@@ -72,13 +72,29 @@ pub fn the_last_lease(fleet: &str) -> Value {
 }
 
 /// The same certificate in every run of one test process: it stands in documents.
-fn certificate() -> &'static str {
+pub fn certificate() -> &'static str {
     static CERTIFICATE: OnceLock<String> = OnceLock::new();
     CERTIFICATE.get_or_init(|| {
         rcgen::generate_simple_self_signed(["authority".to_owned()])
             .expect("a certificate can be made")
             .cert
             .pem()
+    })
+}
+
+/// What a worker cluster announces: the URL of its API server, and its certificate authority.
+pub fn cluster_info(server: &str, authority: &str) -> Value {
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config",
+        "clusters": [{"name": "", "cluster": {
+            "server": server,
+            "certificate-authority-data": STANDARD.encode(authority),
+        }}],
+    });
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "cluster-info", "namespace": "kube-public"},
+        "data": {"kubeconfig": kubeconfig.to_string()},
     })
 }
 

@@ -22,7 +22,8 @@ fn own(world: &World, tenant: &str) -> Value {
 }
 
 /// The status and the reason of a condition.
-fn condition(world: &World, tenant: &str, kind: &str) -> (String, String) {
+/// The status and the reason of a tenant's condition.
+pub fn condition(world: &World, tenant: &str, kind: &str) -> (String, String) {
     let own = own(world, tenant);
     let conditions = own.pointer("/status/conditions").and_then(Value::as_array);
     let conditions = conditions.cloned().unwrap_or_default();

@@ -53,6 +53,9 @@ async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
     }
 }
 
+/// Where the roles of the Secrets' namespace are.
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/cloud-init-settings";
+
 /// What a day of one tenant may cost, by kind of request.
 fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
     // Cluster info every ten minutes, tokens of three machine deployments every 33, watches every
@@ -64,7 +67,13 @@ fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
     let watches = 320..=410;
     let profiles = 290..=320;
     let group = "/apis/operatingsystemmanager.k8c.io/v1alpha1";
+    let [roles, bindings] = ["roles", "rolebindings"].map(|it| {
+        let what = format!("berlin GET {ROLES}/{it}/cloud-init-getter");
+        (what, cluster_info.clone())
+    });
     let allowed = [
+        roles,
+        bindings,
         ("management GET /api/v1/secrets".to_owned(), watches.clone()),
         (
             format!("management GET {group}/operatingsystemconfigs"),
@@ -111,6 +120,10 @@ fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
             cluster_info.clone(),
         ),
         (
+            "berlin GET /api/v1/namespaces/kube-system/secrets".to_owned(),
+            cluster_info.clone(),
+        ),
+        (
             "berlin GET /api/v1/namespaces/kube-system/secrets/bootstrap-token-".to_owned(),
             reads.clone(),
         ),
@@ -123,15 +136,18 @@ fn of_a_day() -> BTreeMap<String, RangeInclusive<usize>> {
 }
 
 /// Where a tenant at rest is read from, watches excepted.
-const READ_AT_REST: [&str; 8] = [
+const READ_AT_REST: [&str; 11] = [
     "/api/v1/namespaces/cloud-init-settings",
     "/api/v1/namespaces/cloud-init-settings/secrets",
     "/api/v1/namespaces/cloud-init-settings/secrets/cloud-init-getter-token",
     "/api/v1/namespaces/cloud-init-settings/serviceaccounts/cloud-init-getter",
     "/api/v1/namespaces/kube-public/configmaps/cluster-info",
+    "/api/v1/namespaces/kube-system/secrets",
     "/api/v1/namespaces/kube-system/secrets/bootstrap-token-",
     "/apis/cluster.k8s.io/v1alpha1/machinedeployments",
     "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/cloud-init-settings/rolebindings/cloud-init-getter",
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/cloud-init-settings/roles/cloud-init-getter",
 ];
 
 #[tokio::test(start_paused = true)]

@@ -4,15 +4,17 @@
 use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use fake_cluster::{Cluster, object};
-use jiff::Timestamp;
+use fake_cluster::{Cluster, Options, object};
+use jiff::{SignedDuration, Timestamp};
+use osm::plan::bootstrap::AUTH_GROUPS;
 use serde_json::{Value, json};
 
 use crate::{
     fixtures,
+    registry::condition,
     scenarios::{KUBELET_KUBECONFIG, Scenario},
     snapshot::{boot_secret, decoded, text},
-    world::{World, put},
+    world::{World, put, settings},
 };
 
 /// A world that has settled with the machine deployment `workers`.
@@ -71,9 +73,14 @@ fn a_token(id: &str, expires: &str, labels: &Value) -> Value {
             "token-id": STANDARD.encode(id),
             "token-secret": STANDARD.encode("0123456789abcdef"),
             "expiration": STANDARD.encode(expires),
+            "usage-bootstrap-authentication": STANDARD.encode("true"),
+            "auth-extra-groups": STANDARD.encode(AUTH_GROUPS),
         },
     })
 }
+
+/// As long as it takes until the tokens have been listed again.
+const LISTED_AGAIN: Duration = Duration::from_mins(12);
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_renewed_before_it_expires_for_days() {
@@ -104,12 +111,95 @@ async fn a_token_is_renewed_before_it_expires_for_days() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_token_is_found_at_its_renewal_and_made_again() {
+async fn tokens_follow_the_worker_clusters_clock_if_the_managers_is_wrong() {
+    for hours in [-2, 2] {
+        let mut world = Scenario::Renewal.world();
+        world.ahead = SignedDuration::from_hours(hours);
+        let process = world.start();
+        world.settle().await;
+        let begun = Options::default().started_at;
+        let end = expires(&the_token(world.worker("berlin")));
+        let lifetime = end.duration_since(begun).as_mins();
+        assert!((60..=61).contains(&lifetime), "{lifetime} min");
+        let connected = condition(&world, "berlin", "Connected");
+        let expected = ("True".to_owned(), "ClocksDiffer".to_owned());
+        assert_eq!(connected, expected);
+        check_kubeconfig(world.worker("berlin"));
+        process.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_writes_into_a_token_is_what_machines_join_with() {
+    let (world, process) = a_settled_world().await;
+    let berlin = world.worker("berlin");
+    let mut token = the_token(berlin);
+    token["data"]["token-secret"] = json!(STANDARD.encode("fedcba9876543210"));
+    put(berlin, token);
+    tokio::time::sleep(LISTED_AGAIN).await;
+    check_kubeconfig(berlin);
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_no_machine_can_join_with_is_replaced_by_another() {
+    for (field, value) in [
+        ("usage-bootstrap-authentication", "false"),
+        ("auth-extra-groups", "system:bootstrappers:others"),
+    ] {
+        let (world, process) = a_settled_world().await;
+        let berlin = world.worker("berlin");
+        let mut token = the_token(berlin);
+        token["data"][field] = json!(STANDARD.encode(value));
+        let broken = name(&put(berlin, token));
+        tokio::time::sleep(LISTED_AGAIN).await;
+        let mut others = tokens(berlin);
+        others.retain(|token| name(token) != broken);
+        let [other] = &*others else {
+            panic!("{field}: {} others", others.len());
+        };
+        let kubeconfig = boot_secret(berlin, KUBELET_KUBECONFIG).expect("it is there");
+        let id = decoded(other, "token-id");
+        assert!(decoded(&kubeconfig, "kubeconfig").contains(&format!("{id}.")));
+        // Another process finds the same.
+        process.stop().await;
+        let process = world.start();
+        tokio::time::sleep(LISTED_AGAIN).await;
+        assert_eq!(tokens(berlin).len(), 2, "{field}");
+        process.stop().await;
+    }
+}
+
+/// Its renewal finds it, and does not extend it over and over.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_no_machine_can_join_with_is_not_extended() {
+    let mut world = Scenario::Renewal.world();
+    world.settings = settings(&["--lease-duration", "1h", "--facts-interval", "6h"]);
+    let process = world.start();
+    world.settle().await;
+    let berlin = world.worker("berlin");
+    let mut token = the_token(berlin);
+    token["data"]["usage-bootstrap-authentication"] = json!(STANDARD.encode("false"));
+    let broken = name(&put(berlin, token));
+    let writes = |berlin: &Cluster| {
+        berlin
+            .history(object("secrets", "kube-system", &broken))
+            .len()
+    };
+    let before = writes(berlin);
+    tokio::time::sleep(Duration::from_mins(40)).await;
+    assert_eq!(writes(berlin), before);
+    assert_eq!(tokens(berlin).len(), 2);
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_token_is_made_again_within_an_interval() {
     let (world, process) = a_settled_world().await;
     let berlin = world.worker("berlin");
     let before = the_token(berlin);
     assert!(berlin.delete_raw(object("secrets", "kube-system", &name(&before))));
-    tokio::time::sleep(Duration::from_mins(37)).await;
+    tokio::time::sleep(LISTED_AGAIN).await;
     let after = the_token(berlin);
     assert_eq!(name(&before), name(&after), "the id is drawn from the key");
     assert_ne!(

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use clap::Parser;
 use fake_cluster::{AuditEntry, Cluster, Front, Options, User, Verb};
+use jiff::SignedDuration;
 use osm::{
     app::{self, Outside},
     fleet::{clock::Clock, connect::Connector, memory::Memory},
@@ -35,9 +36,10 @@ struct CommandLine {
     flags: RunFlags,
 }
 
-/// The settings of a command line.
+/// The settings of a command line. The clusters have no addresses, so that nothing can be checked
+/// as a machine would do it.
 pub fn settings(flags: &[&str]) -> Settings {
-    let line = CommandLine::try_parse_from(std::iter::once(&"osm").chain(flags));
+    let line = CommandLine::try_parse_from(["osm", "--join-check=false"].iter().chain(flags));
     let flags = line.map(|line| line.flags);
     flags
         .expect("the flags exist")
@@ -53,6 +55,8 @@ pub struct World {
     pub workers: BTreeMap<&'static str, Cluster>,
     /// The settings of the next manager.
     pub settings: Settings,
+    /// How far the clocks of later managers are ahead of the clusters'.
+    pub ahead: SignedDuration,
     begun: Instant,
 }
 
@@ -85,6 +89,7 @@ impl World {
             management,
             // A Lease that outlasts the quiet: what keeps it is not what these tests look at.
             settings: settings(&["--lease-duration", "1h"]),
+            ahead: SignedDuration::ZERO,
             begun: Instant::now(),
         }
     }
@@ -170,9 +175,9 @@ impl World {
         })
     }
 
-    /// The time of day, the same as the clusters'.
+    /// The time of day, as managers see it.
     pub fn clock(&self) -> Clock {
-        let now = Options::default().started_at + self.begun.elapsed();
+        let now = Options::default().started_at + self.begun.elapsed() + self.ahead;
         Clock::tokio(now)
     }
 

@@ -193,5 +193,10 @@ fn by_bootstrap_token(store: &Store, token: &str) -> Option<User> {
         && field("token-id") == id.as_bytes()
         && field("token-secret") == secret.as_bytes()
         && field("usage-bootstrap-authentication") == b"true";
-    good.then(|| User::named(&format!("system:bootstrap:{id}")).in_group("system:bootstrappers"))
+    good.then(|| {
+        let user = User::named(&format!("system:bootstrap:{id}")).in_group("system:bootstrappers");
+        let more = String::from_utf8(field("auth-extra-groups")).unwrap_or_default();
+        let more = more.split(',').filter(|group| !group.is_empty());
+        more.fold(user, User::in_group)
+    })
 }

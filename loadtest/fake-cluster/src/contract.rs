@@ -23,7 +23,8 @@ pub use custom::{
 };
 pub use reads::{
     a_list_comes_in_pages, a_selected_list_is_exact, a_watch_resumes_where_it_was,
-    a_watch_sends_the_first_state_and_marks_its_end, only_metadata_is_sent_when_asked,
+    a_watch_sends_the_first_state_and_marks_its_end, an_answer_says_when_it_was_sent,
+    only_metadata_is_sent_when_asked,
 };
 pub use rules::{
     a_broken_rule_is_refused_in_its_own_words, a_definition_with_an_unreadable_rule_is_refused,
@@ -79,6 +80,7 @@ pub async fn suite(client: &Client, prefix: &str) {
         a_rule_about_the_state_before_holds_for_every_way_to_write
         a_rule_waits_for_a_valid_object
         the_rules_of_this_project_hold
+        an_answer_says_when_it_was_sent
         a_list_comes_in_pages
         a_selected_list_is_exact
         a_watch_resumes_where_it_was

@@ -60,6 +60,18 @@ impl State {
                 "ports": [{ "name": "https", "port": 6443, "protocol": "TCP" }],
             }),
         );
+        self.put_new(
+            "rbac.authorization.k8s.io/clusterroles",
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": { "name": "system:node-bootstrapper" },
+                "rules": [{
+                    "apiGroups": ["certificates.k8s.io"],
+                    "resources": ["certificatesigningrequests"],
+                    "verbs": ["create", "get", "list", "watch"],
+                }],
+            }),
+        );
     }
 
     /// Stores an object as if a controller of the cluster had created it.

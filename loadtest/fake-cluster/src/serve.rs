@@ -8,6 +8,7 @@ use futures::StreamExt;
 use http::{Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use jiff::fmt::rfc2822::DateTimePrinter;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 
@@ -55,8 +56,24 @@ struct Disturbance {
     watch_events: Option<u64>,
 }
 
-/// Answers a call of a client, or never does, or breaks the connection.
+/// Answers a call of a client, or never does, or breaks the connection. Says when, as every server
+/// does.
 pub(crate) async fn answer(
+    inner: &Arc<Inner>,
+    call: Call,
+    user: User,
+    life: &Life,
+) -> Result<Response<AnswerBody>, io::Error> {
+    let mut answer = outcome_of(inner, call, user, life).await?;
+    let now = inner.lock().timestamp();
+    let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&now);
+    if let Some(date) = date.ok().and_then(|date| date.parse().ok()) {
+        answer.headers_mut().insert(header::DATE, date);
+    }
+    Ok(answer)
+}
+
+async fn outcome_of(
     inner: &Arc<Inner>,
     mut call: Call,
     user: User,

@@ -28,8 +28,9 @@ const ROLES: [&str; 2] = [
     include_str!("../../../manifests/rbac/management-all-namespaces.yaml"),
 ];
 /// What every worker cluster is given: the kind of machine deployments, and the manager's rights.
-pub(super) const WORKER_MANIFESTS: [&str; 2] = [
+pub(super) const WORKER_MANIFESTS: [&str; 3] = [
     include_str!("../../../tenants-example/worker-crds/machinedeployments.yaml"),
+    include_str!("../../../tenants-example/worker-crds/kubelet-bootstrap.yaml"),
     include_str!("../../../manifests/rbac/worker.yaml"),
 ];
 /// The kinds of our own.

@@ -194,10 +194,16 @@ async fn replicas(options: &Options, client: &Client) -> Check {
     if living > 0 {
         return Check::ok(PLACE, "replicas", format!("{living} renew their Leases"));
     }
-    let message = format!(
-        "nobody renews a Lease in {}: no manager runs",
-        options.namespace
-    );
+    let renewals = found
+        .iter()
+        .filter_map(|lease| lease.spec.as_ref()?.renew_time.as_ref());
+    let message = match renewals.map(|time| time.0).max() {
+        Some(last) => format!(
+            "no Lease in {} was renewed since {last:.0}: no manager runs, or its clock is wrong",
+            options.namespace
+        ),
+        None => format!("no Lease in {}: no manager runs", options.namespace),
+    };
     let fix = "kubectl get pods -n operating-system-manager; install with \
                kubectl apply --server-side -k manifests/kustomize/base";
     Check::wrong(PLACE, "replicas", (message, fix))

@@ -1,7 +1,7 @@
 //! The rights that the manager needs, as `manifests/rbac` grants them, against those that somebody
 //! has, as the API server tells them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use anyhow::Context as _;
 use http::Request;
@@ -14,6 +14,7 @@ use kube::Client;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::api::names::FETCHER;
 use crate::app::cluster_client::{Permission, review};
 
 const MANAGEMENT: &str = include_str!("../../../manifests/rbac/management.yaml");
@@ -82,16 +83,16 @@ impl Subject<'_> {
         &self,
         (namespace, everywhere): (&str, &str),
         wanted: &[PolicyRule],
-    ) -> Result<Vec<String>, kube::Error> {
+    ) -> Result<Vec<Lacking>, kube::Error> {
         let granted = self.rules(namespace).await?;
-        let mut missing = granted.missing(wanted);
+        let missing = granted.missing(wanted);
         if granted.is_complete {
-            return Ok(missing.iter().map(Lacking::describe).collect());
+            return Ok(missing);
         }
         let mut denied = Vec::new();
-        for lacking in missing.drain(..) {
+        for lacking in missing {
             if !self.can_i(everywhere, &lacking).await? {
-                denied.push(lacking.describe());
+                denied.push(lacking);
             }
         }
         Ok(denied)
@@ -150,7 +151,7 @@ struct Granted {
 }
 
 /// A right that is not granted.
-struct Lacking {
+pub(super) struct Lacking {
     verb: String,
     group: String,
     resource: String,
@@ -158,15 +159,20 @@ struct Lacking {
 }
 
 impl Lacking {
-    /// `create secrets`, `get namespaces kube-system`.
-    fn describe(&self) -> String {
-        let Self {
-            verb,
-            resource,
-            name,
-            ..
-        } = self;
-        format!("{verb} {resource} {name}").trim_end().to_owned()
+    /// Whether the manager serves without it: it then only cannot correct what machines fetch with.
+    pub(super) fn is_optional(&self) -> bool {
+        self.name == FETCHER
+    }
+}
+
+/// `create secrets`, `get namespaces kube-system`.
+impl fmt::Display for Lacking {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.verb, self.resource)?;
+        match self.name.as_str() {
+            "" => Ok(()),
+            name => write!(formatter, " {name}"),
+        }
     }
 }
 
@@ -243,7 +249,7 @@ mod tests {
         granted
             .missing(wanted)
             .iter()
-            .map(Lacking::describe)
+            .map(ToString::to_string)
             .collect()
     }
 
@@ -264,6 +270,24 @@ mod tests {
         assert!(!anywhere.contains(&"get namespaces kube-system".to_owned()));
         assert!(anywhere.contains(&"get namespaces cloud-init-settings".to_owned()));
         assert!(anywhere.contains(&"create namespaces".to_owned()));
+    }
+
+    #[test]
+    fn to_correct_the_fetcher_is_optional_and_nothing_else() {
+        let nothing = Granted {
+            rules: Vec::new(),
+            is_complete: true,
+        };
+        let wanted = in_worker().unwrap();
+        let missing = wanted.values().flat_map(|rules| nothing.missing(rules));
+        let optional = missing.filter(Lacking::is_optional);
+        let optional: Vec<String> = optional.map(|it| it.to_string()).collect();
+        let expected = [
+            "patch roles cloud-init-getter",
+            "patch rolebindings cloud-init-getter",
+            "delete rolebindings cloud-init-getter",
+        ];
+        assert_eq!(optional, expected);
     }
 
     #[test]
@@ -321,7 +345,8 @@ mod tests {
                 user: Some("somebody"),
             };
             let missing = subject.missing(("default", "default"), &wanted).await;
-            assert_eq!(missing.unwrap(), lacking);
+            let missing: Vec<String> = missing.unwrap().iter().map(ToString::to_string).collect();
+            assert_eq!(missing, lacking);
             assert_eq!(asked.load(Ordering::SeqCst), questions);
         }
     }

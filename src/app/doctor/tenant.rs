@@ -1,10 +1,11 @@
 //! One tenant: whether its kubeconfig is accepted and leads somewhere, what it may do there, and
 //! what the cluster reports about itself.
 
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Client, ResourceExt};
 
-use super::{Check, State, memory, reach, rights, rights::Subject};
+use super::{Check, State, clock, memory, reach, rights, rights::Subject};
 use crate::api::{
     names::CLOUD_INIT_SETTINGS,
     worker_cluster::{NodeCredentials, WorkerCluster},
@@ -16,10 +17,14 @@ use crate::app::{
 };
 use crate::fleet::cluster_info::{self, InUse};
 use crate::telemetry::chain::{chain, whole};
-use crate::tenant::access::{AccessRules, ClusterAccess};
+use crate::tenant::{
+    access::{AccessRules, ClusterAccess},
+    report::ConditionType,
+};
 
+/// Checks one tenant. The management cluster's clock is ahead of this machine's by what is given.
 pub(super) async fn run_checks(
-    rules: &AccessRules,
+    (rules, here): (&AccessRules, Option<SignedDuration>),
     secret: &Secret,
     own: Option<&WorkerCluster>,
 ) -> Vec<Check> {
@@ -57,7 +62,7 @@ pub(super) async fn run_checks(
         }
     };
     match reach(place, &client).await {
-        Ok(check) => checks.push(check),
+        Ok(there) => checks.push(clock(place, (here, there))),
         Err(error) => {
             let fix = "look at network, address and certificate; from here it may differ from \
                        where the manager is";
@@ -89,8 +94,14 @@ fn conditions(place: &str, own: Option<&WorkerCluster>) -> Check {
         return Check::doubtful(place, what, (message, fix));
     };
     let conditions = own.status.iter().flat_map(|status| &status.conditions);
-    let mut wrong = conditions.filter(|it| it.status == "False");
-    let Some(first) = wrong.find(|it| it.type_ != "Ready") else {
+    // One that holds with a remark is worth one, too.
+    let mut wrong = conditions.filter(|it| {
+        let remarks = [ConditionType::Registered, ConditionType::Connected];
+        let is_remark =
+            remarks.iter().any(|kind| kind.as_str() == it.type_) && !it.message.is_empty();
+        it.type_ != "Ready" && (it.status == "False" || is_remark)
+    });
+    let Some(first) = wrong.next() else {
         return match &own.status {
             Some(_) => Check::ok(place, what, "every condition holds"),
             None => Check::doubtful(
@@ -131,14 +142,21 @@ async fn identity(place: &str, client: &Client, own: Option<&WorkerCluster>) -> 
 
 async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>) -> Check {
     let what = "rights";
+    let fix = "run osm tenant add again (with --node-credentials where that is set), or apply \
+               manifests/rbac/worker.yaml in the worker cluster";
     match missing(client, own).await {
-        Ok(missing) if missing.is_empty() => Check::ok(place, what, "all that are needed"),
-        Ok(missing) => {
-            let message = format!("missing: {}", missing.join(", "));
-            let fix = "run osm tenant add again (with --node-credentials where that is set), or \
-                       apply manifests/rbac/worker.yaml in the worker cluster";
+        Ok(missing) if !missing.needed.is_empty() => {
+            let message = format!("missing: {}", missing.needed.join(", "));
             Check::wrong(place, what, (message, fix))
         }
+        Ok(missing) if !missing.optional.is_empty() => {
+            let message = format!(
+                "missing to correct what machines fetch with, where somebody changes it: {}",
+                missing.optional.join(", ")
+            );
+            Check::doubtful(place, what, (message, fix))
+        }
+        Ok(_) => Check::ok(place, what, "all that are needed"),
         Err(error) => {
             let message = format!("cannot ask: {}", whole(error.as_ref()));
             Check::doubtful(place, what, (message, "run osm tenant add again"))
@@ -146,7 +164,16 @@ async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>)
     }
 }
 
-async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result<Vec<String>> {
+/// Rights that the kubeconfig's identity lacks.
+#[derive(Default)]
+struct Missing {
+    /// Without these, a tenant is not served.
+    needed: Vec<String>,
+    /// See [`rights::Lacking::is_optional`].
+    optional: Vec<String>,
+}
+
+async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result<Missing> {
     let subject = Subject { client, user: None };
     let mut needs = rights::in_worker()?;
     let wish = own.and_then(|own| own.spec.node_credentials);
@@ -155,18 +182,24 @@ async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result
             needs.entry(namespace).or_default().extend(rules);
         }
     }
-    let mut missing = Vec::new();
+    let mut missing = Missing::default();
     for (namespace, rules) in &needs {
         // Rules for the whole cluster hold in every namespace.
         let asked = match namespace.as_str() {
             "" => CLOUD_INIT_SETTINGS,
             namespace => namespace,
         };
-        let lacking = subject.missing((asked, namespace), rules).await?;
-        missing.extend(lacking.into_iter().map(|it| match namespace.as_str() {
-            "" => it,
-            namespace => format!("{it} in {namespace}"),
-        }));
+        for lacking in subject.missing((asked, namespace), rules).await? {
+            let kind = if lacking.is_optional() {
+                &mut missing.optional
+            } else {
+                &mut missing.needed
+            };
+            kind.push(match namespace.as_str() {
+                "" => lacking.to_string(),
+                namespace => format!("{lacking} in {namespace}"),
+            });
+        }
     }
     Ok(missing)
 }
@@ -181,13 +214,8 @@ async fn facts_of(place: &str, client: &Client, access: &ClusterAccess) -> Check
             format!("nodes reach {}", cluster_info.api_server),
         ),
         Err(error) => {
-            let reason = match error {
-                cluster_info::ClusterInfoError::TokenPending => "TokenPending",
-                cluster_info::ClusterInfoError::NoApiServer => "NoApiServer",
-                cluster_info::ClusterInfoError::Call { .. } => "FactsFailed",
-            };
             let message = chain(&error).to_string();
-            let fix = remediation(reason).unwrap_or_default();
+            let fix = remediation(error.reason()).unwrap_or_default();
             Check::wrong(place, what, (message, &fix))
         }
     }

@@ -26,10 +26,7 @@ use super::{
 };
 use crate::api::{
     config::OperatingSystemConfig,
-    names::{
-        CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, KUBE_SYSTEM, KUBECONFIG_KEY,
-        TOKEN_LABEL,
-    },
+    names::{CLOUD_INIT_SETTINGS, KUBE_SYSTEM, TOKEN_LABEL},
     worker_cluster::{ProfileAnnotation, WorkerCluster},
 };
 use crate::controllers::{registry_credentials, tokens};
@@ -42,7 +39,7 @@ use crate::fleet::{
 };
 use crate::plan::{
     bootstrap::Token,
-    desired::{config_digest, secret_digest},
+    desired::{config_digest, secret_digest, stored_digest},
     digest::DigestKey,
     observed::Seen,
 };
@@ -323,10 +320,7 @@ async fn made(worker: &Client, key: &DigestKey) -> anyhow::Result<Made> {
     });
     let fetch_tokens = tokens.collect();
     let seen = found.into_iter().map(|secret| {
-        let data = secret.data.unwrap_or_default();
-        let ours = [CLOUD_CONFIG_KEY, KUBECONFIG_KEY, EDGE_SCRIPT_KEY];
-        let bytes = ours.iter().find_map(|key| data.get(*key));
-        let content = secret_digest(key, bytes.map_or(&[], |ByteString(bytes)| bytes));
+        let content = stored_digest(key, &secret);
         let metadata: ObjectMeta = secret.metadata;
         let name = metadata.name.clone().unwrap_or_default();
         (name, Seen { metadata, content })

@@ -45,7 +45,7 @@ fn token_in(secret: Secret) -> Option<String> {
 /// Returns the token with an expiration time as if it were our own, so that it is read again as
 /// often. We cannot extend it.
 fn as_token(context: &Context, text: &str) -> Token {
-    let now = context.engagement.shared.clock.now();
+    let now = context.engagement.health.server_time();
     let expires = now.saturating_add(context.rules.token_lifetime);
     let (id, secret) = text.split_once('.').unwrap_or((text, ""));
     Token {

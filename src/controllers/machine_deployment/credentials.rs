@@ -42,6 +42,7 @@ use crate::telemetry::{chain::chain, metrics::SecretKind};
 use crate::tenant::{
     report::{ConditionState, ConditionType},
     secret_text::SecretText,
+    settings::TenantSettings,
 };
 
 /// The token is there within milliseconds, and the watch shows it: this covers one that is not.
@@ -72,6 +73,23 @@ struct Known {
     resource_version: Option<String>,
     secrets: Vec<String>,
     checked: Timestamp,
+}
+
+/// The machine deployment's own token, where its machines fetch with one. `None` if it is not known
+/// yet whether they do.
+pub fn own_token(
+    context: &Context,
+    settings: &TenantSettings,
+    names: &DerivedNames,
+) -> Option<Option<SecretText>> {
+    if settings.node_credentials == worker_cluster::NodeCredentials::Shared {
+        return Some(None);
+    }
+    let memory = context.node_credentials.lock();
+    match memory.known.get(&names.key) {
+        Some(known) => Some(Some(known.token.clone())),
+        None => memory.refused_until.map(|_| None),
+    }
 }
 
 impl NodeCredentials {
@@ -106,13 +124,6 @@ impl NodeCredentials {
 /// If the tenant's settings say that machines share the fetcher's token, sets the condition
 /// `NodeCredentials` accordingly, unless the tenant never had that condition.
 pub fn report_setting(context: &Context) {
-    let before = |found: &worker_cluster::WorkerCluster| {
-        let conditions = found.status.as_ref().map(|status| &status.conditions);
-        conditions.is_some_and(|conditions| {
-            let kind = ConditionType::NodeCredentials.as_str();
-            conditions.iter().any(|condition| condition.type_ == kind)
-        })
-    };
     let own = context.engagement.worker_cluster.borrow().clone();
     let defaults = context.engagement.shared.defaults.node_credentials;
     let wish = own.as_ref().and_then(|own| own.spec.node_credentials);
@@ -121,8 +132,7 @@ pub fn report_setting(context: &Context) {
     }
     let kind = ConditionType::NodeCredentials;
     let tenant_status = &context.engagement.tenant_status;
-    let was_told = tenant_status.read(|report| report.findings.contains_key(&kind));
-    if was_told || own.as_deref().is_some_and(before) {
+    if tenant_status.was_set(kind, own.as_deref()) {
         tenant_status.set_condition(kind, ConditionState::well("SharedGetter"));
     }
 }
@@ -133,7 +143,7 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
     if deployment.settings.node_credentials == worker_cluster::NodeCredentials::Shared {
         return Ok(deployment);
     }
-    let now = context.engagement.shared.clock.now();
+    let now = context.engagement.health.server_time();
     let memory = &context.node_credentials;
     let worker = &context.engagement.worker.client();
     let keeper = Keeper {

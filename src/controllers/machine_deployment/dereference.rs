@@ -62,7 +62,7 @@ pub async fn dereference(
         token_attempt: token_attempt(context, &names),
         random: Randomness(random),
         observed,
-        now: context.engagement.shared.clock.now(),
+        now: context.engagement.health.server_time(),
         machine_deployment,
     })
 }
@@ -155,7 +155,12 @@ async fn compile(context: &Context, shared: Arc<SharedProfile>) -> Result<Compil
         .map_err(|_| Error::RenderPanicked)
 }
 
-fn settings(context: &Context) -> Result<Arc<TenantSettings>, SettingsError> {
+/// The tenant's settings over the defaults.
+///
+/// # Errors
+///
+/// When a setting is not valid.
+pub fn settings(context: &Context) -> Result<Arc<TenantSettings>, SettingsError> {
     let own = context.engagement.worker_cluster.borrow().clone();
     let defaults = &context.engagement.shared.defaults;
     match own {
@@ -222,7 +227,7 @@ async fn token(context: &Context, names: &DerivedNames) -> Result<Option<Token>,
     let Some(known) = context.tokens.get(&names.key) else {
         return Ok(None);
     };
-    let now = context.engagement.shared.clock.now();
+    let now = context.engagement.health.server_time();
     if renewal(&known.token, context.rules.token_lifetime) > now {
         return Ok(Some(known.token));
     }

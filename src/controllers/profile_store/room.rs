@@ -18,6 +18,7 @@ use crate::controllers::{
 };
 use crate::fleet::{
     memory::{Memory, Reservation},
+    recurring::Recurring,
     retry_delay::RetryDelay,
 };
 use crate::plan::validate::Shortage;
@@ -182,7 +183,7 @@ pub(super) async fn fetch_wanted(
     store: &ProfileStore,
     subscriptions: &Subscriptions,
 ) {
-    let mut delay = RetryDelay::default();
+    let (mut delay, mut failure) = (RetryDelay::default(), Recurring::default());
     loop {
         for key in store.wanted().await {
             let profiles: Api<DeserializeGuard<OperatingSystemProfile>> =
@@ -200,7 +201,10 @@ pub(super) async fn fetch_wanted(
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(error = %chain(&error), "cannot read a profile again");
+                    let cause = chain(&error).to_string();
+                    if failure.is_news(&cause) {
+                        tracing::warn!(error = cause, "cannot read a profile again");
+                    }
                     store.want(key);
                     tokio::time::sleep(delay.next().unwrap_or_default()).await;
                 }

@@ -1,14 +1,14 @@
 //! What is looked for in a worker cluster, and what is said of it.
 
-use fake_cluster::{Cluster, User};
+use fake_cluster::{Cluster, Options, User};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
 
 use super::*;
 
-fn a_clock() -> Clock {
-    Clock::tokio("2026-01-01T12:00:00Z".parse::<Timestamp>().unwrap())
+fn noon() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
 }
 
 fn put(cluster: &Cluster, object: Value) {
@@ -16,7 +16,10 @@ fn put(cluster: &Cluster, object: Value) {
 }
 
 fn a_cluster() -> Cluster {
-    let cluster = Cluster::default();
+    let cluster = Cluster::new(Options {
+        started_at: noon(),
+        ..Options::default()
+    });
     let definition = include_str!("../../../tenants-example/worker-crds/machinedeployments.yaml");
     cluster.apply_yaml(definition).unwrap();
     cluster
@@ -41,7 +44,7 @@ fn a_lease(name: &str, renewed: &str) -> Value {
 }
 
 async fn look_at(cluster: &Cluster) -> Result<Predecessor, Obstacle> {
-    find_predecessor(&cluster.client(), &a_clock()).await
+    find_predecessor(&cluster.client(), &Clock::tokio(noon())).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +118,7 @@ fn restricted(cluster: &Cluster) -> Client {
 async fn who_may_not_look_goes_on_only_where_there_is_no_sign() {
     let cluster = a_cluster();
     let client = restricted(&cluster);
-    let looked = find_predecessor(&client, &a_clock()).await;
+    let looked = find_predecessor(&client, &Clock::tokio(noon())).await;
     assert_eq!(looked.unwrap(), Predecessor::None);
     put(
         &cluster,
@@ -127,7 +130,9 @@ async fn who_may_not_look_goes_on_only_where_there_is_no_sign() {
             },
         }),
     );
-    let obstacle = find_predecessor(&client, &a_clock()).await.unwrap_err();
+    let obstacle = find_predecessor(&client, &Clock::tokio(noon()))
+        .await
+        .unwrap_err();
     assert_eq!(obstacle.reason(), "AdoptionForbidden");
     assert!(obstacle.to_string().contains("worker-adoption.yaml"));
     let claimed = json!({
@@ -135,6 +140,6 @@ async fn who_may_not_look_goes_on_only_where_there_is_no_sign() {
         "metadata": {"name": CLOUD_INIT_SETTINGS, "annotations": {CLAIM: "m/berlin"}},
     });
     put(&cluster, claimed);
-    let looked = find_predecessor(&client, &a_clock()).await;
+    let looked = find_predecessor(&client, &Clock::tokio(noon())).await;
     assert_eq!(looked.unwrap(), Predecessor::None, "the finalizer is ours");
 }

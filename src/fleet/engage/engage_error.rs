@@ -5,6 +5,7 @@ use crate::api::worker_cluster::WorkerCluster;
 use crate::fleet::{
     cluster_info::ClusterInfoError,
     events::{self, Warning},
+    prerequisites::PrerequisiteError,
     tenant_status::TenantStatus,
 };
 use crate::telemetry::chain::chain;
@@ -12,8 +13,13 @@ use crate::tenant::report::{ConditionState, ConditionType};
 
 /// What all Events about a registration call their action.
 pub(super) const REGISTER: &str = "Register";
+/// What a person runs where rights are missing. Those in a namespace are deleted with it.
+const GRANT: &str = "run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster, which \
+                     grants what the manager needs (somebody who deletes the namespace deletes the \
+                     rights in it, too)";
 /// Reasons of engage errors that a person must mend.
-const REFUSALS: [&str; 7] = [
+const REFUSALS: [&str; 8] = [
+    "RightsMissing",
     "KubeconfigRefused",
     "NamespaceTaken",
     "ClusterChanged",
@@ -57,7 +63,8 @@ impl EngageError {
         };
         match self.condition {
             ConditionType::Registered => status.refuse(state),
-            other => status.set_condition(other, state),
+            ConditionType::Connected => status.set_condition(ConditionType::Connected, state),
+            other => status.cannot_engage(other, state),
         }
     }
 
@@ -85,14 +92,19 @@ pub fn not_connected(error: &kube::Error) -> EngageError {
     EngageError::failed(ConditionType::Connected, reason, chain(error).to_string())
 }
 
+/// What nodes need could not be created or read.
+pub fn prerequisite_failed(error: &PrerequisiteError) -> EngageError {
+    let message = match error {
+        PrerequisiteError::Denied { .. } => format!("{}; {GRANT}", chain(error)),
+        _ => chain(error).to_string(),
+    };
+    EngageError::failed(ConditionType::Prepared, error.reason(), message)
+}
+
 /// What nodes need could not be read.
 pub fn not_prepared(error: &ClusterInfoError) -> EngageError {
-    let reason = match error {
-        ClusterInfoError::TokenPending => "TokenPending",
-        ClusterInfoError::NoApiServer => "NoApiServer",
-        ClusterInfoError::Call { .. } => "FactsFailed",
-    };
-    EngageError::failed(ConditionType::Prepared, reason, chain(error).to_string())
+    let message = chain(error).to_string();
+    EngageError::failed(ConditionType::Prepared, error.reason(), message)
 }
 
 /// A refusal is told where people look, once. The Event itself may fail: the condition says the

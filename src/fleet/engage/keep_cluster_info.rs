@@ -7,10 +7,11 @@ use tokio::sync::{Notify, watch};
 use super::Attempt;
 use crate::fleet::{
     claim::{self, Claimant},
-    cluster_info::{self, InUse},
+    cluster_info::{self, ClusterInfoError, InUse},
     connect::Clients,
     engagement::Shared,
     jitter, prerequisites,
+    recurring::Recurring,
     retry_delay::RetryDelay,
 };
 use crate::telemetry::chain::chain;
@@ -51,7 +52,7 @@ pub struct Reading<'a> {
 impl Reading<'_> {
     /// Reads again from time to time, jittered, and when the bell rings, for as long as it may.
     pub async fn keep(self, sender: &watch::Sender<Arc<ClusterInfo>>, bell: &Notify) {
-        let mut delay = RetryDelay::default();
+        let (mut delay, mut failure) = (RetryDelay::default(), Recurring::default());
         let mut wait = jitter::around(self.interval);
         loop {
             tokio::select! {
@@ -70,6 +71,7 @@ impl Reading<'_> {
             match Box::pin(cluster_info::read(&worker, self.kubeconfig_ca, in_use)).await {
                 Ok(cluster_info) => {
                     delay = RetryDelay::default();
+                    failure.is_over();
                     wait = jitter::around(self.interval);
                     if cluster_info != *before {
                         sender.send_replace(Arc::new(cluster_info));
@@ -78,7 +80,14 @@ impl Reading<'_> {
                 // The previous cluster info stays in use. The calls report the cluster's health in
                 // the tenant's status.
                 Err(error) => {
-                    tracing::debug!(error = %chain(&error), "cannot read the cluster info again");
+                    let cause = chain(&error).to_string();
+                    match error {
+                        ClusterInfoError::Announcement(_) if failure.is_news(&cause) => {
+                            let server = &*before.api_server;
+                            tracing::warn!(error = cause, server, "what was read before is kept");
+                        }
+                        _ => tracing::debug!(error = cause, "cannot read the cluster info again"),
+                    }
                     wait = delay.next().unwrap_or(wait);
                 }
             }

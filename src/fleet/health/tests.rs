@@ -1,4 +1,5 @@
 use super::*;
+use crate::tenant::report::ConditionState;
 
 #[tokio::test(start_paused = true)]
 async fn a_problem_of_a_watch_is_reported_until_a_minute_after_it_was_last_seen() {
@@ -269,4 +270,36 @@ async fn what_no_api_server_answers_is_a_failure() {
         answered(&health, status, 3).await;
         assert_eq!(said(&tenant_status).1, "Degraded", "{status}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_differ_are_reported_until_they_do_not() {
+    let (health, tenant_status) = a_health();
+    let answer_at = |date: &str| {
+        let mut answer = an_answer(StatusCode::OK);
+        let date = date.parse().unwrap();
+        answer.headers_mut().insert(http::header::DATE, date);
+        health.admit(&Method::GET).unwrap().answered(&answer);
+    };
+    answer_at("Thu, 01 Jan 1970 00:00:10 GMT");
+    assert_eq!(said(&tenant_status).1, "Healthy");
+    assert_eq!(health.server_time(), Timestamp::UNIX_EPOCH);
+    answer_at("Thu, 01 Jan 1970 02:00:10 GMT");
+    let (holds, reason, message) = said(&tenant_status);
+    assert!(holds && reason == "ClocksDiffer", "{reason}");
+    assert!(
+        message.contains("clock is 2h ahead of the manager's"),
+        "{message}"
+    );
+    assert_eq!(health.server_time().as_second(), 7_210);
+    // A watch that fails matters more, and does not make the difference forgotten.
+    health.watch_failed("why".to_owned());
+    answer_at("Thu, 01 Jan 1970 02:00:20 GMT");
+    assert_eq!(said(&tenant_status).1, "WatchFailed");
+    tokio::time::advance(WATCH_PROBLEM).await;
+    answer_at("Thu, 01 Jan 1970 02:01:20 GMT");
+    assert_eq!(said(&tenant_status).1, "ClocksDiffer");
+    answer_at("Thu, 01 Jan 1970 00:01:00 GMT");
+    assert_eq!(said(&tenant_status).1, "Healthy");
+    assert_eq!(health.server_time().as_second(), 60);
 }

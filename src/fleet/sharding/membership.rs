@@ -26,7 +26,7 @@ use super::{
     shard::Shard,
     suspicion::Trial,
 };
-use crate::fleet::{clock::Clock, retry_delay::RetryDelay};
+use crate::fleet::{clock::Clock, recurring::Recurring, retry_delay::RetryDelay};
 use crate::telemetry::{
     chain::chain,
     metrics::{Attempted, Metrics},
@@ -186,13 +186,16 @@ impl Membership {
 
     /// Tries until there is a Lease.
     async fn join(&self) -> Member {
-        let mut delay = RetryDelay::default();
+        let (mut delay, mut failure) = (RetryDelay::default(), Recurring::default());
         loop {
             match self.try_join().await {
                 Ok(Some(replica)) => return replica,
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(error = %chain(&error), "cannot join the fleet");
+                    let cause = chain(&error).to_string();
+                    if failure.is_news(&cause) {
+                        tracing::warn!(error = cause, "cannot join the fleet");
+                    }
                 }
             }
             tokio::time::sleep(delay.next().unwrap_or_default()).await;

@@ -119,6 +119,18 @@ pub fn hidden_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
     })
 }
 
+/// Whether the server showed a certificate that its certificate authority did not issue for it.
+pub fn is_certificate_refused(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = iter::successors(Some(error), |&error| error.source());
+    causes.any(|error| match error.downcast_ref() {
+        Some(DialError::Tls(error)) => matches!(
+            error.get_ref().and_then(|it| it.downcast_ref()),
+            Some(rustls::Error::InvalidCertificate(_))
+        ),
+        _ => false,
+    })
+}
+
 impl Audience {
     /// Returns whether it may read the error. A tenant learns what is wrong with a certificate,
     /// which its own kubeconfig has to match, and nothing of what comes before.
@@ -204,8 +216,10 @@ impl Dial {
                 }
                 Outcome::Shared(gone) => {
                     drop(last);
-                    // The call behind this one is given that connection, and this one forgotten.
-                    gone.cancelled().await;
+                    // The call behind this one is given that connection by the pool. hyper lets
+                    // this dial end in the background and keeps the pool until then: without a
+                    // bound, both would keep the connection open without end.
+                    let _ = timeout(self.patience.handshake, gone.cancelled()).await;
                     return Err(DialError::Gone.into());
                 }
             }

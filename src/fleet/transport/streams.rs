@@ -48,7 +48,7 @@ struct NoStream;
 /// streams of one connection wait.
 #[derive(Clone)]
 pub struct LimitedClient<C> {
-    client: Client<C, RequestBody>,
+    client: Client<C, Box<RequestBody>>,
     streams: Arc<Semaphore>,
 }
 
@@ -57,7 +57,7 @@ where
     C: Connect + Clone + Send + Sync + 'static,
 {
     /// Limits a client that keeps one connection at most.
-    pub fn new(client: Client<C, RequestBody>) -> Self {
+    pub fn new(client: Client<C, Box<RequestBody>>) -> Self {
         Self {
             client,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
@@ -85,7 +85,7 @@ where
             method,
             caller: Arc::downgrade(&caller),
         });
-        let request = request.map(|body| RequestBody { body, check });
+        let request = request.map(|body| Box::new(RequestBody { body, check }));
         match self.client.request(request).await {
             Ok(response) => Ok(response.map(|body| {
                 let held = Held {
@@ -220,6 +220,9 @@ impl Check {
 }
 
 /// The body of a request, which is checked before its first byte.
+///
+/// It is boxed: hyper's queue keeps two blocks of 32 requests per connection, each of 10 KiB with a
+/// box in place of the body, and of 12 KiB without.
 pub struct RequestBody {
     body: Body,
     /// Until it has been passed.

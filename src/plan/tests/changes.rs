@@ -236,11 +236,6 @@ fn taken_over() -> Found {
     found
 }
 
-fn is_current_as_it_is(found: &Found) -> bool {
-    let deployment = super::super::validate::validate(found, &POLICY).unwrap();
-    is_current(&deployment, &found.observed)
-}
-
 fn with_foreign_bytes(mut found: Found) -> Found {
     let observed = &mut found.observed;
     for seen in [&mut observed.provisioning, &mut observed.bootstrap] {
@@ -375,40 +370,6 @@ fn only_documents_that_are_not_replaced_are_reported_as_kept() {
 fn the_debug_output_of_secret_bytes_is_redacted() {
     let data = crate::tenant::secret_text::SecretBytes::new(b"t0ken".to_vec());
     assert_eq!(format!("{data:?}"), "[redacted, 5 bytes]");
-}
-
-#[test]
-fn a_change_of_any_input_makes_the_objects_outdated() {
-    type Happen = fn(&mut Found);
-    let cases: [(&str, Happen); 6] = [
-        ("revision", |found| set_annotation(found, REVISION, "2")),
-        ("annotation", |found| set_annotation(found, "mine", "x")),
-        ("profile", |found| found.profile = a_profile("other")),
-        ("settings", |found| {
-            found.settings = Ok(Arc::new(TenantSettings {
-                pause_image: "mine".to_owned(),
-                ..TenantSettings::default()
-            }));
-        }),
-        ("authority", |found| {
-            found.kubeconfig_ca = Arc::from(*b"other");
-        }),
-        ("token", |found| {
-            Arc::make_mut(&mut found.cluster_info).fetch_token = SecretText::new("other");
-        }),
-    ];
-    for (what, happen) in cases {
-        let mut found = a_served_found();
-        happen(&mut found);
-        assert!(!is_current_as_it_is(&found), "{what}");
-    }
-    let mut found = a_served_found();
-    let machine_deployment = Arc::make_mut(&mut found.machine_deployment);
-    machine_deployment.spec.template.spec.versions.kubelet = "1.36.0".to_owned();
-    assert!(
-        is_current_as_it_is(&found),
-        "the kubelet version is not an input: the revision follows it"
-    );
 }
 
 #[test]

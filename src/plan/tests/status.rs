@@ -95,6 +95,35 @@ fn nothing_is_known_of_a_cluster_whose_registration_is_refused() {
 }
 
 #[test]
+fn what_is_served_is_unknown_while_the_cluster_cannot_be_engaged() {
+    let served = fresh(&a_report());
+    let mut report = a_report();
+    report.not_engaged = Some("RightsMissing");
+    report.forget(&ConditionType::OF_ENGAGED);
+    let missing = ConditionState::retried("RightsMissing", "a right is missing");
+    report.findings.insert(ConditionType::Prepared, missing);
+    let status = status_at(&report, &served, 1);
+    let what = |kind: ConditionType| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|it| it.type_ == kind.as_str()).unwrap();
+        (found.status.clone(), found.reason.clone())
+    };
+    let expected = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
+    assert_eq!(ready(&status), expected("False", "RightsMissing"));
+    assert_eq!(
+        what(ConditionType::MachineDeploymentsServed),
+        expected("Unknown", "NotEngaged")
+    );
+    assert_eq!(what(ConditionType::Claimed).0, "True");
+    // Once it is engaged, what was not observed yet is not false.
+    report.not_engaged = None;
+    let prepared = ConditionState::well("Prepared");
+    report.findings.insert(ConditionType::Prepared, prepared);
+    let status = status_at(&report, &status, 2);
+    assert_eq!(ready(&status), expected("Unknown", "Engaging"));
+}
+
+#[test]
 fn a_restart_changes_no_timestamps_and_no_trace_ids() {
     let before = fresh(&a_report());
     assert_eq!(ready(&before), ("True".to_owned(), "Ready".to_owned()));

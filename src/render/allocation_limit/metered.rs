@@ -2,25 +2,40 @@
 
 use minijinja::Error;
 
-use super::spend;
+use super::{left, spend};
 
 /// A text that a template's function writes. Each byte is charged to the render before memory is
 /// allocated for it, so a function that writes here alone allocates no output that it did not
-/// charge, whatever numbers it was given.
+/// charge, whatever numbers it was given. Its capacity is never more than the render can still
+/// fill, so that even while it grows it takes at most twice what the render may allocate.
 #[derive(Debug, Default)]
 pub(in crate::render) struct MeteredText(String);
 
 impl MeteredText {
+    /// Charges as many bytes, and makes room for them. The capacity doubles, up to what the render
+    /// can fill.
+    fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+        spend(bytes)?;
+        let (length, capacity) = (self.0.len(), self.0.capacity());
+        let needed = length.saturating_add(bytes);
+        if needed > capacity {
+            let useful = needed.saturating_add(left());
+            let wanted = capacity.saturating_mul(2).clamp(needed, useful);
+            self.0.reserve_exact(wanted.saturating_sub(length));
+        }
+        Ok(())
+    }
+
     /// Appends a text.
     pub(in crate::render) fn push_str(&mut self, text: &str) -> Result<(), Error> {
-        spend(text.len())?;
+        self.grow(text.len())?;
         self.0.push_str(text);
         Ok(())
     }
 
     /// Appends a character.
     pub(in crate::render) fn push(&mut self, character: char) -> Result<(), Error> {
-        spend(character.len_utf8())?;
+        self.grow(character.len_utf8())?;
         self.0.push(character);
         Ok(())
     }
@@ -31,8 +46,17 @@ impl MeteredText {
         text: &str,
         times: usize,
     ) -> Result<(), Error> {
-        spend(text.len().saturating_mul(times))?;
-        self.0.push_str(&text.repeat(times));
+        let bytes = text.len().saturating_mul(times);
+        self.grow(bytes)?;
+        let start = self.0.len();
+        let end = start.saturating_add(bytes);
+        if times > 0 {
+            self.0.push_str(text);
+        }
+        while self.0.len() < end {
+            let copied = self.0.len().min(start + (end - self.0.len()));
+            self.0.extend_from_within(start..copied);
+        }
         Ok(())
     }
 
@@ -75,5 +99,37 @@ impl MeteredText {
     /// The text.
     pub(in crate::render) fn into_string(self) -> String {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::start, MeteredText};
+
+    const BYTES: usize = 1000;
+
+    #[test]
+    fn the_capacity_is_at_most_what_can_still_be_charged() {
+        start(BYTES);
+        let mut text = MeteredText::default();
+        while text.push_str("seven..").is_ok() {
+            assert!(text.0.capacity() <= BYTES, "{}", text.0.capacity());
+        }
+        assert_eq!(text.as_str().len(), BYTES / 7 * 7);
+    }
+
+    #[test]
+    fn a_repeated_text_is_appended_without_a_copy_beside_it() {
+        for (repeated, times) in [("", 3), ("ab", 0), ("ab", 1), ("äb", 5), ("a", 900)] {
+            start(BYTES);
+            let mut text = MeteredText::default();
+            text.push_str("before").expect("it is short");
+            let counted = allocation_counter::measure(|| {
+                let pushed = text.push_repeated(repeated, times);
+                assert!(pushed.is_ok(), "{times}");
+            });
+            assert_eq!(text.as_str(), ["before", &repeated.repeat(times)].concat());
+            assert!(counted.bytes_max <= BYTES as u64, "{counted:?}");
+        }
     }
 }

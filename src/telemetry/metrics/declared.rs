@@ -13,9 +13,9 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 
 use crate::telemetry::build;
 use crate::telemetry::metrics::labels::{
-    Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, MachineState, Outcome,
-    RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb, Verdict,
-    Webhook,
+    Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, JoinCheck, MachineState,
+    Outcome, RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb,
+    Verdict, Webhook,
 };
 use crate::telemetry::metrics::latency::{self, Latency};
 use crate::telemetry::metrics::reference::{self, Declaration, Measure};
@@ -78,6 +78,7 @@ pub(super) struct UserData {
     pub tokens: Gauge,
     pub token_end: Family<NoLabel, Seconds>,
     pub tokens_renewed: Counter,
+    pub join_checks: Family<JoinLabel, Counter>,
 }
 
 /// How the fleet is.
@@ -142,6 +143,11 @@ pub(super) struct TriggerLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RenderLabel {
     pub result: RenderResult,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct JoinLabel {
+    pub outcome: JoinCheck,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -342,6 +348,14 @@ impl UserData {
             tokens: add(registry, &reference::TOKENS, Gauge::default()),
             token_end: add(registry, &reference::TOKEN_END, Family::default()),
             tokens_renewed: add(registry, &reference::TOKENS_RENEWED, Counter::default()),
+            join_checks: add(
+                registry,
+                &reference::JOIN_CHECKS,
+                begun(
+                    Family::default(),
+                    JoinCheck::ALL.iter().map(|&outcome| JoinLabel { outcome }),
+                ),
+            ),
         }
     }
 }

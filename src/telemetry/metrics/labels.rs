@@ -103,6 +103,18 @@ label! {
 }
 
 label! {
+    /// What a join check came to.
+    JoinCheck {
+        /// A machine can join.
+        Can = "can",
+        /// A machine cannot.
+        Cannot = "cannot",
+        /// The address that machines use is not reached from here.
+        Unknown = "unknown",
+    }
+}
+
+label! {
     /// What became of an attempt.
     Attempted {
         /// It succeeded.

@@ -4,9 +4,9 @@
 //! The encoder appends the unit, the `_total` of a counter and the full stop of the help.
 
 use crate::telemetry::metrics::labels::{
-    Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, MachineState, Outcome,
-    RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb, Verdict,
-    Webhook,
+    Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, JoinCheck, MachineState,
+    Outcome, RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb,
+    Verdict, Webhook,
 };
 
 /// How a metric moves.
@@ -120,6 +120,7 @@ const CODE: Label = label("code", CodeClass::VALUES);
 const RESULT: Label = label("result", Attempted::VALUES);
 const RENDER_RESULT: Label = label("result", RenderResult::VALUES);
 const LIMIT: Label = label("limit", TemplateLimit::VALUES);
+const JOIN_CHECK: Label = label("outcome", JoinCheck::VALUES);
 const FENCE: Label = label("reason", Fence::VALUES);
 const DOCUMENT: Label = label("document", Document::VALUES);
 const SECRET: Label = label("kind", SecretKind::VALUES);
@@ -208,6 +209,8 @@ declare! {
     TOKEN_END = (MOMENT, "osm_bootstrap_token_first_end_timestamp", [],
         "When the first of them ends, in Unix time. Absent without tokens. One that lies in the \
          past is not renewed: its machine deployment or its cluster says why");
+    JOIN_CHECKS = (COUNTER, "osm_join_checks", [JOIN_CHECK],
+        "Checks whether a machine can fetch its configuration and join, by what they came to");
     TOKENS_RENEWED = (COUNTER, "osm_bootstrap_tokens_renewed", [],
         "Bootstrap tokens renewed before their end");
     API_REQUESTS = (COUNTER, "osm_api_requests", [CLUSTER_KIND, VERB, CODE],

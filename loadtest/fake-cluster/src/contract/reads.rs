@@ -33,6 +33,24 @@ fn names(list: &[DynamicObject]) -> Vec<&str> {
         .collect()
 }
 
+/// Every answer says when it was sent, by the clock that judges what expires.
+pub async fn an_answer_says_when_it_was_sent(client: &Client, namespace: &str) {
+    let maps = maps(client, namespace);
+    let (params, map) = (PostParams::default(), map("a", &json!({})));
+    let made = maps.create(&params, &map).await.expect("created");
+    let made = made.metadata.creation_timestamp;
+    let made = made.expect("a server says when").0;
+    let request = http::Request::get(format!("/api/v1/namespaces/{namespace}/configmaps/a"));
+    let request = request.body(kube::client::Body::empty());
+    let request = request.expect("the request is well-formed");
+    let answer = client.send(request).await.expect("it is there");
+    let date = answer.headers()[http::header::DATE].to_str();
+    let date = jiff::fmt::rfc2822::parse(date.expect("it is text"));
+    let date = date.expect("it is a date").timestamp();
+    let age = date.duration_since(made).as_secs();
+    assert!((0..60).contains(&age), "{age} s");
+}
+
 /// Pages follow each other in one version, whatever happens between them.
 pub async fn a_list_comes_in_pages(client: &Client, namespace: &str) {
     let maps = some_maps(client, namespace).await;

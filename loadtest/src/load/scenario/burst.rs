@@ -117,7 +117,7 @@ async fn fleet_side() -> anyhow::Result<Side> {
 }
 
 async fn drop_in_side() -> anyhow::Result<Side> {
-    let [definition, _] = WORKER_MANIFESTS;
+    let [definition, ..] = WORKER_MANIFESTS;
     let manifests = [definition, DEFINITIONS, RIGHTS];
     let cluster = RealCluster::start("drop-in", &manifests, (KUBE_SYSTEM, ACCOUNT));
     Ok(Side::new("drop-in", cluster.await?, Some("osp-ubuntu")))

@@ -34,9 +34,13 @@ impl Apply<'_> {
                     .await
                     .map_err(Error::call(format!("read {name}")))?;
                 match found {
-                    Some(ours) if ours.labels().get(TOKEN_LABEL) == Some(key) => {
+                    Some(ours)
+                        if ours.labels().get(TOKEN_LABEL) == Some(key)
+                            && tokens::read(&ours).is_some() =>
+                    {
                         self.keep_token(&ours);
                     }
+                    // Somebody else's, or one that somebody broke: another id is drawn.
                     Some(_) => self.context.tokens.take(key),
                     None => {}
                 }

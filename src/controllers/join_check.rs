@@ -1,0 +1,318 @@
+//! The join check: from time to time, it does what a machine of one machine deployment would do on
+//! its way to a node. It fetches with the fetcher's token, and asks as the kubelet whether it may
+//! request its certificate, each through the address and the certificate authority that documents
+//! have.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::api::{
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+    core::v1::Secret,
+};
+use kube::{Api, Client, ResourceExt, api::PostParams};
+use tokio::sync::Notify;
+
+use super::{
+    context::Context,
+    machine_deployment::{credentials, dereference},
+};
+use crate::api::names::{CLOUD_INIT_SETTINGS, DerivedNames};
+use crate::fleet::{
+    connect::{ClientParts, Clients},
+    transport,
+};
+use crate::plan::{bootstrap, way::Way};
+use crate::telemetry::{
+    chain::chain,
+    metrics::{ClusterKind, JoinCheck},
+};
+use crate::tenant::{
+    access::ClusterAccess,
+    report::{ConditionState, ConditionType},
+    secret_text::SecretText,
+};
+
+/// How long it is waited before a first failure is believed.
+const SECOND_TRY: Duration = Duration::from_secs(30);
+
+/// Which machine deployment of a tenant is checked next, by its key.
+#[derive(Debug, Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Those whose machines could not join when they were checked last.
+    failed: BTreeSet<String>,
+    /// Those for which something was written since.
+    changed: BTreeSet<String>,
+    /// The last one that was checked although nothing pointed at it.
+    last: Option<String>,
+}
+
+impl Queue {
+    /// Something was written for a machine deployment.
+    pub fn changed(&self, key: &str) {
+        self.lock().changed.insert(key.to_owned());
+        self.bell.notify_one();
+    }
+
+    /// Waits until something was written for a machine deployment.
+    pub async fn is_due(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Returns one of these keys: one that failed, else one that changed, else the next one,
+    /// round-robin.
+    fn next(&self, keys: &BTreeSet<String>) -> Option<String> {
+        let mut state = self.lock();
+        state.failed.retain(|key| keys.contains(key));
+        state.changed.retain(|key| keys.contains(key));
+        if let Some(failed) = state.failed.first() {
+            return Some(failed.clone());
+        }
+        if let Some(changed) = state.changed.pop_first() {
+            return Some(changed);
+        }
+        let after = state.last.clone().unwrap_or_default();
+        let mut later = keys.iter().filter(|key| **key > after);
+        let next = later.next().or_else(|| keys.first()).cloned();
+        state.last.clone_from(&next);
+        next
+    }
+
+    fn ended(&self, key: &str, outcome: &Outcome) {
+        let mut state = self.lock();
+        match outcome {
+            Outcome::Cannot(..) => state.failed.insert(key.to_owned()),
+            Outcome::Can | Outcome::Unknown(..) => state.failed.remove(key),
+        };
+    }
+
+    fn has_failed(&self, key: &str) -> bool {
+        self.lock().failed.contains(key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a check came to.
+#[derive(Debug)]
+enum Outcome {
+    /// A machine can join.
+    Can,
+    /// It cannot, for this reason.
+    Cannot(&'static str, String),
+    /// Nobody knows: from here, it is not reached. The second text is for the log alone.
+    Unknown(String, Option<String>),
+}
+
+/// Checks one machine deployment, and sets the condition `MachinesCanJoin`.
+pub async fn check(context: &Context) {
+    let all = context.machine_deployments.state();
+    let names = all.iter().map(|it| {
+        let namespace = it.namespace().unwrap_or_default();
+        DerivedNames::new(&namespace, &it.name_any())
+    });
+    let names: Vec<DerivedNames> = names
+        .filter(|names| context.tokens.get(&names.key).is_some())
+        .collect();
+    let keys = names.iter().map(|names| names.key.clone()).collect();
+    let chosen = context.join_checks.next(&keys);
+    let Some(names) = names.iter().find(|it| Some(&it.key) == chosen.as_ref()) else {
+        forget(context, "there is no machine deployment to check");
+        return;
+    };
+    let mut found = outcome(context, names).await;
+    let queue = &context.join_checks;
+    if matches!(found, Some(Outcome::Cannot(..))) && !queue.has_failed(&names.key) {
+        // One answer may be an accident, as of an API server that has just started.
+        tokio::time::sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
+        found = outcome(context, names).await;
+    }
+    if let Some(found) = found {
+        queue.ended(&names.key, &found);
+        report(context, found);
+    }
+}
+
+/// Nothing is checked: a condition that was set before says nothing any more.
+pub fn forget(context: &Context, why: &str) {
+    let kind = ConditionType::MachinesCanJoin;
+    let own = context.engagement.worker_cluster.borrow().clone();
+    let tenant_status = &context.engagement.tenant_status;
+    if tenant_status.was_set(kind, own.as_deref()) {
+        tenant_status.set_condition(kind, ConditionState::unknown("NotChecked", why));
+    }
+}
+
+fn report(context: &Context, outcome: Outcome) {
+    let (counted, finding, cause) = match outcome {
+        Outcome::Can => (JoinCheck::Can, ConditionState::well("CanJoin"), None),
+        Outcome::Cannot(reason, why) => (
+            JoinCheck::Cannot,
+            ConditionState::retried(reason, why),
+            None,
+        ),
+        Outcome::Unknown(why, cause) => (
+            JoinCheck::Unknown,
+            ConditionState::unknown("NotChecked", why),
+            cause,
+        ),
+    };
+    let engagement = &context.engagement;
+    engagement.shared.metrics.join_checked(counted);
+    let kind = ConditionType::MachinesCanJoin;
+    let is_news = engagement.tenant_status.set_condition(kind, finding);
+    if let Some(cause) = cause.filter(|_| is_news) {
+        let registration = &engagement.registration;
+        tracing::info!(%registration, cause, "cannot reach the address that machines use");
+    }
+}
+
+/// Does what a machine does. `None` if what it would use changes meanwhile.
+async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
+    let settings = dereference::settings(context).ok()?;
+    let cluster_info = context.cluster_info();
+    let way = Way::new(&settings, &cluster_info, &context.engagement.kubeconfig_ca);
+    let token = context.tokens.get(&names.key)?.token;
+    let own = credentials::own_token(context, &settings, names)?;
+    let fetch_token = own.as_ref().unwrap_or(&cluster_info.fetch_token);
+    let fetches = fetches(context, &way.fetch_kubeconfig(fetch_token), names).await?;
+    let joins = bootstrap::kubeconfig(&cluster_info, &way.api_server, &token);
+    Some(match fetches {
+        Outcome::Can => joins_with(context, &joins).await,
+        other => other,
+    })
+}
+
+/// Reads the provisioning Secret's metadata, for which a machine needs the same right.
+async fn fetches(
+    context: &Context,
+    kubeconfig: &SecretText,
+    names: &DerivedNames,
+) -> Option<Outcome> {
+    let name = &names.provisioning;
+    let client = match client(context, kubeconfig) {
+        Ok(client) => client,
+        Err(why) => return Some(Outcome::Unknown(why, None)),
+    };
+    let secrets: Api<Secret> = Api::namespaced(client, CLOUD_INIT_SETTINGS);
+    match secrets.get_metadata(name).await {
+        Ok(_) => Some(Outcome::Can),
+        // It is missing while it is rotated.
+        Err(kube::Error::Api(status)) if status.is_not_found() => None,
+        Err(error) => {
+            let what = format!("machines cannot fetch Secret {CLOUD_INIT_SETTINGS}/{name}");
+            Some(of_error(&error, ("FetchRefused", &what)))
+        }
+    }
+}
+
+/// Asks as the kubelet does whether it may request its certificate.
+async fn joins_with(context: &Context, kubeconfig: &SecretText) -> Outcome {
+    let client = match client(context, kubeconfig) {
+        Ok(client) => client,
+        Err(why) => return Outcome::Unknown(why, None),
+    };
+    let reviews: Api<SelfSubjectAccessReview> = Api::all(client);
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                group: Some("certificates.k8s.io".to_owned()),
+                resource: Some("certificatesigningrequests".to_owned()),
+                verb: Some("create".to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    match reviews.create(&PostParams::default(), &review).await {
+        Ok(answer) if answer.status.as_ref().is_some_and(|it| it.allowed) => Outcome::Can,
+        Ok(_) => Outcome::Cannot(
+            "JoinForbidden",
+            "a kubelet with a bootstrap token may not create CertificateSigningRequests: bind \
+             ClusterRole system:node-bootstrapper to its group"
+                .to_owned(),
+        ),
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {
+            let why = "the API server does not tell kubelets what they may do";
+            Outcome::Unknown(why.to_owned(), None)
+        }
+        Err(error) => {
+            let what = "a kubelet cannot authenticate with its bootstrap token";
+            of_error(&error, ("BootstrapTokenRefused", what))
+        }
+    }
+}
+
+/// What an error says about machines. An address that only their network reaches says nothing, and
+/// its message is the same for each machine deployment.
+fn of_error(error: &kube::Error, (reason, what): (&'static str, &str)) -> Outcome {
+    let why = chain(error);
+    match error {
+        kube::Error::Api(status) if [401, 403].contains(&status.code) => {
+            Outcome::Cannot(reason, format!("{what}: {why}"))
+        }
+        error if transport::is_certificate_refused(error) => {
+            Outcome::Cannot("CertificateRefused", format!("{what}: {why}"))
+        }
+        error => Outcome::Unknown(
+            format!("the address that machines use is not reached from here: {why}"),
+            transport::hidden_cause(error).map(str::to_owned),
+        ),
+    }
+}
+
+/// A client that connects as a machine does, within the tenant's rules of addresses and its budget.
+/// What becomes of its calls says nothing about the cluster's health.
+fn client(context: &Context, kubeconfig: &SecretText) -> Result<Client, String> {
+    let engagement = &context.engagement;
+    let rules = &engagement.policy.access;
+    let access = ClusterAccess::parse(kubeconfig.expose().as_bytes(), rules)
+        .map_err(|error| chain(&error).to_string())?;
+    let transport = (engagement.shared.connector)(&access, rules)
+        .map_err(|error| chain(&*error).to_string())?;
+    let clients = Clients::new(ClientParts {
+        transport,
+        budget: Arc::clone(&engagement.worker_budget),
+        share: None,
+        timeout: engagement.shared.request_timeout,
+        health: None,
+        fence: None,
+        memory: Some(Arc::clone(&engagement.shared.memory)),
+        kind: ClusterKind::Worker,
+        metrics: engagement.shared.metrics.clone(),
+    });
+    Ok(clients.client())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_failed_come_first_then_those_that_changed_then_all_round_robin() {
+        let queue = Queue::default();
+        let keys: BTreeSet<String> = ["a", "b", "c"].map(str::to_owned).into();
+        let next = || queue.next(&keys).unwrap();
+        assert_eq!([next(), next(), next(), next()], ["a", "b", "c", "a"]);
+        queue.changed("c");
+        queue.changed("gone");
+        assert_eq!([next(), next()], ["c", "b"]);
+        queue.ended("a", &Outcome::Cannot("FetchRefused", String::new()));
+        assert_eq!([next(), next()], ["a", "a"]);
+        queue.ended("a", &Outcome::Can);
+        assert_eq!(next(), "c");
+        assert_eq!(queue.next(&BTreeSet::new()), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! How a worker cluster is doing, and what the condition `Connected` says about it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::fleet::border::EVENTS_MIB_MAX;
+use crate::tenant::report::ConditionState;
+
+/// How a cluster is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No call has been observed yet that says anything.
+    Unknown,
+    /// The circuit is closed: at most an accident of one request lies behind.
+    Healthy,
+    /// As [`State::Healthy`], but its clock shows another time than ours.
+    ClocksDiffer {
+        /// By how many minutes its clock is ahead.
+        minutes: i64,
+    },
+    /// As [`State::Healthy`], but a watch sends events faster than they are read.
+    EventsDelayed {
+        /// When the cluster is asked whether it is healthy again.
+        until: Instant,
+    },
+    /// The circuit is closed, but what a watch sends is refused.
+    WatchFailed {
+        /// When the cluster is asked whether it is healthy again.
+        until: Instant,
+        /// The last cause, without secrets.
+        why: String,
+    },
+    /// The circuit is open, and the last answer said that something is wrong with the cluster.
+    Degraded {
+        /// When that began.
+        since: Timestamp,
+        /// The last cause, without secrets.
+        why: String,
+    },
+    /// The circuit is open, and the last call got no answer.
+    Unreachable {
+        /// When that began.
+        since: Timestamp,
+        /// The last cause, without secrets.
+        why: String,
+    },
+}
+
+impl State {
+    /// Returns how long a problem of a watch is reported. `None` if there is none.
+    pub(super) fn watch_problem_until(&self) -> Option<Instant> {
+        match self {
+            Self::EventsDelayed { until } | Self::WatchFailed { until, .. } => Some(*until),
+            Self::Unknown
+            | Self::Healthy
+            | Self::ClocksDiffer { .. }
+            | Self::Degraded { .. }
+            | Self::Unreachable { .. } => None,
+        }
+    }
+
+    /// Whether the cluster answers, and nothing holds up its events.
+    pub(super) const fn is_well(&self) -> bool {
+        matches!(self, Self::Healthy | Self::ClocksDiffer { .. })
+    }
+
+    /// What the condition `Connected` says. `None` if nothing is known.
+    pub(super) fn finding(&self) -> Option<ConditionState> {
+        Some(match self {
+            Self::Unknown => return None,
+            Self::Healthy => ConditionState::well("Healthy"),
+            Self::ClocksDiffer { minutes } => ConditionState {
+                message: clocks_differ(*minutes),
+                ..ConditionState::well("ClocksDiffer")
+            },
+            Self::EventsDelayed { .. } => ConditionState {
+                message: format!(
+                    "the worker cluster sends more than {EVENTS_MIB_MAX} MiB of events a second; \
+                     they are read with a delay"
+                ),
+                ..ConditionState::well("EventsDelayed")
+            },
+            Self::WatchFailed { why, .. } => ConditionState::retried("WatchFailed", why.as_str()),
+            Self::Degraded { why, .. } => ConditionState::retried("Degraded", why.as_str()),
+            Self::Unreachable { why, .. } => ConditionState::retried("Unreachable", why.as_str()),
+        })
+    }
+}
+
+fn clocks_differ(minutes: i64) -> String {
+    let difference = Duration::from_mins(minutes.unsigned_abs());
+    let difference = humantime::format_duration(difference);
+    let is = if minutes < 0 { "behind" } else { "ahead of" };
+    format!(
+        "the worker cluster's clock is {difference} {is} the manager's; bootstrap tokens follow \
+         the worker cluster's: let both machines synchronise their clocks"
+    )
+}

@@ -1,0 +1,82 @@
+//! Certificates by their meaning: texts that differ in comments, line ends or order say the same.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rustls::pki_types::pem::{PemObject as _, SectionKind};
+
+/// The length of a line of PEM, as OpenSSL and Go write it.
+const LINE_CHARACTERS: usize = 64;
+
+/// Returns the certificates of a PEM text, sorted and without what stands between them. A text of
+/// certificates and nothing else, in this form, is returned as it is, and so is one that holds
+/// anything but certificates.
+pub fn meaning(pem: &str) -> Cow<'_, str> {
+    let mut certificates = BTreeSet::new();
+    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()) {
+        match section {
+            Ok((SectionKind::Certificate, der)) => certificates.insert(der),
+            _ => return Cow::Borrowed(pem),
+        };
+    }
+    let text: String = certificates.iter().map(|der| block(der)).collect();
+    if text.is_empty() || text == pem {
+        Cow::Borrowed(pem)
+    } else {
+        Cow::Owned(text)
+    }
+}
+
+fn block(der: &[u8]) -> String {
+    let encoded = STANDARD.encode(der);
+    let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    let mut rest = encoded.as_str();
+    while let Some((line, after)) = rest.split_at_checked(LINE_CHARACTERS) {
+        text.push_str(line);
+        text.push('\n');
+        rest = after;
+    }
+    if !rest.is_empty() {
+        text.push_str(rest);
+        text.push('\n');
+    }
+    text + "-----END CERTIFICATE-----\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_beside_certificates_and_their_order_mean_nothing() {
+        let (one, two) = (block(&[1; 100]), block(&[2; 48]));
+        assert_eq!(one.lines().nth(1).map(str::len), Some(LINE_CHARACTERS));
+        let both = [one.as_str(), &two].concat();
+        assert!(matches!(meaning(&both), Cow::Borrowed(_)));
+        for text in [
+            format!("# the authority of berlin\n{one}{two}"),
+            format!("{one}\n\n{two}\n"),
+            format!("{two}{one}{two}"),
+            both.replace('\n', "\r\n"),
+            both.trim_end().to_owned(),
+        ] {
+            assert_eq!(meaning(&text), both, "{text}");
+        }
+        assert_ne!(meaning(&one), both);
+    }
+
+    #[test]
+    fn a_text_of_anything_else_means_itself() {
+        let one = block(&[1; 100]);
+        let key = one.replace("CERTIFICATE", "PRIVATE KEY");
+        for text in [
+            "",
+            "other",
+            "# no certificate\n",
+            &one[..60],
+            &[one.as_str(), &key].concat(),
+        ] {
+            assert_eq!(meaning(text), text);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Whether machines can join, checked for hours as a machine would do it.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use fake_cluster::{Fault, Matcher, Verb, object};
+use serde_json::json;
+
+use crate::{
+    fixtures,
+    registry::condition,
+    world::{Process, World, put},
+};
+
+const INTERVAL: Duration = Duration::from_mins(10);
+/// An interval with its jitter, and the wait before a failure is believed.
+const CHECKED_AGAIN: Duration = Duration::from_mins(12);
+const FETCHER: &str = "system:serviceaccount:cloud-init-settings:cloud-init-getter";
+
+/// A world with machines that reach their cluster, and machine deployments of these names.
+async fn a_settled_world(names: &[&str]) -> (World, Process) {
+    let mut world = World::with_berlin();
+    world.settings.join_check = true;
+    let berlin = world.worker("berlin");
+    let binding = include_str!("../../tenants-example/worker-crds/kubelet-bootstrap.yaml");
+    berlin.apply_yaml(binding).expect("the example is right");
+    for name in names {
+        put(berlin, fixtures::a_machine_deployment(name));
+    }
+    let reached = json!({"apiServerOverride": fixtures::server("berlin")});
+    let own = fixtures::a_worker_cluster("berlin", &reached);
+    put(&world.management, own);
+    let process = world.start();
+    world.settle().await;
+    assert_eq!(can_join(&world), said("True", "CanJoin"));
+    (world, process)
+}
+
+fn can_join(world: &World) -> (String, String) {
+    condition(world, "berlin", "MachinesCanJoin")
+}
+
+fn said(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_refusal_is_an_accident_and_two_are_not() {
+    let (world, process) = a_settled_world(&["workers"]).await;
+    let berlin = world.worker("berlin");
+    let refused = Fault::Status {
+        code: 403,
+        retry_after: None,
+    };
+    let fetches = Matcher {
+        user: Some(FETCHER.to_owned()),
+        ..Matcher::on(&[Verb::Get], "secrets")
+    };
+    let once = Matcher {
+        nth: Some(1),
+        ..fetches.clone()
+    };
+    berlin.inject(once, refused.clone());
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), said("True", "CanJoin"));
+
+    let fault = berlin.inject(fetches, refused);
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), said("False", "FetchRefused"));
+    assert_eq!(
+        condition(&world, "berlin", "Ready"),
+        said("False", "FetchRefused")
+    );
+    berlin.clear_fault(fault);
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), said("True", "CanJoin"));
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_machine_deployment_is_checked_with_two_requests_an_interval() {
+    let names = ["workers", "others", "more"];
+    let (world, process) = a_settled_world(&names).await;
+    world.clear_audits();
+    let intervals = 12;
+    tokio::time::sleep(INTERVAL * intervals).await;
+    let mut all = world.worker("berlin").audit();
+    all.retain(|entry| entry.user == FETCHER || entry.user.starts_with("system:bootstrap:"));
+    let count = u32::try_from(all.len()).expect("it is small");
+    // A renewal of a token is a change, but none within the interval of a check.
+    assert!((16..=32).contains(&count), "{count} requests");
+    let fetched = all.iter().filter(|entry| entry.user == FETCHER);
+    let fetched: BTreeSet<&str> = fetched.map(|entry| entry.target.name.as_str()).collect();
+    assert_eq!(fetched.len(), names.len(), "{fetched:?}");
+    process.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_said_of_machines_that_are_gone() {
+    let (world, process) = a_settled_world(&["workers"]).await;
+    let berlin = world.worker("berlin");
+    let binding = object(
+        "clusterrolebindings",
+        "",
+        "machine-controller-kubelet-bootstrap",
+    );
+    assert!(berlin.delete_raw(binding));
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), said("False", "JoinForbidden"));
+    assert!(berlin.delete_raw(object("machinedeployments", "kube-system", "workers")));
+    tokio::time::sleep(CHECKED_AGAIN).await;
+    assert_eq!(can_join(&world), said("Unknown", "NotChecked"));
+    assert_eq!(condition(&world, "berlin", "Ready"), said("True", "Ready"));
+    process.stop().await;
+}
+
+/// Machine deployments of a cluster that was never claimed may be another manager's, whatever was
+/// said of the cluster before it.
+#[tokio::test(start_paused = true)]
+async fn a_claim_on_one_cluster_says_nothing_of_another() {
+    let world = World::new(&["berlin", "lisbon"]);
+    world.register("berlin");
+    let process = world.start();
+    world.settle().await;
+    assert_eq!(
+        condition(&world, "berlin", "Claimed"),
+        said("True", "Claimed")
+    );
+    let lisbon = world.worker("lisbon");
+    let mut theirs = fixtures::a_machine_deployment("workers");
+    theirs["metadata"]["finalizers"] = json!(["kubermatic.io/cleanup-operating-system-configs"]);
+    put(lisbon, theirs);
+    for kind in ["rolebindings", "clusterrolebindings"] {
+        for found in lisbon.objects(kind) {
+            let (name, namespace) = (&found["metadata"]["name"], &found["metadata"]["namespace"]);
+            let name = name.as_str().unwrap_or_default();
+            if name == "operating-system-manager-worker-adoption" {
+                let namespace = namespace.as_str().unwrap_or_default();
+                assert!(lisbon.delete_raw(object(kind, namespace, name)));
+            }
+        }
+    }
+    let uid = lisbon.get(object("namespaces", "", "kube-system"));
+    let uid = uid.expect("each cluster has it")["metadata"]["uid"].clone();
+    let own = fixtures::a_worker_cluster("berlin", &json!({"confirmedClusterUid": uid}));
+    put(&world.management, own);
+    let token = lisbon.token(&crate::world::account("kube-system"));
+    let mut leads_there = fixtures::a_registration("lisbon", &token);
+    for field in ["name", "namespace"] {
+        leads_there["metadata"][field] = json!("berlin");
+    }
+    put(&world.management, leads_there);
+    // The second attempt knows no more than the first.
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    assert_eq!(
+        condition(&world, "berlin", "Adopted"),
+        said("False", "AdoptionForbidden")
+    );
+    assert_eq!(condition(&world, "berlin", "Claimed").0, "False");
+    process.stop().await;
+}
