@@ -9,7 +9,6 @@
 #[path = "sweep/fixtures.rs"]
 mod fixtures;
 #[path = "sweep/snapshot.rs"]
-#[expect(dead_code, reason = "shared with the sweep, which uses the rest")]
 mod snapshot;
 #[path = "sweep/wire.rs"]
 #[expect(dead_code, reason = "shared with the sweep, which uses the rest")]
@@ -27,6 +26,9 @@ mod inputs;
 #[cfg(test)]
 #[path = "simulation/invariants.rs"]
 mod invariants;
+#[cfg(test)]
+#[path = "simulation/links.rs"]
+mod links;
 #[cfg(test)]
 #[path = "simulation/model.rs"]
 mod model;

@@ -1,9 +1,13 @@
 //! Keeps what machines need to join: bootstrap tokens, and the right to fetch their configuration.
 //! None of it is watched, so it is read as often as the cluster info.
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{context::Context, join_check, tokens};
+use super::{
+    context::Context,
+    join_check::{self, SECOND_TRY},
+    tokens,
+};
 use crate::fleet::{
     jitter,
     prerequisites::{self, FetcherError, PrerequisiteError},
@@ -41,13 +45,31 @@ pub async fn keep(context: &Context) {
 }
 
 async fn look(context: &Context) {
-    // The calls report the cluster's health in the tenant's status.
-    if let Err(error) = tokens::check(context).await {
-        tracing::debug!(error = %chain(&error), "cannot list the bootstrap tokens again");
+    let mut looked = correct(context).await;
+    if let Err(PrerequisiteError::Denied { .. }) = looked {
+        // One refusal may be an accident, as of an API server that has just started.
+        sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
+        looked = correct(context).await;
     }
-    if let Err(error) = keep_fetcher(context).await {
-        tracing::debug!(error = %chain(&error), "cannot check the fetcher again");
-    }
+    let finding = match looked {
+        Ok(finding) => finding,
+        Err(denied @ PrerequisiteError::Denied { .. }) => {
+            ConditionState::retried(denied.reason(), denied.message())
+        }
+        // The calls report the cluster's health in the tenant's status.
+        Err(error) => {
+            tracing::debug!(error = %chain(&error), "cannot check again what machines need");
+            return;
+        }
+    };
+    let tenant_status = &context.engagement.tenant_status;
+    tenant_status.set_condition(ConditionType::Prepared, finding);
+}
+
+async fn correct(context: &Context) -> Result<ConditionState, PrerequisiteError> {
+    let tokens = tokens::check(context).await;
+    let finding = correct_fetcher(context).await?;
+    tokens.map(|()| finding)
 }
 
 /// Corrects what the fetcher may do, and sets the condition `Prepared`.
@@ -56,19 +78,24 @@ async fn look(context: &Context) {
 ///
 /// When a call fails: then the condition stays as it is.
 pub async fn keep_fetcher(context: &Context) -> Result<(), PrerequisiteError> {
+    let finding = correct_fetcher(context).await?;
+    let tenant_status = &context.engagement.tenant_status;
+    tenant_status.set_condition(ConditionType::Prepared, finding);
+    Ok(())
+}
+
+async fn correct_fetcher(context: &Context) -> Result<ConditionState, PrerequisiteError> {
     let kept = if context.rules.mode.has(Right::KeepFetcher) {
         prerequisites::keep_fetcher(&context.engagement.worker.client()).await
     } else {
         Ok(())
     };
-    let finding = match kept {
-        Ok(()) => ConditionState::well("Prepared"),
-        Err(FetcherError::Call(error)) => return Err(error),
+    match kept {
+        Ok(()) => Ok(ConditionState::well("Prepared")),
+        Err(FetcherError::Call(error)) => Err(error),
         Err(refused @ FetcherError::Refused { .. }) => {
-            ConditionState::wrong("FetcherRefused", refused.to_string())
+            let why = refused.to_string();
+            Ok(ConditionState::wrong("FetcherRefused", why))
         }
-    };
-    let tenant_status = &context.engagement.tenant_status;
-    tenant_status.set_condition(ConditionType::Prepared, finding);
-    Ok(())
+    }
 }

@@ -19,8 +19,9 @@ use tokio::sync::Notify;
 use super::{
     context::Context,
     machine_deployment::{credentials, dereference},
+    triggers::Affected,
 };
-use crate::api::names::{CLOUD_INIT_SETTINGS, DerivedNames};
+use crate::api::names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN};
 use crate::fleet::{
     connect::{ClientParts, Clients},
     transport,
@@ -36,8 +37,8 @@ use crate::tenant::{
     secret_text::SecretText,
 };
 
-/// How long it is waited before a first failure is believed.
-const SECOND_TRY: Duration = Duration::from_secs(30);
+/// How long to wait before a first failure is believed.
+pub const SECOND_TRY: Duration = Duration::from_secs(30);
 
 /// Which machine deployment of a tenant is checked next, by its key.
 #[derive(Debug, Default)]
@@ -132,6 +133,12 @@ pub async fn check(context: &Context) {
         return;
     };
     let mut found = outcome(context, names).await;
+    if matches!(found, Some(Outcome::Cannot("FetchRefused", _))) {
+        // Its own fetcher may have lost its Role: that is looked at when it is reconciled.
+        context.node_credentials.forget(&names.key);
+        let key = names.key.clone();
+        context.triggers.enqueue(Affected::Token(key));
+    }
     let queue = &context.join_checks;
     if matches!(found, Some(Outcome::Cannot(..))) && !queue.has_failed(&names.key) {
         // One answer may be an accident, as of an API server that has just started.
@@ -186,21 +193,35 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     let token = context.tokens.get(&names.key)?.token;
     let own = credentials::own_token(context, &settings, names)?;
     let fetch_token = own.as_ref().unwrap_or(&cluster_info.fetch_token);
-    let fetches = fetches(context, &way.fetch_kubeconfig(fetch_token), names).await?;
+    let holder = match own {
+        Some(_) => &names.fetcher_token,
+        None => FETCHER_TOKEN,
+    };
+    let kubeconfig = way.fetch_kubeconfig(fetch_token);
+    let fetches = fetches(context, &kubeconfig, (&names.provisioning, holder)).await?;
     let joins = bootstrap::kubeconfig(&cluster_info, &way.api_server, &token);
     Some(match fetches {
         Outcome::Can => joins_with(context, &joins).await,
+        Outcome::Unknown(..) if way.has_other_authority_than(&cluster_info) => Outcome::Cannot(
+            "AuthoritiesDiffer",
+            format!(
+                "machines fetch from {0} and join at {0} with certificate authorities that have no \
+                 certificate in common: set kubernetesCABundle in the WorkerCluster to the one in \
+                 ConfigMap kube-public/cluster-info",
+                way.api_server
+            ),
+        ),
         other => other,
     })
 }
 
-/// Reads the provisioning Secret's metadata, for which a machine needs the same right.
+/// Reads the metadata of a provisioning Secret, for which a machine needs the same right, with the
+/// token that another Secret holds.
 async fn fetches(
     context: &Context,
     kubeconfig: &SecretText,
-    names: &DerivedNames,
+    (name, holder): (&str, &str),
 ) -> Option<Outcome> {
-    let name = &names.provisioning;
     let client = match client(context, kubeconfig) {
         Ok(client) => client,
         Err(why) => return Some(Outcome::Unknown(why, None)),
@@ -212,7 +233,18 @@ async fn fetches(
         Err(kube::Error::Api(status)) if status.is_not_found() => None,
         Err(error) => {
             let what = format!("machines cannot fetch Secret {CLOUD_INIT_SETTINGS}/{name}");
-            Some(of_error(&error, ("FetchRefused", &what)))
+            let refused = of_error(&error, ("FetchRefused", &what));
+            Some(match (error, refused) {
+                (kube::Error::Api(status), Outcome::Cannot(reason, why)) if status.code == 401 => {
+                    let remedy = format!(
+                        "if their address is that of this cluster, run `kubectl -n \
+                         {CLOUD_INIT_SETTINGS} delete secret {holder}` in it, and the manager \
+                         creates their token again"
+                    );
+                    Outcome::Cannot(reason, format!("{why}; {remedy}"))
+                }
+                (_, outcome) => outcome,
+            })
         }
     }
 }

@@ -12,14 +12,16 @@ use std::{
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{ListParams, ObjectMeta},
     core::DeserializeGuard,
 };
 
 use super::{context::Context, triggers::Affected};
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
-use crate::fleet::{engagement::Engagement, pages::Pages, removal};
+use crate::fleet::{
+    engagement::Engagement, pages::Pages, prerequisites::PrerequisiteError, removal,
+};
 use crate::plan::bootstrap::{AUTH_GROUPS, Token};
 use crate::telemetry::metrics::{Metrics, TokensKnown};
 use crate::tenant::{mode::Right, secret_text::SecretText};
@@ -204,8 +206,15 @@ async fn keep_newest(
 ///
 /// # Errors
 ///
-/// When a call fails.
-pub async fn check(context: &Context) -> Result<(), kube::Error> {
+/// When a call fails or is forbidden.
+pub async fn check(context: &Context) -> Result<(), PrerequisiteError> {
+    list_again(context).await.map_err(|source| {
+        let kind = Secret::kind(&()).into_owned();
+        PrerequisiteError::of(source, (kind, format!("{KUBE_SYSTEM}/bootstrap-token-*")))
+    })
+}
+
+async fn list_again(context: &Context) -> Result<(), kube::Error> {
     let tokens = &context.tokens;
     // Before the list: one that is created meanwhile is not missed in it.
     let known = tokens.all();

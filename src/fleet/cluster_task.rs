@@ -290,8 +290,8 @@ impl Task {
                 "cannot engage"
             );
         }
-        if is_of_health {
-            // The next call that goes well takes it back.
+        if is_of_health || engage_error.condition == ConditionType::Registered {
+            // `Connected` says something else now, or nothing: the next good answer sets it.
             health.forget();
         }
         engage_error.retry

@@ -17,6 +17,12 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{pages::is_forbidden, removal};
 use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN};
+use crate::telemetry::chain::chain;
+
+/// What a person runs where rights are missing. Those in a namespace are deleted with it.
+pub const GRANT: &str = "run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster, \
+                         which grants what the manager needs (somebody who deletes the namespace \
+                         deletes the rights in it, too)";
 
 /// Why a worker cluster could not be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +55,24 @@ pub enum PrerequisiteError {
 }
 
 impl PrerequisiteError {
+    /// A read of an object of this kind and name failed: only rights refuse a read.
+    pub fn of(source: kube::Error, (kind, name): (String, String)) -> Self {
+        if is_forbidden(&source) {
+            Self::Denied { kind, name, source }
+        } else {
+            Self::Call { kind, name, source }
+        }
+    }
+
+    /// The message of the condition that shows it: where rights are missing, with the command that
+    /// restores them.
+    pub fn message(&self) -> String {
+        match self {
+            Self::Denied { .. } => format!("{}; {GRANT}", chain(self)),
+            _ => chain(self).to_string(),
+        }
+    }
+
     /// The reason of the condition that shows it.
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -89,8 +113,8 @@ pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
     .await?;
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let found = ensure(&secrets, token()).await?;
-    if is_stale(&found.metadata, &fetcher.metadata) {
-        tracing::warn!("the fetcher was recreated, and its token with it");
+    if is_stale(&found.metadata, &fetcher.metadata) || stays_empty(&found) {
+        tracing::warn!("the fetcher's token is of no use any more, and is created again");
         let deleted = removal::delete(&secrets, &found.metadata).await;
         deleted.map_err(|source| PrerequisiteError::Call {
             kind: Secret::kind(&()).into_owned(),
@@ -222,6 +246,12 @@ fn is_stale(token: &ObjectMeta, fetcher: &ObjectMeta) -> bool {
     of.is_some_and(|of| fetcher.uid.as_ref() != Some(of))
 }
 
+/// Whether a Secret has no token, and is none that the token controller fills.
+fn stays_empty(secret: &Secret) -> bool {
+    let has_token = secret.data.as_ref().and_then(|data| data.get("token"));
+    has_token.is_none_or(|token| token.0.is_empty()) && secret.type_ != token().type_
+}
+
 /// Reads first: a restart with everything in place writes nothing.
 async fn ensure<K>(api: &Api<K>, object: K) -> Result<K, PrerequisiteError>
 where
@@ -237,15 +267,7 @@ where
     match api.get_opt(&name).await {
         Ok(Some(found)) => return Ok(found),
         Ok(None) => {}
-        // Only rights refuse a read.
-        Err(source) if is_forbidden(&source) => {
-            return Err(PrerequisiteError::Denied {
-                kind: kind(),
-                name,
-                source,
-            });
-        }
-        Err(error) => return Err(failed(error)),
+        Err(source) => return Err(PrerequisiteError::of(source, (kind(), name))),
     }
     match api.create(&PostParams::default(), &object).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {

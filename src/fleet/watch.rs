@@ -18,7 +18,9 @@ use kube::runtime::{
 use kube::{Api, Client, Resource};
 use tokio::time::{Instant, timeout_at};
 
-use super::{account, border, health::Health, jitter, pages, retry_delay::RetryDelay};
+use super::{
+    account, border, health::Health, jitter, pages, prerequisites::GRANT, retry_delay::RetryDelay,
+};
 use crate::telemetry::chain::chain;
 
 /// The first delay of a watch that failed.
@@ -198,10 +200,12 @@ where
 }
 
 /// Logs a failure that begins, and reports what the cluster itself is the cause of. A watch that
-/// ended early is reported when it does so again: a server that restarts ends each once.
+/// ended early is reported when it does so again: a server that restarts ends each once. So is one
+/// that is forbidden: a server that has just started refuses what it allows a moment later.
 fn report(what: &str, health: Option<&Health>, (error, failures): (&watcher::Error, u32)) {
     let why = refusal(error);
-    let first = if why.is_some_and(border::has_ended) {
+    let is_often_an_accident = |why| border::has_ended(why) || is_denied(why);
+    let first = if why.is_some_and(is_often_an_accident) {
         2
     } else {
         1
@@ -221,7 +225,12 @@ fn report(what: &str, health: Option<&Health>, (error, failures): (&watcher::Err
         None => tracing::warn!(what, error = cause, "a watch failed"),
     }
     if let (Some(health), Some(why), true) = (health, why, failures >= first) {
-        health.watch_failed(format!("the watch of {what} starts over: {why}"));
+        let remedy = if is_denied(why) {
+            format!("; {GRANT}")
+        } else {
+            String::new()
+        };
+        health.watch_failed(format!("the watch of {what} starts over: {why}{remedy}"));
     }
 }
 
@@ -250,7 +259,15 @@ fn refusal(error: &watcher::Error) -> Option<&(dyn Error + 'static)> {
 }
 
 fn is_refusal(cause: &(dyn Error + 'static)) -> bool {
-    border::is_refusal(cause) || account::is_full(cause) || cause.is::<ListTooLong>()
+    border::is_refusal(cause)
+        || account::is_full(cause)
+        || cause.is::<ListTooLong>()
+        || is_denied(cause)
+}
+
+/// Whether the kubeconfig's identity may not watch.
+fn is_denied(cause: &(dyn Error + 'static)) -> bool {
+    cause.downcast_ref().is_some_and(pages::is_forbidden)
 }
 
 /// How often a watch has failed, and the delay after the next failure.

@@ -2,7 +2,9 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use crate::tenant::{cluster_info::ClusterInfo, secret_text::SecretText, settings::TenantSettings};
+use crate::tenant::{
+    certificates, cluster_info::ClusterInfo, secret_text::SecretText, settings::TenantSettings,
+};
 
 /// How the machines of a tenant reach their API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,14 @@ impl Way {
             kubernetes_ca: kubernetes_ca
                 .unwrap_or_else(|| String::from_utf8_lossy(kubeconfig_ca).into_owned()),
         }
+    }
+
+    /// Whether the certificate authority of the bootstrap document has nothing in common with the
+    /// cluster info's, which the kubelet's kubeconfig has for the same address.
+    pub fn has_other_authority_than(&self, cluster_info: &ClusterInfo) -> bool {
+        let authority = STANDARD.decode(&cluster_info.certificate_authority_data);
+        let authority = authority.unwrap_or_default();
+        certificates::are_disjoint(&self.kubernetes_ca, &String::from_utf8_lossy(&authority))
     }
 
     /// A kubeconfig that connects as the bootstrap document does, which has no kubeconfig.

@@ -12,19 +12,34 @@ const LINE_CHARACTERS: usize = 64;
 /// certificates and nothing else, in this form, is returned as it is, and so is one that holds
 /// anything but certificates.
 pub fn meaning(pem: &str) -> Cow<'_, str> {
-    let mut certificates = BTreeSet::new();
-    for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes()) {
-        match section {
-            Ok((SectionKind::Certificate, der)) => certificates.insert(der),
-            _ => return Cow::Borrowed(pem),
-        };
-    }
+    let Some(certificates) = certificates(pem) else {
+        return Cow::Borrowed(pem);
+    };
     let text: String = certificates.iter().map(|der| block(der)).collect();
     if text.is_empty() || text == pem {
         Cow::Borrowed(pem)
     } else {
         Cow::Owned(text)
     }
+}
+
+/// Returns true if no certificate of one PEM text is in the other. A text without certificates, or
+/// with anything else, says nothing.
+pub fn are_disjoint(one: &str, other: &str) -> bool {
+    match (certificates(one), certificates(other)) {
+        (Some(one), Some(other)) if !one.is_empty() && !other.is_empty() => one.is_disjoint(&other),
+        _ => false,
+    }
+}
+
+/// Returns the certificates of a PEM text that holds nothing else.
+fn certificates(pem: &str) -> Option<BTreeSet<Vec<u8>>> {
+    <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes())
+        .map(|section| match section {
+            Ok((SectionKind::Certificate, der)) => Some(der),
+            _ => None,
+        })
+        .collect()
 }
 
 fn block(der: &[u8]) -> String {
@@ -63,6 +78,22 @@ mod tests {
             assert_eq!(meaning(&text), both, "{text}");
         }
         assert_ne!(meaning(&one), both);
+    }
+
+    #[test]
+    fn only_texts_of_certificates_without_a_common_one_are_disjoint() {
+        let (one, two) = (block(&[1; 100]), block(&[2; 48]));
+        let both = [one.as_str(), &two].concat();
+        assert!(are_disjoint(&one, &two));
+        for (text, other) in [
+            (&one, &one),
+            (&one, &both),
+            (&one, &String::new()),
+            (&one, &two.replace("CERTIFICATE", "PRIVATE KEY")),
+        ] {
+            assert!(!are_disjoint(text, other), "{text}{other}");
+            assert!(!are_disjoint(other, text), "{text}{other}");
+        }
     }
 
     #[test]

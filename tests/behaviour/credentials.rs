@@ -259,7 +259,7 @@ fn wish(credentials: &str) -> serde_json::Value {
 }
 
 /// A profile whose machines fetch as ours do, in plain text.
-fn a_fetching_profile() -> OperatingSystemProfile {
+pub fn a_fetching_profile() -> OperatingSystemProfile {
     let mut profile = a_profile("v1.0.0", "text");
     let spec = serde_json::to_string(&profile.spec).expect("plain values");
     let spec = spec

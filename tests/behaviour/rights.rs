@@ -1,5 +1,6 @@
 //! Least privilege: every verb that our manifests grant is one that the manager uses.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -383,6 +384,13 @@ impl std::fmt::Display for Grant {
             "manifests/rbac/{file}:{line}: {role} in {namespace}: {verb} {resource} {name}"
         )
     }
+}
+
+/// The kinds that the manager has rights to in a worker cluster, each with its namespace, which is
+/// empty where it is granted for all.
+pub fn granted_in_worker() -> BTreeSet<(String, String)> {
+    let all = granted().into_iter().filter(Grant::is_in_worker);
+    all.map(|grant| (grant.namespace, grant.resource)).collect()
 }
 
 /// What the files in `manifests/rbac` grant to the manager.

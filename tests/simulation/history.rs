@@ -67,6 +67,30 @@ pub enum Outage {
     Refuses,
 }
 
+/// Which link of a machine's way to a node breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// The fetcher's Role grants nothing.
+    RulesOfRole,
+    /// The fetcher's RoleBinding binds nobody.
+    SubjectsOfBinding,
+    /// The fetcher's RoleBinding refers to another Role.
+    RoleOfBinding,
+    /// The fetcher's Role is deleted.
+    Role,
+    /// The fetcher's RoleBinding is deleted.
+    Binding,
+    /// The fetcher is deleted.
+    Account,
+    /// The Secret with the fetcher's token is deleted.
+    FetchToken,
+    /// The namespace of the documents is deleted, and the manager's rights in it; when troubles end
+    /// a person restores these.
+    Namespace,
+    /// Kubelets may not request certificates until troubles end.
+    Bootstrapper,
+}
+
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -139,6 +163,11 @@ pub enum Step {
     DeleteNamespace(usize),
     /// No call to a cluster arrives, until it is mended.
     CutOff(Where, Outage),
+    /// A link of a tenant's machines breaks.
+    Break(usize, Link),
+    /// The process ends in order, and the next one's clock is this many minutes ahead of the
+    /// clusters', or behind if it is negative; when troubles end it is right again.
+    Skew(i64),
     /// The process gets no time to run for this many seconds.
     Suspend(u64),
     /// All troubles end.
@@ -178,6 +207,7 @@ impl History {
             steps.push((pause(&mut row), step(&mut row, tenants)));
         }
         insert_disasters(&mut steps, seed, tenants);
+        insert_breaks(&mut steps, seed, tenants);
         Self {
             seed,
             tenants,
@@ -208,6 +238,38 @@ fn insert_disasters(steps: &mut Vec<(Duration, Step)>, seed: u64, tenants: usize
         let at = row.random_range(tenants + 1..=steps.len());
         steps.insert(at, (pause(row), disaster(row, tenants)));
     }
+}
+
+/// What befalls the way of machines to their nodes, in every other history. Drawn apart, too.
+fn insert_breaks(steps: &mut Vec<(Duration, Step)>, seed: u64, tenants: usize) {
+    let row = &mut StdRng::seed_from_u64(seed.rotate_right(1) ^ !0 << 32);
+    if row.random_bool(0.5) {
+        return;
+    }
+    for _ in 0..row.random_range(1..5) {
+        let at = row.random_range(tenants + 1..=steps.len());
+        let step = if row.random_bool(0.1) {
+            Step::Skew(row.random_range(-180..180))
+        } else {
+            Step::Break(row.random_range(0..tenants), link(row))
+        };
+        steps.insert(at, (pause(row), step));
+    }
+}
+
+fn link(row: &mut StdRng) -> Link {
+    let all = [
+        Link::RulesOfRole,
+        Link::SubjectsOfBinding,
+        Link::RoleOfBinding,
+        Link::Role,
+        Link::Binding,
+        Link::Account,
+        Link::FetchToken,
+        Link::Namespace,
+        Link::Bootstrapper,
+    ];
+    *all.choose(row).expect("there are nine")
 }
 
 fn disaster(row: &mut StdRng, tenants: usize) -> Step {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use fake_cluster::object;
-use osm::api::names::{CLOUD_INIT_SETTINGS, SETTINGS_RESTORED};
+use fake_cluster::{User, object};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER, SETTINGS_RESTORED};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -138,7 +138,10 @@ impl Model {
     /// The fetcher has another token.
     pub fn rotate_fetch_token(&mut self, tenant: usize) {
         self.inputs[tenant].changes_bootstrap();
-        let token = STANDARD.encode(format!("fetch {}", self.next()));
+        let number = format!("token:{}", self.next());
+        let account = User::service_account(CLOUD_INIT_SETTINGS, FETCHER).in_group(&number);
+        let token = self.cluster(Where::Worker(tenant)).token(&account);
+        let token = STANDARD.encode(token);
         let fetcher = object("secrets", CLOUD_INIT_SETTINGS, "cloud-init-getter-token");
         self.edit(Where::Worker(tenant), fetcher, |secret| {
             secret["data"]["token"] = json!(token);

@@ -14,6 +14,7 @@ use crate::{
     fixtures,
     history::{Finalizer, History, MACHINES, Step, Trouble, Where, Which},
     inputs::{Inputs, cluster_info},
+    links::bind_bootstrapper,
     restores::{Backups, suspend},
     wire::{Blow, Counted, Life, Strike},
     world::{Process, World, account, put},
@@ -109,7 +110,7 @@ impl Tenant {
     /// What its WorkerCluster says; nothing if there is none.
     pub fn spec(&self) -> Option<Value> {
         let settings = self.settings?;
-        let server = format!("https://other-{settings}.example:6443");
+        let server = format!("https://other-{settings}.{}.example:6443", self.name);
         let mut spec = json!({"apiServerOverride": server});
         if self.is_paused {
             spec["paused"] = json!(true);
@@ -163,8 +164,10 @@ impl Model {
         // Who comes after one that died without a word waits so long: shorter than the peace that
         // comes in the end.
         world.settings.replica.lease_duration = Duration::from_mins(5);
+        world.settings.join_check = true;
         for tenant in &tenants {
             world.register(tenant.name);
+            bind_bootstrapper(world.worker(tenant.name));
             put(world.worker(tenant.name), cluster_info(tenant.name));
             put(&world.management, tenant.profile());
         }
@@ -263,7 +266,8 @@ impl Model {
             Step::Spoil(place, resource) => self.spoil(place, resource),
             Step::Unreadable(tenant) => self.make_unreadable(tenant),
             Step::Suspend(seconds) => suspend(seconds).await,
-            Step::Mend => self.mend(),
+            Step::Skew(minutes) => self.skew(minutes).await,
+            Step::Mend => self.mend().await,
             step => self.user(step),
         }
     }
@@ -285,7 +289,7 @@ impl Model {
     }
 
     /// All troubles end.
-    pub fn mend(&mut self) {
+    pub async fn mend(&mut self) {
         for (_, cluster) in self.world.clusters() {
             cluster.clear_faults();
         }
@@ -293,9 +297,13 @@ impl Model {
             inputs.is_disturbed = false;
         }
         self.remove_unreadable();
+        self.mend_links();
         for tenant in 0..self.tenants.len() {
             self.restore_namespace(tenant);
             self.register(tenant);
+        }
+        if !self.world.ahead.is_zero() {
+            self.skew(0).await;
         }
     }
 
@@ -359,6 +367,7 @@ impl Model {
             Step::DropSettings(tenant) => self.drop_settings(tenant),
             Step::RecreateSettings(tenant) => self.recreate_settings(tenant),
             Step::DeleteNamespace(tenant) => self.delete_namespace(tenant),
+            Step::Break(tenant, link) => self.break_link(tenant, link),
             Step::CutOff(place, outage) => self.cut_off(place, outage),
             _ => {}
         }

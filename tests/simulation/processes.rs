@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use tokio::time::Instant;
 
 use crate::{model::Model, wire::Life};
@@ -37,6 +38,13 @@ impl Model {
         if let Some(process) = self.process.take() {
             process.kill().await;
         }
+    }
+
+    /// Another manager comes, whose clock is ahead of the clusters'.
+    pub async fn skew(&mut self, minutes: i64) {
+        self.stop().await;
+        self.world.ahead = SignedDuration::from_mins(minutes);
+        self.start();
     }
 
     /// Starts another manager in place of one that died or ended.

@@ -12,6 +12,7 @@ use crate::{
     fixtures,
     history::{Outage, Restored, Where},
     inputs::LIST_INTERVAL,
+    links::remove_namespace,
     model::{Model, Tenant},
     world::{World, account, put},
 };
@@ -173,15 +174,7 @@ impl Model {
             self.inputs[tenant].changes_bootstrap();
         }
         self.by_somebody(Where::Management, |management| {
-            for resource in management.resources() {
-                for found in management.objects(&resource) {
-                    if found["metadata"]["namespace"] == name {
-                        let object_name = found["metadata"]["name"].as_str().unwrap_or_default();
-                        management.delete_raw(object(&resource, name, object_name));
-                    }
-                }
-            }
-            management.delete_raw(object("namespaces", "", name))
+            remove_namespace(management, name);
         });
     }
 

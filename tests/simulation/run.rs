@@ -11,6 +11,7 @@ use osm::fleet::{
 use crate::{
     history::{History, Step},
     invariants::{Held, histories, requests},
+    links::all_can_join,
     model::Model,
     snapshot,
 };
@@ -59,7 +60,7 @@ async fn live(history: &History) -> Held {
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     model.revive().await;
-    model.mend();
+    model.mend().await;
     model.unpause();
     // Longer than until every watch has started over.
     let slowest = if history.loses_profiles() {
@@ -69,6 +70,7 @@ async fn live(history: &History) -> Held {
     };
     model.pass(slowest * 4 / 3 + Duration::from_mins(2)).await;
     model.confirm_settings();
+    model.pass(SETTLED).await;
     let left = model.let_go();
     if !left.is_empty() {
         return Err(format!("still being deleted: {left:?}"));
@@ -76,7 +78,9 @@ async fn live(history: &History) -> Held {
     model.pass(SETTLED).await;
     requests(&mut model)?;
     histories(&model)?;
+    all_can_join(&model).await?;
     rest(&mut model).await?;
+    all_can_join(&model).await?;
     model.stop().await;
     let found = snapshot::take(&model.world);
     let mut undisturbed = model.undisturbed();

@@ -113,6 +113,35 @@ async fn nothing_is_said_of_machines_that_are_gone() {
     process.stop().await;
 }
 
+/// As where a tenant registers through a relay, and only the machines' network reaches the cluster.
+#[tokio::test(start_paused = true)]
+async fn authorities_are_compared_where_the_address_is_not_reached() {
+    let mut world = World::with_berlin();
+    world.settings.join_check = true;
+    let berlin = world.worker("berlin");
+    put(berlin, fixtures::a_machine_deployment("workers"));
+    let other = rcgen::generate_simple_self_signed(["another".to_owned()]);
+    let other = other.expect("a certificate can be made").cert.pem();
+    let announces = |authority: &str| {
+        put(
+            berlin,
+            fixtures::cluster_info("https://elsewhere:6443", authority),
+        );
+    };
+    announces(&other);
+    let process = world.start();
+    world.settle().await;
+    let differ = said("False", "AuthoritiesDiffer");
+    assert_eq!(can_join(&world), differ);
+    assert_eq!(condition(&world, "berlin", "Ready"), differ);
+    // As while an authority is replaced by the next.
+    announces(&format!("{other}{}", fixtures::certificate()));
+    tokio::time::sleep(CHECKED_AGAIN * 2).await;
+    assert_eq!(can_join(&world), said("Unknown", "NotChecked"));
+    assert_eq!(condition(&world, "berlin", "Ready"), said("True", "Ready"));
+    process.stop().await;
+}
+
 /// Machine deployments of a cluster that was never claimed may be another manager's, whatever was
 /// said of the cluster before it.
 #[tokio::test(start_paused = true)]

@@ -117,6 +117,9 @@ impl Secrets {
                 let marker = if is_own { "<own token>" } else { "<token>" };
                 texts.extend([(token, marker), (random, "<random>")]);
                 let kubeconfig = decoded(&secret, KUBECONFIG_KEY);
+                let access: Value = serde_json::from_str(&kubeconfig).unwrap_or_default();
+                let credential = text(&access, "/users/0/user/token").to_owned();
+                texts.push((credential, "<credential>"));
                 let uid = text(&secret, "/metadata/uid");
                 registered.insert(fingerprint(uid, kubeconfig.as_bytes()));
             }
@@ -170,6 +173,12 @@ impl Secrets {
                 }
             }
         }
+        if text(&object, "/kind") == "Namespace" {
+            // What a server adds.
+            for field in ["spec", "status"] {
+                object.as_object_mut().map(|it| it.remove(field));
+            }
+        }
         if let Some(data) = object.get_mut("data").and_then(Value::as_object_mut) {
             // A token's end is a time, and the authority of a cluster in memory is drawn again.
             for key in ["expiration", "ca.crt"] {
@@ -204,6 +213,8 @@ fn timeless(status: Option<&mut Value>) {
     for list in ["conditions", "machineDeployments"] {
         let items = status.get_mut(list).and_then(Value::as_array_mut);
         let Some(items) = items else { continue };
+        // What was not checked is not known, as if nothing were said.
+        items.retain(|item| text(item, "/reason") != "NotChecked");
         // Conditions are a map by their type; their order tells which was written first.
         items.sort_by(|a, b| text(a, "/type").cmp(text(b, "/type")));
         for item in items.iter_mut().filter_map(Value::as_object_mut) {

@@ -139,13 +139,14 @@ impl Life {
         sent.clone()
     }
 
-    /// What was sent to change something, Events and status excepted.
+    /// What was sent to change something, Events and status excepted. A review stores nothing.
     pub fn writes(&self) -> Vec<Sent> {
         let mut sent = self.sent();
         sent.retain(|sent| {
             sent.method != Method::GET
                 && !sent.path.contains("/events")
                 && !sent.path.ends_with("/status")
+                && !sent.path.ends_with("reviews")
         });
         sent
     }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{meta::text, store::Store};
@@ -73,6 +74,8 @@ impl User {
 pub(crate) struct Credentials {
     key: u64,
     tokens: HashMap<String, User>,
+    /// How many were ever made: no two are the same.
+    issued: u64,
     certificates: HashMap<Vec<u8>, User>,
 }
 
@@ -98,7 +101,8 @@ impl Credentials {
         if let Some((token, _)) = self.tokens.iter().find(|(_, known)| *known == user) {
             return token.clone();
         }
-        let token = format!("user-{}-{:016x}", self.tokens.len(), self.hash(&user.name));
+        let token = format!("user-{}-{:016x}", self.issued, self.hash(&user.name));
+        self.issued += 1;
         self.tokens.insert(token.clone(), user.clone());
         token
     }
@@ -139,12 +143,12 @@ impl Credentials {
     }
 
     /// The user of a token, if we issued it and it is still valid.
-    pub(crate) fn by_token(&self, store: &Store, token: &str) -> Option<User> {
+    pub(crate) fn by_token(&self, store: &Store, token: &str, now: Timestamp) -> Option<User> {
         if let Some(user) = self.tokens.get(token) {
             return Some(user.clone());
         }
         self.by_signed_token(store, token)
-            .or_else(|| by_bootstrap_token(store, token))
+            .or_else(|| by_bootstrap_token(store, token, now))
     }
 
     fn by_signed_token(&self, store: &Store, token: &str) -> Option<User> {
@@ -181,7 +185,7 @@ impl Credentials {
 }
 
 /// `id.secret`, kept in a Secret of kube-system: the tokens with which nodes join.
-fn by_bootstrap_token(store: &Store, token: &str) -> Option<User> {
+fn by_bootstrap_token(store: &Store, token: &str, now: Timestamp) -> Option<User> {
     let (id, secret) = token.split_once('.')?;
     let object = store.find("/secrets", "kube-system", &format!("bootstrap-token-{id}"))?;
     let field = |name: &str| {
@@ -189,6 +193,11 @@ fn by_bootstrap_token(store: &Store, token: &str) -> Option<User> {
             .decode(text(object, &format!("/data/{name}")))
             .unwrap_or_default()
     };
+    let expiration = String::from_utf8(field("expiration")).unwrap_or_default();
+    let is_over = |at: Timestamp| at <= now;
+    if !expiration.is_empty() && expiration.parse().map_or(true, is_over) {
+        return None;
+    }
     let good = text(object, "/type") == "bootstrap.kubernetes.io/token"
         && field("token-id") == id.as_bytes()
         && field("token-secret") == secret.as_bytes()

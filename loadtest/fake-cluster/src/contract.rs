@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 mod custom;
 mod reads;
 mod rules;
+mod tokens;
 mod writes;
 
 pub use custom::{
@@ -31,6 +32,7 @@ pub use rules::{
     a_rule_about_the_state_before_holds_for_every_way_to_write, a_rule_waits_for_a_valid_object,
     the_rules_of_this_project_hold,
 };
+pub use tokens::a_bootstrap_token_is_good_until_it_expires;
 pub use writes::{
     a_deleted_object_waits_for_its_finalizers, a_failed_json_patch_test_is_invalid,
     a_namespace_that_ends_takes_nothing_new, a_patch_cannot_rename,
@@ -81,6 +83,7 @@ pub async fn suite(client: &Client, prefix: &str) {
         a_rule_waits_for_a_valid_object
         the_rules_of_this_project_hold
         an_answer_says_when_it_was_sent
+        a_bootstrap_token_is_good_until_it_expires
         a_list_comes_in_pages
         a_selected_list_is_exact
         a_watch_resumes_where_it_was

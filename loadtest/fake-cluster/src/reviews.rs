@@ -29,9 +29,10 @@ impl State {
                 json!({ "userInfo": { "username": user.name, "groups": user.groups } })
             }
             "tokenreviews" => {
+                let token = text(&review, "/spec/token");
                 match self
                     .credentials
-                    .by_token(&self.store, text(&review, "/spec/token"))
+                    .by_token(&self.store, token, self.timestamp())
                 {
                     Some(user) => json!({
                         "authenticated": true,

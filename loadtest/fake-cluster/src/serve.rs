@@ -197,7 +197,7 @@ fn identify(inner: &Inner, call: &Call, user: User) -> Result<User, Refusal> {
     let state = inner.lock();
     state
         .credentials
-        .by_token(&state.store, token)
+        .by_token(&state.store, token, state.timestamp())
         .ok_or_else(Refusal::unauthenticated)
 }
 

@@ -139,10 +139,16 @@ impl Apply<'_> {
 
     async fn replace_secret(&self, wanted: SecretWanted, seen: Seen) -> Result<(), Error> {
         let kind = self.kind(&wanted);
-        let secret = secret(&wanted, seen.metadata);
-        self.replace(&wanted.name, &secret, wanted.content).await?;
-        self.count(kind);
-        Ok(())
+        let secret = secret(&wanted, seen.metadata.clone());
+        let content = wanted.content.clone();
+        match self.replace(&wanted.name, &secret, content).await {
+            Err(error) if error.is_of_fixed_fields() => self.recreate_secret(wanted, &seen).await,
+            Err(error) => Err(error),
+            Ok(()) => {
+                self.count(kind);
+                Ok(())
+            }
+        }
     }
 
     /// Once for each Secret that another program made: its bytes are read and written back.

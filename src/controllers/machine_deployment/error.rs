@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kube::core::response::StatusCause;
+
 use crate::api::worker_cluster::MachineDeploymentState;
 use crate::fleet::health::HeldBack;
 use crate::plan::validate::Invalid;
@@ -79,6 +81,22 @@ impl Error {
         matches!(self, Self::Call { source: kube::Error::Api(status), .. } if status.is_forbidden())
     }
 
+    /// Whether a Secret was refused for nothing but fields of the one in its place that cannot be
+    /// changed: it is immutable, or of another type.
+    pub fn is_of_fixed_fields(&self) -> bool {
+        let Self::Call {
+            source: kube::Error::Api(status),
+            ..
+        } = self
+        else {
+            return false;
+        };
+        let causes = status.details.as_ref().map(|details| &*details.causes);
+        let causes = causes.unwrap_or_default();
+        let is_fixed = |cause: &StatusCause| ["data", "immutable", "type"].contains(&&*cause.field);
+        status.code == 422 && !causes.is_empty() && causes.iter().all(is_fixed)
+    }
+
     /// Whether a write was refused because somebody else writes the same object.
     pub fn is_of_another_writer(&self) -> bool {
         match self {
@@ -146,7 +164,7 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
+    use kube::core::{Status, response::StatusDetails};
 
     use super::*;
 
@@ -213,6 +231,40 @@ mod tests {
                 is_of_another_writer,
                 "{error:?}"
             );
+        }
+    }
+
+    #[test]
+    fn only_fields_that_never_change_are_a_reason_to_create_a_secret_again() {
+        let refused = |code: u16, fields: &[&str]| {
+            let causes = fields.iter().map(|field| StatusCause {
+                field: (*field).to_owned(),
+                reason: String::new(),
+                message: String::new(),
+            });
+            let details = StatusDetails {
+                name: String::new(),
+                group: String::new(),
+                kind: "secrets".to_owned(),
+                uid: String::new(),
+                causes: causes.collect(),
+                retry_after_seconds: 0,
+            };
+            let status = Status::failure("no", "Invalid").with_code(code);
+            let status = status.with_details(details);
+            failed(kube::Error::Api(Box::new(status)))
+        };
+        for (causes, is_fixed) in [
+            (&["data"][..], true),
+            (&["immutable", "data"], true),
+            (&["type"], true),
+            (&["data[a key]"], false),
+            (&["data", "metadata.annotations"], false),
+            (&[], false),
+        ] {
+            let error = refused(422, causes);
+            assert_eq!(error.is_of_fixed_fields(), is_fixed, "{causes:?}");
+            assert!(!refused(403, causes).is_of_fixed_fields(), "{causes:?}");
         }
     }
 }

@@ -13,10 +13,6 @@ use crate::tenant::report::{ConditionState, ConditionType};
 
 /// What all Events about a registration call their action.
 pub(super) const REGISTER: &str = "Register";
-/// What a person runs where rights are missing. Those in a namespace are deleted with it.
-const GRANT: &str = "run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster, which \
-                     grants what the manager needs (somebody who deletes the namespace deletes the \
-                     rights in it, too)";
 /// Reasons of engage errors that a person must mend.
 const REFUSALS: [&str; 8] = [
     "RightsMissing",
@@ -94,11 +90,7 @@ pub fn not_connected(error: &kube::Error) -> EngageError {
 
 /// What nodes need could not be created or read.
 pub fn prerequisite_failed(error: &PrerequisiteError) -> EngageError {
-    let message = match error {
-        PrerequisiteError::Denied { .. } => format!("{}; {GRANT}", chain(error)),
-        _ => chain(error).to_string(),
-    };
-    EngageError::failed(ConditionType::Prepared, error.reason(), message)
+    EngageError::failed(ConditionType::Prepared, error.reason(), error.message())
 }
 
 /// What nodes need could not be read.
