@@ -31,6 +31,8 @@ mod kubelet;
 mod programs;
 #[path = "real_cloud_init/root.rs"]
 mod root;
+#[path = "real_cloud_init/services.rs"]
+mod services;
 #[path = "real_cloud_init/setup.rs"]
 mod setup;
 
@@ -249,45 +251,6 @@ fn a_hostile_value_stays_one_word_of_the_shell() {
         }
     }
     assert_eq!(found.len(), names.len(), "each is a variable of a script");
-}
-
-#[test]
-fn supervise_waits_longer_each_time_and_keeps_a_bounded_log() {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let at = |name: &str| folder.path().join(name);
-    let case = cases::case("osp-ubuntu/aws/1.34.1");
-    let supervise = case
-        .bootstrap
-        .texts
-        .get("/opt/bin/supervise.sh")
-        .expect("the script is there");
-    fs::write(at("supervise.sh"), supervise).expect("a script can be written");
-    write_program(
-        &at("sleep"),
-        "#!/bin/bash\necho \"$1\" >> \"$(dirname \"$0\")/delays\"\n",
-    );
-    write_program(
-        &at("attempt"),
-        "#!/bin/bash\nseq -f 'line %g' 100000\n\
-         [ \"$(wc -l < \"$(dirname \"$0\")/delays\")\" -ge 10 ]\n",
-    );
-    fs::write(at("delays"), "").expect("a list can be written");
-    let path = format!("{}:/usr/bin:/bin", folder.path().display());
-    let output = run(command("bash")
-        .env("PATH", path)
-        .arg(at("supervise.sh"))
-        .arg(at("attempt")));
-    assert!(output.status.success(), "{}", text(&output));
-    let delays = fs::read_to_string(at("delays")).expect("the delays were noted");
-    let delays: Vec<_> = delays.lines().collect();
-    assert_eq!(
-        delays,
-        ["2", "4", "8", "16", "32", "64", "128", "256", "300", "300"]
-    );
-    let log = String::from_utf8(output.stdout).expect("the log is text");
-    assert_eq!(log.lines().count(), 11 * 250 + 10);
-    assert!(log.contains("line 200\n") && log.contains("line 100000\n"));
-    assert!(!log.contains("line 201\n"));
 }
 
 /// What cloud-init says of documents.

@@ -122,6 +122,7 @@ impl Setup {
             "etc/yum.repos.d",
             "opt/bin",
             "proc",
+            "run",
         ] {
             fs::create_dir_all(setup.at(folder)).expect("a folder can be made");
         }
@@ -233,6 +234,47 @@ fn a_machine_takes_containerd_from_the_repository_of_its_distribution() {
         } else {
             assert!(list.lines().any(ends_so), "{}: {list}", case.name);
         }
+    }
+}
+
+#[test]
+fn an_image_with_containerd_needs_no_repository() {
+    for profile in ["osp-debian", "osp-ubuntu"] {
+        for (installed, is_right) in [
+            ("installed 2.2.9-1~debian.13~trixie", true),
+            ("installed 1.7.27-1", false),
+            ("config-files 2.2.9-1", false),
+        ] {
+            let setup = Setup::prepare(of_profile(profile), "x86_64");
+            let query = format!("#!/bin/bash\nprintf %s '{installed}'\n");
+            write_program(&setup.at("bin/dpkg-query"), &query);
+            setup.execute(case(&format!("{profile}/aws/1.34.1")));
+            let has_key = setup.fetched().iter().any(|url| url.ends_with("/gpg"));
+            assert_eq!(has_key, !is_right, "{profile} {installed}");
+            let calls = setup.read("calls");
+            assert!(calls.contains("apt-mark hold containerd.io\n"), "{calls}");
+            let installs = setup
+                .packages()
+                .iter()
+                .any(|name| name.contains("containerd.io"));
+            assert_eq!(installs, !is_right, "{profile} {installed}");
+        }
+    }
+}
+
+#[test]
+fn what_is_trusted_already_is_not_added_again() {
+    for (profile, command) in [
+        ("osp-debian", "update-ca-certificates"),
+        ("osp-rhel", "update-ca-trust"),
+    ] {
+        let setup = Setup::prepare(of_profile(profile), "x86_64");
+        for _ in 0..2 {
+            setup.execute(case(&format!("{profile}/aws/large")));
+        }
+        let calls = setup.read("calls");
+        let times = calls.lines().filter(|call| call.starts_with(command));
+        assert_eq!(times.count(), 1, "{calls}");
     }
 }
 

@@ -21,7 +21,6 @@ fn own(world: &World, tenant: &str) -> Value {
     world.management.get(own).unwrap_or_default()
 }
 
-/// The status and the reason of a condition.
 /// The status and the reason of a tenant's condition.
 pub fn condition(world: &World, tenant: &str, kind: &str) -> (String, String) {
     let own = own(world, tenant);
@@ -51,6 +50,24 @@ fn a_served_tenant(spec: &Value) -> World {
         fixtures::a_machine_deployment("workers"),
     );
     world
+}
+
+/// What was known of its cluster is known again, though nothing is wrong with it.
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_was_paused_is_ready_again() {
+    let world = a_served_tenant(&json!({}));
+    let process = world.start();
+    world.settle().await;
+    for is_paused in [true, false] {
+        let mut wanted = own(&world, "berlin");
+        wanted["spec"]["paused"] = json!(is_paused);
+        put(&world.management, wanted);
+        tokio::time::sleep(MOMENT * 6).await;
+        let connected = condition(&world, "berlin", "Connected").0;
+        assert_eq!(connected == "True", !is_paused, "{connected}");
+        assert_eq!(is_ready(&world, "berlin"), !is_paused);
+    }
+    process.stop().await;
 }
 
 /// What makes it again, after it was deleted.
