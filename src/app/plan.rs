@@ -21,7 +21,10 @@ use crate::api::{
     worker_cluster::{NodeCredentials, ProfileAnnotation},
 };
 use crate::controllers::adoption;
-use crate::fleet::pages::{self, Listed};
+use crate::fleet::{
+    pages::{self, Listed},
+    prerequisites,
+};
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},
@@ -71,7 +74,8 @@ pub enum Supposed {
 pub struct Answer {
     /// The tenant's namespace.
     pub tenant: String,
-    /// The machine deployment, as `namespace/name`; nothing where the tenant cannot be looked at.
+    /// The machine deployment, as `namespace/name`; nothing where the tenant cannot be looked at,
+    /// and for what is written for all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_deployment: Option<String>,
     /// What it would come to.
@@ -143,7 +147,16 @@ async fn of_tenant(
     let tenant = Tenant::read(client, question, registration).await?;
     let living = living(&tenant).await?;
     let served = living.iter().filter(|it| tenant.serves(it));
-    let answers: Vec<Answer> = served.map(|it| tenant.answer(it, &living)).collect();
+    let mut answers: Vec<Answer> = served.map(|it| tenant.answer(it, &living)).collect();
+    let writes = prerequisites::plan_fetcher(&tenant.worker).await?;
+    if !writes.is_empty() {
+        let of_all = Answer {
+            message: tenant.is_paused.then(|| PAUSED.to_owned()),
+            writes,
+            ..Answer::new(&tenant.namespace, None, Verdict::Written)
+        };
+        answers.insert(0, of_all);
+    }
     if answers.is_empty() {
         return Ok(vec![Answer {
             message: Some("it has no machine deployment to serve".to_owned()),

@@ -172,6 +172,28 @@ pub async fn keep_fetcher(client: &Client) -> Result<(), FetcherError> {
     Ok(())
 }
 
+/// What [`keep_fetcher`] would write, in words. It writes nothing.
+///
+/// # Errors
+///
+/// When a call fails.
+pub async fn plan_fetcher(client: &Client) -> Result<Vec<String>, PrerequisiteError> {
+    let roles: Api<Role> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    let bindings: Api<RoleBinding> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    let role = match read(&roles, FETCHER).await? {
+        None => Some("create"),
+        Some(found) => (!lets_read_secrets(&found)).then_some("correct"),
+    };
+    let binding = match read(&bindings, FETCHER).await? {
+        None => Some("create"),
+        Some(found) if found.role_ref != role_binding().role_ref => Some("recreate"),
+        Some(found) => (!binds_fetcher(&found)).then_some("correct"),
+    };
+    let role = role.map(|verb| format!("{verb} Role {FETCHER}"));
+    let binding = binding.map(|verb| format!("{verb} RoleBinding {FETCHER}"));
+    Ok(role.into_iter().chain(binding).collect())
+}
+
 /// Whether the fetcher may read each Secret of the namespace.
 fn lets_read_secrets(role: &Role) -> bool {
     let has = |list: &Option<Vec<String>>, wanted: &str| {
@@ -264,10 +286,8 @@ where
         name: name.clone(),
         source,
     };
-    match api.get_opt(&name).await {
-        Ok(Some(found)) => return Ok(found),
-        Ok(None) => {}
-        Err(source) => return Err(PrerequisiteError::of(source, (kind(), name))),
+    if let Some(found) = read(api, &name).await? {
+        return Ok(found);
     }
     match api.create(&PostParams::default(), &object).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
@@ -275,6 +295,15 @@ where
         }
         created => created.map_err(failed),
     }
+}
+
+async fn read<K>(api: &Api<K>, name: &str) -> Result<Option<K>, PrerequisiteError>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    api.get_opt(name).await.map_err(|source| {
+        PrerequisiteError::of(source, (K::kind(&()).into_owned(), name.to_owned()))
+    })
 }
 
 fn namespace() -> Namespace {
@@ -379,6 +408,8 @@ mod tests {
             let mut role = read("roles").unwrap();
             role["rules"] = rules.clone();
             cluster.put_raw(role).unwrap();
+            let planned = plan_fetcher(&client).await.unwrap();
+            assert_eq!(planned.is_empty(), is_kept, "{planned:?}");
             keep_fetcher(&client).await.unwrap();
             let kept = read("roles").unwrap()["rules"] == rules;
             assert_eq!(kept, is_kept, "{rules}");
@@ -404,6 +435,8 @@ mod tests {
         }
         for kind in ["roles", "rolebindings"] {
             assert!(cluster.delete_raw(object(kind, CLOUD_INIT_SETTINGS, FETCHER)));
+            let planned = plan_fetcher(&client).await.unwrap();
+            assert!(planned[0].starts_with("create Role"), "{planned:?}");
             keep_fetcher(&client).await.unwrap();
             assert!(read(kind).is_some());
         }

@@ -3,7 +3,9 @@
 use std::io::Write as _;
 
 use jiff::Timestamp;
-use kube::ResourceExt as _;
+use k8s_openapi::api::rbac::v1::Role;
+use kube::{Api, ResourceExt as _};
+use osm::api::names::{CLOUD_INIT_SETTINGS, FETCHER};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -12,6 +14,7 @@ use crate::suite::credentials::opted_in;
 use crate::suite::fixtures::{self, a_little_machine_deployment, a_profile};
 use crate::suite::process::{Manager, plan};
 use crate::suite::rotation::install;
+use crate::suite::server::ok;
 use crate::suite::stage::{Stage, Tenant, merge};
 use crate::suite::wait;
 use crate::suite::world::{IN_WORKER, MANAGER, World};
@@ -32,6 +35,16 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     let (code, text) = plan(&stage, &["-n", &tenant.namespace]).await;
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("kube-system/workers: unchanged"), "{text}");
+
+    // Machines could not fetch with it, whatever else is current.
+    let roles: Api<Role> = Api::namespaced(tenant.admin.clone(), CLOUD_INIT_SETTINGS);
+    let role = ok(roles.get(FETCHER).await, "it is there");
+    merge(&roles, FETCHER, json!({ "rules": [] })).await;
+    let (code, text) = plan(&stage, &[]).await;
+    assert_eq!(code, Some(2), "{text}");
+    let corrected = format!("would be written, without a rotation\n  correct Role {FETCHER}");
+    assert!(text.contains(&corrected), "{text}");
+    merge(&roles, FETCHER, json!({ "rules": role.rules })).await;
 
     let after = a_profile("v2.0.0", "after");
     let mut file = NamedTempFile::new().expect("there is room for a file");
