@@ -53,9 +53,7 @@ async fn look(context: &Context) {
     }
     let finding = match looked {
         Ok(finding) => finding,
-        Err(denied @ PrerequisiteError::Denied { .. }) => {
-            ConditionState::retried(denied.reason(), denied.message())
-        }
+        Err(denied @ PrerequisiteError::Denied { .. }) => denied.finding(),
         // The calls report the cluster's health in the tenant's status.
         Err(error) => {
             tracing::debug!(error = %chain(&error), "cannot check again what machines need");

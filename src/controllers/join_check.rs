@@ -49,8 +49,8 @@ pub struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Those whose machines could not join when they were checked last.
-    failed: BTreeSet<String>,
+    /// The one whose machines could not join. It is checked until they can.
+    failed: Option<String>,
     /// Those for which something was written since.
     changed: BTreeSet<String>,
     /// The last one that was checked although nothing pointed at it.
@@ -69,14 +69,14 @@ impl Queue {
         self.bell.notified().await;
     }
 
-    /// Returns one of these keys: one that failed, else one that changed, else the next one,
+    /// Returns one of these keys: the one that failed, else one that changed, else the next one,
     /// round-robin.
     fn next(&self, keys: &BTreeSet<String>) -> Option<String> {
         let mut state = self.lock();
-        state.failed.retain(|key| keys.contains(key));
         state.changed.retain(|key| keys.contains(key));
-        if let Some(failed) = state.failed.first() {
-            return Some(failed.clone());
+        state.failed.take_if(|key| !keys.contains(key));
+        if state.failed.is_some() {
+            return state.failed.clone();
         }
         if let Some(changed) = state.changed.pop_first() {
             return Some(changed);
@@ -88,16 +88,14 @@ impl Queue {
         next
     }
 
-    fn ended(&self, key: &str, outcome: &Outcome) {
-        let mut state = self.lock();
-        match outcome {
-            Outcome::Cannot(..) => state.failed.insert(key.to_owned()),
-            Outcome::Can | Outcome::Unknown(..) => state.failed.remove(key),
-        };
+    /// A check of the chosen one ended. Where it came to nothing, the others do not wait for it.
+    fn ended(&self, key: &str, outcome: Option<&Outcome>) {
+        let has_failed = matches!(outcome, Some(Outcome::Cannot(..)));
+        self.lock().failed = has_failed.then(|| key.to_owned());
     }
 
     fn has_failed(&self, key: &str) -> bool {
-        self.lock().failed.contains(key)
+        self.lock().failed.as_deref() == Some(key)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -133,20 +131,14 @@ pub async fn check(context: &Context) {
         return;
     };
     let mut found = outcome(context, names).await;
-    if matches!(found, Some(Outcome::Cannot("FetchRefused", _))) {
-        // Its own fetcher may have lost its Role: that is looked at when it is reconciled.
-        context.node_credentials.forget(&names.key);
-        let key = names.key.clone();
-        context.triggers.enqueue(Affected::Token(key));
-    }
     let queue = &context.join_checks;
     if matches!(found, Some(Outcome::Cannot(..))) && !queue.has_failed(&names.key) {
         // One answer may be an accident, as of an API server that has just started.
         tokio::time::sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
         found = outcome(context, names).await;
     }
+    queue.ended(&names.key, found.as_ref());
     if let Some(found) = found {
-        queue.ended(&names.key, &found);
         report(context, found);
     }
 }
@@ -202,6 +194,13 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     let joins = bootstrap::kubeconfig(&cluster_info, &way.api_server, &token);
     Some(match fetches {
         Outcome::Can => joins_with(context, &joins).await,
+        Outcome::Cannot(..) if own.is_some() => {
+            // Its own fetcher may have lost its Role: a reconcile keeps it.
+            context.node_credentials.forget(&names.key);
+            let key = names.key.clone();
+            context.triggers.enqueue(Affected::Token(key));
+            fetches
+        }
         Outcome::Unknown(..) if way.has_other_authority_than(&cluster_info) => Outcome::Cannot(
             "AuthoritiesDiffer",
             format!(
@@ -232,19 +231,19 @@ async fn fetches(
         // It is missing while it is rotated.
         Err(kube::Error::Api(status)) if status.is_not_found() => None,
         Err(error) => {
-            let what = format!("machines cannot fetch Secret {CLOUD_INIT_SETTINGS}/{name}");
-            let refused = of_error(&error, ("FetchRefused", &what));
-            Some(match (error, refused) {
-                (kube::Error::Api(status), Outcome::Cannot(reason, why)) if status.code == 401 => {
-                    let remedy = format!(
-                        "if their address is that of this cluster, run `kubectl -n \
-                         {CLOUD_INIT_SETTINGS} delete secret {holder}` in it, and the manager \
-                         creates their token again"
-                    );
-                    Outcome::Cannot(reason, format!("{why}; {remedy}"))
-                }
-                (_, outcome) => outcome,
-            })
+            let is_unknown_token = matches!(&error, kube::Error::Api(status) if status.code == 401);
+            let remedy = if is_unknown_token {
+                format!(
+                    "; if their address is that of this cluster, run `kubectl -n \
+                     {CLOUD_INIT_SETTINGS} delete secret {holder}` in it, and the manager creates \
+                     their token again"
+                )
+            } else {
+                String::new()
+            };
+            let secret = format!("Secret {CLOUD_INIT_SETTINGS}/{name}");
+            let what = format!("machines cannot fetch {secret}{remedy}");
+            Some(of_error(&error, ("FetchRefused", &what)))
         }
     }
 }
@@ -341,10 +340,18 @@ mod tests {
         queue.changed("c");
         queue.changed("gone");
         assert_eq!([next(), next()], ["c", "b"]);
-        queue.ended("a", &Outcome::Cannot("FetchRefused", String::new()));
+        let failed = Outcome::Cannot("FetchRefused", String::new());
+        queue.ended("a", Some(&failed));
         assert_eq!([next(), next()], ["a", "a"]);
-        queue.ended("a", &Outcome::Can);
+        queue.ended("a", Some(&Outcome::Can));
         assert_eq!(next(), "c");
+        queue.ended("b", Some(&failed));
+        queue.ended("b", None);
+        assert_eq!(
+            next(),
+            "a",
+            "the others do not wait for what comes to nothing"
+        );
         assert_eq!(queue.next(&BTreeSet::new()), None);
     }
 }

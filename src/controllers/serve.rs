@@ -198,11 +198,8 @@ impl Controllers {
             return Err(Box::new((ConditionType::Prepared, finding)));
         }
         credentials::report_setting(context);
-        join::keep_fetcher(context).await.map_err(|error| {
-            let message = chain(&error).to_string();
-            let finding = ConditionState::retried("PrerequisitesFailed", message);
-            Box::new((ConditionType::Prepared, finding))
-        })
+        let kept = join::keep_fetcher(context).await;
+        kept.map_err(|error| Box::new((ConditionType::Prepared, error.finding())))
     }
 
     /// Watches and reconciles until the cluster is disengaged.

@@ -167,8 +167,8 @@ impl World {
         Arc::new(move |access, _| {
             let url = access.server.url();
             let leads_to = |name: &str| {
-                let under = fixtures::server(&format!(".{name}")).replace("https://", "");
-                url == fixtures::server(name) || url.ends_with(&under)
+                let server = fixtures::server(name);
+                url == server || url.ends_with(&server.replace("https://", "."))
             };
             let front = fronts.iter().find(|(name, _)| leads_to(name));
             let (name, front) = front.ok_or_else(|| BoxError::from("no such server"))?;

@@ -6,10 +6,9 @@ use kube::Api;
 
 use super::error::Error;
 use crate::controllers::context::Context;
+use crate::fleet::prerequisites::TOKEN_TYPE;
 use crate::plan::bootstrap::Token;
 use crate::tenant::{mode::NamespacedName, secret_text::SecretText};
-
-const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 
 /// The token in the first token Secret that the ServiceAccount names.
 pub(super) async fn read(context: &Context, account: &NamespacedName) -> Result<Token, Error> {
