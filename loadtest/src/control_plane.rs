@@ -35,8 +35,10 @@ pub use self::assets::{Assets, AssetsError};
 pub use self::audit::{AuditEvent, AuditStage, Timestamp};
 pub use self::error::Error;
 
+pub(crate) use self::components::Component;
+pub(crate) use self::process::Process;
+
 use self::credentials::{Authority, Identity};
-use self::process::Process;
 use self::slot::Slot;
 use crate::tested_servers;
 
@@ -53,6 +55,9 @@ pub struct Params {
     /// The address that the `EndpointSlice` `default/kubernetes` shows, beside the real port.
     /// Kubernetes refuses loopback there; without an address there is no such `EndpointSlice`.
     pub advertise_address: Option<Ipv4Addr>,
+    /// Where machines reach the API server. With it the cluster does what nodes need: it signs
+    /// their certificates, watches their heartbeats and asks their kubelets.
+    pub machines_reach: Option<Ipv4Addr>,
     /// Appended to the API server's flags; where a flag is repeated, the later one holds.
     pub api_server_flags: Vec<String>,
 }
@@ -63,6 +68,7 @@ impl Default for Params {
             name: "cluster".to_owned(),
             service_cidr: "10.96.0.0/16".to_owned(),
             advertise_address: None,
+            machines_reach: None,
             api_server_flags: Vec::new(),
         }
     }
@@ -299,10 +305,23 @@ impl ControlPlane {
             (components::MANAGER_KUBECONFIG, &manager),
             (components::AUDIT_POLICY, audit::POLICY),
         ] {
-            let path = self.folder().join(name);
-            std::fs::write(&path, text).map_err(|source| Error::File { path, source })?;
+            self.write_file(name, text)?;
+        }
+        if self.params.machines_reach.is_some() {
+            let client = self
+                .authority
+                .client("kube-apiserver-kubelet-client", Some("system:masters"))
+                .map_err(Error::Certificates)?;
+            self.write_file(components::CA_KEY, &self.authority.key())?;
+            self.write_file(components::KUBELET_CLIENT_CERTIFICATE, &client.certificate)?;
+            self.write_file(components::KUBELET_CLIENT_KEY, &client.key)?;
         }
         Ok(())
+    }
+
+    fn write_file(&self, name: &str, text: &str) -> Result<(), Error> {
+        let path = self.folder().join(name);
+        std::fs::write(&path, text).map_err(|source| Error::File { path, source })
     }
 
     async fn start_etcd(&self) -> Result<(), Error> {
@@ -320,7 +339,11 @@ impl ControlPlane {
     }
 
     async fn publish_cluster_info(&self) -> Result<(), Error> {
-        let kubeconfig = self.authority.anonymous_kubeconfig();
+        let server = match self.params.machines_reach {
+            Some(address) => format!("https://{address}:{}", self.slot.ports().api_server),
+            None => self.server().to_owned(),
+        };
+        let kubeconfig = self.authority.anonymous_kubeconfig(&server);
         let objects = components::cluster_info(&kubeconfig);
         apply::apply(self.client().await?, objects)
             .await

@@ -11,13 +11,14 @@
 
 pub mod cluster;
 mod document;
-mod folder;
+pub(crate) mod folder;
+pub(crate) mod install;
 pub mod process;
 pub mod screen;
 mod show;
-mod tenants;
+pub(crate) mod tenants;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -29,14 +30,12 @@ use self::process::Manager;
 use self::screen::{Look, Screen, seconds};
 use self::tenants::{Served, Tenant};
 use crate::collector::Collector;
-use crate::control_plane::Assets;
+use crate::control_plane::{self, Assets};
 
 /// A real control plane on a busy machine takes its time; in memory all is done in two seconds.
 const SERVED_TIMEOUT: Duration = Duration::from_mins(1);
 const ADMIN_TIMEOUT: Duration = Duration::from_secs(20);
 const MANAGEMENT: &str = "management";
-/// The manager's ServiceAccount and its namespace.
-const ACCOUNT: &str = "operating-system-manager";
 
 /// What the demo is asked for.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ pub async fn run(params: Params) -> anyhow::Result<()> {
             params.osm.display()
         );
     }
-    let tenants = tenants::read_all(&repository().join("tenants-example"))?;
+    let tenants = tenants::read_all(&install::repository().join("tenants-example"))?;
     let cancelled = params.cancel.clone();
     let mut stage = Stage::default();
     let played = tokio::select! {
@@ -117,18 +116,24 @@ impl Stage {
             .clusters
             .split_first()
             .context("the first cluster is the management cluster")?;
-        let definitions = crds(&params.osm).await?;
+        let definitions = install::crds(&params.osm).await?;
         screen
             .step("CRDs and roles applied", async {
-                install(management, &definitions).await?;
+                install::in_management(management, &definitions).await?;
                 for worker in workers {
-                    install_in_worker(worker).await?;
+                    install::in_worker(worker).await?;
                 }
                 anyhow::Ok(())
             })
             .await?;
         let collector = Collector::start().await.context("starting a collector")?;
-        let manager = start_manager(params, management, folder, &collector).await?;
+        let arguments = [
+            "--otlp-endpoint",
+            &collector.endpoint(),
+            "--instance",
+            "demo",
+        ];
+        let manager = install::start_manager(&params.osm, management, folder, &arguments).await?;
         let manager = self.manager.insert(manager);
         let admin = screen
             .step("osm run started, with its own roles only", async {
@@ -178,7 +183,13 @@ impl Stage {
             "clusters started: {}",
             names().collect::<Vec<_>>().join(", ")
         );
-        let started = names().map(|name| DemoCluster::start(params.kind, name));
+        let started = names().map(|name| {
+            let cluster = control_plane::Params {
+                name: name.to_owned(),
+                ..control_plane::Params::default()
+            };
+            DemoCluster::start(params.kind, cluster)
+        });
         self.clusters = params
             .screen
             .step(&what, futures::future::try_join_all(started))
@@ -197,91 +208,6 @@ impl Stage {
         futures::future::try_join_all(stopped).await?;
         self.folder.map_or(Ok(()), Folder::remove)
     }
-}
-
-/// The folder with the manifests.
-fn repository() -> &'static Path {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().unwrap_or(package)
-}
-
-/// What `osm crds` prints.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "running the program is what the demo is for"
-)]
-async fn crds(osm: &Path) -> anyhow::Result<String> {
-    let command = std::process::Command::new(osm);
-    let output = tokio::process::Command::from(command)
-        .arg("crds")
-        .output()
-        .await
-        .context("running osm crds")?;
-    if !output.status.success() {
-        bail!(
-            "osm crds failed: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    String::from_utf8(output.stdout).context("reading what osm crds prints")
-}
-
-async fn install(management: &DemoCluster, definitions: &str) -> anyhow::Result<()> {
-    management.apply(definitions).await?;
-    let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {ACCOUNT}}}}}");
-    management.apply(&namespace).await?;
-    for name in ["management", "management-all-namespaces", "tenants"] {
-        apply_file(management, &format!("manifests/rbac/{name}.yaml")).await?;
-    }
-    Ok(())
-}
-
-async fn install_in_worker(worker: &DemoCluster) -> anyhow::Result<()> {
-    apply_file(worker, "manifests/rbac/worker.yaml").await?;
-    for name in ["machinedeployments", "kubelet-bootstrap"] {
-        apply_file(worker, &format!("tenants-example/worker-crds/{name}.yaml")).await?;
-    }
-    Ok(())
-}
-
-async fn apply_file(cluster: &DemoCluster, path: &str) -> anyhow::Result<()> {
-    let text = read(&repository().join(path))?;
-    cluster
-        .apply(&text)
-        .await
-        .with_context(|| format!("applying {path}"))
-}
-
-fn read(path: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
-}
-
-async fn start_manager(
-    params: &Params,
-    management: &DemoCluster,
-    folder: &Folder,
-    collector: &Collector,
-) -> anyhow::Result<Manager> {
-    let kubeconfig = management
-        .service_account_kubeconfig(ACCOUNT, ACCOUNT)
-        .await?;
-    let kubeconfig = folder.write("osm.kubeconfig", &kubeconfig)?;
-    Manager::start(process::Params {
-        binary: &params.osm,
-        kubeconfig: &kubeconfig,
-        arguments: &[
-            "--otlp-endpoint",
-            &collector.endpoint(),
-            "--instance",
-            "demo",
-            // The first replica of a fleet waits a Lease for others.
-            "--request-timeout",
-            "3s",
-            "--lease-duration",
-            "4s",
-        ],
-        log: folder.path().join("osm.log"),
-    })
 }
 
 /// Registers every tenant, and waits until all of them are served or the manager ends.

@@ -5,4 +5,6 @@ pub mod collector;
 pub mod control_plane;
 pub mod demo;
 pub mod load;
+pub mod machine;
+pub mod nodes;
 pub mod tested_servers;

@@ -61,12 +61,21 @@ impl Assets {
     ///
     /// When `$KUBEBUILDER_ASSETS` names a folder that is not complete, or the build fails.
     pub async fn find() -> Result<Self, AssetsError> {
-        tokio::task::spawn_blocking(|| match named() {
+        tokio::task::spawn_blocking(Self::find_now)
+            .await
+            .map_err(AssetsError::Interrupted)?
+    }
+
+    /// As [`Self::find`], for a thread that may wait for minutes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::find`].
+    pub fn find_now() -> Result<Self, AssetsError> {
+        match named() {
             Some(folder) => Self::complete(folder),
             None => Self::from_script(&["kubernetes"]),
-        })
-        .await
-        .map_err(AssetsError::Interrupted)?
+        }
     }
 
     /// What Go built before, without building anything.

@@ -10,6 +10,9 @@ use super::Params;
 use super::slot::Slot;
 
 pub(super) const CA_CERTIFICATE: &str = "ca.crt";
+pub(super) const CA_KEY: &str = "ca.key";
+pub(super) const KUBELET_CLIENT_CERTIFICATE: &str = "kubelet-client.crt";
+pub(super) const KUBELET_CLIENT_KEY: &str = "kubelet-client.key";
 pub(super) const SERVING_CERTIFICATE: &str = "apiserver.crt";
 pub(super) const SERVING_KEY: &str = "apiserver.key";
 pub(super) const SIGNING_KEY: &str = "sa.key";
@@ -30,10 +33,14 @@ const CONTROLLERS: &str = "serviceaccount-token-controller,serviceaccount-contro
     root-ca-certificate-publisher-controller,namespace-controller,garbage-collector-controller,\
     clusterrole-aggregation-controller,bootstrap-signer-controller,token-cleaner-controller";
 
+/// What a cluster with nodes runs besides.
+const NODE_CONTROLLERS: &str = "certificatesigningrequest-approving-controller,\
+    certificatesigningrequest-signing-controller,node-lifecycle-controller";
+
 /// A program and its flags. Files are named relative to the cluster's folder, in which it runs.
-pub(super) struct Component {
-    pub(super) name: &'static str,
-    pub(super) flags: Vec<String>,
+pub(crate) struct Component {
+    pub(crate) name: &'static str,
+    pub(crate) flags: Vec<String>,
 }
 
 /// Where the API server writes its audit events, one JSON object a line.
@@ -98,6 +105,14 @@ pub(super) fn api_server(params: &Params, slot: &Slot) -> Component {
             "--endpoint-reconciler-type=none".to_owned(),
         ],
     });
+    if params.machines_reach.is_some() {
+        flags.extend([
+            format!("--kubelet-client-certificate={KUBELET_CLIENT_CERTIFICATE}"),
+            format!("--kubelet-client-key={KUBELET_CLIENT_KEY}"),
+            format!("--kubelet-certificate-authority={CA_CERTIFICATE}"),
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        ]);
+    }
     flags.extend_from_slice(&params.api_server_flags);
     Component {
         name: "kube-apiserver",
@@ -115,15 +130,22 @@ pub(super) fn server_names(params: &Params) -> Vec<String> {
     ]
     .map(str::to_owned)
     .to_vec();
-    names.extend(params.advertise_address.map(|address| address.to_string()));
+    let addresses = [params.advertise_address, params.machines_reach];
+    names.extend(addresses.into_iter().flatten().map(|it| it.to_string()));
     names
 }
 
 pub(super) fn controller_manager(params: &Params, slot: &Slot) -> Component {
     let kubeconfig = slot.folder().join(MANAGER_KUBECONFIG);
-    let flags = vec![
+    let with_nodes = params.machines_reach.is_some();
+    let controllers = if with_nodes {
+        format!("{CONTROLLERS},{NODE_CONTROLLERS}")
+    } else {
+        CONTROLLERS.to_owned()
+    };
+    let mut flags = vec![
         format!("--kubeconfig={}", kubeconfig.display()),
-        format!("--controllers={CONTROLLERS}"),
+        format!("--controllers={controllers}"),
         format!("--service-account-private-key-file={SIGNING_KEY}"),
         format!("--root-ca-file={CA_CERTIFICATE}"),
         format!("--service-cluster-ip-range={}", params.service_cidr),
@@ -133,6 +155,12 @@ pub(super) fn controller_manager(params: &Params, slot: &Slot) -> Component {
         "--secure-port=0".to_owned(),
         "--profiling=false".to_owned(),
     ];
+    if with_nodes {
+        flags.extend([
+            format!("--cluster-signing-cert-file={CA_CERTIFICATE}"),
+            format!("--cluster-signing-key-file={CA_KEY}"),
+        ]);
+    }
     Component {
         name: "kube-controller-manager",
         flags,

@@ -74,6 +74,11 @@ impl Authority {
         &self.certificate
     }
 
+    /// The private key, for the controller that signs the certificates of nodes.
+    pub(super) fn key(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     /// A certificate for a server that is reached by these names and addresses.
     pub(super) fn server(&self, names: Vec<String>) -> Result<Identity, Error> {
         let mut params = CertificateParams::new(names)?;
@@ -123,10 +128,9 @@ users:
         )
     }
 
-    /// How to reach the cluster, and nothing about who asks; letter by letter what kubeadm writes
-    /// into `kube-public/cluster-info`.
-    pub(super) fn anonymous_kubeconfig(&self) -> String {
-        let server = &self.server;
+    /// How machines reach the cluster, and nothing about who asks; letter by letter what kubeadm
+    /// writes into `kube-public/cluster-info`.
+    pub(super) fn anonymous_kubeconfig(&self, server: &str) -> String {
         let authority = STANDARD.encode(&self.certificate);
         format!(
             r#"apiVersion: v1

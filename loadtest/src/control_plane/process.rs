@@ -35,7 +35,7 @@ exit "$status"
 "#;
 
 /// A running component; dropping it kills it and waits until it is gone.
-pub(super) struct Process {
+pub(crate) struct Process {
     component: &'static str,
     log: PathBuf,
     supervisor: Child,
@@ -46,7 +46,7 @@ impl Process {
         clippy::disallowed_methods,
         reason = "running programs is what this module is for; nothing of a tenant reaches it"
     )]
-    pub(super) fn spawn(binary: &Path, component: Component, folder: &Path) -> io::Result<Self> {
+    pub(crate) fn spawn(binary: &Path, component: Component, folder: &Path) -> io::Result<Self> {
         let log = folder.join(format!("{}.log", component.name));
         let output = OpenOptions::new().create(true).append(true).open(&log)?;
         let supervisor = Command::new("/bin/sh")
@@ -74,7 +74,7 @@ impl Process {
     }
 
     /// An error if the component has ended by itself.
-    pub(super) fn check(&mut self) -> Result<(), Error> {
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
         match self.supervisor.try_wait() {
             Ok(None) => Ok(()),
             Ok(Some(status)) => Err(Error::Ended {
@@ -99,7 +99,7 @@ impl Process {
     }
 
     /// Kills the component and returns when it is gone, without blocking the thread.
-    pub(super) async fn stop(mut self) -> Result<(), Error> {
+    pub(crate) async fn stop(mut self) -> Result<(), Error> {
         drop(self.supervisor.stdin.take());
         while self.ended()?.is_none() {
             tokio::time::sleep(POLL_INTERVAL).await;

@@ -32,22 +32,14 @@ enum Server {
 }
 
 impl DemoCluster {
-    /// Starts a cluster, and returns when it serves.
-    pub async fn start(kind: Kind, name: &str) -> anyhow::Result<Self> {
+    /// Starts a cluster, and returns when it serves. One in memory takes the name alone.
+    pub async fn start(kind: Kind, params: Params) -> anyhow::Result<Self> {
+        let name = params.name.clone();
         let server = match kind {
-            Kind::Fake => Server::Fake(start_fake(name).await?),
-            Kind::Real => {
-                let params = Params {
-                    name: name.to_owned(),
-                    ..Params::default()
-                };
-                Server::Real(Box::new(ControlPlane::start(params).await?))
-            }
+            Kind::Fake => Server::Fake(start_fake(&name).await?),
+            Kind::Real => Server::Real(Box::new(ControlPlane::start(params).await?)),
         };
-        let cluster = Self {
-            name: name.to_owned(),
-            server,
-        };
+        let cluster = Self { name, server };
         if kind == Kind::Fake {
             let version = cluster.client().await?.apiserver_version().await?;
             let record = format!("fake-cluster {}", version.git_version);

@@ -11,7 +11,7 @@ use kube::runtime::wait::await_condition;
 use serde_json::Value;
 
 use super::cluster::DemoCluster;
-use super::read;
+use super::install::read;
 
 /// The ServiceAccount of `manifests/rbac/worker.yaml`.
 const ACCOUNT: (&str, &str) = ("kube-system", "operating-system-manager");

@@ -1,0 +1,147 @@
+//! How far a machine has come: what its console shows, then what the API server knows of it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::api::{Api, ListParams};
+
+use super::qemu::Machine;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The last lines of a console say why it went no further.
+const CONSOLE_TAIL_LINES: usize = 40;
+
+/// A stage that a machine has reached, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// The stage, in the machine's own words where it says them.
+    pub stage: String,
+    /// The time since the machine was powered on.
+    pub after: Duration,
+}
+
+/// Follows one machine.
+pub struct Progress {
+    client: Client,
+    tell: Box<dyn FnMut(&Reached) + Send>,
+    /// All stages so far, in order.
+    pub reached: Vec<Reached>,
+}
+
+impl Progress {
+    /// Follows a machine that becomes a node of this cluster, and reports each stage.
+    pub fn new(client: Client, tell: impl FnMut(&Reached) + Send + 'static) -> Self {
+        Self {
+            client,
+            tell: Box::new(tell),
+            reached: Vec::new(),
+        }
+    }
+
+    /// Waits until the machine has reached a stage whose name begins so.
+    ///
+    /// # Errors
+    ///
+    /// When the machine ends, or the time is over; with the last lines of the console.
+    pub async fn until(
+        &mut self,
+        machine: &mut Machine,
+        stage: &str,
+        timeout: Duration,
+    ) -> anyhow::Result<()> {
+        let deadline = tokio::time::Instant::now() + timeout;
+        loop {
+            machine.check()?;
+            self.look(machine).await;
+            if self.reached.iter().any(|it| it.stage.starts_with(stage)) {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() > deadline {
+                bail!(
+                    "{} has not come to {stage:?} within {} s; its console ends with:\n{}",
+                    machine.name(),
+                    timeout.as_secs(),
+                    tail(&machine.console())
+                );
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Everything that is new.
+    async fn look(&mut self, machine: &Machine) {
+        let console = machine.console();
+        let mut stages: Vec<String> = console.lines().filter_map(stage_of).collect();
+        // A server that is away tells it with the next look.
+        stages.extend(
+            self.known_to_the_server(machine.name())
+                .await
+                .unwrap_or_default(),
+        );
+        for stage in stages {
+            if !self.reached.iter().any(|it| it.stage == stage) {
+                let after = machine.powered_on().elapsed();
+                let reached = Reached { stage, after };
+                (self.tell)(&reached);
+                self.reached.push(reached);
+            }
+        }
+    }
+
+    async fn known_to_the_server(&self, name: &str) -> anyhow::Result<Vec<String>> {
+        let mut stages = Vec::new();
+        let requests: Api<CertificateSigningRequest> = Api::all(self.client.clone());
+        for request in requests.list(&ListParams::default()).await? {
+            let what = match request.spec.signer_name.as_str() {
+                "kubernetes.io/kube-apiserver-client-kubelet" => "client certificate",
+                "kubernetes.io/kubelet-serving" => "serving certificate",
+                _ => continue,
+            };
+            stages.push(format!("{what} requested"));
+            if request.status.is_some_and(|it| it.certificate.is_some()) {
+                stages.push(format!("{what} issued"));
+            }
+        }
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        if let Some(node) = nodes.get_opt(name).await? {
+            stages.push("node registered".to_owned());
+            let conditions = node.status.context("a node has a status")?.conditions;
+            let is_ready = |it: &k8s_openapi::api::core::v1::NodeCondition| {
+                it.type_ == "Ready" && it.status == "True"
+            };
+            if conditions.unwrap_or_default().iter().any(is_ready) {
+                stages.push("node Ready".to_owned());
+            }
+        }
+        Ok(stages)
+    }
+}
+
+/// The stage that a line of the console reports.
+fn stage_of(line: &str) -> Option<String> {
+    if line.contains("Linux version") {
+        return Some("kernel".to_owned());
+    }
+    if line.contains("Cloud-init v.") && line.contains("running 'init'") {
+        return Some("cloud-init".to_owned());
+    }
+    let (_, said) = line.split_once("]: ").unwrap_or_default();
+    let is_stage = ["bootstrap: ", "setup: "]
+        .iter()
+        .any(|it| said.starts_with(it));
+    is_stage.then(|| said.trim_end().to_owned())
+}
+
+fn tail(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().collect();
+    let first = lines.len().saturating_sub(CONSOLE_TAIL_LINES);
+    lines
+        .iter()
+        .skip(first)
+        .copied()
+        .collect::<Vec<_>>()
+        .join("\n")
+}

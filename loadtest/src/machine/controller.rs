@@ -1,0 +1,115 @@
+//! A stand-in for machine-controller: it keeps that contract with the manager and with nodes, for
+//! a provider whose machines are QEMU processes.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::runtime::wait::await_condition;
+use kube::{Client, ResourceExt as _};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+/// The address that QEMU's network gives to a machine.
+pub const NODE_ADDRESS: &str = "10.0.2.15";
+/// Where QEMU's machines find this host.
+pub const HOST_ADDRESS: std::net::Ipv4Addr = std::net::Ipv4Addr::new(10, 0, 2, 2);
+
+const SETTINGS: &str = "cloud-init-settings";
+const DOCUMENT: &str = "cloud-config";
+const SERVING: &str = "kubernetes.io/kubelet-serving";
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The manager writes a machine deployment's documents within a second of its engagement.
+const DOCUMENT_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Approves serving certificates for as long as it lives, and makes user data.
+pub struct MachineController {
+    client: Client,
+    _approver: JoinSet<()>,
+}
+
+impl MachineController {
+    /// Begins to approve.
+    pub fn start(client: Client) -> Self {
+        let mut approver = JoinSet::new();
+        approver.spawn(approve_all(client.clone()));
+        Self {
+            client,
+            _approver: approver,
+        }
+    }
+
+    /// Waits for the bootstrap Secret of a machine deployment, and makes of it what a machine of
+    /// that name gets.
+    ///
+    /// # Errors
+    ///
+    /// When there is none within two minutes.
+    pub async fn user_data(
+        &self,
+        (namespace, deployment): (&str, &str),
+        machine: &str,
+    ) -> anyhow::Result<String> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SETTINGS);
+        let name = format!("{deployment}-{namespace}-bootstrap-config");
+        let has_document = |secret: Option<&Secret>| {
+            let data = secret.and_then(|secret| secret.data.as_ref());
+            data.is_some_and(|data| data.contains_key(DOCUMENT))
+        };
+        let found = await_condition(secrets, &name, has_document);
+        let secret = tokio::time::timeout(DOCUMENT_TIMEOUT, found)
+            .await
+            .with_context(|| format!("waiting for Secret {SETTINGS}/{name}"))??;
+        let data = secret.and_then(|secret| secret.data).unwrap_or_default();
+        let bytes = data.get(DOCUMENT).context("the document is gone")?;
+        Ok(for_machine(&String::from_utf8_lossy(&bytes.0), machine))
+    }
+}
+
+/// machine-controller puts the name in place of its placeholder, also in a URL, and blanks out
+/// lines that are white space.
+fn for_machine(document: &str, name: &str) -> String {
+    let named = document
+        .replace("<MACHINE_NAME>", name)
+        .replace("%3CMACHINE_NAME%3E", name);
+    let blanked = |line: &str| {
+        if line.trim().is_empty() {
+            String::new()
+        } else {
+            line.to_owned()
+        }
+    };
+    named.lines().map(|line| blanked(line) + "\n").collect()
+}
+
+async fn approve_all(client: Client) {
+    let requests: Api<CertificateSigningRequest> = Api::all(client);
+    loop {
+        // A server that is away is asked again.
+        if let Ok(list) = requests.list(&ListParams::default()).await {
+            for request in list.items.iter().filter(|it| waits(it)) {
+                let condition = json!({
+                    "type": "Approved", "status": "True", "reason": "MachineControllerApproved",
+                    "message": "the request is of a machine",
+                });
+                let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+                let (name, params) = (request.name_any(), PatchParams::default());
+                // Refused once, it is asked again in a second.
+                drop(
+                    requests
+                        .patch_subresource("approval", &name, &params, &patch)
+                        .await,
+                );
+            }
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+fn waits(request: &CertificateSigningRequest) -> bool {
+    let status = request.status.as_ref();
+    let decided = status.and_then(|it| it.conditions.as_ref());
+    request.spec.signer_name == SERVING && decided.is_none_or(Vec::is_empty)
+}

@@ -1,0 +1,86 @@
+//! A network of our own: loopback and nothing else. The process starts itself again in it, before
+//! it has threads. Its addresses collide with nobody's, and nothing is reached from there.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use anyhow::{Context as _, bail};
+
+use super::controller::NODE_ADDRESS;
+
+/// What QEMU's network needs here: the API server reaches a machine's kubelet under the machine's
+/// own address, which QEMU forwards. Its packets must not seem to come from that address, or the
+/// machine would drop them.
+fn commands() -> [String; 3] {
+    [
+        "link set lo up".to_owned(),
+        format!("address replace {NODE_ADDRESS}/32 dev lo"),
+        format!(
+            "route replace local {NODE_ADDRESS} dev lo table local proto kernel scope host \
+             src 127.0.0.1"
+        ),
+    ]
+}
+
+/// Whether this process sees loopback alone.
+///
+/// # Errors
+///
+/// When the kernel does not say.
+pub fn is_own() -> anyhow::Result<bool> {
+    let devices = fs::read_to_string("/proc/self/net/dev").context("reading network devices")?;
+    let mut names = devices.lines().skip(2).filter_map(|it| it.split_once(':'));
+    Ok(names.all(|(name, _)| name.trim() == "lo"))
+}
+
+/// Replaces this process by itself with the same arguments, in a network of its own.
+///
+/// # Errors
+///
+/// When `unshare` does not start; otherwise it does not return.
+#[expect(clippy::disallowed_methods, reason = "the process starts itself again")]
+pub fn start_again_in_own() -> anyhow::Error {
+    let again = || -> anyhow::Result<std::convert::Infallible> {
+        let this = std::env::current_exe().context("finding this program")?;
+        let is_root = fs::metadata("/proc/self")?.uid() == 0;
+        let mut command = Command::new("unshare");
+        command.arg("--net");
+        if !is_root {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command
+            .arg("--")
+            .arg(this)
+            .args(std::env::args_os().skip(1));
+        Err(command.exec()).context("running unshare")
+    };
+    match again() {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+/// Sets up loopback; does nothing that is already so.
+///
+/// # Errors
+///
+/// When `ip` fails.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "runs the developer's own programs"
+)]
+pub fn set_up() -> anyhow::Result<()> {
+    for line in commands() {
+        let output = Command::new("ip")
+            .args(line.split_whitespace())
+            .output()
+            .context("running ip")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("ip {line} failed: {}", said.trim_end());
+        }
+    }
+    Ok(())
+}
