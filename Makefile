@@ -1,9 +1,11 @@
 # The doors: a demo to look at, and the checks in three sizes. Behind them everything is cargo.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-all
+.PHONY: help demo nodes check test test-all
 
 # What the clusters of the demo are: fake (in memory) or real (kube-apiserver and etcd).
 KUBE ?= fake
+# With 1, a virtual machine boots in the demo and becomes a node.
+NODE ?=
 # Further arguments of the demo, such as --exit.
 ARGS ?=
 CARGO_TARGET_DIR ?= target
@@ -12,12 +14,18 @@ help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo 'make demo KUBE=real      on a real Kubernetes, which is built once by Go, for minutes'
+	@echo 'make demo NODE=1         with a virtual machine that becomes a node, on a real Kubernetes'
 	@echo 'make demo ARGS=--exit    ends by itself, with status 0 if all went well'
 
 demo: ## Serve two tenants on this machine, and show what happened
-	@.ci/needs demo
+	@.ci/needs $(if $(NODE),nodes,demo)
 	@cargo build --locked --workspace --profile demo --bin osm --bin demo
-	@$(CARGO_TARGET_DIR)/demo/demo --kube $(KUBE) $(ARGS)
+	@$(CARGO_TARGET_DIR)/demo/demo --kube $(KUBE) $(if $(NODE),--node) $(ARGS)
+
+nodes: ## Boot virtual machines from each image and with each fault, and see that they join
+	@.ci/needs nodes
+	@cargo build --locked --workspace --profile demo --bin osm --bin nodes
+	@$(CARGO_TARGET_DIR)/demo/nodes $(ARGS)
 
 check: ## Check formatting, lints and the documentation of the code
 	@.ci/check

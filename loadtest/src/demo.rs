@@ -7,12 +7,14 @@
 //!  Manager ────── `osm run`, as the ServiceAccount of manifests/rbac/management.yaml
 //!  tenants ────── registers each tenant, and waits until it is served
 //!  show ───────── the tables, one document, one trace
+//!  node ───────── a virtual machine that joins, on request
 //! ```
 
 pub mod cluster;
 mod document;
 pub(crate) mod folder;
 pub(crate) mod install;
+pub(crate) mod node;
 pub mod process;
 pub mod screen;
 mod show;
@@ -31,6 +33,7 @@ use self::screen::{Look, Screen, seconds};
 use self::tenants::{Served, Tenant};
 use crate::collector::Collector;
 use crate::control_plane::{self, Assets};
+use crate::machine::{HOST_ADDRESS, Images, Machine, Provider, network};
 
 /// A real control plane on a busy machine takes its time; in memory all is done in two seconds.
 const SERVED_TIMEOUT: Duration = Duration::from_mins(1);
@@ -44,6 +47,8 @@ pub struct Params {
     pub kind: Kind,
     /// The `osm` program.
     pub osm: PathBuf,
+    /// With these, a machine of the tenant in `loadtest/nodes` boots and becomes a node.
+    pub machine: Option<Images>,
     /// What comes after the last table.
     pub ending: Ending,
     /// Where everything is printed.
@@ -71,7 +76,11 @@ pub async fn run(params: Params) -> anyhow::Result<()> {
             params.osm.display()
         );
     }
-    let tenants = tenants::read_all(&install::repository().join("tenants-example"))?;
+    let folder = match params.machine {
+        Some(_) => "loadtest/nodes",
+        None => "tenants-example",
+    };
+    let tenants = tenants::read_all(&install::repository().join(folder))?;
     let cancelled = params.cancel.clone();
     let mut stage = Stage::default();
     let played = tokio::select! {
@@ -96,6 +105,7 @@ pub async fn run(params: Params) -> anyhow::Result<()> {
 /// What runs; ended in the order of the fields.
 #[derive(Default)]
 struct Stage {
+    machine: Option<(Provider, Machine)>,
     manager: Option<Manager>,
     clusters: Vec<DemoCluster>,
     folder: Option<Folder>,
@@ -116,15 +126,9 @@ impl Stage {
             .clusters
             .split_first()
             .context("the first cluster is the management cluster")?;
-        let definitions = install::crds(&params.osm).await?;
+        let installed = install::in_all(&params.osm, management, workers);
         screen
-            .step("CRDs and roles applied", async {
-                install::in_management(management, &definitions).await?;
-                for worker in workers {
-                    install::in_worker(worker).await?;
-                }
-                anyhow::Ok(())
-            })
+            .step("CRDs and roles applied", Box::pin(installed))
             .await?;
         let collector = Collector::start().await.context("starting a collector")?;
         let arguments = [
@@ -153,17 +157,29 @@ impl Stage {
             collector: &collector,
         })
         .await?;
+        if let (Some(images), Some(worker)) = (&params.machine, workers.first()) {
+            let (client, folder) = (worker.client().await?, folder.path().to_owned());
+            let joined = Box::pin(node::join(screen, client, images.clone(), folder)).await?;
+            self.machine = Some(joined);
+        }
+        let what = match self.machine {
+            Some(_) => "a machine joined".to_owned(),
+            None => format!("{} tenants served", tenants.len()),
+        };
+        let done = screen.paint(Look::Good, "Done:");
         let all = seconds(begun.elapsed());
-        screen.print(&format!(
-            "\n{} {} tenants served in {all}, from nothing.",
-            screen.paint(Look::Good, "Done:"),
-            tenants.len()
-        ));
+        screen.print(&format!("\n{done} {what} in {all}, from nothing."));
         if params.ending == Ending::Exit {
             return Ok(());
         }
         folder.write_kubeconfigs(&self.clusters)?;
-        show::how_to_look_around(screen, folder, &self.clusters, (manager.log(), &admin));
+        let prefix = self.machine.is_some().then(network::prefix);
+        show::LookAround {
+            screen,
+            folder,
+            prefix: &prefix.unwrap_or_default(),
+        }
+        .print(&self.clusters, (manager.log(), &admin));
         // The manager must not end; the user ends the demo with a signal.
         let ended = manager.ended().await;
         bail!("{ended:#}; its log:\n{}", manager.log_tail())
@@ -184,8 +200,10 @@ impl Stage {
             names().collect::<Vec<_>>().join(", ")
         );
         let started = names().map(|name| {
+            let is_for_machines = params.machine.is_some() && name != MANAGEMENT;
             let cluster = control_plane::Params {
                 name: name.to_owned(),
+                machines_reach: is_for_machines.then_some(HOST_ADDRESS),
                 ..control_plane::Params::default()
             };
             DemoCluster::start(params.kind, cluster)
@@ -198,6 +216,7 @@ impl Stage {
     }
 
     async fn end(self) -> anyhow::Result<()> {
+        drop(self.machine);
         if let Some(mut manager) = self.manager {
             let status = manager.stop().await?;
             if !status.success() {

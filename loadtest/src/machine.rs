@@ -6,9 +6,10 @@
 //!  network ──────────── this process again, in a network of its own
 //!  Images ───────────── disks and the mirror's files, made once by .ci/node-images
 //!  Mirror ───────────── serves those files, and notes what was asked for
-//!  MachineController ── boots a Machine from the bootstrap Secret, approves serving certificates
+//!  Provider ─────────── boots a Machine from the bootstrap Secret, approves serving certificates
 //!  Machine ──────────── one QEMU process: its console, a shell in it
 //!  Progress ─────────── how far a machine has come: its console, then the API server
+//!  pods ─────────────── runs a pod on it
 //! ```
 
 mod console;
@@ -16,12 +17,15 @@ mod controller;
 mod images;
 mod mirror;
 pub mod network;
+pub mod pods;
+mod provider;
 mod qemu;
 mod shell;
 
 pub use self::console::{Progress, Reached};
-pub use self::controller::{HOST_ADDRESS, MachineController};
+pub use self::controller::HOST_ADDRESS;
 pub use self::images::{Image, Images};
-pub use self::mirror::Mirror;
-pub use self::qemu::{Machine, Params};
+pub use self::mirror::{Fault, Mirror};
+pub use self::provider::Provider;
+pub use self::qemu::Machine;
 pub use self::shell::Shell;

@@ -1,18 +1,45 @@
-//! Machines that become nodes, from what the manager's real binary has written for them: one site
-//! with everything, and the cases that are tried on it.
+//! Machines that become nodes, from what the manager's real binary has written for them. Each case
+//! has a site of its own: clusters, the manager, a mirror.
 
+mod faults;
+mod join;
+mod settings;
 mod site;
+mod trial;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::demo::screen::{Look, Screen};
-use crate::machine::{Image, Images, Progress};
+use clap::ValueEnum;
 
-pub use self::site::Site;
+use self::trial::Trial;
+use crate::demo::screen::Screen;
+use crate::machine::{Image, Images, Reached};
 
-/// Three times what a machine takes on two processors that nothing else uses.
-const JOIN_TIMEOUT: Duration = Duration::from_mins(20);
+/// What is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Case {
+    /// Debian 13: joins, runs a pod from the mirror, survives a reboot.
+    Join,
+    /// The same with Debian 12.
+    Bookworm,
+    /// Settings and annotations reach the machine, all packages come over TLS.
+    Settings,
+    /// No document yet, no mirror, wrong checksums, another token, a full disk.
+    OnTheWay,
+    /// A clock that is years behind.
+    Clock,
+}
+
+impl Case {
+    /// The disks that it needs.
+    pub fn images(self) -> &'static [Image] {
+        match self {
+            Self::Join | Self::OnTheWay | Self::Clock => &[Image::Trixie],
+            Self::Bookworm => &[Image::Bookworm],
+            Self::Settings => &[Image::TrixieBare],
+        }
+    }
+}
 
 /// What is needed to try anything.
 #[derive(Debug)]
@@ -21,36 +48,44 @@ pub struct Params {
     pub osm: PathBuf,
     /// Disks and the mirror's files.
     pub images: Images,
-    /// The disk that machines boot from.
-    pub image: Image,
     /// Where everything is printed.
     pub screen: Screen,
 }
 
-/// Boots one machine, and waits until it is a Ready node.
+/// A machine that became a node.
+#[derive(Debug)]
+pub struct Seen {
+    /// The operating system, as the kubelet reports it.
+    pub image: String,
+    /// The kubelet's version.
+    pub kubelet: String,
+    /// Its stages.
+    pub reached: Vec<Reached>,
+}
+
+impl Seen {
+    async fn of(trial: Trial) -> anyhow::Result<Self> {
+        let info = trial.node().await?.status.and_then(|it| it.node_info);
+        let info = info.unwrap_or_default();
+        Ok(Self {
+            image: info.os_image,
+            kubelet: info.kubelet_version,
+            reached: trial.end().await?,
+        })
+    }
+}
+
+/// Tries one case to its end.
 ///
 /// # Errors
 ///
-/// When it does not come that far.
-pub async fn join(params: &Params) -> anyhow::Result<()> {
-    let screen = params.screen;
-    let mut site = Box::pin(Site::start(params)).await?;
-    let mut machine = site.power_on(params.image, "virtual-1").await?;
-    screen.heading("The machine virtual-1, seconds after power on");
-    let mut progress = Progress::new(site.worker_client().await?, move |reached| {
-        let after = format!("{:6.0}", reached.after.as_secs_f64());
-        screen.print(&format!(
-            "{}  {}",
-            screen.paint(Look::Dim, &after),
-            reached.stage
-        ));
-    });
-    progress
-        .until(&mut machine, "node Ready", JOIN_TIMEOUT)
-        .await?;
-    for request in site.mirror().requests() {
-        screen.print(&request);
+/// When something is not as the case says.
+pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
+    match case {
+        Case::Join => Box::pin(join::run(params, Image::Trixie)).await,
+        Case::Bookworm => Box::pin(join::run(params, Image::Bookworm)).await,
+        Case::Settings => Box::pin(settings::run(params)).await,
+        Case::OnTheWay => Box::pin(faults::on_the_way(params)).await,
+        Case::Clock => Box::pin(faults::clock(params)).await,
     }
-    drop(machine);
-    site.end().await
 }

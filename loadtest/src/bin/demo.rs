@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser;
+use loadtest::control_plane::Assets;
 use loadtest::demo::{self, Ending, cluster::Kind, screen::Screen};
+use loadtest::machine::{Image, Images, network};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +25,9 @@ struct Arguments {
     /// What the clusters are.
     #[arg(long, value_enum, default_value = "fake")]
     kube: Kind,
+    /// Boot a virtual machine, too, which becomes a node of a real worker cluster.
+    #[arg(long)]
+    node: bool,
     /// End when everything has been shown, with status 0 if all went well.
     #[arg(long)]
     exit: bool,
@@ -45,6 +50,15 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let machine = if arguments.node {
+        let images = Images::find(&[Image::Trixie])?;
+        // In there, nothing can be downloaded.
+        Assets::find_now()?;
+        network::enter()?;
+        Some(images)
+    } else {
+        None
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -59,7 +73,13 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Ending::Stay
         };
         demo::run(demo::Params {
-            kind: arguments.kube,
+            // A machine cannot join a cluster in memory.
+            kind: if machine.is_some() {
+                Kind::Real
+            } else {
+                arguments.kube
+            },
+            machine,
             osm: arguments.osm.map_or_else(beside_this_program, Ok)?,
             ending,
             screen: Screen::of_this_process(),

@@ -4,18 +4,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 use loadtest::control_plane::Assets;
-use loadtest::demo::screen::Screen;
-use loadtest::machine::{Image, Images, network};
-use loadtest::nodes;
+use loadtest::demo::screen::{Look, Screen, seconds};
+use loadtest::machine::{Images, network};
+use loadtest::nodes::{self, Case};
 
 /// Virtual machines that boot from the manager's documents and become nodes.
 #[derive(Parser)]
 struct Arguments {
-    /// What the machine boots from.
-    #[arg(long, value_enum, default_value = "trixie")]
-    image: Image,
+    /// What is tried; without it, everything.
+    #[arg(value_enum)]
+    cases: Vec<Case>,
     /// The manager's program; without it, the one beside this program.
     #[arg(long, value_name = "FILE", env = "OSM_BINARY")]
     osm: Option<PathBuf>,
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let chosen = rustls::crypto::ring::default_provider().install_default();
     debug_assert!(chosen.is_ok(), "nothing has chosen a provider before");
     match run(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("nodes: {error:#}");
             ExitCode::FAILURE
@@ -34,27 +34,57 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let images = Images::find(&[arguments.image])?;
-    if !network::is_own()? {
-        // In there, nothing can be downloaded.
-        drop(Assets::find_now()?);
-        return Err(network::start_again_in_own());
+fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut cases = arguments.cases;
+    if cases.is_empty() {
+        cases = Case::value_variants().to_vec();
     }
-    network::set_up()?;
+    let disks: Vec<_> = cases.iter().flat_map(|it| it.images()).copied().collect();
+    let images = Images::find(&disks)?;
+    // In there, nothing can be downloaded.
+    Assets::find_now()?;
+    network::enter()?;
     let osm = match arguments.osm {
         Some(osm) => osm,
-        None => std::env::current_exe()?.with_file_name("osm"),
+        None => std::env::current_exe()
+            .context("finding this program")?
+            .with_file_name("osm"),
     };
+    let screen = Screen::of_this_process();
     let params = nodes::Params {
         osm,
         images,
-        image: arguments.image,
-        screen: Screen::of_this_process(),
+        screen,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("starting tokio")?;
-    runtime.block_on(nodes::join(&params))
+    let mut code = ExitCode::SUCCESS;
+    for case in cases {
+        let name = case.to_possible_value();
+        let name = name.as_ref().map_or("", |it| it.get_name());
+        screen.heading(&format!("{name}, by seconds since power on"));
+        // One case that fails hides no other.
+        match runtime.block_on(nodes::run(case, &params)) {
+            Ok(seen) => {
+                let ready = seen.reached.iter().find(|it| it.stage == "node Ready");
+                let after = ready.map_or_else(String::new, |it| seconds(it.after));
+                screen.print(&format!(
+                    "{} {name}: {}, kubelet {}, Ready after {after}",
+                    screen.paint(Look::Good, "passed"),
+                    seen.image,
+                    seen.kubelet
+                ));
+            }
+            Err(error) => {
+                screen.print(&format!(
+                    "{} {name}: {error:#}",
+                    screen.paint(Look::Bad, "FAILED")
+                ));
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(code)
 }

@@ -51,6 +51,7 @@ impl Authority {
         params
             .distinguished_name
             .push(DnType::CommonName, format!("{cluster}-ca"));
+        params.not_before = yesterday();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![
             KeyUsagePurpose::KeyCertSign,
@@ -153,6 +154,7 @@ users: null
         mut params: CertificateParams,
         purpose: ExtendedKeyUsagePurpose,
     ) -> Result<Identity, Error> {
+        params.not_before = yesterday();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![purpose];
         params.use_authority_key_identifier_extension = true;
@@ -163,4 +165,9 @@ users: null
             key: key.serialize_pem(),
         })
     }
+}
+
+/// A machine whose clock is far behind refuses certificates of a real cluster, and those of this.
+fn yesterday() -> time::OffsetDateTime {
+    time::OffsetDateTime::now_utc() - time::Duration::DAY
 }

@@ -17,12 +17,25 @@ pub(crate) fn repository() -> &'static Path {
     package.parent().unwrap_or(package)
 }
 
+/// Applies definitions and roles in the management cluster and in worker clusters.
+pub(crate) async fn in_all(
+    osm: &Path,
+    management: &DemoCluster,
+    workers: &[DemoCluster],
+) -> anyhow::Result<()> {
+    in_management(management, &crds(osm).await?).await?;
+    for worker in workers {
+        in_worker(worker).await?;
+    }
+    Ok(())
+}
+
 /// What `osm crds` prints.
 #[expect(
     clippy::disallowed_methods,
     reason = "running the program is what the demo is for"
 )]
-pub(crate) async fn crds(osm: &Path) -> anyhow::Result<String> {
+async fn crds(osm: &Path) -> anyhow::Result<String> {
     let command = std::process::Command::new(osm);
     let output = tokio::process::Command::from(command)
         .arg("crds")
@@ -38,10 +51,7 @@ pub(crate) async fn crds(osm: &Path) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).context("reading what osm crds prints")
 }
 
-pub(crate) async fn in_management(
-    management: &DemoCluster,
-    definitions: &str,
-) -> anyhow::Result<()> {
+async fn in_management(management: &DemoCluster, definitions: &str) -> anyhow::Result<()> {
     management.apply(definitions).await?;
     let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {ACCOUNT}}}}}");
     management.apply(&namespace).await?;
@@ -51,7 +61,7 @@ pub(crate) async fn in_management(
     Ok(())
 }
 
-pub(crate) async fn in_worker(worker: &DemoCluster) -> anyhow::Result<()> {
+async fn in_worker(worker: &DemoCluster) -> anyhow::Result<()> {
     apply_file(worker, "manifests/rbac/worker.yaml").await?;
     for name in ["machinedeployments", "kubelet-bootstrap"] {
         apply_file(worker, &format!("tenants-example/worker-crds/{name}.yaml")).await?;

@@ -191,39 +191,52 @@ async fn trace(params: &Params<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints commands that can be copied.
-pub fn how_to_look_around(
-    screen: Screen,
-    folder: &Folder,
-    clusters: &[DemoCluster],
-    (log, admin): (&Path, &str),
-) {
-    screen.heading("Look around");
-    let kubectl = kubectl();
-    let kubectl = kubectl.display();
-    let get = |cluster: &DemoCluster, what: &str| {
-        let kubeconfig = folder.kubeconfig(cluster);
-        screen.print(&format!(
-            "  {kubectl} --kubeconfig {} get {what}",
+/// Commands that can be copied.
+pub struct LookAround<'a> {
+    /// Where they are printed.
+    pub screen: Screen,
+    /// Where the kubeconfigs are.
+    pub folder: &'a Folder,
+    /// What stands before each command, where the clusters are in a network of their own.
+    pub prefix: &'a str,
+}
+
+impl LookAround<'_> {
+    /// Prints them.
+    pub fn print(&self, clusters: &[DemoCluster], (log, admin): (&Path, &str)) {
+        let Self { screen, prefix, .. } = self;
+        screen.heading("Look around");
+        let Some((management, workers)) = clusters.split_first() else {
+            return;
+        };
+        self.get(management, "workerclusters -A");
+        self.get(
+            management,
+            "operatingsystemprofiles,operatingsystemconfigs -A",
+        );
+        for worker in workers {
+            self.get(worker, "machinedeployments -A");
+            self.get(worker, &format!("secrets -n {CLOUD_INIT_SETTINGS}"));
+        }
+        if prefix.is_empty() {
+            screen.print(&format!("  http://{admin}/fleet   in a browser"));
+        } else {
+            self.get(workers.first().unwrap_or(management), "nodes,pods -o wide");
+        }
+        screen.print(&format!("  {prefix}curl -s http://{admin}/metrics"));
+        screen.print(&format!("  tail -f {}", log.display()));
+        screen.print(&screen.paint(Look::Dim, "\nEverything stays up until ^C."));
+    }
+
+    fn get(&self, cluster: &DemoCluster, what: &str) {
+        let kubeconfig = self.folder.kubeconfig(cluster);
+        self.screen.print(&format!(
+            "  {}{} --kubeconfig {} get {what}",
+            self.prefix,
+            kubectl().display(),
             kubeconfig.display()
         ));
-    };
-    let Some((management, workers)) = clusters.split_first() else {
-        return;
-    };
-    get(management, "workerclusters -A");
-    get(
-        management,
-        "operatingsystemprofiles,operatingsystemconfigs -A",
-    );
-    for worker in workers {
-        get(worker, "machinedeployments -A");
-        get(worker, &format!("secrets -n {CLOUD_INIT_SETTINGS}"));
     }
-    screen.print(&format!("  curl -s http://{admin}/metrics"));
-    screen.print(&format!("  http://{admin}/fleet   in a browser"));
-    screen.print(&format!("  tail -f {}", log.display()));
-    screen.print(&screen.paint(Look::Dim, "\nEverything stays up until ^C."));
 }
 
 /// The user's own kubectl, or the one that was built with the control plane.

@@ -40,6 +40,13 @@ impl Tenant {
         namespace.strip_prefix(PREFIX).unwrap_or(namespace)
     }
 
+    /// Changes its `WorkerCluster` and its machine deployment, each by a JSON merge patch.
+    pub(crate) fn change(&mut self, cluster: &Value, deployment: &Value) -> anyhow::Result<()> {
+        self.management = merged(&self.management, "WorkerCluster", cluster)?;
+        self.worker = merged(&self.worker, "MachineDeployment", deployment)?;
+        Ok(())
+    }
+
     fn read(folder: &Path, namespace: String) -> anyhow::Result<Self> {
         let file = |name: &str| read(&folder.join(&namespace).join(name));
         Ok(Self {
@@ -127,6 +134,19 @@ fn filled(template: &str, kubeconfig: &str) -> anyhow::Result<String> {
         filled = filled.replace(placeholder, value);
     }
     Ok(filled)
+}
+
+/// The documents of a text, those of one kind with a patch applied.
+fn merged(text: &str, kind: &str, patch: &Value) -> anyhow::Result<String> {
+    let mut documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).context("reading the tenant's files")?;
+    let of_kind = documents
+        .iter_mut()
+        .filter(|it| it.get("kind").and_then(Value::as_str) == Some(kind));
+    of_kind.for_each(|document| json_patch::merge(document, patch));
+    // JSON is YAML.
+    let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
+    Ok(texts.join("\n---\n"))
 }
 
 /// Watches a tenant's `WorkerCluster` until it is ready and a machine deployment is served.

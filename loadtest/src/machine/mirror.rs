@@ -1,90 +1,140 @@
 //! The site's mirror: what machines download, and a registry, as files. It serves any version of
 //! the binaries under the path that the profile makes of it, and notes each request.
 
+mod tls;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context as _;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header::CONTENT_TYPE};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use percent_encoding::percent_decode_str;
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use self::tls::{Certificates, Encrypted};
+
 /// The port of plain HTTP; machines find it at 10.0.2.2.
 const PORT: u16 = 8080;
+/// The port of HTTPS.
+const TLS_PORT: u16 = 8443;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const FILE: &str = "application/octet-stream";
+/// Images below it are for those who log in, as `mirror` with the password `mirror-password`.
+const PRIVATE: &str = "/v2/private/";
+const LOGIN: &str = "Basic bWlycm9yOm1pcnJvci1wYXNzd29yZA==";
+
+/// What is wrong with a mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It answers everything with 503.
+    Down,
+    /// The checksums that it serves are those of other files.
+    WrongChecksums,
+}
 
 /// A running mirror; it ends when it is dropped.
 pub struct Mirror {
     shared: Arc<Shared>,
-    _server: JoinSet<()>,
+    certificates: Certificates,
+    _servers: JoinSet<()>,
 }
 
 struct Shared {
     folder: PathBuf,
     requests: Mutex<Vec<String>>,
+    fault: Mutex<Option<Fault>>,
 }
 
 impl Mirror {
-    /// Serves the files of a folder that `.ci/node-images` made.
+    /// Serves the files of a folder that `.ci/node-images` made, with and without TLS.
     ///
     /// # Errors
     ///
-    /// When the port is taken.
+    /// When a port is taken.
     pub async fn start(folder: PathBuf) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared {
             folder,
             requests: Mutex::default(),
+            fault: Mutex::default(),
         });
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("opening {address} for the mirror"))?;
+        let certificates = Certificates::new().context("making the mirror's certificates")?;
         let router = Router::new()
             .fallback(answer)
             .with_state(Arc::clone(&shared));
-        let mut server = JoinSet::new();
-        server.spawn(async move {
-            // It ends with the mirror.
-            drop(axum::serve(listener, router).await);
-        });
+        let plain = listen(PORT).await?;
+        let encrypted = Encrypted::new(listen(TLS_PORT).await?, &certificates)?;
+        let mut servers = JoinSet::new();
+        // They end with the mirror.
+        let to_plain = axum::serve(plain, router.clone());
+        servers.spawn(async move { drop(to_plain.await) });
+        let to_encrypted = axum::serve(encrypted, router);
+        servers.spawn(async move { drop(to_encrypted.await) });
         Ok(Self {
             shared,
-            _server: server,
+            certificates,
+            _servers: servers,
         })
     }
 
-    /// The paths that were asked for, in order, each with the status of its answer.
-    pub fn requests(&self) -> Vec<String> {
-        let requests = self.shared.requests.lock();
-        requests.unwrap_or_else(PoisonError::into_inner).clone()
+    /// The certificate of the authority that its own is from, in PEM.
+    pub fn authority(&self) -> &str {
+        self.certificates.authority()
     }
+
+    /// From now on this is wrong with it, or nothing.
+    pub fn set_fault(&self, fault: Option<Fault>) {
+        *lock(&self.shared.fault) = fault;
+    }
+
+    /// The paths that were asked for, in order, each behind the status of its answer.
+    pub fn requests(&self) -> Vec<String> {
+        lock(&self.shared.requests).clone()
+    }
+}
+
+async fn listen(port: u16) -> anyhow::Result<TcpListener> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("opening {address} for the mirror"))
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let path = percent_decode_str(request.uri().path()).decode_utf8_lossy();
-    let response = shared.file(&path).await;
+    let response = shared.answer(&path, request.headers()).await;
     let line = format!("{} {path}", response.status().as_u16());
-    let requests = shared.requests.lock();
-    requests.unwrap_or_else(PoisonError::into_inner).push(line);
+    lock(&shared.requests).push(line);
     response
 }
 
 impl Shared {
-    async fn file(&self, path: &str) -> Response {
+    async fn answer(&self, path: &str, headers: &HeaderMap) -> Response {
+        let fault = *lock(&self.fault);
+        if fault == Some(Fault::Down) {
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        }
         // What a registry says of itself.
         if path == "/v2/" {
             return StatusCode::OK.into_response();
         }
+        if path.starts_with(PRIVATE) && headers.get(AUTHORIZATION).is_none_or(|it| it != LOGIN) {
+            let how = [(WWW_AUTHENTICATE, "Basic realm=\"mirror\"")];
+            return (StatusCode::UNAUTHORIZED, how).into_response();
+        }
         if let Some(of) = path.strip_suffix(".sha256") {
-            return self.checksum(of).await;
+            return self.checksum(of, fault).await;
         }
         let Some(bytes) = self.read(path).await else {
             return StatusCode::NOT_FOUND.into_response();
@@ -98,10 +148,13 @@ impl Shared {
     }
 
     /// As the projects publish them: the kubelet's has the sum alone.
-    async fn checksum(&self, of: &str) -> Response {
-        let Some(bytes) = self.read(of).await else {
+    async fn checksum(&self, of: &str, fault: Option<Fault>) -> Response {
+        let Some(mut bytes) = self.read(of).await else {
             return StatusCode::NOT_FOUND.into_response();
         };
+        if fault == Some(Fault::WrongChecksums) {
+            bytes.clear();
+        }
         let sum = hex::encode(Sha256::digest(&bytes));
         let name = of.rsplit('/').next().unwrap_or_default();
         if name == "kubelet" {
@@ -117,7 +170,11 @@ impl Shared {
             "kubelet" => name.to_owned(),
             _ if name.starts_with("cni-plugins-") => "cni-plugins.tgz".to_owned(),
             _ if name.starts_with("crictl-") => "crictl.tar.gz".to_owned(),
-            _ => path.trim_start_matches('/').to_owned(),
+            // The registry has each image twice: for everybody, and for those who log in.
+            _ => path
+                .replacen(PRIVATE, "/v2/", 1)
+                .trim_start_matches('/')
+                .to_owned(),
         };
         let is_below = Path::new(&file)
             .components()

@@ -24,54 +24,47 @@ fn commands() -> [String; 3] {
     ]
 }
 
-/// Whether this process sees loopback alone.
+/// Makes this a process that sees loopback alone: outside, it replaces itself by itself with the
+/// same arguments. Call it before any thread is started.
 ///
 /// # Errors
 ///
-/// When the kernel does not say.
-pub fn is_own() -> anyhow::Result<bool> {
+/// When `unshare` or `ip` fails.
+pub fn enter() -> anyhow::Result<()> {
+    if !is_own()? {
+        start_again_in_own()?;
+    }
+    set_up()
+}
+
+fn is_own() -> anyhow::Result<bool> {
     let devices = fs::read_to_string("/proc/self/net/dev").context("reading network devices")?;
     let mut names = devices.lines().skip(2).filter_map(|it| it.split_once(':'));
     Ok(names.all(|(name, _)| name.trim() == "lo"))
 }
 
-/// Replaces this process by itself with the same arguments, in a network of its own.
-///
-/// # Errors
-///
-/// When `unshare` does not start; otherwise it does not return.
+/// Returns with an error alone.
 #[expect(clippy::disallowed_methods, reason = "the process starts itself again")]
-pub fn start_again_in_own() -> anyhow::Error {
-    let again = || -> anyhow::Result<std::convert::Infallible> {
-        let this = std::env::current_exe().context("finding this program")?;
-        let is_root = fs::metadata("/proc/self")?.uid() == 0;
-        let mut command = Command::new("unshare");
-        command.arg("--net");
-        if !is_root {
-            command.args(["--user", "--map-root-user"]);
-        }
-        command
-            .arg("--")
-            .arg(this)
-            .args(std::env::args_os().skip(1));
-        Err(command.exec()).context("running unshare")
-    };
-    match again() {
-        Ok(never) => match never {},
-        Err(error) => error,
+fn start_again_in_own() -> anyhow::Result<()> {
+    let this = std::env::current_exe().context("finding this program")?;
+    let is_root = fs::metadata("/proc/self")?.uid() == 0;
+    let mut command = Command::new("unshare");
+    command.arg("--net");
+    if !is_root {
+        command.args(["--user", "--map-root-user"]);
     }
+    command
+        .arg("--")
+        .arg(this)
+        .args(std::env::args_os().skip(1));
+    Err(command.exec()).context("running unshare")
 }
 
-/// Sets up loopback; does nothing that is already so.
-///
-/// # Errors
-///
-/// When `ip` fails.
 #[expect(
     clippy::disallowed_methods,
     reason = "runs the developer's own programs"
 )]
-pub fn set_up() -> anyhow::Result<()> {
+fn set_up() -> anyhow::Result<()> {
     for line in commands() {
         let output = Command::new("ip")
             .args(line.split_whitespace())
@@ -83,4 +76,16 @@ pub fn set_up() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What stands before a command that a person runs in the same network.
+pub fn prefix() -> String {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_initial = map.split_whitespace().eq(["0", "0", "4294967295"]);
+    let user = if is_initial {
+        ""
+    } else {
+        "--user --preserve-credentials "
+    };
+    format!("nsenter {user}--net --target {} ", std::process::id())
 }

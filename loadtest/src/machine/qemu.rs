@@ -144,7 +144,10 @@ fn flags(params: &Params<'_>) -> Vec<String> {
         ("-display", "none".to_owned()),
         ("-kernel", file("vmlinuz")),
         ("-initrd", file("initrd.img")),
-        ("-append", "root=LABEL=root rw console=ttyS0".to_owned()),
+        (
+            "-append",
+            "root=LABEL=root rw console=ttyS0 mitigations=off".to_owned(),
+        ),
         (
             "-drive",
             format!(

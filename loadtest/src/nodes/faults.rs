@@ -1,0 +1,98 @@
+//! What goes wrong on a machine's way: its console says what, and it goes on by itself once the
+//! fault is gone.
+
+use anyhow::{Context as _, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, ListParams};
+use serde_json::json;
+
+use super::site::Site;
+use super::trial::{NODE, Trial};
+use super::{Params, Seen};
+use crate::machine::{Fault, Image};
+
+const SETTINGS: &str = "cloud-init-settings";
+const PROVISIONING: &str = "virtual-workers-kube-system-provisioning-config";
+const KUBE_SYSTEM: &str = "kube-system";
+/// Large enough that containerd's package does not fit, small enough for the shell.
+const FILL: &str = "fallocate -l $(($(df --output=avail -B1 / | tail -n 1) - 4000000)) /filler";
+
+/// One after the other, in one boot.
+pub(super) async fn on_the_way(params: &Params) -> anyhow::Result<Seen> {
+    let mut site = Site::open(params).await?;
+    site.register(&json!({}), &json!({})).await?;
+    let machine = site
+        .provider
+        .power_on(Site::deployment(), Image::Trixie, NODE)
+        .await?;
+    // The document is not there yet, and nobody is there who would write it.
+    site.manager.stop().await?;
+    let secrets: Api<Secret> = Api::namespaced(site.worker().await?, SETTINGS);
+    secrets
+        .delete(PROVISIONING, &DeleteParams::default())
+        .await
+        .context("deleting the provisioning Secret")?;
+    site.provider.mirror().set_fault(Some(Fault::Down));
+    let mut trial = Trial::with(site, params, machine).await?;
+    trial.console_shows(0, "404").await?;
+    trial.site.start_manager().await?;
+    trial.until("bootstrap: starting setup").await?;
+    trial.saw("it went on when the document was there");
+
+    let at = trial.machine.console().len();
+    trial
+        .console_shows(at, "setup: failed while downloading")
+        .await?;
+    let at = trial.machine.console().len();
+    let mirror = trial.site.provider.mirror();
+    mirror.set_fault(Some(Fault::WrongChecksums));
+    trial
+        .console_shows(at, "setup: failed while downloading")
+        .await?;
+    another_bootstrap_token(&trial).await?;
+    trial.shell().await?.run(FILL).await?;
+    trial.saw("its disk is full, and the mirror is right again");
+    let at = trial.machine.console().len();
+    trial.site.provider.mirror().set_fault(None);
+    trial.console_shows(at, "No space left on device").await?;
+    trial.shell().await?.run("rm /filler").await?;
+    trial.joins().await?;
+    Seen::of(trial).await
+}
+
+/// The token that the machine would join with goes; the manager makes another.
+async fn another_bootstrap_token(trial: &Trial) -> anyhow::Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(trial.site.worker().await?, KUBE_SYSTEM);
+    let of_nodes = ListParams::default().fields("type=bootstrap.kubernetes.io/token");
+    let tokens = secrets.list_metadata(&of_nodes).await?;
+    ensure!(!tokens.items.is_empty(), "there is a bootstrap token");
+    for token in tokens.items {
+        secrets
+            .delete(&token.name_any(), &DeleteParams::default())
+            .await?;
+    }
+    trial.saw("its bootstrap token is deleted");
+    Ok(())
+}
+
+/// The clock is a year behind: nothing that the API server shows is valid yet.
+pub(super) async fn clock(params: &Params) -> anyhow::Result<Seen> {
+    let mut site = Site::open(params).await?;
+    site.register(&json!({}), &json!({})).await?;
+    let machine = site
+        .provider
+        .power_on_at(Site::deployment(), NODE, "2020-01-01T00:00:00")
+        .await?;
+    let mut trial = Trial::with(site, params, machine).await?;
+    trial.console_shows(0, "not yet valid").await?;
+    // As a time server would.
+    let now = k8s_openapi::jiff::Timestamp::now().as_second();
+    trial
+        .shell()
+        .await?
+        .run(&format!("date --set=@{now}"))
+        .await?;
+    trial.joins().await?;
+    Seen::of(trial).await
+}

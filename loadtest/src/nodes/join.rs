@@ -1,0 +1,147 @@
+//! A machine joins without a hand, runs a pod from the mirror, and survives a reboot.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::json;
+
+use super::site::Site;
+use super::trial::{NODE, Trial};
+use super::{Params, Seen};
+use crate::demo::install;
+use crate::machine::Image;
+
+/// The version that the machine deployment of `loadtest/nodes` asks for.
+const KUBELET: &str = "1.36.3";
+const POD_IMAGE: &str = "registry.example/hello:1";
+/// The other architecture of the profile's lists.
+const OTHER: &str = "arm64";
+
+pub(super) async fn run(params: &Params, image: Image) -> anyhow::Result<Seen> {
+    let mut site = Site::open(params).await?;
+    site.register(&json!({}), &json!({})).await?;
+    let mut trial = Trial::power_on(site, params, image).await?;
+    trial.joins().await?;
+    let node = trial.node().await?;
+    let info = node
+        .status
+        .and_then(|it| it.node_info)
+        .context("a node's status")?;
+    let wanted = format!("v{KUBELET}");
+    ensure!(
+        info.kubelet_version == wanted,
+        "kubelet {}",
+        info.kubelet_version
+    );
+    trial.saw(&format!(
+        "{}, kubelet {}",
+        info.os_image, info.kubelet_version
+    ));
+    only_what_is_listed(params, &trial)?;
+    trial.runs("hello", POD_IMAGE).await?;
+    as_asked(&trial).await?;
+    let bootstraps = count(&trial.machine.console(), "bootstrap: fetching");
+    trial.reboots().await?;
+    ensure!(
+        count(&trial.machine.console(), "bootstrap: fetching") == bootstraps,
+        "bootstrap ran again after the reboot"
+    );
+    trial.saw("neither bootstrap nor setup ran again");
+    trial.runs("again", POD_IMAGE).await?;
+    Ok(Seen {
+        image: info.os_image,
+        kubelet: info.kubelet_version,
+        reached: trial.end().await?,
+    })
+}
+
+/// The machine has downloaded every file that `osm bom` lists for its architecture, and nothing
+/// that is neither listed nor below a repository that is.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "running the program is what this is for"
+)]
+fn only_what_is_listed(params: &Params, trial: &Trial) -> anyhow::Result<()> {
+    let settings = install::repository().join("loadtest/nodes/tenant-virtual/management.yaml");
+    let output = Command::new(&params.osm)
+        .args([
+            "bom",
+            "osp-debian",
+            "--kubernetes",
+            KUBELET,
+            "--worker-cluster",
+        ])
+        .arg(settings)
+        .output()
+        .context("running osm bom")?;
+    ensure!(output.status.success(), "osm bom failed");
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let of = |kinds: &[&str]| -> BTreeSet<String> {
+        let lines = listed.lines().filter_map(|line| line.split_once(' '));
+        lines
+            .filter(|(kind, url)| kinds.contains(kind) && !url.contains(OTHER))
+            .filter_map(|(_, url)| url.splitn(4, '/').nth(3))
+            .map(|path| format!("/{path}"))
+            .collect()
+    };
+    let (files, repositories) = (of(&["file", "checksum"]), of(&["apt"]));
+    let requests = trial.site.provider.mirror().requests();
+    let paths: BTreeSet<&str> = requests
+        .iter()
+        .filter_map(|it| it.split_once(' '))
+        .map(|(_, path)| path)
+        .filter(|path| !path.starts_with("/v2/"))
+        .collect();
+    let in_repository = |path: &&str| repositories.iter().any(|it| path.starts_with(it.as_str()));
+    let fetched: BTreeSet<String> = paths
+        .into_iter()
+        .filter(|path| files.contains(*path) || !in_repository(path))
+        .map(str::to_owned)
+        .collect();
+    if fetched != files {
+        bail!("osm bom lists {files:#?}\nthe machine has fetched {fetched:#?}");
+    }
+    trial.saw(&format!(
+        "it fetched the {} files that osm bom lists",
+        files.len()
+    ));
+    Ok(())
+}
+
+/// Swap, kernel parameters and modules are what the profile says.
+async fn as_asked(trial: &Trial) -> anyhow::Result<()> {
+    let mut shell = trial.shell().await?;
+    let swap = shell.run("swapon --show --noheadings").await?;
+    ensure!(swap.trim().is_empty(), "swap is on: {swap}");
+    let parameters = shell
+        .run(
+            "grep -h '^[a-z]' /etc/sysctl.d/*k8s* /etc/sysctl.d/*kube* 2> /dev/null | \
+             while IFS='= ' read -r key value; do \
+             echo \"$key $value $(sysctl -n \"$key\")\"; done",
+        )
+        .await?;
+    ensure!(
+        !parameters.trim().is_empty(),
+        "no kernel parameters are set"
+    );
+    for line in parameters.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [key, wanted, is] = words.as_slice() {
+            ensure!(wanted == is, "{key} is {is}, and not {wanted}");
+        }
+    }
+    shell
+        .run("for it in br_netfilter nf_conntrack overlay; do grep -q \"^$it \" /proc/modules || exit 1; done")
+        .await
+        .context("kernel modules are loaded")?;
+    trial.saw(&format!(
+        "no swap, {} kernel parameters and all modules as the profile says on {NODE}",
+        parameters.lines().count()
+    ));
+    Ok(())
+}
+
+fn count(text: &str, part: &str) -> usize {
+    text.matches(part).count()
+}

@@ -1,0 +1,127 @@
+//! A tenant's settings and a machine deployment's annotations reach the machine, which takes all of
+//! its packages from the mirror over TLS.
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+
+use super::site::Site;
+use super::trial::Trial;
+use super::{Params, Seen};
+use crate::machine::Image;
+
+const MIRROR: &str = "https://10.0.2.2:8443";
+const CREDENTIALS: &str = "
+apiVersion: v1
+kind: Secret
+metadata: {name: registries, namespace: tenant-virtual}
+stringData:
+  10.0.2.2:8443: '{\"username\": \"mirror\", \"password\": \"mirror-password\"}'
+";
+const NODE_CREDENTIALS: &str = "manifests/rbac/worker-node-credentials.yaml";
+
+fn settings(authority: &str) -> Value {
+    let at_mirror = |path: &str| format!("{MIRROR}/{path}");
+    json!({ "spec": {
+        "hostCABundle": authority,
+        "registryMirrors": { "registry.k8s.io": [MIRROR], "registry.example": [MIRROR] },
+        "insecureRegistries": ["10.0.2.2:8080"],
+        "registryCredentialsSecretRef": { "name": "registries" },
+        "nodeCredentials": "PerMachineDeployment",
+        "initialTaints": "example.com/first=yes:NoSchedule",
+        "kubeletFeatureGates": { "ImageVolume": false },
+        "httpProxy": "http://10.0.2.2:3128",
+        "noProxy": "10.0.2.2,10.96.0.0/16,10.244.0.0/16,.svc",
+        "variables": {
+            "kubernetesDownloadURL": at_mirror("kubernetes"),
+            "cniPluginsDownloadURL": at_mirror("cni-plugins"),
+            "criToolsDownloadURL": at_mirror("cri-tools"),
+            "containerdRepositoryURL": at_mirror("docker"),
+            "debianArchiveURL": at_mirror("debian"),
+        },
+    } })
+}
+
+fn annotations() -> Value {
+    let of_kubelet = "v1.kubelet-config.machine-controller.kubermatic.io";
+    json!({ "metadata": { "annotations": {
+        format!("{of_kubelet}/MaxPods"): "42",
+        format!("{of_kubelet}/SystemReserved"): "cpu=200m,memory=100Mi",
+    } } })
+}
+
+pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
+    let mut site = Site::open(params).await?;
+    site.worker
+        .apply(&std::fs::read_to_string(
+            crate::demo::install::repository().join(NODE_CREDENTIALS),
+        )?)
+        .await?;
+    site.management
+        .apply("{apiVersion: v1, kind: Namespace, metadata: {name: tenant-virtual}}")
+        .await?;
+    site.management.apply(CREDENTIALS).await?;
+    let authority = site.provider.mirror().authority().to_owned();
+    site.register(&settings(&authority), &annotations()).await?;
+    let mut trial = Trial::power_on(site, params, Image::TrixieBare).await?;
+    trial.joins().await?;
+    own_credentials(&trial)?;
+    on_the_node(&trial).await?;
+    trial.runs("mirrored", "registry.example/hello:1").await?;
+    trial.runs("insecure", "10.0.2.2:8080/hello:1").await?;
+    trial
+        .runs("private", "10.0.2.2:8443/private/hello:1")
+        .await?;
+    Seen::of(trial).await
+}
+
+/// What the machine fetches with names its machine deployment.
+fn own_credentials(trial: &Trial) -> anyhow::Result<()> {
+    let requests = trial.site.provider.mirror().requests();
+    let debs = requests.iter().filter(|it| it.contains("/pool/")).count();
+    ensure!(debs > 10, "only {debs} packages are from the mirror");
+    trial.saw(&format!("{debs} packages are from the mirror, over TLS"));
+    Ok(())
+}
+
+async fn on_the_node(trial: &Trial) -> anyhow::Result<()> {
+    let node = trial.node().await?;
+    let taints = node.spec.and_then(|it| it.taints).unwrap_or_default();
+    ensure!(
+        taints
+            .iter()
+            .any(|it| it.key == "example.com/first" && it.effect == "NoSchedule"),
+        "its taints are {taints:?}"
+    );
+    let configuration = trial.kubelet_configuration().await?;
+    let at = |pointer: &str| configuration.pointer(pointer).cloned();
+    for (pointer, wanted) in [
+        ("/maxPods", json!(42)),
+        ("/systemReserved/cpu", json!("200m")),
+        ("/systemReserved/memory", json!("100Mi")),
+        ("/featureGates/ImageVolume", json!(false)),
+        ("/clusterDNS/0", json!("10.96.0.10")),
+    ] {
+        let is = at(pointer).with_context(|| format!("the kubelet has no {pointer}"))?;
+        ensure!(
+            is == wanted,
+            "{pointer} of the kubelet is {is}, and not {wanted}"
+        );
+    }
+    trial.saw("taints, reserved resources, feature gates and DNS are those of the kubelet");
+    let mut shell = trial.shell().await?;
+    for unit in ["kubelet", "containerd"] {
+        let environment = shell
+            .run(&format!(
+                "tr '\\0' '\\n' < /proc/$(systemctl show --property MainPID --value {unit})/environ"
+            ))
+            .await?;
+        for wanted in ["HTTP_PROXY=http://10.0.2.2:3128", "NO_PROXY="] {
+            ensure!(
+                environment.contains(wanted),
+                "{unit} runs with {environment}"
+            );
+        }
+    }
+    trial.saw("containerd and the kubelet have the proxy");
+    Ok(())
+}

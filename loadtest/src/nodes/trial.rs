@@ -1,0 +1,178 @@
+//! One machine on a site, and what is asked of it.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::Api;
+use serde_json::Value;
+
+use super::Params;
+use super::site::Site;
+use crate::demo::node::watched;
+use crate::demo::screen::Screen;
+use crate::machine::{Image, Machine, Progress, Reached, Shell, pods};
+
+/// Four times what it takes on two processors that nothing else uses.
+const TIMEOUT: Duration = Duration::from_mins(20);
+/// What is said on the console comes within seconds; this is for a busy machine.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const NODE: &str = "virtual-1";
+
+/// A site, and the machine that boots there.
+pub(super) struct Trial {
+    pub(super) site: Site,
+    pub(super) machine: Machine,
+    progress: Progress,
+    screen: Screen,
+}
+
+impl Trial {
+    /// Powers on the site's machine.
+    pub(super) async fn power_on(
+        site: Site,
+        params: &Params,
+        image: Image,
+    ) -> anyhow::Result<Self> {
+        let machine = site
+            .provider
+            .power_on(Site::deployment(), image, NODE)
+            .await?;
+        Self::with(site, params, machine).await
+    }
+
+    /// Watches a machine that was powered on.
+    pub(super) async fn with(
+        site: Site,
+        params: &Params,
+        machine: Machine,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            progress: watched(params.screen, site.worker().await?),
+            screen: params.screen,
+            site,
+            machine,
+        })
+    }
+
+    /// Says what was seen.
+    pub(super) fn saw(&self, what: &str) {
+        self.screen.print(&format!("    ok  {what}"));
+    }
+
+    /// Waits until the machine has reached a stage.
+    pub(super) async fn until(&mut self, stage: &str) -> anyhow::Result<()> {
+        self.progress.until(&mut self.machine, stage, TIMEOUT).await
+    }
+
+    /// Waits until it is a Ready node.
+    pub(super) async fn joins(&mut self) -> anyhow::Result<()> {
+        self.until("node Ready").await
+    }
+
+    /// Waits until the console shows a text behind this many bytes.
+    pub(super) async fn console_shows(&mut self, from: usize, text: &str) -> anyhow::Result<()> {
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
+        loop {
+            self.machine.check()?;
+            let console = self.machine.console();
+            if console.get(from..).is_some_and(|it| it.contains(text)) {
+                self.saw(&format!("the console says: {text}"));
+                return Ok(());
+            }
+            if tokio::time::Instant::now() > deadline {
+                bail!(
+                    "the console never says {text:?}; it ends with:\n{}",
+                    tail(&console)
+                );
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// A root shell in the machine.
+    pub(super) async fn shell(&self) -> anyhow::Result<Shell> {
+        self.machine.shell().await
+    }
+
+    /// The node that it has become.
+    pub(super) async fn node(&self) -> anyhow::Result<Node> {
+        let nodes: Api<Node> = Api::all(self.site.worker().await?);
+        nodes.get(NODE).await.context("reading the node")
+    }
+
+    /// The kubelet's configuration, as it says itself.
+    pub(super) async fn kubelet_configuration(&self) -> anyhow::Result<Value> {
+        let request = http::Request::get(format!("/api/v1/nodes/{NODE}/proxy/configz"))
+            .body(Vec::new())
+            .context("a request")?;
+        let client = self.site.worker().await?;
+        let answer: Value = client
+            .request(request)
+            .await
+            .context("asking the kubelet for its configuration")?;
+        answer
+            .get("kubeletconfig")
+            .cloned()
+            .context("the kubelet's answer has no configuration")
+    }
+
+    /// Runs a pod of this image, and reads its log through the kubelet.
+    pub(super) async fn runs(&self, name: &str, image: &str) -> anyhow::Result<()> {
+        let log = Box::pin(pods::log_of(self.site.worker().await?, NODE, name, image)).await?;
+        ensure!(log.contains("hello from pod"), "{image} said {log:?}");
+        self.saw(&format!("a pod of {image} ran: {}", log.trim_end()));
+        Ok(())
+    }
+
+    /// Reboots the machine, and waits until the node is Ready again.
+    pub(super) async fn reboots(&mut self) -> anyhow::Result<()> {
+        let before = boot_id(&self.node().await?);
+        let begun = tokio::time::Instant::now();
+        // The shell ends with the machine.
+        drop(self.shell().await?.run("systemctl reboot").await);
+        loop {
+            self.machine.check()?;
+            // While the machine is away, the API server answers from what it knew.
+            let node = self.node().await?;
+            if boot_id(&node) != before && is_ready(&node) {
+                break;
+            }
+            ensure!(
+                begun.elapsed() < TIMEOUT,
+                "the node is not Ready after a reboot; the console ends with:\n{}",
+                tail(&self.machine.console())
+            );
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        let took = begun.elapsed().as_secs();
+        self.saw(&format!("after a reboot it is Ready again, {took} s later"));
+        Ok(())
+    }
+
+    /// Ends the machine and the site; what the machine has reached is the result.
+    pub(super) async fn end(self) -> anyhow::Result<Vec<Reached>> {
+        drop(self.machine);
+        self.site.end().await?;
+        Ok(self.progress.reached)
+    }
+}
+
+fn boot_id(node: &Node) -> Option<String> {
+    let info = node.status.as_ref()?.node_info.as_ref()?;
+    Some(info.boot_id.clone())
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|it| it.type_ == "Ready" && it.status == "True")
+}
+
+fn tail(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().collect();
+    let last = lines.iter().skip(lines.len().saturating_sub(40));
+    last.copied().collect::<Vec<_>>().join("\n")
+}
