@@ -6,6 +6,7 @@ mod container;
 pub mod doctor;
 mod fleet_page;
 mod lifeline;
+pub mod machine;
 mod management;
 pub mod plan;
 mod process_tasks;

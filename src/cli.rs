@@ -12,6 +12,7 @@ pub mod drop_in;
 mod explain;
 mod input;
 mod lint;
+mod machine;
 pub mod memory;
 mod output;
 mod plan;
@@ -105,6 +106,13 @@ Exit codes: 0 nothing would be written, 2 something would, 1 something is refuse
 Flags of osm run that change what it does (--tenant-defaults, --tenant-policies) belong here, too.
 Exit codes: 0 nothing blocks it, 1 something does, 2 it cannot be looked at.")]
     Explain(Box<explain::ExplainFlags>),
+    /// Show how far a machine has come on its way to a node, and what to look at next.
+    #[command(after_help = "Examples:
+  osm machine berlin-workers-7d9f-x2x --worker-kubeconfig berlin-admin.kubeconfig
+  osm machine berlin-workers-7d9f-x2x --worker-kubeconfig berlin-admin.kubeconfig -o json
+
+Exit codes: 0 it is a Ready node, 1 it is not, 2 the worker cluster cannot be asked.")]
+    Machine(machine::MachineFlags),
     /// Look whether everything is there that the manager needs, and say how to mend what is not.
     #[command(after_help = "Examples:
   osm doctor
@@ -213,6 +221,7 @@ impl Cli {
             Command::Profiles { command } => profiles::run(&command),
             Command::Bom(flags) => bom::run(&flags),
             Command::Explain(flags) => explain::run(*flags),
+            Command::Machine(flags) => machine::run(flags),
             Command::Doctor(flags) => doctor::run(&flags),
             Command::Tenants(flags) => tenants::run(&flags),
             Command::Tenant { command } => tenant::run(command),

@@ -71,8 +71,8 @@ impl Progress {
         }
     }
 
-    /// Everything that is new.
-    async fn look(&mut self, machine: &Machine) {
+    /// Reports everything that is new.
+    pub async fn look(&mut self, machine: &Machine) {
         let console = machine.console();
         let mut stages: Vec<String> = console.lines().filter_map(stage_of).collect();
         // A server that is away tells it with the next look.

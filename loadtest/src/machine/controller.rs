@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::GroupVersionKind;
 use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
@@ -41,12 +42,12 @@ impl MachineController {
         }
     }
 
-    /// Waits for the bootstrap Secret of a machine deployment, and makes of it what a machine of
-    /// that name gets.
+    /// Creates the Machine, waits for the bootstrap Secret of its machine deployment, and makes of
+    /// it what the machine gets.
     ///
     /// # Errors
     ///
-    /// When there is none within two minutes.
+    /// When the Machine cannot be created, or there is no such Secret within two minutes.
     pub async fn user_data(
         &self,
         (namespace, deployment): (&str, &str),
@@ -58,6 +59,7 @@ impl MachineController {
             let data = secret.and_then(|secret| secret.data.as_ref());
             data.is_some_and(|data| data.contains_key(DOCUMENT))
         };
+        self.create_machine(namespace, deployment, machine).await?;
         let found = await_condition(secrets, &name, has_document);
         let secret = tokio::time::timeout(DOCUMENT_TIMEOUT, found)
             .await
@@ -66,6 +68,71 @@ impl MachineController {
         let bytes = data.get(DOCUMENT).context("the document is gone")?;
         Ok(for_machine(&String::from_utf8_lossy(&bytes.0), machine))
     }
+}
+
+impl MachineController {
+    /// A Machine of a set of the machine deployment, as the chain of owners of a real one.
+    async fn create_machine(
+        &self,
+        namespace: &str,
+        deployment: &str,
+        name: &str,
+    ) -> anyhow::Result<()> {
+        let client = &self.client;
+        let deployments = objects(
+            client,
+            namespace,
+            ("MachineDeployment", "machinedeployments"),
+        );
+        let owner = deployments
+            .get(deployment)
+            .await
+            .context("reading the machine deployment")?;
+        let set = format!("{deployment}-set");
+        let set = create(
+            client,
+            namespace,
+            ("MachineSet", "machinesets", &set),
+            &owner,
+        )
+        .await?;
+        create(client, namespace, ("Machine", "machines", name), &set).await?;
+        Ok(())
+    }
+}
+
+/// An object that belongs to another one.
+async fn create(
+    client: &Client,
+    namespace: &str,
+    (kind, plural, name): (&str, &str, &str),
+    owner: &DynamicObject,
+) -> anyhow::Result<DynamicObject> {
+    let objects = objects(client, namespace, (kind, plural));
+    let owner = owner_of(owner).context("the owner was read from the server")?;
+    let object = json!({
+        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": kind,
+        "metadata": { "name": name, "ownerReferences": [owner] },
+    });
+    let params = PatchParams::apply("machine-controller").force();
+    objects
+        .patch(name, &params, &Patch::Apply(&object))
+        .await
+        .with_context(|| format!("creating {kind} {name}"))
+}
+
+fn owner_of(object: &DynamicObject) -> Option<serde_json::Value> {
+    let types = object.types.as_ref()?;
+    Some(json!({
+        "apiVersion": types.api_version, "kind": types.kind, "controller": true,
+        "name": object.metadata.name, "uid": object.metadata.uid,
+    }))
+}
+
+fn objects(client: &Client, namespace: &str, (kind, plural): (&str, &str)) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+    Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
 /// machine-controller puts the name in place of its placeholder, also in a URL, and blanks out

@@ -1,5 +1,5 @@
 //! The site's mirror: what machines download, and a registry, as files. It serves any version of
-//! the binaries under the path that the profile makes of it, and notes each request.
+//! CNI plugins and crictl under the path that the profile makes of it, and notes each request.
 
 mod tls;
 
@@ -167,7 +167,7 @@ impl Shared {
     async fn read(&self, path: &str) -> Option<Vec<u8>> {
         let name = path.rsplit('/').next().unwrap_or_default();
         let file = match name {
-            "kubelet" => name.to_owned(),
+            "kubelet" => format!("kubelet-{}", version(path)?),
             _ if name.starts_with("cni-plugins-") => "cni-plugins.tgz".to_owned(),
             _ if name.starts_with("crictl-") => "crictl.tar.gz".to_owned(),
             // The registry has each image twice: for everybody, and for those who log in.
@@ -184,4 +184,9 @@ impl Shared {
         }
         tokio::fs::read(self.folder.join(file)).await.ok()
     }
+}
+
+/// The version in a path such as `/kubernetes/v1.36.3/bin/linux/amd64/kubelet`.
+fn version(path: &str) -> Option<&str> {
+    path.split('/').find(|it| it.starts_with("v1."))
 }

@@ -36,6 +36,7 @@ pub(super) async fn on_the_way(params: &Params) -> anyhow::Result<Seen> {
     site.provider.mirror().set_fault(Some(Fault::Down));
     let mut trial = Trial::with(site, params, machine).await?;
     trial.console_shows(0, "404").await?;
+    trial.is_explained_by("missing in cloud-init-settings")?;
     trial.site.start_manager().await?;
     trial.until("bootstrap: starting setup").await?;
     trial.saw("it went on when the document was there");
@@ -44,6 +45,7 @@ pub(super) async fn on_the_way(params: &Params) -> anyhow::Result<Seen> {
     trial
         .console_shows(at, "setup: failed while downloading")
         .await?;
+    trial.is_explained_by("Next: the machine has not asked for a certificate")?;
     let at = trial.machine.console().len();
     let mirror = trial.site.provider.mirror();
     mirror.set_fault(Some(Fault::WrongChecksums));

@@ -23,6 +23,7 @@ pub(super) async fn run(params: &Params, image: Image) -> anyhow::Result<Seen> {
     site.register(&json!({}), &json!({})).await?;
     let mut trial = Trial::power_on(site, params, image).await?;
     trial.joins().await?;
+    trial.is_explained_by("done     Ready")?;
     let node = trial.node().await?;
     let info = node
         .status

@@ -1,5 +1,6 @@
 //! A management cluster with the manager, and one tenant whose worker cluster can have nodes.
 
+use std::path::{Path, PathBuf};
 use std::slice;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub(super) struct Site {
     pub(super) management: DemoCluster,
     pub(super) worker: DemoCluster,
     pub(super) folder: Folder,
-    osm: std::path::PathBuf,
+    osm: PathBuf,
     tenant: Tenant,
 }
 
@@ -88,6 +89,11 @@ impl Site {
             .await
             .with_context(|| format!("the log of osm ends with:\n{}", self.manager.log_tail()))?;
         Ok(())
+    }
+
+    /// The program.
+    pub(super) fn osm(&self) -> &Path {
+        &self.osm
     }
 
     /// Starts the manager again after it was stopped.

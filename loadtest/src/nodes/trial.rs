@@ -1,5 +1,6 @@
 //! One machine on a site, and what is asked of it.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -75,6 +76,7 @@ impl Trial {
         let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             self.machine.check()?;
+            self.progress.look(&self.machine).await;
             let console = self.machine.console();
             if console.get(from..).is_some_and(|it| it.contains(text)) {
                 self.saw(&format!("the console says: {text}"));
@@ -115,6 +117,40 @@ impl Trial {
             .get("kubeletconfig")
             .cloned()
             .context("the kubelet's answer has no configuration")
+    }
+
+    /// What `osm machine` prints about it, whatever its exit status.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "running the program is what this is for"
+    )]
+    pub(super) fn explained(&self) -> anyhow::Result<String> {
+        let worker = &self.site.worker;
+        let kubeconfig = self.site.folder.kubeconfig(worker);
+        std::fs::write(&kubeconfig, worker.admin_kubeconfig()).context("writing a kubeconfig")?;
+        let output = Command::new(self.site.osm())
+            .args(["machine", NODE, "--worker-kubeconfig"])
+            .arg(kubeconfig)
+            .output()
+            .context("running osm machine")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            !said.is_empty(),
+            "osm machine said nothing: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(said.into_owned())
+    }
+
+    /// Sees that `osm machine` says so.
+    pub(super) fn is_explained_by(&self, text: &str) -> anyhow::Result<()> {
+        let said = self.explained()?;
+        ensure!(
+            said.contains(text),
+            "osm machine does not say {text:?}:\n{said}"
+        );
+        self.saw(&format!("osm machine says: {text}"));
+        Ok(())
     }
 
     /// Runs a pod of this image, and reads its log through the kubelet.

@@ -1,0 +1,306 @@
+//! How far one machine has come on its way to a node, from what the worker cluster's API server
+//! knows and the caller may read. Writes nothing, and asks the manager for nothing.
+
+mod way;
+
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    certificates::v1::CertificateSigningRequest,
+    core::v1::{Node as NodeObject, Secret},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, ListParams, ObjectMeta, PartialObjectMeta},
+    core::{DeserializeGuard, GroupVersionKind},
+};
+use serde_json::Value;
+
+use self::way::{CertificateRequest, Documents, Facts, Known, Machine, Node};
+use super::cluster_client::{ClusterClient, WorkerKubeconfigSource};
+use crate::api::names::{
+    CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN, MADE_FOR_REVISION, REVISION,
+};
+use crate::fleet::pages;
+use crate::telemetry::chain::chain;
+
+pub use self::way::{State, Step, Way};
+
+/// Kubernetes' label of a token's Secret: the day on which the token was last used.
+const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
+const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
+
+/// Which machine, and where.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The way into its worker cluster.
+    pub worker: WorkerKubeconfigSource,
+    /// The machine's name, which is its node's.
+    pub name: String,
+    /// The namespace of machines.
+    pub namespace: String,
+    /// The machine deployment's name, where no Machine says it.
+    pub machine_deployment: Option<String>,
+}
+
+/// Looks at a machine's way.
+///
+/// # Errors
+///
+/// When the worker cluster's kubeconfig cannot be used. What the caller may not read is unknown.
+pub async fn look(question: &Question) -> anyhow::Result<Way> {
+    let client = ClusterClient::worker(&question.worker).await?.client;
+    let (machine, deployment) = machine(&client, question).await;
+    let (documents, fetched) = match &deployment {
+        Known::Is(deployment) => {
+            let names = DerivedNames::new(&question.namespace, deployment);
+            futures::join!(
+                documents(&client, (&question.namespace, deployment), &names),
+                last_used(&client, &names),
+            )
+        }
+        Known::Unknown(why) => (Known::Unknown(why.clone()), Known::Unknown(why.clone())),
+    };
+    let (requests, node) = futures::join!(requests(&client), node(&client, &question.name));
+    let of = |signer: &str| match &requests {
+        Known::Is(requests) => Known::Is(
+            requests
+                .iter()
+                .filter(|it| it.spec.signer_name == signer && is_for(it, &question.name))
+                .map(certificate_request)
+                .collect(),
+        ),
+        Known::Unknown(why) => Known::Unknown(why.clone()),
+    };
+    Ok(way::way(&Facts {
+        name: question.name.clone(),
+        machine,
+        documents,
+        fetched,
+        client: of(CLIENT_SIGNER),
+        serving: of(SERVING_SIGNER),
+        node,
+    }))
+}
+
+/// What is not there is known, too.
+fn answered<T>(answer: kube::Result<Option<T>>) -> Known<Option<T>> {
+    match answer {
+        Ok(found) => Known::Is(found),
+        Err(error) => Known::Unknown(chain(&error).to_string()),
+    }
+}
+
+fn kind(kind: &str, plural: &str) -> ApiResource {
+    let kind = GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", kind);
+    ApiResource::from_gvk_with_plural(&kind, plural)
+}
+
+/// The Machine, and the name of its machine deployment.
+async fn machine(client: &Client, question: &Question) -> (Known<Option<Machine>>, Known<String>) {
+    let all = |resource| {
+        Api::<DynamicObject>::namespaced_with(client.clone(), &question.namespace, &resource)
+    };
+    let machines = all(kind("Machine", "machines"));
+    let found = answered(machines.get_opt(&question.name).await);
+    let set = match &found {
+        Known::Is(Some(machine)) => owner(&machine.metadata, "MachineSet"),
+        _ => None,
+    };
+    let deployment = match (&question.machine_deployment, set) {
+        (Some(named), _) => Known::Is(named.clone()),
+        (None, Some(set)) => {
+            let sets = all(kind("MachineSet", "machinesets"));
+            match answered(sets.get_metadata_opt(&set).await) {
+                Known::Is(set) => set
+                    .and_then(|set| owner(&set.metadata, "MachineDeployment"))
+                    .map_or_else(no_deployment, Known::Is),
+                Known::Unknown(why) => Known::Unknown(why),
+            }
+        }
+        (None, None) => no_deployment(),
+    };
+    let machine = match found {
+        Known::Is(found) => Known::Is(found.map(|object| machine_facts(&object))),
+        Known::Unknown(why) => Known::Unknown(why),
+    };
+    (machine, deployment)
+}
+
+fn no_deployment<T>() -> Known<T> {
+    let why = "no Machine says which machine deployment it is of: name it by --machine-deployment";
+    Known::Unknown(why.to_owned())
+}
+
+fn owner(metadata: &ObjectMeta, kind: &str) -> Option<String> {
+    let owners = metadata.owner_references.iter().flatten();
+    let mut of_kind = owners.filter(|it| it.kind == kind);
+    of_kind.next().map(|it| it.name.clone())
+}
+
+fn machine_facts(object: &DynamicObject) -> Machine {
+    let error = object.data.pointer("/status/errorMessage");
+    Machine {
+        created: created(&object.metadata),
+        error: error.and_then(Value::as_str).map(str::to_owned),
+    }
+}
+
+async fn documents(
+    client: &Client,
+    (namespace, deployment): (&str, &str),
+    names: &DerivedNames,
+) -> Known<Documents> {
+    let resource = kind("MachineDeployment", "machinedeployments");
+    let deployments: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), namespace, &resource);
+    let found = match answered(deployments.get_metadata_opt(deployment).await) {
+        Known::Is(Some(found)) => found,
+        Known::Is(None) => {
+            return Known::Unknown(format!(
+                "there is no machine deployment {namespace}/{deployment}"
+            ));
+        }
+        Known::Unknown(why) => return Known::Unknown(why),
+    };
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    let mut documents = Documents {
+        deployment: format!("{namespace}/{deployment}"),
+        revision: annotation(&found, REVISION),
+        ..Documents::default()
+    };
+    for name in [
+        &names.bootstrap,
+        &names.provisioning,
+        &names.kubelet_kubeconfig,
+    ] {
+        match answered(secrets.get_metadata_opt(name).await) {
+            Known::Is(Some(secret)) => {
+                documents
+                    .made_for
+                    .extend(annotation(&secret, MADE_FOR_REVISION));
+            }
+            Known::Is(None) => documents.missing.push(name.clone()),
+            Known::Unknown(why) => return Known::Unknown(why),
+        }
+    }
+    Known::Is(documents)
+}
+
+fn annotation<K>(object: &PartialObjectMeta<K>, name: &str) -> Option<String> {
+    let annotations = object.metadata.annotations.as_ref();
+    annotations.and_then(|it| it.get(name)).cloned()
+}
+
+/// The day on which the token was last used that machines fetch their documents with.
+async fn last_used(client: &Client, names: &DerivedNames) -> Known<Option<String>> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
+    for name in [names.fetcher_token.as_str(), FETCHER_TOKEN] {
+        match answered(secrets.get_metadata_opt(name).await) {
+            Known::Is(Some(secret)) => return Known::Is(secret.labels().get(LAST_USED).cloned()),
+            Known::Is(None) => {}
+            Known::Unknown(why) => return Known::Unknown(why),
+        }
+    }
+    Known::Unknown("there is no token to fetch it with".to_owned())
+}
+
+async fn requests(client: &Client) -> Known<Vec<CertificateSigningRequest>> {
+    let requests: Api<DeserializeGuard<CertificateSigningRequest>> = Api::all(client.clone());
+    match pages::all(&requests, ListParams::default()).await {
+        Ok(list) => Known::Is(list.objects),
+        Err(error) => Known::Unknown(chain(&error).to_string()),
+    }
+}
+
+/// Whether a request is for the certificate of this node. Who has asked does not say it: with a
+/// bootstrap token, all machines are one user.
+fn is_for(request: &CertificateSigningRequest, node: &str) -> bool {
+    let user = format!("system:node:{node}");
+    names(&request.spec.request.0, &user)
+}
+
+/// Whether a request in PEM has a name of exactly these bytes in it.
+fn names(pem: &[u8], name: &str) -> bool {
+    use rustls::pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
+    let Ok(der) = CertificateSigningRequestDer::from_pem_slice(pem) else {
+        return false;
+    };
+    // DER writes a short text behind its length.
+    let Ok(length) = u8::try_from(name.len()) else {
+        return false;
+    };
+    let mut text = vec![length];
+    text.extend(name.as_bytes());
+    memchr::memmem::find(&der, &text).is_some()
+}
+
+fn certificate_request(request: &CertificateSigningRequest) -> CertificateRequest {
+    let status = request.status.clone().unwrap_or_default();
+    let conditions = status.conditions.unwrap_or_default();
+    let refused = conditions
+        .iter()
+        .find(|it| it.type_ == "Denied" || it.type_ == "Failed");
+    CertificateRequest {
+        name: request.name_any(),
+        asked: created(&request.metadata),
+        approved: conditions.iter().any(|it| it.type_ == "Approved"),
+        refused: refused.map(|it| {
+            let message = it.message.as_deref().unwrap_or("no message");
+            format!("{}: {message}", it.type_)
+        }),
+        issued: status.certificate.is_some(),
+    }
+}
+
+async fn node(client: &Client, name: &str) -> Known<Option<Node>> {
+    let nodes: Api<NodeObject> = Api::all(client.clone());
+    let object = match answered(nodes.get_opt(name).await) {
+        Known::Is(Some(object)) => object,
+        Known::Is(None) => return Known::Is(None),
+        Known::Unknown(why) => return Known::Unknown(why),
+    };
+    let created = created(&object.metadata);
+    let status = object.status.unwrap_or_default();
+    let info = status.node_info.unwrap_or_default();
+    let ready = status.conditions.unwrap_or_default();
+    let ready = ready.into_iter().find(|it| it.type_ == "Ready");
+    Known::Is(Some(Node {
+        created,
+        system: format!("{}, kubelet {}", info.os_image, info.kubelet_version),
+        ready: ready.map(|it| {
+            let message = it.message.unwrap_or_default();
+            (it.status, it.last_transition_time.as_ref().map(at), message)
+        }),
+    }))
+}
+
+fn created(metadata: &ObjectMeta) -> Option<String> {
+    metadata.creation_timestamp.as_ref().map(at)
+}
+
+fn at(time: &Time) -> String {
+    let time: Timestamp = time.0;
+    time.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::names;
+
+    #[test]
+    fn a_request_names_its_own_node_and_none_whose_name_begins_so() {
+        let mut params = CertificateParams::default();
+        let name = &mut params.distinguished_name;
+        name.push(DnType::OrganizationName, "system:nodes");
+        name.push(DnType::CommonName, "system:node:one-10");
+        let request = params.serialize_request(&KeyPair::generate().unwrap());
+        let pem = request.unwrap().pem().unwrap();
+        assert!(names(pem.as_bytes(), "system:node:one-10"));
+        assert!(!names(pem.as_bytes(), "system:node:one-1"));
+        assert!(!names(b"no request", "system:node:one-10"));
+    }
+}

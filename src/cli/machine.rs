@@ -1,0 +1,86 @@
+//! `osm machine`: how far a machine has come.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, ValueEnum};
+
+use super::{clusters::WorkerFlags, output};
+use crate::api::names::KUBE_SYSTEM;
+use crate::app::machine::{self, Question, State, Way};
+
+/// What `osm machine` takes.
+#[derive(Args, Debug)]
+pub(super) struct MachineFlags {
+    /// The machine, by its name, which is also that of its node
+    name: String,
+
+    /// The worker cluster, with your own rights; what you may not read is unknown
+    #[arg(long, value_name = "FILE")]
+    worker_kubeconfig: PathBuf,
+
+    #[command(flatten)]
+    worker: WorkerFlags,
+
+    /// The namespace of machines and machine deployments
+    #[arg(short, long, value_name = "NAMESPACE", default_value = KUBE_SYSTEM)]
+    namespace: String,
+
+    /// The machine deployment, where the Machine is gone or may not be read
+    #[arg(long, value_name = "NAME")]
+    machine_deployment: Option<String>,
+
+    /// How it is written
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Format,
+}
+
+/// How a machine's way is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+pub(super) fn run(flags: MachineFlags) -> anyhow::Result<ExitCode> {
+    let question = Question {
+        worker: flags.worker.way(flags.worker_kubeconfig),
+        name: flags.name,
+        namespace: flags.namespace,
+        machine_deployment: flags.machine_deployment,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let way = runtime.block_on(machine::look(&question))?;
+    match flags.output {
+        Format::Json => output::document(serde_json::to_string_pretty(&way)? + "\n")?,
+        Format::Text => output::lines(lines(&way))?,
+    }
+    if way.ready {
+        return Ok(output::SUCCESS);
+    }
+    Ok(output::failed())
+}
+
+fn lines(way: &Way) -> Vec<String> {
+    let width = way.steps.iter().map(|it| it.step.len()).max().unwrap_or(0);
+    let mut lines: Vec<String> = way
+        .steps
+        .iter()
+        .map(|step| {
+            let state = match step.state {
+                State::Done => "done",
+                State::Waiting => "waiting",
+                State::Failed => "FAILED",
+                State::Unknown => "unknown",
+            };
+            format!("{state:<8} {:<width$}  {}", step.step, step.detail)
+        })
+        .collect();
+    if let Some(next) = &way.next {
+        lines.extend([String::new(), format!("Next: {next}")]);
+    }
+    lines
+}
