@@ -3,6 +3,8 @@
 
 #[path = "docs/commands.rs"]
 mod commands;
+#[path = "docs/compatibility.rs"]
+mod compatibility;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -3,6 +3,7 @@
 
 mod faults;
 mod join;
+pub mod record;
 mod settings;
 mod site;
 mod trial;
@@ -15,6 +16,15 @@ use self::trial::Trial;
 use crate::demo::screen::Screen;
 use crate::machine::{Image, Images, Reached};
 
+const DEBIAN: &str = "osp-debian";
+const UBUNTU: &str = "osp-ubuntu";
+/// The kubelet's version that the machine deployment of `loadtest/nodes` asks for.
+const NEWEST: &str = "1.36.3";
+/// The version of `loadtest/nodes/kubelet-1.34`.
+const OLDEST: &str = "1.34.4";
+/// What the script calls that one.
+const OLDEST_NAME: &str = "kubelet-1.34";
+
 /// What is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Case {
@@ -22,6 +32,12 @@ pub enum Case {
     Join,
     /// The same with Debian 12.
     Bookworm,
+    /// Debian 13 with the oldest kubelet.
+    Oldest,
+    /// Debian 12 with the oldest kubelet.
+    BookwormOldest,
+    /// Ubuntu 24.04. Its image comes from Ubuntu's archive.
+    Noble,
     /// Settings and annotations reach the machine, all packages come over TLS.
     Settings,
     /// No document yet, no mirror, wrong checksums, another token, a full disk.
@@ -31,12 +47,35 @@ pub enum Case {
 }
 
 impl Case {
-    /// The disks that it needs.
-    pub fn images(self) -> &'static [Image] {
+    /// What the script makes for it.
+    pub fn needs(self) -> Vec<&'static str> {
+        let mut needs = vec![self.image().name()];
+        if self.kubelet() == OLDEST {
+            needs.push(OLDEST_NAME);
+        }
+        needs
+    }
+
+    fn image(self) -> Image {
         match self {
-            Self::Join | Self::OnTheWay | Self::Clock => &[Image::Trixie],
-            Self::Bookworm => &[Image::Bookworm],
-            Self::Settings => &[Image::TrixieBare],
+            Self::Join | Self::Oldest | Self::OnTheWay | Self::Clock => Image::Trixie,
+            Self::Bookworm | Self::BookwormOldest => Image::Bookworm,
+            Self::Noble => Image::Noble,
+            Self::Settings => Image::TrixieBare,
+        }
+    }
+
+    fn profile(self) -> &'static str {
+        match self {
+            Self::Noble => UBUNTU,
+            _ => DEBIAN,
+        }
+    }
+
+    fn kubelet(self) -> &'static str {
+        match self {
+            Self::Oldest | Self::BookwormOldest => OLDEST,
+            _ => NEWEST,
         }
     }
 }
@@ -55,6 +94,8 @@ pub struct Params {
 /// A machine that became a node.
 #[derive(Debug)]
 pub struct Seen {
+    /// The default profile that its own extends.
+    pub profile: &'static str,
     /// The operating system, as the kubelet reports it.
     pub image: String,
     /// The kubelet's version.
@@ -68,6 +109,7 @@ impl Seen {
         let info = trial.node().await?.status.and_then(|it| it.node_info);
         let info = info.unwrap_or_default();
         Ok(Self {
+            profile: DEBIAN,
             image: info.os_image,
             kubelet: info.kubelet_version,
             reached: trial.end().await?,
@@ -82,8 +124,9 @@ impl Seen {
 /// When something is not as the case says.
 pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
     match case {
-        Case::Join => Box::pin(join::run(params, Image::Trixie)).await,
-        Case::Bookworm => Box::pin(join::run(params, Image::Bookworm)).await,
+        Case::Join | Case::Bookworm | Case::Oldest | Case::BookwormOldest | Case::Noble => {
+            Box::pin(join::run(params, case)).await
+        }
         Case::Settings => Box::pin(settings::run(params)).await,
         Case::OnTheWay => Box::pin(faults::on_the_way(params)).await,
         Case::Clock => Box::pin(faults::clock(params)).await,

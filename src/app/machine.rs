@@ -167,7 +167,7 @@ async fn documents(
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let mut documents = Documents {
         deployment: format!("{namespace}/{deployment}"),
-        revision: annotation(&found, REVISION),
+        revision: annotation(&found, REVISION).unwrap_or_default(),
         ..Documents::default()
     };
     for name in [

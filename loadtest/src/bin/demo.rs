@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     let machine = if arguments.node {
-        let images = Images::find(&[Image::Trixie])?;
+        let images = Images::find([Image::Trixie.name()])?;
         // In there, nothing can be downloaded.
         Assets::find_now()?;
         network::enter()?;

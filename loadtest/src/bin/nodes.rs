@@ -1,5 +1,6 @@
 //! Boots virtual machines from what the manager writes, and waits until they are nodes.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,7 +9,7 @@ use clap::{Parser, ValueEnum as _};
 use loadtest::control_plane::Assets;
 use loadtest::demo::screen::{Look, Screen, seconds};
 use loadtest::machine::{Images, network};
-use loadtest::nodes::{self, Case};
+use loadtest::nodes::{self, Case, record};
 
 /// Virtual machines that boot from the manager's documents and become nodes.
 #[derive(Parser)]
@@ -16,6 +17,9 @@ struct Arguments {
     /// What is tried; without it, everything.
     #[arg(value_enum)]
     cases: Vec<Case>,
+    /// Note the machines that joined in the repository, for docs/compatibility.md.
+    #[arg(long)]
+    record: bool,
     /// The manager's program; without it, the one beside this program.
     #[arg(long, value_name = "FILE", env = "OSM_BINARY")]
     osm: Option<PathBuf>,
@@ -39,8 +43,8 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if cases.is_empty() {
         cases = Case::value_variants().to_vec();
     }
-    let disks: Vec<_> = cases.iter().flat_map(|it| it.images()).copied().collect();
-    let images = Images::find(&disks)?;
+    let needs: BTreeSet<_> = cases.iter().flat_map(|it| it.needs()).collect();
+    let images = Images::find(needs)?;
     // In there, nothing can be downloaded.
     Assets::find_now()?;
     network::enter()?;
@@ -68,6 +72,9 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         // One case that fails hides no other.
         match runtime.block_on(nodes::run(case, &params)) {
             Ok(seen) => {
+                if arguments.record {
+                    record::add(&seen)?;
+                }
                 let ready = seen.reached.iter().find(|it| it.stage == "node Ready");
                 let after = ready.map_or_else(String::new, |it| seconds(it.after));
                 screen.print(&format!(

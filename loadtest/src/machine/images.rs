@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 const SCRIPT: &str = ".ci/node-images";
 
 /// What a machine can boot from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Image {
     /// Debian 12 with all packages that the profile installs.
     Bookworm,
@@ -16,6 +16,8 @@ pub enum Image {
     Trixie,
     /// Debian 13 without them: they come from the mirror.
     TrixieBare,
+    /// Ubuntu 24.04 with all packages that the profile installs.
+    Noble,
 }
 
 impl Image {
@@ -25,6 +27,7 @@ impl Image {
             Self::Bookworm => "bookworm",
             Self::Trixie => "trixie",
             Self::TrixieBare => "trixie-bare",
+            Self::Noble => "noble",
         }
     }
 }
@@ -37,6 +40,7 @@ pub struct Images {
 
 impl Images {
     /// Finds them, and has the script make those that are missing, with its progress on stderr.
+    /// The names are those of images and of kubelets, as the script takes them.
     ///
     /// # Errors
     ///
@@ -45,10 +49,10 @@ impl Images {
         clippy::disallowed_methods,
         reason = "runs the developer's own programs"
     )]
-    pub fn find(images: &[Image]) -> anyhow::Result<Self> {
+    pub fn find<'a>(names: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Self> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let output = Command::new(package.parent().unwrap_or(package).join(SCRIPT))
-            .args(images.iter().map(|it| it.name()))
+            .args(names)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()

@@ -43,7 +43,7 @@ pub(super) async fn on_the_way(params: &Params) -> anyhow::Result<Seen> {
 
     let at = trial.machine.console().len();
     trial
-        .console_shows(at, "setup: failed while downloading")
+        .console_shows(at, "setup: failed while installing packages")
         .await?;
     trial.is_explained_by("Next: the machine has not asked for a certificate")?;
     let at = trial.machine.console().len();

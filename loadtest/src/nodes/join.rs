@@ -8,20 +8,22 @@ use serde_json::json;
 
 use super::site::Site;
 use super::trial::{NODE, Trial};
-use super::{Params, Seen};
+use super::{Case, Params, Seen};
 use crate::demo::install;
-use crate::machine::Image;
 
-/// The version that the machine deployment of `loadtest/nodes` asks for.
-const KUBELET: &str = "1.36.3";
 const POD_IMAGE: &str = "registry.example/hello:1";
 /// The other architecture of the profile's lists.
 const OTHER: &str = "arm64";
 
-pub(super) async fn run(params: &Params, image: Image) -> anyhow::Result<Seen> {
+pub(super) async fn run(params: &Params, case: Case) -> anyhow::Result<Seen> {
     let mut site = Site::open(params).await?;
-    site.register(&json!({}), &json!({})).await?;
-    let mut trial = Trial::power_on(site, params, image).await?;
+    let profile = case.profile().replace("osp-", "") + "-bridge";
+    let deployment = json!({
+        "metadata": { "annotations": { "k8c.io/operating-system-profile": profile } },
+        "spec": { "template": { "spec": { "versions": { "kubelet": case.kubelet() } } } },
+    });
+    site.register(&json!({}), &deployment).await?;
+    let mut trial = Trial::power_on(site, params, case.image()).await?;
     trial.joins().await?;
     trial.is_explained_by("done     Ready")?;
     let node = trial.node().await?;
@@ -29,7 +31,7 @@ pub(super) async fn run(params: &Params, image: Image) -> anyhow::Result<Seen> {
         .status
         .and_then(|it| it.node_info)
         .context("a node's status")?;
-    let wanted = format!("v{KUBELET}");
+    let wanted = format!("v{}", case.kubelet());
     ensure!(
         info.kubelet_version == wanted,
         "kubelet {}",
@@ -39,7 +41,7 @@ pub(super) async fn run(params: &Params, image: Image) -> anyhow::Result<Seen> {
         "{}, kubelet {}",
         info.os_image, info.kubelet_version
     ));
-    only_what_is_listed(params, &trial)?;
+    only_what_is_listed(params, &trial, case)?;
     trial.runs("hello", POD_IMAGE).await?;
     as_asked(&trial).await?;
     let bootstraps = count(&trial.machine.console(), "bootstrap: fetching");
@@ -51,6 +53,7 @@ pub(super) async fn run(params: &Params, image: Image) -> anyhow::Result<Seen> {
     trial.saw("neither bootstrap nor setup ran again");
     trial.runs("again", POD_IMAGE).await?;
     Ok(Seen {
+        profile: case.profile(),
         image: info.os_image,
         kubelet: info.kubelet_version,
         reached: trial.end().await?,
@@ -63,16 +66,11 @@ pub(super) async fn run(params: &Params, image: Image) -> anyhow::Result<Seen> {
     clippy::disallowed_methods,
     reason = "running the program is what this is for"
 )]
-fn only_what_is_listed(params: &Params, trial: &Trial) -> anyhow::Result<()> {
+fn only_what_is_listed(params: &Params, trial: &Trial, case: Case) -> anyhow::Result<()> {
     let settings = install::repository().join("loadtest/nodes/tenant-virtual/management.yaml");
     let output = Command::new(&params.osm)
-        .args([
-            "bom",
-            "osp-debian",
-            "--kubernetes",
-            KUBELET,
-            "--worker-cluster",
-        ])
+        .args(["bom", case.profile(), "--kubernetes", case.kubelet()])
+        .arg("--worker-cluster")
         .arg(settings)
         .output()
         .context("running osm bom")?;

@@ -14,8 +14,10 @@ const CREDENTIALS: &str = "
 apiVersion: v1
 kind: Secret
 metadata: {name: registries, namespace: tenant-virtual}
+type: kubernetes.io/dockerconfigjson
 stringData:
-  10.0.2.2:8443: '{\"username\": \"mirror\", \"password\": \"mirror-password\"}'
+  .dockerconfigjson: |
+    {\"auths\": {\"10.0.2.2:8443\": {\"username\": \"mirror\", \"password\": \"mirror-password\"}}}
 ";
 const NODE_CREDENTIALS: &str = "manifests/rbac/worker-node-credentials.yaml";
 

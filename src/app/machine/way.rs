@@ -25,8 +25,8 @@ pub(super) struct Machine {
 pub(super) struct Documents {
     /// The machine deployment, as `namespace/name`.
     pub(super) deployment: String,
-    /// The revision that machine-controller has given to it.
-    pub(super) revision: Option<String>,
+    /// The revision that machine-controller has given to it; empty before the first.
+    pub(super) revision: String,
     /// The Secrets that should be there and are not.
     pub(super) missing: Vec<String>,
     /// The revisions that the others were made for.
@@ -218,10 +218,8 @@ fn documents(facts: &Facts) -> Step {
         return Step::new(DOCUMENTS, State::Failed, detail)
             .look_at(format!("the manager has not written them: {explain}"));
     }
-    let revision = documents.revision.as_deref().unwrap_or("-");
-    let of = &documents.deployment;
-    let current = documents.revision.as_ref();
-    let is_old = documents.made_for.iter().any(|it| Some(it) != current);
+    let (of, revision) = (&documents.deployment, &documents.revision);
+    let is_old = documents.made_for.iter().any(|it| it != revision);
     if is_old {
         let detail = format!("of another revision than {revision} of {of}");
         return Step::new(DOCUMENTS, State::Waiting, detail)
@@ -240,7 +238,7 @@ fn fetched(facts: &Facts) -> Step {
         Known::Is(Some(day)) => Step::new(
             FETCHED,
             State::Unknown,
-            format!("the token was last used on {day}, by any of its machines"),
+            format!("the token was last used on {day}, by any machine or the manager's check"),
         )
         .look_at(console(&facts.name)),
         Known::Is(None) => Step::new(FETCHED, State::Waiting, "the token was never used")
@@ -384,7 +382,7 @@ mod tests {
             machine: Known::Is(Some(Machine::default())),
             documents: Known::Is(Documents {
                 deployment: "kube-system/workers".to_owned(),
-                revision: Some("3".to_owned()),
+                revision: "3".to_owned(),
                 made_for: vec!["3".to_owned()],
                 ..Documents::default()
             }),
