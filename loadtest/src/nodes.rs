@@ -1,6 +1,7 @@
 //! Machines that become nodes, from what the manager's real binary has written for them. Each case
 //! has a site of its own: clusters, the manager, a mirror.
 
+mod edge;
 mod faults;
 mod join;
 pub mod record;
@@ -44,6 +45,10 @@ pub enum Case {
     OnTheWay,
     /// A clock that is years behind.
     Clock,
+    /// A deleted fetch token, a replaced machine, two revisions, no API server.
+    Replaced,
+    /// The edge script, run by hand on a machine of no provider.
+    Edge,
 }
 
 impl Case {
@@ -58,10 +63,10 @@ impl Case {
 
     fn image(self) -> Image {
         match self {
-            Self::Join | Self::Oldest | Self::OnTheWay | Self::Clock => Image::Trixie,
             Self::Bookworm | Self::BookwormOldest => Image::Bookworm,
             Self::Noble => Image::Noble,
             Self::Settings => Image::TrixieBare,
+            _ => Image::Trixie,
         }
     }
 
@@ -130,5 +135,7 @@ pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
         Case::Settings => Box::pin(settings::run(params)).await,
         Case::OnTheWay => Box::pin(faults::on_the_way(params)).await,
         Case::Clock => Box::pin(faults::clock(params)).await,
+        Case::Replaced => Box::pin(faults::replaced(params)).await,
+        Case::Edge => Box::pin(edge::run(params)).await,
     }
 }

@@ -90,6 +90,14 @@ impl DemoCluster {
             .with_context(|| format!("in cluster {}", self.name))
     }
 
+    /// The real control plane, where it is one.
+    pub fn control_plane(&self) -> Option<&ControlPlane> {
+        match &self.server {
+            Server::Fake(_) => None,
+            Server::Real(plane) => Some(plane),
+        }
+    }
+
     /// Ends the cluster without blocking the thread.
     pub async fn stop(self) -> anyhow::Result<()> {
         match self.server {

@@ -47,6 +47,11 @@ impl Tenant {
         Ok(())
     }
 
+    /// What the tenant applies in its worker cluster.
+    pub(crate) fn worker(&self) -> &str {
+        &self.worker
+    }
+
     fn read(folder: &Path, namespace: String) -> anyhow::Result<Self> {
         let file = |name: &str| read(&folder.join(&namespace).join(name));
         Ok(Self {
@@ -143,7 +148,9 @@ fn merged(text: &str, kind: &str, patch: &Value) -> anyhow::Result<String> {
     let of_kind = documents
         .iter_mut()
         .filter(|it| it.get("kind").and_then(Value::as_str) == Some(kind));
-    of_kind.for_each(|document| json_patch::merge(document, patch));
+    if patch.is_object() {
+        of_kind.for_each(|document| json_patch::merge(document, patch));
+    }
     // JSON is YAML.
     let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
     Ok(texts.join("\n---\n"))

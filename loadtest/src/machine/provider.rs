@@ -62,6 +62,20 @@ impl Provider {
         self.start_machine((name, &user_data), Image::Trixie, Some(clock))
     }
 
+    /// Powers on a machine with user data of the caller's own.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub fn power_on_with(
+        &self,
+        image: Image,
+        name: &str,
+        user_data: &str,
+    ) -> anyhow::Result<Machine> {
+        self.start_machine((name, user_data), image, None)
+    }
+
     fn start_machine(
         &self,
         (name, user_data): (&str, &str),

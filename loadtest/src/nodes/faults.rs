@@ -15,6 +15,9 @@ use crate::machine::{Fault, Image};
 const SETTINGS: &str = "cloud-init-settings";
 const PROVISIONING: &str = "virtual-workers-kube-system-provisioning-config";
 const KUBE_SYSTEM: &str = "kube-system";
+const FETCHER_TOKEN: &str = "cloud-init-getter-token";
+/// The kubelet's setting by which the second revision of the machine deployment is known.
+const MAX_PODS: &str = "v1.kubelet-config.machine-controller.kubermatic.io/MaxPods";
 /// Large enough that containerd's package does not fit, small enough for the shell.
 const FILL: &str = "fallocate -l $(($(df --output=avail -B1 / | tail -n 1) - 4000000)) /filler";
 
@@ -96,5 +99,53 @@ pub(super) async fn clock(params: &Params) -> anyhow::Result<Seen> {
         .run(&format!("date --set=@{now}"))
         .await?;
     trial.joins().await?;
+    Seen::of(trial).await
+}
+
+/// The token that the machine has is deleted: it never gets its document, and the machine that
+/// replaces it does, whose machine deployment goes and comes back with another revision, while the
+/// API server is away.
+pub(super) async fn replaced(params: &Params) -> anyhow::Result<Seen> {
+    let mut site = Site::open(params).await?;
+    site.register(&json!({}), &json!({})).await?;
+    let mut trial = Trial::power_on(site, params, Image::Trixie).await?;
+    let secrets: Api<Secret> = Api::namespaced(trial.site.worker().await?, SETTINGS);
+    secrets
+        .delete(FETCHER_TOKEN, &DeleteParams::default())
+        .await
+        .context("deleting the fetch token")?;
+    trial.console_shows(0, "401").await?;
+    trial.is_explained_by("Next: the machine has not asked for a certificate")?;
+    trial.is_replaced(Image::Trixie).await?;
+
+    let (namespace, name) = Site::deployment();
+    let deployments = trial.site.machine_deployments().await?;
+    deployments
+        .delete(name, &DeleteParams::default())
+        .await
+        .context("deleting the machine deployment")?;
+    trial.console_shows(0, "404").await?;
+    trial.is_explained_by(&format!(
+        "there is no machine deployment {namespace}/{name}"
+    ))?;
+    let plane = trial.site.control_plane()?;
+    plane.stop_api_server().await?;
+    let at = trial.machine.console().len();
+    trial.console_shows(at, "onnect to").await?;
+    trial.site.control_plane()?.start_api_server().await?;
+    let annotations = json!({ "machinedeployment.clusters.k8s.io/revision": "2", MAX_PODS: "43" });
+    let second = json!({ "metadata": { "annotations": annotations } });
+    trial.site.change_deployment(&second).await?;
+    trial.saw("the API server and the machine deployment are back, with another revision");
+    trial.joins().await?;
+    let configuration = trial.kubelet_configuration().await?;
+    let pods = configuration
+        .get("maxPods")
+        .context("the kubelet has maxPods")?;
+    ensure!(
+        *pods == json!(43),
+        "maxPods is {pods}, of the first revision"
+    );
+    trial.saw("it joined with the settings of the second revision");
     Seen::of(trial).await
 }

@@ -2,6 +2,8 @@
 //! its packages from the mirror over TLS.
 
 use anyhow::{Context as _, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::Api;
 use serde_json::{Value, json};
 
 use super::site::Site;
@@ -19,6 +21,7 @@ stringData:
   .dockerconfigjson: |
     {\"auths\": {\"10.0.2.2:8443\": {\"username\": \"mirror\", \"password\": \"mirror-password\"}}}
 ";
+const OWN_TOKEN: &str = "kube-system-virtual-workers-cloud-init-getter-token";
 const NODE_CREDENTIALS: &str = "manifests/rbac/worker-node-credentials.yaml";
 
 fn settings(authority: &str) -> Value {
@@ -66,7 +69,8 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
     site.register(&settings(&authority), &annotations()).await?;
     let mut trial = Trial::power_on(site, params, Image::TrixieBare).await?;
     trial.joins().await?;
-    own_credentials(&trial)?;
+    packages_are_from_the_mirror(&trial)?;
+    own_credentials(&trial).await?;
     on_the_node(&trial).await?;
     trial.runs("mirrored", "registry.example/hello:1").await?;
     trial.runs("insecure", "10.0.2.2:8080/hello:1").await?;
@@ -76,12 +80,39 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
     Seen::of(trial).await
 }
 
-/// What the machine fetches with names its machine deployment.
-fn own_credentials(trial: &Trial) -> anyhow::Result<()> {
+fn packages_are_from_the_mirror(trial: &Trial) -> anyhow::Result<()> {
     let requests = trial.site.provider.mirror().requests();
-    let debs = requests.iter().filter(|it| it.contains("/pool/")).count();
-    ensure!(debs > 10, "only {debs} packages are from the mirror");
-    trial.saw(&format!("{debs} packages are from the mirror, over TLS"));
+    let packages = requests.iter().filter(|it| it.contains("/pool/")).count();
+    ensure!(
+        packages > 10,
+        "only {packages} packages are from the mirror"
+    );
+    trial.saw(&format!(
+        "{packages} packages are from the mirror, over TLS"
+    ));
+    Ok(())
+}
+
+/// The machine has the token of its machine deployment, and not that of all.
+async fn own_credentials(trial: &Trial) -> anyhow::Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(trial.site.worker().await?, "cloud-init-settings");
+    let mut shell = trial.shell().await?;
+    for (name, wanted) in [(OWN_TOKEN, true), ("cloud-init-getter-token", false)] {
+        let secret = secrets.get(name).await.context("reading a token")?;
+        let token = secret.data.and_then(|mut it| it.remove("token"));
+        let token = token.context("the Secret has a token")?.0;
+        let token = String::from_utf8_lossy(&token).into_owned();
+        let end = token
+            .get(token.len().saturating_sub(40)..)
+            .unwrap_or_default();
+        let found = shell
+            .run(&format!(
+                "grep -rlF -- {end} /opt/bin /etc/kubernetes || true"
+            ))
+            .await?;
+        ensure!(found.trim().is_empty() != wanted, "{name} is in {found:?}");
+    }
+    trial.saw("the machine has its machine deployment's own token, and no other");
     Ok(())
 }
 

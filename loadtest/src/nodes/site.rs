@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::Params;
-use crate::control_plane;
+use crate::control_plane::{self, ControlPlane};
 use crate::demo::cluster::{DemoCluster, Kind};
 use crate::demo::folder::Folder;
 use crate::demo::process::Manager;
@@ -89,6 +91,26 @@ impl Site {
             .await
             .with_context(|| format!("the log of osm ends with:\n{}", self.manager.log_tail()))?;
         Ok(())
+    }
+
+    /// Creates the machine deployment again, or changes it, by a merge patch.
+    pub(super) async fn change_deployment(&mut self, patch: &Value) -> anyhow::Result<()> {
+        self.tenant.change(&Value::Null, patch)?;
+        Box::pin(self.worker.apply(self.tenant.worker())).await
+    }
+
+    /// The machine deployments of the worker cluster.
+    pub(super) async fn machine_deployments(&self) -> anyhow::Result<Api<DynamicObject>> {
+        let kind = GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", "MachineDeployment");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "machinedeployments");
+        let (namespace, _) = Self::deployment();
+        let client = self.worker().await?;
+        Ok(Api::namespaced_with(client, namespace, &resource))
+    }
+
+    /// The worker cluster's own control plane.
+    pub(super) fn control_plane(&self) -> anyhow::Result<&ControlPlane> {
+        self.worker.control_plane().context("the cluster is real")
     }
 
     /// The program.

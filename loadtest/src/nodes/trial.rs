@@ -56,6 +56,20 @@ impl Trial {
         })
     }
 
+    /// Does what machine-controller does with a Machine that is deleted: another one comes.
+    pub(super) async fn is_replaced(&mut self, image: Image) -> anyhow::Result<()> {
+        let machine = self
+            .site
+            .provider
+            .power_on(Site::deployment(), image, NODE)
+            .await?;
+        // The old one's plug is pulled.
+        self.machine = machine;
+        self.progress = watched(self.screen, self.site.worker().await?);
+        self.saw("another machine is powered on in its place");
+        Ok(())
+    }
+
     /// Says what was seen.
     pub(super) fn saw(&self, what: &str) {
         self.screen.print(&format!("    ok  {what}"));

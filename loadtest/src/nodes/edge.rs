@@ -1,0 +1,43 @@
+//! A machine that nobody's provider made: an operator copies the script to it, and runs it.
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::Api;
+use kube::runtime::wait::await_condition;
+use serde_json::json;
+
+use super::site::Site;
+use super::trial::{NODE, Trial};
+use super::{Params, Seen};
+use crate::machine::Image;
+
+const SCRIPT: &str = "edge-provider-script-virtual-workers-kube-system";
+const KEY: &str = "fetch-bootstrap-script";
+
+pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
+    let mut site = Site::open(params).await?;
+    let provider = json!({ "value": { "cloudProvider": "edge" } });
+    let deployment = json!({ "spec": { "template": { "spec": { "providerSpec": provider } } } });
+    site.register(&json!({}), &deployment).await?;
+    let secrets: Api<Secret> = Api::namespaced(site.worker().await?, "cloud-init-settings");
+    let is_there = |secret: Option<&Secret>| {
+        secret.is_some_and(|it| it.data.iter().any(|data| data.contains_key(KEY)))
+    };
+    let secret = await_condition(secrets, SCRIPT, is_there).await?;
+    let data = secret.and_then(|it| it.data).unwrap_or_default();
+    let script = STANDARD.encode(&data.get(KEY).context("the script is gone")?.0);
+    // The machine of somebody who has a script, root, and a name for it.
+    let user_data = format!(
+        "#cloud-config\nwrite_files:\n- path: /root/script\n  encoding: b64\n  \
+         content: {script}\nruncmd:\n- hostnamectl set-hostname {NODE}\n- bash /root/script\n"
+    );
+    let machine = site
+        .provider
+        .power_on_with(Image::Trixie, NODE, &user_data)?;
+    let mut trial = Trial::with(site, params, machine).await?;
+    trial.joins().await?;
+    trial.runs("hello", "registry.example/hello:1").await?;
+    Seen::of(trial).await
+}
