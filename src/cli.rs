@@ -111,7 +111,7 @@ Exit codes: 0 nothing blocks it, 1 something does, 2 it cannot be looked at.")]
   osm machine berlin-workers-7d9f-x2x --worker-kubeconfig berlin-admin.kubeconfig
   osm machine berlin-workers-7d9f-x2x --worker-kubeconfig berlin-admin.kubeconfig -o json
 
-Exit codes: 0 it is a Ready node, 1 it is not, 2 the worker cluster cannot be asked.")]
+Exit codes: 0 it is a Ready node, 1 it is not, 2 the worker cluster does not answer.")]
     Machine(machine::MachineFlags),
     /// Look whether everything is there that the manager needs, and say how to mend what is not.
     #[command(after_help = "Examples:

@@ -5,6 +5,8 @@
 mod commands;
 #[path = "docs/compatibility.rs"]
 mod compatibility;
+#[path = "docs/console.rs"]
+mod console;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

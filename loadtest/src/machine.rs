@@ -22,10 +22,10 @@ mod provider;
 mod qemu;
 mod shell;
 
-pub use self::console::{Progress, Reached};
-pub use self::controller::HOST_ADDRESS;
+pub use self::console::{Progress, READY, Reached, is_ready, tail};
+pub use self::controller::{HOST_ADDRESS, SETTINGS};
 pub use self::images::{Image, Images};
 pub use self::mirror::{Fault, Mirror};
-pub use self::provider::Provider;
+pub use self::provider::{Boot, Provider};
 pub use self::qemu::Machine;
 pub use self::shell::Shell;

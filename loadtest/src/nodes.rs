@@ -22,9 +22,9 @@ const UBUNTU: &str = "osp-ubuntu";
 /// The kubelet's version that the machine deployment of `loadtest/nodes` asks for.
 const NEWEST: &str = "1.36.3";
 /// The version of `loadtest/nodes/kubelet-1.34`.
-const OLDEST: &str = "1.34.4";
+const OLDER: &str = "1.34.4";
 /// What the script calls that one.
-const OLDEST_NAME: &str = "kubelet-1.34";
+const OLDER_NAME: &str = "kubelet-1.34";
 
 /// What is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -33,10 +33,12 @@ pub enum Case {
     Join,
     /// The same with Debian 12.
     Bookworm,
-    /// Debian 13 with the oldest kubelet.
-    Oldest,
-    /// Debian 12 with the oldest kubelet.
-    BookwormOldest,
+    /// Debian 13 with kubelet 1.34.
+    #[value(name = "kubelet-1.34")]
+    Older,
+    /// Debian 12 with kubelet 1.34.
+    #[value(name = "bookworm-kubelet-1.34")]
+    BookwormOlder,
     /// Ubuntu 24.04. Its image comes from Ubuntu's archive.
     Noble,
     /// Settings and annotations reach the machine, all packages come over TLS.
@@ -55,15 +57,15 @@ impl Case {
     /// What the script makes for it.
     pub fn needs(self) -> Vec<&'static str> {
         let mut needs = vec![self.image().name()];
-        if self.kubelet() == OLDEST {
-            needs.push(OLDEST_NAME);
+        if self.kubelet() == OLDER {
+            needs.push(OLDER_NAME);
         }
         needs
     }
 
     fn image(self) -> Image {
         match self {
-            Self::Bookworm | Self::BookwormOldest => Image::Bookworm,
+            Self::Bookworm | Self::BookwormOlder => Image::Bookworm,
             Self::Noble => Image::Noble,
             Self::Settings => Image::TrixieBare,
             _ => Image::Trixie,
@@ -79,7 +81,7 @@ impl Case {
 
     fn kubelet(self) -> &'static str {
         match self {
-            Self::Oldest | Self::BookwormOldest => OLDEST,
+            Self::Older | Self::BookwormOlder => OLDER,
             _ => NEWEST,
         }
     }
@@ -129,7 +131,7 @@ impl Seen {
 /// When something is not as the case says.
 pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
     match case {
-        Case::Join | Case::Bookworm | Case::Oldest | Case::BookwormOldest | Case::Noble => {
+        Case::Join | Case::Bookworm | Case::Older | Case::BookwormOlder | Case::Noble => {
             Box::pin(join::run(params, case)).await
         }
         Case::Settings => Box::pin(settings::run(params)).await,

@@ -3,6 +3,7 @@
 
 mod way;
 
+use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     certificates::v1::CertificateSigningRequest,
@@ -36,22 +37,34 @@ const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 pub struct Question {
     /// The way into its worker cluster.
     pub worker: WorkerKubeconfigSource,
-    /// The machine's name, which is its node's.
+    /// The machine's name.
     pub name: String,
     /// The namespace of machines.
     pub namespace: String,
+    /// The node's name, where it is not the machine's and no Machine says it.
+    pub node: Option<String>,
     /// The machine deployment's name, where no Machine says it.
     pub machine_deployment: Option<String>,
 }
 
-/// Looks at a machine's way.
+/// Collects the steps of a machine.
 ///
 /// # Errors
 ///
-/// When the worker cluster's kubeconfig cannot be used. What the caller may not read is unknown.
-pub async fn look(question: &Question) -> anyhow::Result<Way> {
+/// When the worker cluster's kubeconfig cannot be used, or its API server does not answer. What the
+/// caller may not read is unknown.
+pub async fn steps(question: &Question) -> anyhow::Result<Way> {
     let client = ClusterClient::worker(&question.worker).await?.client;
-    let (machine, deployment) = machine(&client, question).await;
+    let version = client.apiserver_version().await;
+    version.context("the worker cluster's API server does not answer")?;
+    let found = machine(&client, question).await;
+    let deployment = deployment(&client, question, &found).await;
+    let own_node = match &found {
+        Known::Is(Some(machine)) => text(machine, "/status/nodeRef/name"),
+        _ => None,
+    };
+    let node_name = question.node.clone().or(own_node);
+    let node_name = node_name.unwrap_or_else(|| question.name.clone());
     let (documents, fetched) = match &deployment {
         Known::Is(deployment) => {
             let names = DerivedNames::new(&question.namespace, deployment);
@@ -62,18 +75,26 @@ pub async fn look(question: &Question) -> anyhow::Result<Way> {
         }
         Known::Unknown(why) => (Known::Unknown(why.clone()), Known::Unknown(why.clone())),
     };
-    let (requests, node) = futures::join!(requests(&client), node(&client, &question.name));
+    let (requests, node) = futures::join!(requests(&client), node(&client, &node_name));
     let of = |signer: &str| match &requests {
         Known::Is(requests) => Known::Is(
             requests
                 .iter()
-                .filter(|it| it.spec.signer_name == signer && is_for(it, &question.name))
+                .filter(|it| it.spec.signer_name == signer && is_for(it, &node_name))
                 .map(certificate_request)
                 .collect(),
         ),
         Known::Unknown(why) => Known::Unknown(why.clone()),
     };
+    let machine = match found {
+        Known::Is(found) => Known::Is(found.map(|object| Machine {
+            created: created(&object.metadata),
+            error: text(&object, "/status/errorMessage"),
+        })),
+        Known::Unknown(why) => Known::Unknown(why),
+    };
     Ok(way::way(&Facts {
+        namespace: question.namespace.clone(),
         name: question.name.clone(),
         machine,
         documents,
@@ -97,54 +118,61 @@ fn kind(kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&kind, plural)
 }
 
-/// The Machine, and the name of its machine deployment.
-async fn machine(client: &Client, question: &Question) -> (Known<Option<Machine>>, Known<String>) {
-    let all = |resource| {
-        Api::<DynamicObject>::namespaced_with(client.clone(), &question.namespace, &resource)
-    };
-    let machines = all(kind("Machine", "machines"));
-    let found = answered(machines.get_opt(&question.name).await);
-    let set = match &found {
-        Known::Is(Some(machine)) => owner(&machine.metadata, "MachineSet"),
-        _ => None,
-    };
-    let deployment = match (&question.machine_deployment, set) {
-        (Some(named), _) => Known::Is(named.clone()),
-        (None, Some(set)) => {
-            let sets = all(kind("MachineSet", "machinesets"));
-            match answered(sets.get_metadata_opt(&set).await) {
-                Known::Is(set) => set
-                    .and_then(|set| owner(&set.metadata, "MachineDeployment"))
-                    .map_or_else(no_deployment, Known::Is),
-                Known::Unknown(why) => Known::Unknown(why),
-            }
-        }
-        (None, None) => no_deployment(),
-    };
-    let machine = match found {
-        Known::Is(found) => Known::Is(found.map(|object| machine_facts(&object))),
-        Known::Unknown(why) => Known::Unknown(why),
-    };
-    (machine, deployment)
+fn objects(client: &Client, question: &Question, resource: &ApiResource) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), &question.namespace, resource)
 }
 
-fn no_deployment<T>() -> Known<T> {
-    let why = "no Machine says which machine deployment it is of: name it by --machine-deployment";
-    Known::Unknown(why.to_owned())
+async fn machine(client: &Client, question: &Question) -> Known<Option<DynamicObject>> {
+    let machines = objects(client, question, &kind("Machine", "machines"));
+    answered(machines.get_opt(&question.name).await)
+}
+
+/// The name of the machine deployment that a Machine belongs to.
+async fn deployment(
+    client: &Client,
+    question: &Question,
+    machine: &Known<Option<DynamicObject>>,
+) -> Known<String> {
+    if let Some(named) = &question.machine_deployment {
+        return Known::Is(named.clone());
+    }
+    let set = match machine {
+        Known::Is(Some(machine)) => owner(&machine.metadata, "MachineSet"),
+        Known::Is(None) => None,
+        Known::Unknown(why) => {
+            let why = format!("the Machine cannot be read ({why}): add --machine-deployment");
+            return Known::Unknown(why);
+        }
+    };
+    let Some(set) = set else {
+        let why = "no Machine names its machine deployment: add --machine-deployment";
+        return Known::Unknown(why.to_owned());
+    };
+    let sets = objects(client, question, &kind("MachineSet", "machinesets"));
+    match answered(sets.get_metadata_opt(&set).await) {
+        Known::Unknown(why) => Known::Unknown(why),
+        Known::Is(found) => {
+            let owner = found.and_then(|set| owner(&set.metadata, "MachineDeployment"));
+            owner.map_or_else(
+                || {
+                    let why = "no machine deployment owns its MachineSet";
+                    Known::Unknown(format!("{why} {set}: add --machine-deployment"))
+                },
+                Known::Is,
+            )
+        }
+    }
+}
+
+fn text(object: &DynamicObject, pointer: &str) -> Option<String> {
+    let found = object.data.pointer(pointer).and_then(Value::as_str);
+    found.map(str::to_owned)
 }
 
 fn owner(metadata: &ObjectMeta, kind: &str) -> Option<String> {
     let owners = metadata.owner_references.iter().flatten();
     let mut of_kind = owners.filter(|it| it.kind == kind);
     of_kind.next().map(|it| it.name.clone())
-}
-
-fn machine_facts(object: &DynamicObject) -> Machine {
-    let error = object.data.pointer("/status/errorMessage");
-    Machine {
-        created: created(&object.metadata),
-        error: error.and_then(Value::as_str).map(str::to_owned),
-    }
 }
 
 async fn documents(

@@ -11,7 +11,7 @@ use crate::app::machine::{self, Question, State, Way};
 /// What `osm machine` takes.
 #[derive(Args, Debug)]
 pub(super) struct MachineFlags {
-    /// The machine, by its name, which is also that of its node
+    /// The name of the Machine
     name: String,
 
     /// The worker cluster, with your own rights; what you may not read is unknown
@@ -24,6 +24,10 @@ pub(super) struct MachineFlags {
     /// The namespace of machines and machine deployments
     #[arg(short, long, value_name = "NAMESPACE", default_value = KUBE_SYSTEM)]
     namespace: String,
+
+    /// The node, where its name is not the Machine's and the Machine does not name it yet
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
 
     /// The machine deployment, where the Machine is gone or may not be read
     #[arg(long, value_name = "NAME")]
@@ -48,12 +52,13 @@ pub(super) fn run(flags: MachineFlags) -> anyhow::Result<ExitCode> {
         worker: flags.worker.way(flags.worker_kubeconfig),
         name: flags.name,
         namespace: flags.namespace,
+        node: flags.node,
         machine_deployment: flags.machine_deployment,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let way = runtime.block_on(machine::look(&question))?;
+    let way = runtime.block_on(machine::steps(&question))?;
     match flags.output {
         Format::Json => output::document(serde_json::to_string_pretty(&way)? + "\n")?,
         Format::Text => output::lines(lines(&way))?,

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::{Parser, ValueEnum as _};
 use loadtest::control_plane::Assets;
 use loadtest::demo::screen::{Look, Screen, seconds};
-use loadtest::machine::{Images, network};
+use loadtest::machine::{Images, READY, network};
 use loadtest::nodes::{self, Case, record};
 
 /// Virtual machines that boot from the manager's documents and become nodes.
@@ -70,12 +70,18 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         let name = name.as_ref().map_or("", |it| it.get_name());
         screen.heading(&format!("{name}, by seconds since power on"));
         // One case that fails hides no other.
-        match runtime.block_on(nodes::run(case, &params)) {
+        let tried = runtime.block_on(async {
+            tokio::select! {
+                tried = nodes::run(case, &params) => tried,
+                _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+            }
+        });
+        match tried {
             Ok(seen) => {
                 if arguments.record {
                     record::add(&seen)?;
                 }
-                let ready = seen.reached.iter().find(|it| it.stage == "node Ready");
+                let ready = seen.reached.iter().find(|it| it.stage == READY);
                 let after = ready.map_or_else(String::new, |it| seconds(it.after));
                 screen.print(&format!(
                     "{} {name}: {}, kubelet {}, Ready after {after}",

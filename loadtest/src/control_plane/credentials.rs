@@ -167,7 +167,8 @@ users: null
     }
 }
 
-/// A machine whose clock is far behind refuses certificates of a real cluster, and those of this.
+/// Certificates are valid from yesterday, as in a real cluster, so that a machine whose clock is
+/// far behind refuses them.
 fn yesterday() -> time::OffsetDateTime {
     time::OffsetDateTime::now_utc() - time::Duration::DAY
 }

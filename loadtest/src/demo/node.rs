@@ -6,14 +6,16 @@ use std::time::Duration;
 use kube::Client;
 
 use super::screen::{Look, Screen};
-use crate::machine::{Image, Images, Machine, Progress, Provider, pods};
+use crate::machine::{Image, Images, Machine, Progress, Provider, READY, pods};
 
 /// Four times what it takes on two processors that nothing else uses.
 const JOIN_TIMEOUT: Duration = Duration::from_mins(20);
 /// The machine deployment of `loadtest/nodes`.
 pub(crate) const DEPLOYMENT: (&str, &str) = ("kube-system", "virtual-workers");
-const NAME: &str = "virtual-1";
-const POD_IMAGE: &str = "registry.example/hello:1";
+/// The machine, and its node.
+pub(crate) const NAME: &str = "virtual-1";
+/// The image that the mirror has for everybody.
+pub(crate) const POD_IMAGE: &str = "registry.example/hello:1";
 
 /// Boots it, and shows each of its stages. The machine runs for as long as what is returned.
 pub async fn join(
@@ -24,11 +26,11 @@ pub async fn join(
 ) -> anyhow::Result<(Provider, Machine)> {
     let provider = Provider::start(worker.clone(), images, folder).await?;
     screen.heading("A machine, by seconds since power on: about four minutes on two processors");
-    let mut machine = provider.power_on(DEPLOYMENT, Image::Trixie, NAME).await?;
-    let mut progress = watched(screen, worker.clone());
-    progress
-        .until(&mut machine, "node Ready", JOIN_TIMEOUT)
+    let mut machine = provider
+        .power_on(DEPLOYMENT, NAME, Image::Trixie.into())
         .await?;
+    let mut progress = watched(screen, worker.clone());
+    progress.until(&mut machine, READY, JOIN_TIMEOUT).await?;
     screen.heading("A pod on it");
     let what = "its image pulled from the mirror, its log read through the serving certificate";
     let log = pods::log_of(worker, NAME, "hello", POD_IMAGE);

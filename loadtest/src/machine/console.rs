@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
@@ -10,6 +10,8 @@ use kube::api::{Api, ListParams};
 
 use super::qemu::Machine;
 
+/// The last stage.
+pub const READY: &str = "node Ready";
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The last lines of a console say why it went no further.
 const CONSOLE_TAIL_LINES: usize = 40;
@@ -77,7 +79,7 @@ impl Progress {
         let mut stages: Vec<String> = console.lines().filter_map(stage_of).collect();
         // A server that is away tells it with the next look.
         stages.extend(
-            self.known_to_the_server(machine.name())
+            self.stages_on_the_server(machine.name())
                 .await
                 .unwrap_or_default(),
         );
@@ -91,7 +93,7 @@ impl Progress {
         }
     }
 
-    async fn known_to_the_server(&self, name: &str) -> anyhow::Result<Vec<String>> {
+    async fn stages_on_the_server(&self, name: &str) -> anyhow::Result<Vec<String>> {
         let mut stages = Vec::new();
         let requests: Api<CertificateSigningRequest> = Api::all(self.client.clone());
         for request in requests.list(&ListParams::default()).await? {
@@ -108,12 +110,8 @@ impl Progress {
         let nodes: Api<Node> = Api::all(self.client.clone());
         if let Some(node) = nodes.get_opt(name).await? {
             stages.push("node registered".to_owned());
-            let conditions = node.status.context("a node has a status")?.conditions;
-            let is_ready = |it: &k8s_openapi::api::core::v1::NodeCondition| {
-                it.type_ == "Ready" && it.status == "True"
-            };
-            if conditions.unwrap_or_default().iter().any(is_ready) {
-                stages.push("node Ready".to_owned());
+            if is_ready(&node) {
+                stages.push(READY.to_owned());
             }
         }
         Ok(stages)
@@ -135,7 +133,15 @@ fn stage_of(line: &str) -> Option<String> {
     is_stage.then(|| said.trim_end().to_owned())
 }
 
-fn tail(console: &str) -> String {
+/// Whether a node is Ready.
+pub fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|it| it.type_ == "Ready" && it.status == "True")
+}
+
+/// The last lines of a console.
+pub fn tail(console: &str) -> String {
     let lines: Vec<&str> = console.lines().collect();
     let first = lines.len().saturating_sub(CONSOLE_TAIL_LINES);
     lines

@@ -18,7 +18,8 @@ pub const NODE_ADDRESS: &str = "10.0.2.15";
 /// Where QEMU's machines find this host.
 pub const HOST_ADDRESS: std::net::Ipv4Addr = std::net::Ipv4Addr::new(10, 0, 2, 2);
 
-const SETTINGS: &str = "cloud-init-settings";
+/// The namespace of what machines fetch.
+pub const SETTINGS: &str = "cloud-init-settings";
 const DOCUMENT: &str = "cloud-config";
 const SERVING: &str = "kubernetes.io/kubelet-serving";
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -68,9 +69,7 @@ impl MachineController {
         let bytes = data.get(DOCUMENT).context("the document is gone")?;
         Ok(for_machine(&String::from_utf8_lossy(&bytes.0), machine))
     }
-}
 
-impl MachineController {
     /// A Machine of a set of the machine deployment, as the chain of owners of a real one.
     async fn create_machine(
         &self,
@@ -163,7 +162,7 @@ async fn approve_all(client: Client) {
                 });
                 let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
                 let (name, params) = (request.name_any(), PatchParams::default());
-                // Refused once, it is asked again in a second.
+                // A failed approval is retried in a second.
                 drop(
                     requests
                         .patch_subresource("approval", &name, &params, &patch)

@@ -59,7 +59,8 @@ impl Images {
             .with_context(|| format!("running {SCRIPT}"))?;
         if !output.status.success() {
             bail!(
-                "there is no image to boot: {SCRIPT} failed ({})",
+                "there is no image to boot: {SCRIPT} failed ({}); `.ci/needs nodes` installs what it \
+                 needs",
                 output.status
             );
         }

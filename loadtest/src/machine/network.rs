@@ -1,5 +1,5 @@
-//! A network of our own: loopback and nothing else. The process starts itself again in it, before
-//! it has threads. Its addresses collide with nobody's, and nothing is reached from there.
+//! Re-executes this program in a network namespace with loopback only. Its addresses collide with
+//! nobody's, and nothing outside is reached from there.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -24,23 +24,20 @@ fn commands() -> [String; 3] {
     ]
 }
 
-/// Makes this a process that sees loopback alone: outside, it replaces itself by itself with the
+/// Says to the second start that it is one: a new network may have more than loopback in it.
+const MARK: &str = "OSM_IN_OWN_NETWORK";
+
+/// Makes this a process in a network of its own: outside, it replaces itself by itself with the
 /// same arguments. Call it before any thread is started.
 ///
 /// # Errors
 ///
 /// When `unshare` or `ip` fails.
 pub fn enter() -> anyhow::Result<()> {
-    if !is_own()? {
+    if std::env::var_os(MARK).is_none() {
         start_again_in_own()?;
     }
     set_up()
-}
-
-fn is_own() -> anyhow::Result<bool> {
-    let devices = fs::read_to_string("/proc/self/net/dev").context("reading network devices")?;
-    let mut names = devices.lines().skip(2).filter_map(|it| it.split_once(':'));
-    Ok(names.all(|(name, _)| name.trim() == "lo"))
 }
 
 /// Returns with an error alone.
@@ -49,7 +46,7 @@ fn start_again_in_own() -> anyhow::Result<()> {
     let this = std::env::current_exe().context("finding this program")?;
     let is_root = fs::metadata("/proc/self")?.uid() == 0;
     let mut command = Command::new("unshare");
-    command.arg("--net");
+    command.env(MARK, "1").arg("--net");
     if !is_root {
         command.args(["--user", "--map-root-user"]);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, LogParams, PostParams};
@@ -35,14 +35,17 @@ pub async fn log_of(client: Client, node: &str, name: &str, image: &str) -> anyh
     pods.create(&PostParams::default(), &pod)
         .await
         .context("creating a pod")?;
-    let succeeded = await_condition(pods.clone(), name, |pod: Option<&Pod>| {
-        let status = pod.and_then(|pod| pod.status.as_ref());
-        status.and_then(|it| it.phase.as_deref()) == Some("Succeeded")
-    });
-    if tokio::time::timeout(TIMEOUT, succeeded).await.is_err() {
-        let last = pods.get_status(name).await.context("reading the pod")?;
-        let status = serde_json::to_string(&last.status).unwrap_or_default();
-        anyhow::bail!(
+    let has_ended =
+        |pod: Option<&Pod>| phase(pod).is_some_and(|phase| matches!(phase, "Succeeded" | "Failed"));
+    let ended = await_condition(pods.clone(), name, has_ended);
+    let last = match tokio::time::timeout(TIMEOUT, ended).await {
+        Ok(last) => last.context("watching the pod")?,
+        Err(_) => pods.get_opt(name).await.context("reading the pod")?,
+    };
+    if phase(last.as_ref()) != Some("Succeeded") {
+        let status = last.and_then(|pod| pod.status);
+        let status = serde_json::to_string(&status).unwrap_or_default();
+        bail!(
             "pod {name} did not succeed within {} s: {status}",
             TIMEOUT.as_secs()
         );
@@ -50,4 +53,8 @@ pub async fn log_of(client: Client, node: &str, name: &str, image: &str) -> anyh
     pods.logs(name, &LogParams::default())
         .await
         .context("reading the pod's log through the kubelet")
+}
+
+fn phase(pod: Option<&Pod>) -> Option<&str> {
+    pod?.status.as_ref()?.phase.as_deref()
 }

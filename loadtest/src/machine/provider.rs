@@ -17,6 +17,21 @@ pub struct Provider {
     folder: PathBuf,
 }
 
+/// How a machine is powered on.
+#[derive(Clone, Copy, Debug)]
+pub struct Boot {
+    /// The disk.
+    pub image: Image,
+    /// What its clock says, such as `2020-01-01T12:00:00`; else the time.
+    pub clock: Option<&'static str>,
+}
+
+impl From<Image> for Boot {
+    fn from(image: Image) -> Self {
+        Self { image, clock: None }
+    }
+}
+
 impl Provider {
     /// Starts for a cluster; the machines' files are below the folder.
     ///
@@ -40,26 +55,11 @@ impl Provider {
     pub async fn power_on(
         &self,
         deployment: (&str, &str),
-        image: Image,
         name: &str,
+        boot: Boot,
     ) -> anyhow::Result<Machine> {
         let user_data = self.controller.user_data(deployment, name).await?;
-        self.start_machine((name, &user_data), image, None)
-    }
-
-    /// As [`Self::power_on`], of Debian 13, and the machine's clock is wrong.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::power_on`].
-    pub async fn power_on_at(
-        &self,
-        deployment: (&str, &str),
-        name: &str,
-        clock: &str,
-    ) -> anyhow::Result<Machine> {
-        let user_data = self.controller.user_data(deployment, name).await?;
-        self.start_machine((name, &user_data), Image::Trixie, Some(clock))
+        self.power_on_with(name, &user_data, boot)
     }
 
     /// Powers on a machine with user data of the caller's own.
@@ -69,26 +69,17 @@ impl Provider {
     /// When it does not start.
     pub fn power_on_with(
         &self,
-        image: Image,
         name: &str,
         user_data: &str,
-    ) -> anyhow::Result<Machine> {
-        self.start_machine((name, user_data), image, None)
-    }
-
-    fn start_machine(
-        &self,
-        (name, user_data): (&str, &str),
-        image: Image,
-        clock: Option<&str>,
+        boot: Boot,
     ) -> anyhow::Result<Machine> {
         Machine::power_on(&qemu::Params {
             name,
             folder: self.folder.join(name),
             images: &self.images,
-            image,
+            image: boot.image,
             user_data,
-            clock,
+            clock: boot.clock,
         })
     }
 

@@ -49,6 +49,10 @@ impl Machine {
     /// When its files cannot be written, or QEMU does not start.
     pub fn power_on(params: &Params<'_>) -> anyhow::Result<Self> {
         let Params { name, folder, .. } = params;
+        // What an earlier machine of this name has left is not this one's.
+        if folder.exists() {
+            std::fs::remove_dir_all(folder).context("removing an earlier machine's files")?;
+        }
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         write_seed(params)?;
         let component = Component {
@@ -56,7 +60,7 @@ impl Machine {
             flags: flags(params),
         };
         let process = Process::spawn(Path::new(PROGRAM), component, folder)
-            .with_context(|| format!("starting {PROGRAM}"))?;
+            .with_context(|| format!("starting {PROGRAM}: `.ci/needs nodes` installs it"))?;
         Ok(Self {
             name: (*name).to_owned(),
             folder: folder.clone(),
@@ -73,6 +77,15 @@ impl Machine {
     /// When it was powered on.
     pub fn powered_on(&self) -> Instant {
         self.powered_on
+    }
+
+    /// Pulls its plug, and returns when it is gone.
+    ///
+    /// # Errors
+    ///
+    /// When the system cannot say that it is gone.
+    pub async fn power_off(self) -> anyhow::Result<()> {
+        Ok(self.process.stop().await?)
     }
 
     /// Everything that it has shown on its console so far.

@@ -9,9 +9,10 @@ use kube::runtime::wait::await_condition;
 use serde_json::json;
 
 use super::site::Site;
-use super::trial::{NODE, Trial};
+use super::trial::Trial;
 use super::{Params, Seen};
-use crate::machine::Image;
+use crate::demo::node::{NAME, POD_IMAGE};
+use crate::machine::{Image, SETTINGS};
 
 const SCRIPT: &str = "edge-provider-script-virtual-workers-kube-system";
 const KEY: &str = "fetch-bootstrap-script";
@@ -21,7 +22,7 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
     let provider = json!({ "value": { "cloudProvider": "edge" } });
     let deployment = json!({ "spec": { "template": { "spec": { "providerSpec": provider } } } });
     site.register(&json!({}), &deployment).await?;
-    let secrets: Api<Secret> = Api::namespaced(site.worker().await?, "cloud-init-settings");
+    let secrets: Api<Secret> = Api::namespaced(site.worker().await?, SETTINGS);
     let is_there = |secret: Option<&Secret>| {
         secret.is_some_and(|it| it.data.iter().any(|data| data.contains_key(KEY)))
     };
@@ -31,13 +32,12 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
     // The machine of somebody who has a script, root, and a name for it.
     let user_data = format!(
         "#cloud-config\nwrite_files:\n- path: /root/script\n  encoding: b64\n  \
-         content: {script}\nruncmd:\n- hostnamectl set-hostname {NODE}\n- bash /root/script\n"
+         content: {script}\nruncmd:\n- hostnamectl set-hostname {NAME}\n- bash /root/script\n"
     );
-    let machine = site
-        .provider
-        .power_on_with(Image::Trixie, NODE, &user_data)?;
+    let boot = Image::Trixie.into();
+    let machine = site.provider.power_on_with(NAME, &user_data, boot)?;
     let mut trial = Trial::with(site, params, machine).await?;
     trial.joins().await?;
-    trial.runs("hello", "registry.example/hello:1").await?;
+    trial.runs("hello", POD_IMAGE).await?;
     Seen::of(trial).await
 }

@@ -1,20 +1,26 @@
 //! What goes wrong on a machine's way: its console says what, and it goes on by itself once the
 //! fault is gone.
 
-use anyhow::{Context as _, ensure};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::runtime::wait::await_condition;
 use serde_json::json;
 
 use super::site::Site;
-use super::trial::{NODE, Trial};
+use super::trial::Trial;
 use super::{Params, Seen};
-use crate::machine::{Fault, Image};
+use crate::demo::node::DEPLOYMENT;
+use crate::machine::{Boot, Fault, Image, SETTINGS};
 
-const SETTINGS: &str = "cloud-init-settings";
 const PROVISIONING: &str = "virtual-workers-kube-system-provisioning-config";
 const KUBE_SYSTEM: &str = "kube-system";
+const EXPIRED: &str = "2020-01-01T00:00:00Z";
+/// The manager corrects what is wrong with a token, or the cluster deletes it, within a minute.
+const TOKEN_TIMEOUT: Duration = Duration::from_mins(3);
 const FETCHER_TOKEN: &str = "cloud-init-getter-token";
 /// The kubelet's setting by which the second revision of the machine deployment is known.
 const MAX_PODS: &str = "v1.kubelet-config.machine-controller.kubermatic.io/MaxPods";
@@ -25,10 +31,7 @@ const FILL: &str = "fallocate -l $(($(df --output=avail -B1 / | tail -n 1) - 400
 pub(super) async fn on_the_way(params: &Params) -> anyhow::Result<Seen> {
     let mut site = Site::open(params).await?;
     site.register(&json!({}), &json!({})).await?;
-    let machine = site
-        .provider
-        .power_on(Site::deployment(), Image::Trixie, NODE)
-        .await?;
+    let machine = site.power_on(Image::Trixie.into()).await?;
     // The document is not there yet, and nobody is there who would write it.
     site.manager.stop().await?;
     let secrets: Api<Secret> = Api::namespaced(site.worker().await?, SETTINGS);
@@ -38,11 +41,11 @@ pub(super) async fn on_the_way(params: &Params) -> anyhow::Result<Seen> {
         .context("deleting the provisioning Secret")?;
     site.provider.mirror().set_fault(Some(Fault::Down));
     let mut trial = Trial::with(site, params, machine).await?;
-    trial.console_shows(0, "404").await?;
+    trial.console_shows(0, "error: 404").await?;
     trial.is_explained_by("missing in cloud-init-settings")?;
     trial.site.start_manager().await?;
     trial.until("bootstrap: starting setup").await?;
-    trial.saw("it went on when the document was there");
+    trial.note("it went on when the document was there");
 
     let at = trial.machine.console().len();
     trial
@@ -57,7 +60,7 @@ pub(super) async fn on_the_way(params: &Params) -> anyhow::Result<Seen> {
         .await?;
     another_bootstrap_token(&trial).await?;
     trial.shell().await?.run(FILL).await?;
-    trial.saw("its disk is full, and the mirror is right again");
+    trial.note("its disk is full, and the mirror is right again");
     let at = trial.machine.console().len();
     trial.site.provider.mirror().set_fault(None);
     trial.console_shows(at, "No space left on device").await?;
@@ -66,29 +69,43 @@ pub(super) async fn on_the_way(params: &Params) -> anyhow::Result<Seen> {
     Seen::of(trial).await
 }
 
-/// The token that the machine would join with goes; the manager makes another.
+/// The token that the machine would join with expires; the cluster deletes it, and the manager
+/// makes another.
 async fn another_bootstrap_token(trial: &Trial) -> anyhow::Result<()> {
     let secrets: Api<Secret> = Api::namespaced(trial.site.worker().await?, KUBE_SYSTEM);
     let of_nodes = ListParams::default().fields("type=bootstrap.kubernetes.io/token");
     let tokens = secrets.list_metadata(&of_nodes).await?;
-    ensure!(!tokens.items.is_empty(), "there is a bootstrap token");
-    for token in tokens.items {
-        secrets
-            .delete(&token.name_any(), &DeleteParams::default())
-            .await?;
-    }
-    trial.saw("its bootstrap token is deleted");
+    let [token] = tokens.items.as_slice() else {
+        bail!("there are {} bootstrap tokens", tokens.items.len());
+    };
+    let name = token.name_any();
+    let expired = json!({ "stringData": { "expiration": EXPIRED } });
+    secrets
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&expired))
+        .await
+        .context("having a bootstrap token expire")?;
+    let is_corrected = |secret: Option<&Secret>| {
+        let data = secret.and_then(|it| it.data.as_ref());
+        let expiration = data.and_then(|it| it.get("expiration"));
+        expiration.is_none_or(|it| it.0 != EXPIRED.as_bytes())
+    };
+    let corrected = await_condition(secrets, &name, is_corrected);
+    tokio::time::timeout(TOKEN_TIMEOUT, corrected)
+        .await
+        .context("waiting until nothing is left of the expired token")??;
+    trial.note("its bootstrap token has expired, and another is there");
     Ok(())
 }
 
-/// The clock is a year behind: nothing that the API server shows is valid yet.
+/// The clock is years behind: nothing that the API server shows is valid yet.
 pub(super) async fn clock(params: &Params) -> anyhow::Result<Seen> {
     let mut site = Site::open(params).await?;
     site.register(&json!({}), &json!({})).await?;
-    let machine = site
-        .provider
-        .power_on_at(Site::deployment(), NODE, "2020-01-01T00:00:00")
-        .await?;
+    let boot = Boot {
+        image: Image::Trixie,
+        clock: Some("2020-01-01T00:00:00"),
+    };
+    let machine = site.power_on(boot).await?;
     let mut trial = Trial::with(site, params, machine).await?;
     trial.console_shows(0, "not yet valid").await?;
     // As a time server would.
@@ -108,23 +125,23 @@ pub(super) async fn clock(params: &Params) -> anyhow::Result<Seen> {
 pub(super) async fn replaced(params: &Params) -> anyhow::Result<Seen> {
     let mut site = Site::open(params).await?;
     site.register(&json!({}), &json!({})).await?;
-    let mut trial = Trial::power_on(site, params, Image::Trixie).await?;
+    let mut trial = Trial::power_on(site, params, Image::Trixie.into()).await?;
     let secrets: Api<Secret> = Api::namespaced(trial.site.worker().await?, SETTINGS);
     secrets
         .delete(FETCHER_TOKEN, &DeleteParams::default())
         .await
         .context("deleting the fetch token")?;
-    trial.console_shows(0, "401").await?;
+    trial.console_shows(0, "error: 401").await?;
     trial.is_explained_by("Next: the machine has not asked for a certificate")?;
-    trial.is_replaced(Image::Trixie).await?;
+    let mut trial = trial.replaced(params, Image::Trixie.into()).await?;
 
-    let (namespace, name) = Site::deployment();
+    let (namespace, name) = DEPLOYMENT;
     let deployments = trial.site.machine_deployments().await?;
     deployments
         .delete(name, &DeleteParams::default())
         .await
         .context("deleting the machine deployment")?;
-    trial.console_shows(0, "404").await?;
+    trial.console_shows(0, "error: 404").await?;
     trial.is_explained_by(&format!(
         "there is no machine deployment {namespace}/{name}"
     ))?;
@@ -136,7 +153,7 @@ pub(super) async fn replaced(params: &Params) -> anyhow::Result<Seen> {
     let annotations = json!({ "machinedeployment.clusters.k8s.io/revision": "2", MAX_PODS: "43" });
     let second = json!({ "metadata": { "annotations": annotations } });
     trial.site.change_deployment(&second).await?;
-    trial.saw("the API server and the machine deployment are back, with another revision");
+    trial.note("the API server and the machine deployment are back, with another revision");
     trial.joins().await?;
     let configuration = trial.kubelet_configuration().await?;
     let pods = configuration
@@ -146,6 +163,6 @@ pub(super) async fn replaced(params: &Params) -> anyhow::Result<Seen> {
         *pods == json!(43),
         "maxPods is {pods}, of the first revision"
     );
-    trial.saw("it joined with the settings of the second revision");
+    trial.note("it joined with the settings of the second revision");
     Seen::of(trial).await
 }

@@ -7,11 +7,11 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::json;
 
 use super::site::Site;
-use super::trial::{NODE, Trial};
+use super::trial::Trial;
 use super::{Case, Params, Seen};
 use crate::demo::install;
+use crate::demo::node::{NAME, POD_IMAGE};
 
-const POD_IMAGE: &str = "registry.example/hello:1";
 /// The other architecture of the profile's lists.
 const OTHER: &str = "arm64";
 
@@ -23,7 +23,7 @@ pub(super) async fn run(params: &Params, case: Case) -> anyhow::Result<Seen> {
         "spec": { "template": { "spec": { "versions": { "kubelet": case.kubelet() } } } },
     });
     site.register(&json!({}), &deployment).await?;
-    let mut trial = Trial::power_on(site, params, case.image()).await?;
+    let mut trial = Trial::power_on(site, params, case.image().into()).await?;
     trial.joins().await?;
     trial.is_explained_by("done     Ready")?;
     let node = trial.node().await?;
@@ -37,7 +37,7 @@ pub(super) async fn run(params: &Params, case: Case) -> anyhow::Result<Seen> {
         "kubelet {}",
         info.kubelet_version
     );
-    trial.saw(&format!(
+    trial.note(&format!(
         "{}, kubelet {}",
         info.os_image, info.kubelet_version
     ));
@@ -50,7 +50,7 @@ pub(super) async fn run(params: &Params, case: Case) -> anyhow::Result<Seen> {
         count(&trial.machine.console(), "bootstrap: fetching") == bootstraps,
         "bootstrap ran again after the reboot"
     );
-    trial.saw("neither bootstrap nor setup ran again");
+    trial.note("neither bootstrap nor setup ran again");
     trial.runs("again", POD_IMAGE).await?;
     Ok(Seen {
         profile: case.profile(),
@@ -101,7 +101,7 @@ fn only_what_is_listed(params: &Params, trial: &Trial, case: Case) -> anyhow::Re
     if fetched != files {
         bail!("osm bom lists {files:#?}\nthe machine has fetched {fetched:#?}");
     }
-    trial.saw(&format!(
+    trial.note(&format!(
         "it fetched the {} files that osm bom lists",
         files.len()
     ));
@@ -134,8 +134,8 @@ async fn as_asked(trial: &Trial) -> anyhow::Result<()> {
         .run("for it in br_netfilter nf_conntrack overlay; do grep -q \"^$it \" /proc/modules || exit 1; done")
         .await
         .context("kernel modules are loaded")?;
-    trial.saw(&format!(
-        "no swap, {} kernel parameters and all modules as the profile says on {NODE}",
+    trial.note(&format!(
+        "no swap, {} kernel parameters and all modules as the profile says on {NAME}",
         parameters.lines().count()
     ));
     Ok(())

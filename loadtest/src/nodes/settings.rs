@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::site::Site;
 use super::trial::Trial;
 use super::{Params, Seen};
-use crate::machine::Image;
+use crate::demo::node::POD_IMAGE;
+use crate::machine::{Image, SETTINGS};
 
 const MIRROR: &str = "https://10.0.2.2:8443";
 const CREDENTIALS: &str = "
@@ -34,7 +35,7 @@ fn settings(authority: &str) -> Value {
         "nodeCredentials": "PerMachineDeployment",
         "initialTaints": "example.com/first=yes:NoSchedule",
         "kubeletFeatureGates": { "ImageVolume": false },
-        "httpProxy": "http://10.0.2.2:3128",
+        "httpProxy": "http://proxy.example:3128",
         "noProxy": "10.0.2.2,10.96.0.0/16,10.244.0.0/16,.svc",
         "variables": {
             "kubernetesDownloadURL": at_mirror("kubernetes"),
@@ -67,12 +68,12 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
     site.management.apply(CREDENTIALS).await?;
     let authority = site.provider.mirror().authority().to_owned();
     site.register(&settings(&authority), &annotations()).await?;
-    let mut trial = Trial::power_on(site, params, Image::TrixieBare).await?;
+    let mut trial = Trial::power_on(site, params, Image::TrixieBare.into()).await?;
     trial.joins().await?;
     packages_are_from_the_mirror(&trial)?;
     own_credentials(&trial).await?;
     on_the_node(&trial).await?;
-    trial.runs("mirrored", "registry.example/hello:1").await?;
+    trial.runs("mirrored", POD_IMAGE).await?;
     trial.runs("insecure", "10.0.2.2:8080/hello:1").await?;
     trial
         .runs("private", "10.0.2.2:8443/private/hello:1")
@@ -87,7 +88,7 @@ fn packages_are_from_the_mirror(trial: &Trial) -> anyhow::Result<()> {
         packages > 10,
         "only {packages} packages are from the mirror"
     );
-    trial.saw(&format!(
+    trial.note(&format!(
         "{packages} packages are from the mirror, over TLS"
     ));
     Ok(())
@@ -95,7 +96,7 @@ fn packages_are_from_the_mirror(trial: &Trial) -> anyhow::Result<()> {
 
 /// The machine has the token of its machine deployment, and not that of all.
 async fn own_credentials(trial: &Trial) -> anyhow::Result<()> {
-    let secrets: Api<Secret> = Api::namespaced(trial.site.worker().await?, "cloud-init-settings");
+    let secrets: Api<Secret> = Api::namespaced(trial.site.worker().await?, SETTINGS);
     let mut shell = trial.shell().await?;
     for (name, wanted) in [(OWN_TOKEN, true), ("cloud-init-getter-token", false)] {
         let secret = secrets.get(name).await.context("reading a token")?;
@@ -112,7 +113,7 @@ async fn own_credentials(trial: &Trial) -> anyhow::Result<()> {
             .await?;
         ensure!(found.trim().is_empty() != wanted, "{name} is in {found:?}");
     }
-    trial.saw("the machine has its machine deployment's own token, and no other");
+    trial.note("the machine has its machine deployment's own token, and no other");
     Ok(())
 }
 
@@ -140,7 +141,7 @@ async fn on_the_node(trial: &Trial) -> anyhow::Result<()> {
             "{pointer} of the kubelet is {is}, and not {wanted}"
         );
     }
-    trial.saw("taints, reserved resources, feature gates and DNS are those of the kubelet");
+    trial.note("taints, reserved resources, feature gates and DNS are those of the kubelet");
     let mut shell = trial.shell().await?;
     for unit in ["kubelet", "containerd"] {
         let environment = shell
@@ -148,13 +149,13 @@ async fn on_the_node(trial: &Trial) -> anyhow::Result<()> {
                 "tr '\\0' '\\n' < /proc/$(systemctl show --property MainPID --value {unit})/environ"
             ))
             .await?;
-        for wanted in ["HTTP_PROXY=http://10.0.2.2:3128", "NO_PROXY="] {
+        for wanted in ["HTTP_PROXY=http://proxy.example:3128", "NO_PROXY="] {
             ensure!(
                 environment.contains(wanted),
                 "{unit} runs with {environment}"
             );
         }
     }
-    trial.saw("containerd and the kubelet have the proxy");
+    trial.note("containerd and the kubelet have the proxy");
     Ok(())
 }

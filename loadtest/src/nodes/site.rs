@@ -17,10 +17,13 @@ use crate::demo::folder::Folder;
 use crate::demo::process::Manager;
 use crate::demo::tenants::{self, Tenant};
 use crate::demo::{install, node};
-use crate::machine::{HOST_ADDRESS, Provider};
+use crate::machine::{Boot, HOST_ADDRESS, Machine, Provider};
 
 /// A real control plane on a busy machine takes its time.
 const SERVED_TIMEOUT: Duration = Duration::from_mins(3);
+
+/// The manager looks every ten minutes whether a machine can join; nobody wants to wait for that.
+const SOON: [&str; 2] = ["--facts-interval", "15s"];
 
 /// Everything that a machine needs to become a node.
 pub(super) struct Site {
@@ -58,7 +61,7 @@ impl Site {
             slice::from_ref(&worker),
         ))
         .await?;
-        let manager = install::start_manager(&params.osm, &management, &folder, &[]).await?;
+        let manager = install::start_manager(&params.osm, &management, &folder, &SOON).await?;
         let (client, machines) = (worker.client().await?, folder.path().to_owned());
         let provider = Provider::start(client, params.images.clone(), machines).await?;
         Ok(Self {
@@ -103,7 +106,7 @@ impl Site {
     pub(super) async fn machine_deployments(&self) -> anyhow::Result<Api<DynamicObject>> {
         let kind = GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", "MachineDeployment");
         let resource = ApiResource::from_gvk_with_plural(&kind, "machinedeployments");
-        let (namespace, _) = Self::deployment();
+        let (namespace, _) = node::DEPLOYMENT;
         let client = self.worker().await?;
         Ok(Api::namespaced_with(client, namespace, &resource))
     }
@@ -121,7 +124,7 @@ impl Site {
     /// Starts the manager again after it was stopped.
     pub(super) async fn start_manager(&mut self) -> anyhow::Result<()> {
         self.manager =
-            install::start_manager(&self.osm, &self.management, &self.folder, &[]).await?;
+            install::start_manager(&self.osm, &self.management, &self.folder, &SOON).await?;
         Ok(())
     }
 
@@ -130,9 +133,11 @@ impl Site {
         self.worker.client().await
     }
 
-    /// The machine deployment, by its namespace and name.
-    pub(super) fn deployment() -> (&'static str, &'static str) {
-        node::DEPLOYMENT
+    /// Powers on a machine of the machine deployment.
+    pub(super) async fn power_on(&self, boot: Boot) -> anyhow::Result<Machine> {
+        self.provider
+            .power_on(node::DEPLOYMENT, node::NAME, boot)
+            .await
     }
 
     /// Ends everything in good order.

@@ -10,15 +10,14 @@ use serde_json::Value;
 
 use super::Params;
 use super::site::Site;
-use crate::demo::node::watched;
+use crate::demo::node::{NAME, watched};
 use crate::demo::screen::Screen;
-use crate::machine::{Image, Machine, Progress, Reached, Shell, pods};
+use crate::machine::{Boot, Machine, Progress, READY, Reached, Shell, is_ready, pods, tail};
 
 /// Four times what it takes on two processors that nothing else uses.
 const TIMEOUT: Duration = Duration::from_mins(20);
 /// What is said on the console comes within seconds; this is for a busy machine.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-pub(super) const NODE: &str = "virtual-1";
 
 /// A site, and the machine that boots there.
 pub(super) struct Trial {
@@ -30,15 +29,8 @@ pub(super) struct Trial {
 
 impl Trial {
     /// Powers on the site's machine.
-    pub(super) async fn power_on(
-        site: Site,
-        params: &Params,
-        image: Image,
-    ) -> anyhow::Result<Self> {
-        let machine = site
-            .provider
-            .power_on(Site::deployment(), image, NODE)
-            .await?;
+    pub(super) async fn power_on(site: Site, params: &Params, boot: Boot) -> anyhow::Result<Self> {
+        let machine = site.power_on(boot).await?;
         Self::with(site, params, machine).await
     }
 
@@ -56,22 +48,17 @@ impl Trial {
         })
     }
 
-    /// Does what machine-controller does with a Machine that is deleted: another one comes.
-    pub(super) async fn is_replaced(&mut self, image: Image) -> anyhow::Result<()> {
-        let machine = self
-            .site
-            .provider
-            .power_on(Site::deployment(), image, NODE)
-            .await?;
-        // The old one's plug is pulled.
-        self.machine = machine;
-        self.progress = watched(self.screen, self.site.worker().await?);
-        self.saw("another machine is powered on in its place");
-        Ok(())
+    /// Powers the machine off, and another one on, as machine-controller does with a Machine that
+    /// is deleted.
+    pub(super) async fn replaced(self, params: &Params, boot: Boot) -> anyhow::Result<Self> {
+        self.machine.power_off().await?;
+        let trial = Self::power_on(self.site, params, boot).await?;
+        trial.note("another machine is powered on in its place");
+        Ok(trial)
     }
 
-    /// Says what was seen.
-    pub(super) fn saw(&self, what: &str) {
+    /// Prints what was seen.
+    pub(super) fn note(&self, what: &str) {
         self.screen.print(&format!("    ok  {what}"));
     }
 
@@ -82,7 +69,7 @@ impl Trial {
 
     /// Waits until it is a Ready node.
     pub(super) async fn joins(&mut self) -> anyhow::Result<()> {
-        self.until("node Ready").await
+        self.until(READY).await
     }
 
     /// Waits until the console shows a text behind this many bytes.
@@ -93,7 +80,7 @@ impl Trial {
             self.progress.look(&self.machine).await;
             let console = self.machine.console();
             if console.get(from..).is_some_and(|it| it.contains(text)) {
-                self.saw(&format!("the console says: {text}"));
+                self.note(&format!("the console says: {text}"));
                 return Ok(());
             }
             if tokio::time::Instant::now() > deadline {
@@ -114,12 +101,12 @@ impl Trial {
     /// The node that it has become.
     pub(super) async fn node(&self) -> anyhow::Result<Node> {
         let nodes: Api<Node> = Api::all(self.site.worker().await?);
-        nodes.get(NODE).await.context("reading the node")
+        nodes.get(NAME).await.context("reading the node")
     }
 
     /// The kubelet's configuration, as it says itself.
     pub(super) async fn kubelet_configuration(&self) -> anyhow::Result<Value> {
-        let request = http::Request::get(format!("/api/v1/nodes/{NODE}/proxy/configz"))
+        let request = http::Request::get(format!("/api/v1/nodes/{NAME}/proxy/configz"))
             .body(Vec::new())
             .context("a request")?;
         let client = self.site.worker().await?;
@@ -143,7 +130,7 @@ impl Trial {
         let kubeconfig = self.site.folder.kubeconfig(worker);
         std::fs::write(&kubeconfig, worker.admin_kubeconfig()).context("writing a kubeconfig")?;
         let output = Command::new(self.site.osm())
-            .args(["machine", NODE, "--worker-kubeconfig"])
+            .args(["machine", NAME, "--worker-kubeconfig"])
             .arg(kubeconfig)
             .output()
             .context("running osm machine")?;
@@ -163,15 +150,15 @@ impl Trial {
             said.contains(text),
             "osm machine does not say {text:?}:\n{said}"
         );
-        self.saw(&format!("osm machine says: {text}"));
+        self.note(&format!("osm machine says: {text}"));
         Ok(())
     }
 
     /// Runs a pod of this image, and reads its log through the kubelet.
     pub(super) async fn runs(&self, name: &str, image: &str) -> anyhow::Result<()> {
-        let log = Box::pin(pods::log_of(self.site.worker().await?, NODE, name, image)).await?;
+        let log = Box::pin(pods::log_of(self.site.worker().await?, NAME, name, image)).await?;
         ensure!(log.contains("hello from pod"), "{image} said {log:?}");
-        self.saw(&format!("a pod of {image} ran: {}", log.trim_end()));
+        self.note(&format!("a pod of {image} ran: {}", log.trim_end()));
         Ok(())
     }
 
@@ -196,7 +183,7 @@ impl Trial {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
         let took = begun.elapsed().as_secs();
-        self.saw(&format!("after a reboot it is Ready again, {took} s later"));
+        self.note(&format!("after a reboot it is Ready again, {took} s later"));
         Ok(())
     }
 
@@ -211,18 +198,4 @@ impl Trial {
 fn boot_id(node: &Node) -> Option<String> {
     let info = node.status.as_ref()?.node_info.as_ref()?;
     Some(info.boot_id.clone())
-}
-
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|it| it.type_ == "Ready" && it.status == "True")
-}
-
-fn tail(console: &str) -> String {
-    let lines: Vec<&str> = console.lines().collect();
-    let last = lines.iter().skip(lines.len().saturating_sub(40));
-    last.copied().collect::<Vec<_>>().join("\n")
 }

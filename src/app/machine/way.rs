@@ -1,13 +1,13 @@
-//! A machine's way to a node in the order in which it goes, and the first thing to look at. Pure.
+//! The steps of a machine from its Machine to a Ready node, and what to check next. Pure.
 
 use serde::Serialize;
 
-/// Something that was asked for.
+/// An answer from the API server, or why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known<T> {
-    /// It is so.
+    /// The answer.
     Is(T),
-    /// Nobody could say, and this is why.
+    /// Why there is none.
     Unknown(String),
 }
 
@@ -62,6 +62,7 @@ pub(super) struct Node {
 /// Everything that could be learned about a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
+    pub(super) namespace: String,
     pub(super) name: String,
     pub(super) machine: Known<Option<Machine>>,
     pub(super) documents: Known<Documents>,
@@ -130,7 +131,7 @@ impl Step {
     }
 }
 
-/// Puts the steps in order. A step is done, too, where a later one proves it.
+/// Puts the steps in order. What the machine is past is no reason to look there.
 pub(super) fn way(facts: &Facts) -> Way {
     let mut steps = vec![
         machine(facts),
@@ -146,22 +147,29 @@ pub(super) fn way(facts: &Facts) -> Way {
     for step in &mut steps {
         let is_proven = match step.step {
             FETCHED => has_asked || has_joined,
-            CLIENT => has_joined,
+            // A request that waits or was refused is newer than what the node proves.
+            CLIENT => has_joined && !has_asked,
             _ => false,
         };
-        if is_proven && step.state != State::Done {
+        if is_proven {
             step.state = State::Done;
             step.detail = format!("yes, since a later step is done ({})", step.detail);
         }
     }
-    let ready = steps.last().is_some_and(|it| it.state == State::Done);
-    let stops_at = |states: &[State]| {
-        let step = steps.iter().find(|it| states.contains(&it.state));
-        step.and_then(|it| it.next.clone())
+    let past = match (has_joined, has_asked) {
+        (false, false) => MACHINE,
+        _ => CLIENT,
     };
-    let next = stops_at(&[State::Failed])
-        .or_else(|| stops_at(&[State::Waiting]))
-        .or_else(|| stops_at(&[State::Unknown]));
+    let open = || {
+        let from_there = steps.iter().skip_while(|it| it.step != past);
+        from_there.filter(|it| it.next.is_some())
+    };
+    let first = |state: State| open().find(|it| it.state == state);
+    let step = first(State::Failed)
+        .or_else(|| first(State::Waiting))
+        .or_else(|| first(State::Unknown));
+    let next = step.and_then(|it| it.next.clone());
+    let ready = steps.last().is_some_and(|it| it.state == State::Done);
     Way {
         machine: facts.name.clone(),
         next: next.filter(|_| !ready),
@@ -183,17 +191,20 @@ fn unknown(step: &'static str, why: &str) -> Step {
 }
 
 fn machine(facts: &Facts) -> Step {
+    let Facts {
+        namespace, name, ..
+    } = facts;
     match &facts.machine {
         Known::Unknown(why) => unknown(MACHINE, why),
         Known::Is(None) => Step::new(MACHINE, State::Waiting, "there is no Machine of this name")
-            .look_at(
-                "list the machines: kubectl -n kube-system get machines; their names are those \
-                 of the nodes",
-            ),
+            .look_at(format!(
+                "list the machines: kubectl -n {namespace} get machines; they may have other \
+                 names than their nodes"
+            )),
         Known::Is(Some(machine)) => match &machine.error {
             Some(error) => Step::new(MACHINE, State::Failed, error.clone()).look_at(format!(
-                "the provider refuses the machine: kubectl -n kube-system describe machine {}",
-                facts.name
+                "machine-controller reports an error: \
+                 kubectl -n {namespace} describe machine {name}"
             )),
             None => Step::new(
                 MACHINE,
@@ -219,17 +230,20 @@ fn documents(facts: &Facts) -> Step {
             .look_at(format!("the manager has not written them: {explain}"));
     }
     let (of, revision) = (&documents.deployment, &documents.revision);
-    let is_old = documents.made_for.iter().any(|it| it != revision);
-    if is_old {
-        let detail = format!("of another revision than {revision} of {of}");
-        return Step::new(DOCUMENTS, State::Waiting, detail)
-            .look_at(format!("the manager is about to write them: {explain}"));
+    if documents.made_for.is_empty() {
+        return Step::new(DOCUMENTS, State::Unknown, "written by another program");
     }
-    Step::new(
-        DOCUMENTS,
-        State::Done,
-        format!("current, for revision {revision} of {of}"),
-    )
+    if documents.made_for.iter().any(|it| it != revision) {
+        let detail = format!("not yet written for revision {revision:?} of {of}");
+        return Step::new(DOCUMENTS, State::Waiting, detail)
+            .look_at(format!("the manager has not written them yet: {explain}"));
+    }
+    let written = if revision.is_empty() {
+        format!("written for {of}, to which machine-controller has given no revision yet")
+    } else {
+        format!("written for revision {revision} of {of}")
+    };
+    Step::new(DOCUMENTS, State::Done, written)
 }
 
 fn fetched(facts: &Facts) -> Step {
@@ -240,19 +254,16 @@ fn fetched(facts: &Facts) -> Step {
             State::Unknown,
             format!("the token was last used on {day}, by any machine or the manager's check"),
         )
-        .look_at(console(&facts.name)),
-        Known::Is(None) => Step::new(FETCHED, State::Waiting, "the token was never used")
-            .look_at(console(&facts.name)),
+        .look_at(CONSOLE),
+        Known::Is(None) => {
+            Step::new(FETCHED, State::Waiting, "the token was never used").look_at(CONSOLE)
+        }
     }
 }
 
-fn console(name: &str) -> String {
-    format!(
-        "the machine has not asked for a certificate: look at its console. Lines that begin with \
-         `bootstrap:` and `setup:` say which stage it is in and why one failed. Without the \
-         first, {name} has not reached its API server or has no user data"
-    )
-}
+const CONSOLE: &str = "the machine has not asked for a certificate: look at its console for lines \
+    with `bootstrap:` and `setup:`; the lines above `failed, next attempt in` say why it stopped. \
+    Without any of them, cloud-init has not run, or the machine got no user data";
 
 fn client(facts: &Facts) -> Step {
     let Some(request) = last(&facts.client) else {
@@ -263,15 +274,14 @@ fn client(facts: &Facts) -> Step {
                 State::Waiting,
                 "not requested, or so long ago that the request is gone",
             )
-            .look_at(console(&facts.name)),
+            .look_at(CONSOLE),
         };
     };
     certificate(
         CLIENT,
         request,
-        "the controller that approves requests of bootstrap tokens is not running, or the group \
-         of the token is not bound to \
-         system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+        "kube-controller-manager's approving controller does not run, or the token's group is not \
+         bound to system:certificates.k8s.io:certificatesigningrequests:nodeclient",
     )
 }
 
@@ -279,11 +289,12 @@ fn serving(facts: &Facts) -> Step {
     let Some(request) = last(&facts.serving) else {
         return match &facts.serving {
             Known::Unknown(why) => unknown(SERVING, why),
-            Known::Is(_) => Step::new(
+            Known::Is(_) if matches!(facts.node, Known::Is(Some(_))) => Step::new(
                 SERVING,
                 State::Unknown,
-                "no request is there; requests are deleted after an hour",
+                "no request is there; Kubernetes deletes them after an hour or two",
             ),
+            Known::Is(_) => Step::new(SERVING, State::Waiting, "not requested"),
         };
     };
     certificate(
@@ -306,8 +317,8 @@ fn certificate(step: &'static str, request: &CertificateRequest, waits: &str) ->
     if request.approved {
         let detail = format!("{name} is approved and not signed");
         return Step::new(step, State::Waiting, detail).look_at(
-            "the controller that signs requests is not running, or has no authority: look at \
-             kube-controller-manager's --cluster-signing-cert-file and --cluster-signing-key-file",
+            "kube-controller-manager's signing controller does not run, or has no authority: look at \
+             its --cluster-signing-cert-file and --cluster-signing-key-file",
         );
     }
     let detail = format!("{name} waits for approval");
@@ -343,13 +354,21 @@ fn ready(facts: &Facts) -> Step {
                 Step::new(READY, State::Done, since("True", at.as_ref()))
             }
             Some((status, at, message)) => {
+                let why = if status == "False" {
+                    format!(
+                        "the kubelet reports: {message}. Most often a network plugin is missing; \
+                         else, on the machine, journalctl -u kubelet"
+                    )
+                } else {
+                    "the kubelet no longer reports: check that the machine runs and reaches its \
+                     API server"
+                        .to_owned()
+                };
                 let status = since(status, at.as_ref());
-                Step::new(READY, State::Waiting, format!("{status}: {message}")).look_at(format!(
-                    "the kubelet says why: {message}. A network plugin that is missing is the \
-                     commonest; else, on the machine, journalctl -u kubelet"
-                ))
+                Step::new(READY, State::Waiting, format!("{status}: {message}")).look_at(why)
             }
-            None => Step::new(READY, State::Waiting, "the kubelet has not reported yet"),
+            None => Step::new(READY, State::Waiting, "the kubelet has not reported yet")
+                .look_at("the kubelet has not reported yet: on the machine, journalctl -u kubelet"),
         },
     }
 }
@@ -366,113 +385,4 @@ fn since(what: &str, at: Option<&String>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A machine that has become a Ready node; each test takes back what it is about.
-    fn joined() -> Facts {
-        let issued = || CertificateRequest {
-            name: "csr-1".to_owned(),
-            approved: true,
-            issued: true,
-            ..CertificateRequest::default()
-        };
-        Facts {
-            name: "one".to_owned(),
-            machine: Known::Is(Some(Machine::default())),
-            documents: Known::Is(Documents {
-                deployment: "kube-system/workers".to_owned(),
-                revision: "3".to_owned(),
-                made_for: vec!["3".to_owned()],
-                ..Documents::default()
-            }),
-            fetched: Known::Is(Some("2026-03-01".to_owned())),
-            client: Known::Is(vec![issued()]),
-            serving: Known::Is(vec![issued()]),
-            node: Known::Is(Some(Node {
-                ready: Some(("True".to_owned(), None, String::new())),
-                ..Node::default()
-            })),
-        }
-    }
-
-    fn is_new() -> Facts {
-        Facts {
-            fetched: Known::Is(None),
-            client: Known::Is(Vec::new()),
-            serving: Known::Is(Vec::new()),
-            node: Known::Is(None),
-            ..joined()
-        }
-    }
-
-    fn next(facts: &Facts) -> String {
-        way(facts).next.expect("it is not Ready")
-    }
-
-    #[test]
-    fn a_ready_node_needs_no_look() {
-        let way = way(&joined());
-        assert!(way.ready && way.next.is_none(), "{way:?}");
-        assert!(way.steps.iter().all(|it| it.state != State::Waiting));
-    }
-
-    #[test]
-    fn the_first_step_that_is_not_done_says_what_to_look_at() {
-        let mut facts = is_new();
-        assert!(next(&facts).contains("console"));
-        facts.client = Known::Is(vec![CertificateRequest {
-            name: "csr-7".to_owned(),
-            ..CertificateRequest::default()
-        }]);
-        assert!(next(&facts).contains("kubectl certificate approve csr-7"));
-        facts.client = Known::Is(vec![CertificateRequest {
-            approved: true,
-            ..CertificateRequest::default()
-        }]);
-        assert!(next(&facts).contains("--cluster-signing-cert-file"));
-        facts.client = joined().client;
-        assert!(next(&facts).contains("journalctl -u kubelet"));
-        facts.node = Known::Is(Some(Node {
-            ready: Some(("False".to_owned(), None, "no network".to_owned())),
-            ..Node::default()
-        }));
-        assert!(next(&facts).contains("no network"));
-    }
-
-    #[test]
-    fn what_went_wrong_comes_before_what_waits() {
-        let mut facts = is_new();
-        facts.documents = Known::Is(Documents {
-            deployment: "kube-system/workers".to_owned(),
-            missing: vec!["it".to_owned()],
-            ..Documents::default()
-        });
-        assert!(next(&facts).contains("osm explain kube-system/workers"));
-    }
-
-    #[test]
-    fn what_may_not_be_read_is_unknown_and_said_after_what_is_known() {
-        let forbidden = || "forbidden".to_owned();
-        let mut facts = is_new();
-        facts.client = Known::Unknown(forbidden());
-        assert!(next(&facts).contains("console"), "the token was never used");
-        facts.fetched = Known::Unknown(forbidden());
-        facts.node = Known::Unknown(forbidden());
-        assert_eq!(next(&facts), "document fetched is unknown: forbidden");
-    }
-
-    #[test]
-    fn a_later_step_proves_an_earlier_one() {
-        let mut facts = joined();
-        facts.fetched = Known::Is(None);
-        facts.client = Known::Is(Vec::new());
-        let way = way(&facts);
-        let proven = |step: &str| {
-            way.steps
-                .iter()
-                .any(|it| it.step == step && it.state == State::Done)
-        };
-        assert!(proven(FETCHED) && proven(CLIENT), "{way:?}");
-    }
-}
+mod tests;
