@@ -1,9 +1,13 @@
-//! `osm tenants`, `osm explain` and `osm doctor` against live clusters: they tell how it stands,
-//! and write nothing.
+//! `osm tenants`, `osm explain`, `osm machine` and `osm doctor` against live clusters: they tell
+//! how it stands, and write nothing.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::api::{Api, DeleteParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use osm::api::names::{KUBE_SYSTEM, PROFILE};
+use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
 use crate::suite::commands::{Said, a_file, path, run};
@@ -15,6 +19,12 @@ use crate::suite::rotation::install;
 use crate::suite::server::{Account, ok};
 use crate::suite::stage::{Stage, Tenant, merge};
 use crate::suite::world::World;
+
+/// Somebody without any right in the worker cluster.
+const NOBODY: Account = Account {
+    namespace: "default",
+    name: "nobody",
+};
 
 pub async fn the_fleet_is_told_in_a_table_as_json_and_as_it_changes(world: &'static World) {
     let stage = Stage::open(world, "tenants");
@@ -334,3 +344,112 @@ const STRANGER: Account = Account {
     namespace: "default",
     name: "default",
 };
+
+/// A certificate signing request as the kubelet of this node makes it.
+fn a_request(node: &str) -> CertificateSigningRequest {
+    let mut params = CertificateParams::default();
+    let name = &mut params.distinguished_name;
+    name.push(DnType::OrganizationName, "system:nodes");
+    name.push(DnType::CommonName, format!("system:node:{node}"));
+    let key = ok(KeyPair::generate(), "keys are made");
+    let request = ok(params.serialize_request(&key), "a request is made");
+    let pem = ok(request.pem(), "a request is PEM");
+    let object = json!({
+        "metadata": { "name": format!("csr-of-{node}") },
+        "spec": {
+            "request": STANDARD.encode(pem),
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["digital signature", "client auth"],
+        },
+    });
+    ok(serde_json::from_value(object), "it is a request")
+}
+
+/// The node `one`, with this status of the condition `Ready`.
+async fn a_node(nodes: &Api<Node>, ready: &str) {
+    let apply = PatchParams::apply("test").force();
+    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "one" } });
+    let created = nodes.patch("one", &apply, &Patch::Apply(&node)).await;
+    drop(ok(created, "an administrator may create a node"));
+    let ready = json!({
+        "type": "Ready", "status": ready, "reason": "Kubelet", "message": "no network",
+    });
+    let patch = json!({ "status": { "conditions": [ready] } });
+    let patched = nodes
+        .patch_status("one", &PatchParams::default(), &Patch::Merge(&patch))
+        .await;
+    drop(ok(patched, "an administrator may say how a node is"));
+}
+
+/// Somebody without rights, and an API server that is away.
+async fn what_cannot_be_read_is_unknown(tenant: &Tenant, shown: impl AsyncFn(&str, &str) -> Said) {
+    let account = "{apiVersion: v1, kind: ServiceAccount, \
+        metadata: {name: nobody, namespace: default}}";
+    tenant.worker.apply(account).await;
+    let nobody = a_file(&tenant.worker.kubeconfig(NOBODY).await);
+    let unknown = shown(path(&nobody), "one").await;
+    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert!(unknown.out.contains("unknown  node "), "{unknown:?}");
+    assert!(unknown.out.contains("forbidden"), "{unknown:?}");
+    let text = tenant.worker.admin_in("default");
+    let (before, after) = text.split_once("127.0.0.1:").expect("it is on loopback");
+    let after = after.trim_start_matches(char::is_numeric);
+    let gone = a_file(&format!("{before}127.0.0.1:1{after}"));
+    let gone = shown(path(&gone), "one").await;
+    assert_eq!(gone.code, Some(2), "{gone:?}");
+    assert!(gone.err.contains("does not answer"), "{gone:?}");
+}
+
+pub async fn a_machine_is_shown_with_the_step_that_it_waits_at(world: &'static World) {
+    let stage = Stage::open(world, "machine");
+    let tenant = stage.tenant().await;
+    let manager = Manager::start(&stage, &[]).await;
+    tenant.register().await;
+    install(&tenant, &a_profile("v1.0.0", "text")).await;
+    tenant.serve(&a_little_machine_deployment("workers")).await;
+    let admin = a_file(&tenant.worker.admin_in("default"));
+    let of = ["--machine-deployment", "workers"];
+    let shown = async |kubeconfig: &str, node: &str| {
+        let words = ["machine", node, "--worker-kubeconfig", kubeconfig];
+        run(&[&words[..], &of[..]].concat()).await
+    };
+    let before = shown(path(&admin), "one").await;
+    assert_eq!(before.code, Some(1), "{before:?}");
+    let words: Vec<&str> = before.out.split_whitespace().collect();
+    let words = words.join(" ");
+    for text in [
+        "done documents written for revision 1 of kube-system/workers",
+        "waiting client certificate not requested",
+        "waiting node not registered",
+        "Next: ",
+    ] {
+        assert!(words.contains(text), "no {text:?} in {}", before.out);
+    }
+
+    let client = tenant.worker.admin().await;
+    let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
+    let request = a_request("one-0");
+    let created = requests.create(&PostParams::default(), &request).await;
+    drop(ok(created, "an administrator may request"));
+    let other = shown(path(&admin), "one").await;
+    assert!(other.out.contains("not requested"), "{other:?}");
+    let asked = shown(path(&admin), "one-0").await;
+    assert!(
+        asked.out.contains("yes, since a later step is done"),
+        "{asked:?}"
+    );
+    let next = "by hand: kubectl certificate approve csr-of-one-0";
+    assert!(asked.out.contains(next), "{asked:?}");
+
+    let nodes: Api<Node> = Api::all(client);
+    for (status, code) in [("False", 1), ("True", 0)] {
+        a_node(&nodes, status).await;
+        let joined = shown(path(&admin), "one").await;
+        assert_eq!(joined.code, Some(code), "{joined:?}");
+        let says_why = joined.out.contains("the kubelet reports: no network");
+        assert_eq!(says_why, code == 1, "{joined:?}");
+    }
+
+    what_cannot_be_read_is_unknown(&tenant, shown).await;
+    manager.stop().await;
+}

@@ -141,6 +141,7 @@ macro_rules! scenarios {
             takeover::a_cluster_with_a_management_cluster_is_added_without_a_rotation,
             operators::the_fleet_is_told_in_a_table_as_json_and_as_it_changes,
             operators::a_machine_deployment_is_explained_with_what_blocks_it,
+            operators::a_machine_is_shown_with_the_step_that_it_waits_at,
             operators::what_is_not_there_is_named_by_every_command,
             operators::a_doctor_finds_what_is_missing_and_says_how_to_mend_it,
             removal::keep_leaves_all_as_it_is_and_says_so_and_a_new_registration_goes_on,
