@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead as _, BufReader},
     process::Stdio,
     sync::mpsc,
     time::Duration,
@@ -53,14 +53,17 @@ fn supervise_waits_longer_each_time_and_keeps_a_bounded_log() {
 }
 
 #[test]
-fn what_an_attempt_prints_is_passed_on_before_it_ends() {
+fn the_stages_of_an_attempt_are_passed_on_before_it_ends_however_much_it_prints() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let at = |name: &str| folder.path().join(name);
     let case = cases::case("osp-ubuntu/aws/1.34.1");
     let supervise = &case.bootstrap.texts["/opt/bin/supervise.sh"];
     fs::write(at("supervise.sh"), supervise).expect("a script can be written");
     // It ends when its input does.
-    write_program(&at("attempt"), "#!/bin/bash\necho begun\ncat\n");
+    write_program(
+        &at("attempt"),
+        "#!/bin/bash\necho begun\nseq 1000\necho 'attempt: a stage'\ncat\n",
+    );
     let mut running = command("bash")
         .arg(at("supervise.sh"))
         .arg(at("attempt"))
@@ -69,19 +72,21 @@ fn what_an_attempt_prints_is_passed_on_before_it_ends() {
         .spawn()
         .expect("bash is there");
     let input = running.stdin.take();
-    let mut output = BufReader::new(running.stdout.take().expect("it is piped"));
+    let output = BufReader::new(running.stdout.take().expect("it is piped"));
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut line = String::new();
-        let read = output.read_line(&mut line).map(|_| line);
-        // The test may have failed already.
-        let _ = sender.send(read);
+        for line in output.lines() {
+            // The test may have failed already.
+            let _ = sender.send(line.expect("it is text"));
+        }
     });
-    let line = lines.recv_timeout(Duration::from_mins(1));
+    let mut next = || lines.recv_timeout(Duration::from_mins(1));
+    let first = next();
+    let stage = (0..200).map(|_| next()).last().expect("there are some");
     drop(input);
     let ended = running.wait().expect("it can be waited for");
-    let line = line.expect("it comes before the end").expect("it is text");
-    assert_eq!(line, "begun\n");
+    assert_eq!(first.as_deref(), Ok("begun"));
+    assert_eq!(stage.as_deref(), Ok("attempt: a stage"));
     assert!(ended.success(), "{ended}");
 }
 

@@ -34,7 +34,7 @@ fn settings(authority: &str) -> Value {
         "registryCredentialsSecretRef": { "name": "registries" },
         "nodeCredentials": "PerMachineDeployment",
         "initialTaints": "example.com/first=yes:NoSchedule",
-        "kubeletFeatureGates": { "ImageVolume": false },
+        "kubeletFeatureGates": { "CPUManagerPolicyAlphaOptions": true },
         "httpProxy": "http://proxy.example:3128",
         "noProxy": "10.0.2.2,10.96.0.0/16,10.244.0.0/16,.svc",
         "variables": {
@@ -132,7 +132,7 @@ async fn on_the_node(trial: &Trial) -> anyhow::Result<()> {
         ("/maxPods", json!(42)),
         ("/systemReserved/cpu", json!("200m")),
         ("/systemReserved/memory", json!("100Mi")),
-        ("/featureGates/ImageVolume", json!(false)),
+        ("/featureGates/CPUManagerPolicyAlphaOptions", json!(true)),
         ("/clusterDNS/0", json!("10.96.0.10")),
     ] {
         let is = at(pointer).with_context(|| format!("the kubelet has no {pointer}"))?;
