@@ -108,7 +108,7 @@ async fn own_credentials(trial: &Trial) -> anyhow::Result<()> {
             .unwrap_or_default();
         let found = shell
             .run(&format!(
-                "grep -rlF -- {end} /opt/bin /etc/kubernetes || true"
+                "grep -rlF -- {end} /etc/osm || true"
             ))
             .await?;
         ensure!(found.trim().is_empty() != wanted, "{name} is in {found:?}");
