@@ -107,9 +107,7 @@ async fn own_credentials(trial: &Trial) -> anyhow::Result<()> {
             .get(token.len().saturating_sub(40)..)
             .unwrap_or_default();
         let found = shell
-            .run(&format!(
-                "grep -rlF -- {end} /etc/osm || true"
-            ))
+            .run(&format!("grep -rlF -- {end} /etc/osm || true"))
             .await?;
         ensure!(found.trim().is_empty() != wanted, "{name} is in {found:?}");
     }
