@@ -11,7 +11,7 @@ use serde_json::json;
 use super::site::Site;
 use super::trial::Trial;
 use super::{Params, Seen};
-use crate::demo::node::{NAME, POD_IMAGE};
+use crate::demo::node::{DEPLOYMENT, POD_IMAGE};
 use crate::machine::{Image, SETTINGS};
 
 const SCRIPT: &str = "edge-provider-script-virtual-workers-kube-system";
@@ -29,13 +29,15 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
     let secret = await_condition(secrets, SCRIPT, is_there).await?;
     let data = secret.and_then(|it| it.data).unwrap_or_default();
     let script = STANDARD.encode(&data.get(KEY).context("the script is gone")?.0);
-    // The machine of somebody who has a script, root, and a name for it.
+    // The machine of somebody who has a script, and root. It is named after its machine deployment.
     let user_data = format!(
         "#cloud-config\nwrite_files:\n- path: /root/script\n  encoding: b64\n  \
-         content: {script}\nruncmd:\n- hostnamectl set-hostname {NAME}\n- bash /root/script\n"
+         content: {script}\nruncmd:\n- bash /root/script\n"
     );
     let boot = Image::Trixie.into();
-    let machine = site.provider.power_on_with(NAME, &user_data, boot)?;
+    let machine = site
+        .provider
+        .power_on_with(DEPLOYMENT.1, &user_data, boot)?;
     let mut trial = Trial::with(site, params, machine).await?;
     trial.joins().await?;
     trial.runs("hello", POD_IMAGE).await?;

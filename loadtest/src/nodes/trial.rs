@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Params;
 use super::site::Site;
-use crate::demo::node::{NAME, watched};
+use crate::demo::node::watched;
 use crate::demo::screen::Screen;
 use crate::machine::{Boot, Machine, Progress, READY, Reached, Shell, is_ready, pods, tail};
 
@@ -101,14 +101,20 @@ impl Trial {
     /// The node that it has become.
     pub(super) async fn node(&self) -> anyhow::Result<Node> {
         let nodes: Api<Node> = Api::all(self.site.worker().await?);
-        nodes.get(NAME).await.context("reading the node")
+        nodes
+            .get(self.machine.name())
+            .await
+            .context("reading the node")
     }
 
     /// The kubelet's configuration, as it says itself.
     pub(super) async fn kubelet_configuration(&self) -> anyhow::Result<Value> {
-        let request = http::Request::get(format!("/api/v1/nodes/{NAME}/proxy/configz"))
-            .body(Vec::new())
-            .context("a request")?;
+        let request = http::Request::get(format!(
+            "/api/v1/nodes/{}/proxy/configz",
+            self.machine.name()
+        ))
+        .body(Vec::new())
+        .context("a request")?;
         let client = self.site.worker().await?;
         let answer: Value = client
             .request(request)
@@ -130,7 +136,7 @@ impl Trial {
         let kubeconfig = self.site.folder.kubeconfig(worker);
         std::fs::write(&kubeconfig, worker.admin_kubeconfig()).context("writing a kubeconfig")?;
         let output = Command::new(self.site.osm())
-            .args(["machine", NAME, "--worker-kubeconfig"])
+            .args(["machine", self.machine.name(), "--worker-kubeconfig"])
             .arg(kubeconfig)
             .output()
             .context("running osm machine")?;
@@ -156,7 +162,8 @@ impl Trial {
 
     /// Runs a pod of this image, and reads its log through the kubelet.
     pub(super) async fn runs(&self, name: &str, image: &str) -> anyhow::Result<()> {
-        let log = Box::pin(pods::log_of(self.site.worker().await?, NAME, name, image)).await?;
+        let client = self.site.worker().await?;
+        let log = Box::pin(pods::log_of(client, self.machine.name(), name, image)).await?;
         ensure!(log.contains("hello from pod"), "{image} said {log:?}");
         self.note(&format!("a pod of {image} ran: {}", log.trim_end()));
         Ok(())
