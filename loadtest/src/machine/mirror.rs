@@ -25,6 +25,8 @@ use self::tls::{Certificates, Encrypted};
 const PORT: u16 = 8080;
 /// The port of HTTPS.
 const TLS_PORT: u16 = 8443;
+/// The port of HTTPS with a certificate of an authority that nobody knows.
+const UNKNOWN_TLS_PORT: u16 = 8444;
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const FILE: &str = "application/octet-stream";
 /// Images below it are for those who log in, as `mirror` with the password `mirror-password`.
@@ -71,10 +73,14 @@ impl Mirror {
             .with_state(Arc::clone(&shared));
         let plain = listen(PORT).await?;
         let encrypted = Encrypted::new(listen(TLS_PORT).await?, &certificates)?;
+        let unknown = Certificates::new().context("making certificates that nobody trusts")?;
+        let unknown = Encrypted::new(listen(UNKNOWN_TLS_PORT).await?, &unknown)?;
         let mut servers = JoinSet::new();
         // They end with the mirror.
         let to_plain = axum::serve(plain, router.clone());
         servers.spawn(async move { drop(to_plain.await) });
+        let to_unknown = axum::serve(unknown, router.clone());
+        servers.spawn(async move { drop(to_unknown.await) });
         let to_encrypted = axum::serve(encrypted, router);
         servers.spawn(async move { drop(to_encrypted.await) });
         Ok(Self {

@@ -30,7 +30,7 @@ fn settings(authority: &str) -> Value {
     json!({ "spec": {
         "hostCABundle": authority,
         "registryMirrors": { "registry.k8s.io": [MIRROR], "registry.example": [MIRROR] },
-        "insecureRegistries": ["10.0.2.2:8080"],
+        "insecureRegistries": ["10.0.2.2:8444"],
         "registryCredentialsSecretRef": { "name": "registries" },
         "nodeCredentials": "PerMachineDeployment",
         "initialTaints": "example.com/first=yes:NoSchedule",
@@ -74,7 +74,7 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
     own_credentials(&trial).await?;
     on_the_node(&trial).await?;
     trial.runs("mirrored", POD_IMAGE).await?;
-    trial.runs("insecure", "10.0.2.2:8080/hello:1").await?;
+    trial.runs("insecure", "10.0.2.2:8444/hello:1").await?;
     trial
         .runs("private", "10.0.2.2:8443/private/hello:1")
         .await?;
