@@ -18,11 +18,12 @@ mod images;
 mod mirror;
 pub mod network;
 pub mod pods;
+mod program;
 mod provider;
 mod qemu;
 mod shell;
 
-pub use self::console::{Progress, READY, Reached, is_ready, tail};
+pub use self::console::{JOIN_TIMEOUT, Progress, READY, Reached, is_ready, tail};
 pub use self::controller::{HOST_ADDRESS, SETTINGS};
 pub use self::images::{Image, Images};
 pub use self::mirror::{Fault, Mirror};

@@ -72,7 +72,8 @@ impl Case {
         }
     }
 
-    fn profile(self) -> &'static str {
+    /// The default profile that the machine's own extends.
+    pub fn profile(self) -> &'static str {
         match self {
             Self::Noble => UBUNTU,
             _ => DEBIAN,
@@ -101,8 +102,6 @@ pub struct Params {
 /// A machine that became a node.
 #[derive(Debug)]
 pub struct Seen {
-    /// The default profile that its own extends.
-    pub profile: &'static str,
     /// The operating system, as the kubelet reports it.
     pub image: String,
     /// The kubelet's version.
@@ -116,7 +115,6 @@ impl Seen {
         let info = trial.node().await?.status.and_then(|it| it.node_info);
         let info = info.unwrap_or_default();
         Ok(Self {
-            profile: DEBIAN,
             image: info.os_image,
             kubelet: info.kubelet_version,
             reached: trial.end().await?,

@@ -69,7 +69,7 @@ pub async fn steps(question: &Question) -> anyhow::Result<Way> {
         Known::Is(deployment) => {
             let names = DerivedNames::new(&question.namespace, deployment);
             futures::join!(
-                documents(&client, (&question.namespace, deployment), &names),
+                documents(&client, question, deployment, &names),
                 last_used(&client, &names),
             )
         }
@@ -177,12 +177,13 @@ fn owner(metadata: &ObjectMeta, kind: &str) -> Option<String> {
 
 async fn documents(
     client: &Client,
-    (namespace, deployment): (&str, &str),
+    question: &Question,
+    deployment: &str,
     names: &DerivedNames,
 ) -> Known<Documents> {
+    let namespace = &question.namespace;
     let resource = kind("MachineDeployment", "machinedeployments");
-    let deployments: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), namespace, &resource);
+    let deployments = objects(client, question, &resource);
     let found = match answered(deployments.get_metadata_opt(deployment).await) {
         Known::Is(Some(found)) => found,
         Known::Is(None) => {

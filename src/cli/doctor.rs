@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{
     clusters::{ManagementFlags, ReachFlags},
-    output,
+    output::{self, Format},
 };
 use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::app::doctor::{self, Check, Options, State};
@@ -34,15 +34,6 @@ pub(super) struct DoctorFlags {
     /// How it is written
     #[arg(short, long, value_enum, default_value = "text")]
     output: Format,
-}
-
-/// How checks are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
 }
 
 pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {

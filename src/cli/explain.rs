@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, process::ExitCode};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::output;
+use super::output::{self, Format};
 use crate::app::plan::{
     Question, Supposed, Verdict,
     explain::{Explanation, Input, explain},
@@ -27,15 +27,6 @@ pub(super) struct ExplainFlags {
 
     #[command(flatten)]
     run: RunFlags,
-}
-
-/// How explanations are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
 }
 
 pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {

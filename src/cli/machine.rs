@@ -2,9 +2,12 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::{clusters::WorkerFlags, output};
+use super::{
+    clusters::WorkerFlags,
+    output::{self, Format},
+};
 use crate::api::names::KUBE_SYSTEM;
 use crate::app::machine::{self, Question, State, Way};
 
@@ -36,15 +39,6 @@ pub(super) struct MachineFlags {
     /// How it is written
     #[arg(short, long, value_enum, default_value = "text")]
     output: Format,
-}
-
-/// How a machine's way is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
 }
 
 pub(super) fn run(flags: MachineFlags) -> anyhow::Result<ExitCode> {

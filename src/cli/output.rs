@@ -14,6 +14,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use clap::ValueEnum;
 use serde_json::Value as Json;
 use serde_saphyr::SerializerOptions;
 
@@ -21,6 +22,15 @@ use crate::telemetry::{chain::whole, logs::printable};
 
 /// Documents hold secrets: what we write is for its owner alone.
 const FILE_MODE: u32 = 0o600;
+
+/// How a result is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
 
 /// Nothing was found, nothing differs.
 pub(super) const SUCCESS: ExitCode = ExitCode::SUCCESS;

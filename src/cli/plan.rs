@@ -2,9 +2,12 @@
 
 use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::{input, output};
+use super::{
+    input,
+    output::{self, Format},
+};
 use crate::app::plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan};
 use crate::settings::RunFlags;
 
@@ -30,15 +33,6 @@ pub(super) struct PlanFlags {
 
     #[command(flatten)]
     run: RunFlags,
-}
-
-/// How the answers are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
 }
 
 /// Something would be written.

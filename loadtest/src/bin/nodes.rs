@@ -79,7 +79,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         match tried {
             Ok(seen) => {
                 if arguments.record {
-                    record::add(&seen)?;
+                    record::add(case.profile(), &seen)?;
                 }
                 let ready = seen.reached.iter().find(|it| it.stage == READY);
                 let after = ready.map_or_else(String::new, |it| seconds(it.after));

@@ -1,15 +1,12 @@
 //! A machine of the first tenant, from power on to a pod that ran on it.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use kube::Client;
 
 use super::screen::{Look, Screen};
-use crate::machine::{Image, Images, Machine, Progress, Provider, READY, pods};
+use crate::machine::{Image, Images, JOIN_TIMEOUT, Machine, Progress, Provider, READY, pods};
 
-/// Four times what it takes on two processors that nothing else uses.
-const JOIN_TIMEOUT: Duration = Duration::from_mins(20);
 /// The machine deployment of `loadtest/nodes`.
 pub(crate) const DEPLOYMENT: (&str, &str) = ("kube-system", "virtual-workers");
 /// The machine, and its node.

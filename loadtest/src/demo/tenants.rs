@@ -148,9 +148,7 @@ fn merged(text: &str, kind: &str, patch: &Value) -> anyhow::Result<String> {
     let of_kind = documents
         .iter_mut()
         .filter(|it| it.get("kind").and_then(Value::as_str) == Some(kind));
-    if patch.is_object() {
-        of_kind.for_each(|document| json_patch::merge(document, patch));
-    }
+    of_kind.for_each(|document| json_patch::merge(document, patch));
     // JSON is YAML.
     let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
     Ok(texts.join("\n---\n"))

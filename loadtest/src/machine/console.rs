@@ -10,6 +10,8 @@ use kube::api::{Api, ListParams};
 
 use super::qemu::Machine;
 
+/// Four times what a machine takes to join on two processors that nothing else uses.
+pub const JOIN_TIMEOUT: Duration = Duration::from_mins(20);
 /// The last stage.
 pub const READY: &str = "node Ready";
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -6,9 +6,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use super::controller::NODE_ADDRESS;
+use super::program;
 
 /// What QEMU's network needs here: the API server reaches a machine's kubelet under the machine's
 /// own address, which QEMU forwards. Its packets must not seem to come from that address, or the
@@ -63,14 +64,8 @@ fn start_again_in_own() -> anyhow::Result<()> {
 )]
 fn set_up() -> anyhow::Result<()> {
     for line in commands() {
-        let output = Command::new("ip")
-            .args(line.split_whitespace())
-            .output()
-            .context("running ip")?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            bail!("ip {line} failed: {}", said.trim_end());
-        }
+        program::run(Command::new("ip").args(line.split_whitespace()))
+            .with_context(|| format!("ip {line}"))?;
     }
     Ok(())
 }

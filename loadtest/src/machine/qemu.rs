@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use tokio::time::Instant;
 
 use super::controller::NODE_ADDRESS;
 use super::images::{Image, Images};
+use super::program;
 use super::shell::Shell;
 use crate::control_plane::{Component, Process};
 
@@ -130,19 +131,14 @@ fn write_seed(params: &Params<'_>) -> anyhow::Result<()> {
     for (file, text) in [("user-data", *user_data), ("meta-data", &meta_data)] {
         std::fs::write(folder.join(file), text).with_context(|| format!("writing {file}"))?;
     }
-    let output = Command::new("genisoimage")
+    let mut command = Command::new("genisoimage");
+    command
         .args([
             "-quiet", "-output", "seed.iso", "-volid", "cidata", "-joliet", "-rock",
         ])
         .args(["user-data", "meta-data"])
-        .current_dir(folder)
-        .output()
-        .context("running genisoimage")?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("genisoimage failed: {}", said.trim_end());
-    }
-    Ok(())
+        .current_dir(folder);
+    program::run(&mut command)
 }
 
 fn flags(params: &Params<'_>) -> Vec<String> {

@@ -31,8 +31,8 @@ pub(super) async fn run(params: &Params) -> anyhow::Result<Seen> {
     let script = STANDARD.encode(&data.get(KEY).context("the script is gone")?.0);
     // The machine of somebody who has a script, and root. It is named after its machine deployment.
     let user_data = format!(
-        "#cloud-config\nwrite_files:\n- path: /root/script\n  encoding: b64\n  \
-         content: {script}\nruncmd:\n- bash /root/script\n"
+        "#cloud-config\nwrite_files:\n- path: /opt/fetch-bootstrap-script\n  encoding: b64\n  \
+         content: {script}\nruncmd:\n- bash /opt/fetch-bootstrap-script\n"
     );
     let boot = Image::Trixie.into();
     let machine = site

@@ -93,7 +93,7 @@ async fn another_bootstrap_token(trial: &Trial) -> anyhow::Result<()> {
     tokio::time::timeout(TOKEN_TIMEOUT, corrected)
         .await
         .context("waiting until nothing is left of the expired token")??;
-    trial.note("its bootstrap token has expired, and another is there");
+    trial.note("its bootstrap token has expired, and nothing is left of it");
     Ok(())
 }
 

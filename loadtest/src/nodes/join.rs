@@ -26,38 +26,28 @@ pub(super) async fn run(params: &Params, case: Case) -> anyhow::Result<Seen> {
     let mut trial = Trial::power_on(site, params, case.image().into()).await?;
     trial.joins().await?;
     trial.is_explained_by("done     Ready")?;
-    let node = trial.node().await?;
-    let info = node
-        .status
-        .and_then(|it| it.node_info)
-        .context("a node's status")?;
-    let wanted = format!("v{}", case.kubelet());
-    ensure!(
-        info.kubelet_version == wanted,
-        "kubelet {}",
-        info.kubelet_version
-    );
-    trial.note(&format!(
-        "{}, kubelet {}",
-        info.os_image, info.kubelet_version
-    ));
     only_what_is_listed(params, &trial, case)?;
     trial.runs("hello", POD_IMAGE).await?;
     as_asked(&trial).await?;
-    let bootstraps = count(&trial.machine.console(), "bootstrap: fetching");
+    let stages = stages(&trial);
     trial.reboots().await?;
     ensure!(
-        count(&trial.machine.console(), "bootstrap: fetching") == bootstraps,
-        "bootstrap ran again after the reboot"
+        stages == self::stages(&trial),
+        "bootstrap or setup ran again after the reboot"
     );
     trial.note("neither bootstrap nor setup ran again");
     trial.runs("again", POD_IMAGE).await?;
-    Ok(Seen {
-        profile: case.profile(),
-        image: info.os_image,
-        kubelet: info.kubelet_version,
-        reached: trial.end().await?,
-    })
+    let seen = Seen::of(trial).await?;
+    let wanted = format!("v{}", case.kubelet());
+    ensure!(seen.kubelet == wanted, "{} and not {wanted}", seen.kubelet);
+    Ok(seen)
+}
+
+/// How many stages of scripts the console has shown.
+fn stages(trial: &Trial) -> usize {
+    let console = trial.machine.console();
+    let of = |script: &str| console.matches(script).count();
+    of("]: bootstrap: ") + of("]: setup: ")
 }
 
 /// The machine has downloaded every file that `osm bom` lists for its architecture, and nothing
@@ -126,9 +116,10 @@ async fn as_asked(trial: &Trial) -> anyhow::Result<()> {
     );
     for line in parameters.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        if let [key, wanted, is] = words.as_slice() {
-            ensure!(wanted == is, "{key} is {is}, and not {wanted}");
-        }
+        let [_, wanted, is] = words.as_slice() else {
+            bail!("the kernel does not have {line}");
+        };
+        ensure!(wanted == is, "{line}: it is {is}, and not {wanted}");
     }
     shell
         .run("for it in br_netfilter nf_conntrack overlay; do grep -q \"^$it \" /proc/modules || exit 1; done")
@@ -139,8 +130,4 @@ async fn as_asked(trial: &Trial) -> anyhow::Result<()> {
         parameters.lines().count()
     ));
     Ok(())
-}
-
-fn count(text: &str, part: &str) -> usize {
-    text.matches(part).count()
 }

@@ -16,11 +16,11 @@ const FILE: &str = "loadtest/nodes/joined.tsv";
 /// # Errors
 ///
 /// When the file cannot be read or written.
-pub fn add(seen: &Seen) -> anyhow::Result<()> {
+pub fn add(profile: &str, seen: &Seen) -> anyhow::Result<()> {
     let path = install::repository().join(FILE);
     let text =
         std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-    let line = format!("{}\t{}\t{}", seen.profile, seen.image, seen.kubelet);
+    let line = format!("{profile}\t{}\t{}", seen.image, seen.kubelet);
     let lines: BTreeSet<&str> = text.lines().chain([line.as_str()]).collect();
     let lines: Vec<&str> = lines.into_iter().collect();
     std::fs::write(&path, lines.join("\n") + "\n")

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Params;
 use crate::control_plane::{self, ControlPlane};
@@ -98,7 +98,7 @@ impl Site {
 
     /// Creates the machine deployment again, or changes it, by a merge patch.
     pub(super) async fn change_deployment(&mut self, patch: &Value) -> anyhow::Result<()> {
-        self.tenant.change(&Value::Null, patch)?;
+        self.tenant.change(&json!({}), patch)?;
         Box::pin(self.worker.apply(self.tenant.worker())).await
     }
 

@@ -6,16 +6,17 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::Api;
+use kube::runtime::wait::await_condition;
 use serde_json::Value;
 
 use super::Params;
 use super::site::Site;
 use crate::demo::node::watched;
 use crate::demo::screen::Screen;
-use crate::machine::{Boot, Machine, Progress, READY, Reached, Shell, is_ready, pods, tail};
+use crate::machine::{
+    Boot, JOIN_TIMEOUT, Machine, Progress, READY, Reached, Shell, is_ready, pods, tail,
+};
 
-/// Four times what it takes on two processors that nothing else uses.
-const TIMEOUT: Duration = Duration::from_mins(20);
 /// What is said on the console comes within seconds; this is for a busy machine.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -64,7 +65,9 @@ impl Trial {
 
     /// Waits until the machine has reached a stage.
     pub(super) async fn until(&mut self, stage: &str) -> anyhow::Result<()> {
-        self.progress.until(&mut self.machine, stage, TIMEOUT).await
+        self.progress
+            .until(&mut self.machine, stage, JOIN_TIMEOUT)
+            .await
     }
 
     /// Waits until it is a Ready node.
@@ -74,7 +77,7 @@ impl Trial {
 
     /// Waits until the console shows a text behind this many bytes.
     pub(super) async fn console_shows(&mut self, from: usize, text: &str) -> anyhow::Result<()> {
-        let deadline = tokio::time::Instant::now() + TIMEOUT;
+        let deadline = tokio::time::Instant::now() + JOIN_TIMEOUT;
         loop {
             self.machine.check()?;
             self.progress.look(&self.machine).await;
@@ -170,25 +173,22 @@ impl Trial {
     }
 
     /// Reboots the machine, and waits until the node is Ready again.
-    pub(super) async fn reboots(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn reboots(&self) -> anyhow::Result<()> {
         let before = boot_id(&self.node().await?);
         let begun = tokio::time::Instant::now();
         // The shell ends with the machine.
         drop(self.shell().await?.run("systemctl reboot").await);
-        loop {
-            self.machine.check()?;
-            // While the machine is away, the API server answers from what it knew.
-            let node = self.node().await?;
-            if boot_id(&node) != before && is_ready(&node) {
-                break;
-            }
-            ensure!(
-                begun.elapsed() < TIMEOUT,
-                "the node is not Ready after a reboot; the console ends with:\n{}",
-                tail(&self.machine.console())
-            );
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
+        // While the machine is away, the API server answers from what it knew.
+        let is_back =
+            |node: Option<&Node>| node.is_some_and(|it| boot_id(it) != before && is_ready(it));
+        let nodes: Api<Node> = Api::all(self.site.worker().await?);
+        let back = await_condition(nodes, self.machine.name(), is_back);
+        tokio::time::timeout(JOIN_TIMEOUT, back)
+            .await
+            .with_context(|| {
+                let console = tail(&self.machine.console());
+                format!("waiting for the node after a reboot; the console ends with:\n{console}")
+            })??;
         let took = begun.elapsed().as_secs();
         self.note(&format!("after a reboot it is Ready again, {took} s later"));
         Ok(())

@@ -55,7 +55,7 @@ pub(super) struct Node {
     pub(super) created: Option<String>,
     /// The operating system and the kubelet's version.
     pub(super) system: String,
-    /// The condition `Ready`: its status, since when, reason and message.
+    /// The condition `Ready`: its status, since when, and its message.
     pub(super) ready: Option<(String, Option<String>, String)>,
 }
 
