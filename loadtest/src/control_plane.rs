@@ -95,24 +95,19 @@ impl ControlPlane {
         let slot = Slot::claim().map_err(Error::Slot)?;
         let server = format!("https://127.0.0.1:{}", slot.ports().api_server);
         let authority = Authority::new(&params.name, server).map_err(Error::Certificates)?;
-        let admin = authority
-            .client("admin", Some("system:masters"))
-            .map_err(Error::Certificates)?;
         let plane = Self {
             controller_manager: Mutex::default(),
             api_server: Mutex::default(),
             etcd: Mutex::default(),
-            admin_kubeconfig: authority.kubeconfig("admin", &admin.login()),
+            admin_kubeconfig: administrator(&authority)?,
             params,
             assets,
             authority,
             slot,
         };
-        plane.write_files()?;
+        plane.write_signing_key()?;
         plane.start_etcd().await?;
-        plane.start_api_server().await?;
-        plane.start_controller_manager().await?;
-        plane.publish_cluster_info().await?;
+        plane.serve().await?;
         let version = plane.server_version().await?;
         tested_servers::record(&format!("kube-apiserver {version}")).map_err(Error::Record)?;
         Ok(plane)
@@ -231,6 +226,17 @@ impl ControlPlane {
         ready::api_server(running, self.client().await?).await
     }
 
+    /// Has the cluster's authority replaced by another at once, without a time in which both are
+    /// trusted. No kubeconfig from before works; tokens stay valid.
+    pub async fn rotate_authority(&mut self) -> Result<(), Error> {
+        let server = self.server().to_owned();
+        let authority = Authority::new(&self.params.name, server).map_err(Error::Certificates)?;
+        self.admin_kubeconfig = administrator(&authority)?;
+        self.authority = authority;
+        stop(&self.controller_manager).await?;
+        self.serve().await
+    }
+
     /// What the API server has answered so far, oldest first. An event may be written a moment
     /// after its answer arrives; a watch is here once it has ended.
     pub fn audit_events(&self) -> Result<Vec<AuditEvent>, Error> {
@@ -287,10 +293,22 @@ impl ControlPlane {
         audit::read(&path, of).map_err(|source| Error::File { path, source })
     }
 
+    async fn serve(&self) -> Result<(), Error> {
+        self.write_files()?;
+        self.start_api_server().await?;
+        self.start_controller_manager().await?;
+        self.publish_cluster_info().await
+    }
+
+    fn write_signing_key(&self) -> Result<(), Error> {
+        let signing = Identity::key_pair().map_err(Error::Certificates)?;
+        self.write_file(components::SIGNING_KEY, &signing.key)?;
+        self.write_file(components::SIGNING_PUBLIC_KEY, &signing.certificate)
+    }
+
     fn write_files(&self) -> Result<(), Error> {
         let names = components::server_names(&self.params);
         let serving = self.authority.server(names).map_err(Error::Certificates)?;
-        let signing = Identity::key_pair().map_err(Error::Certificates)?;
         let manager = self.kubeconfig_with_client_certificate(
             "system:kube-controller-manager",
             // One client with every right in place of a service account for each controller.
@@ -300,8 +318,6 @@ impl ControlPlane {
             (components::CA_CERTIFICATE, self.ca_certificate()),
             (components::SERVING_CERTIFICATE, &serving.certificate),
             (components::SERVING_KEY, &serving.key),
-            (components::SIGNING_KEY, &signing.key),
-            (components::SIGNING_PUBLIC_KEY, &signing.certificate),
             (components::MANAGER_KUBECONFIG, &manager),
             (components::AUDIT_POLICY, audit::POLICY),
         ] {
@@ -378,6 +394,13 @@ pub async fn client_of(kubeconfig: &str) -> Result<kube::Client, Error> {
 pub async fn apply_yaml(client: kube::Client, yaml: &str) -> Result<(), Error> {
     let objects = apply::parse("the given text", yaml).map_err(Error::Apply)?;
     apply::apply(client, objects).await.map_err(Error::Apply)
+}
+
+fn administrator(authority: &Authority) -> Result<String, Error> {
+    let admin = authority
+        .client("admin", Some("system:masters"))
+        .map_err(Error::Certificates)?;
+    Ok(authority.kubeconfig("admin", &admin.login()))
 }
 
 fn hold(place: &Mutex<Option<Process>>, process: Process) -> &Mutex<Option<Process>> {

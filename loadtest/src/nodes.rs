@@ -49,6 +49,8 @@ pub enum Case {
     Clock,
     /// A deleted fetch token, a replaced machine, two revisions, no API server.
     Replaced,
+    /// Another authority of the API server: the machine that has the old one is replaced.
+    Authority,
     /// The edge script, run by hand on a machine of no provider.
     Edge,
 }
@@ -136,6 +138,7 @@ pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
         Case::OnTheWay => Box::pin(faults::on_the_way(params)).await,
         Case::Clock => Box::pin(faults::clock(params)).await,
         Case::Replaced => Box::pin(faults::replaced(params)).await,
+        Case::Authority => Box::pin(faults::authority(params)).await,
         Case::Edge => Box::pin(edge::run(params)).await,
     }
 }

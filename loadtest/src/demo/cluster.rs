@@ -1,6 +1,6 @@
 //! One cluster of the demo, in memory or real, with the same questions to both.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::ValueEnum;
 use fake_cluster::{Cluster, Options, TlsFront, User};
@@ -95,6 +95,14 @@ impl DemoCluster {
         match &self.server {
             Server::Fake(_) => None,
             Server::Real(plane) => Some(plane),
+        }
+    }
+
+    /// Has a real cluster's authority replaced, see [`ControlPlane::rotate_authority`].
+    pub(crate) async fn rotate_authority(&mut self) -> anyhow::Result<()> {
+        match &mut self.server {
+            Server::Fake(_) => bail!("{} is in memory", self.name),
+            Server::Real(plane) => Ok(plane.rotate_authority().await?),
         }
     }
 

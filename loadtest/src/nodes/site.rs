@@ -83,6 +83,10 @@ impl Site {
         deployment: &Value,
     ) -> anyhow::Result<()> {
         self.tenant.change(cluster, deployment)?;
+        self.register_again().await
+    }
+
+    async fn register_again(&self) -> anyhow::Result<()> {
         Box::pin(tenants::register(
             &self.tenant,
             &self.management,
@@ -94,6 +98,13 @@ impl Site {
             .await
             .with_context(|| format!("the log of osm ends with:\n{}", self.manager.log_tail()))?;
         Ok(())
+    }
+
+    /// Has the worker cluster's authority replaced, and registers the new kubeconfig.
+    pub(super) async fn rotate_authority(&mut self) -> anyhow::Result<()> {
+        self.worker.rotate_authority().await?;
+        self.provider.ask(self.worker.client().await?);
+        self.register_again().await
     }
 
     /// Creates the machine deployment again, or changes it, by a merge patch.
