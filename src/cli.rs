@@ -71,7 +71,7 @@ SIGTERM and SIGINT end it gracefully; a second one at once.")]
   osm render - --machine-deployment workers.yaml --worker-cluster berlin.yaml < my-profile.yaml
   osm render osp-ubuntu --machine-deployment workers.yaml -o all --output-dir out --files
 
-Exit codes: 0 rendered, 1 refused, 2 a file cannot be read.")]
+Exit codes: 0 rendered, 1 refused or not readable.")]
     Render(render::RenderFlags),
     /// Serve render tasks from stdin until it is closed. Started by `osm run` and `osm webhook`.
     #[command(name = COMMAND, hide = true)]
@@ -81,22 +81,23 @@ Exit codes: 0 rendered, 1 refused, 2 a file cannot be read.")]
   osm lint my-profile.yaml
   osm lint --deny-warnings --format sarif profiles/*.yaml > findings.sarif
 
-Exit codes: 0 no errors, 1 errors (or warnings with --deny-warnings), 2 a file cannot be read.")]
+Exit codes: 0 no errors, 3 errors (or warnings with --deny-warnings), 1 a file cannot be read.")]
     Lint(lint::LintFlags),
     /// Show what two profiles make different for machine deployments.
     #[command(after_help = "Examples:
   osm diff osp-ubuntu my-profile.yaml --machine-deployment workers.yaml
   osm diff my-overlay.yaml --machine-deployment workers.yaml
 
-Exit codes: 0 equal, 1 different or refused, 2 a file cannot be read.")]
+Exit codes: 0 equal, 3 different, 1 refused or not readable.")]
     Diff(diff::DiffFlags),
     /// Tell what reconciles would write into live clusters, and write nothing.
     #[command(after_help = "Examples:
   osm plan --kubeconfig management.kubeconfig
   osm plan -n tenant-berlin --with-defaults
+  osm plan --summary
   osm plan --profile-file my-profile.yaml --format json
 
-Exit codes: 0 nothing would be written, 2 something would, 1 something is refused or not reached.")]
+Exit codes: 0 nothing would be written, 3 something would, 1 something is refused or not reached.")]
     Plan(Box<plan::PlanFlags>),
     /// Tell why a machine deployment has what it has, and what blocks it.
     #[command(after_help = "Examples:
@@ -104,21 +105,21 @@ Exit codes: 0 nothing would be written, 2 something would, 1 something is refuse
   osm explain kube-system/workers --kubeconfig management.kubeconfig -o json
 
 Flags of osm run that change what it does (--tenant-defaults, --tenant-policies) belong here, too.
-Exit codes: 0 nothing blocks it, 1 something does, 2 it cannot be looked at.")]
+Exit codes: 0 nothing blocks it, 3 something does, 1 it cannot be looked at.")]
     Explain(Box<explain::ExplainFlags>),
     /// Show how far a machine has come on its way to a node, and what to look at next.
     #[command(after_help = "Examples:
   osm machine berlin-workers-7d9f-x2x --worker-kubeconfig berlin-admin.kubeconfig
   osm machine berlin-workers-7d9f-x2x --worker-kubeconfig berlin-admin.kubeconfig -o json
 
-Exit codes: 0 it is a Ready node, 1 it is not, 2 the worker cluster does not answer.")]
+Exit codes: 0 it is a Ready node, 3 it is not, 1 the worker cluster does not answer.")]
     Machine(machine::MachineFlags),
     /// Look whether everything is there that the manager needs, and say how to mend what is not.
     #[command(after_help = "Examples:
   osm doctor
   osm doctor --tenant tenant-berlin --kubeconfig management.kubeconfig -o json
 
-Exit codes: 0 nothing is wrong, 1 something is, 2 the management cluster cannot be reached.")]
+Exit codes: 0 nothing is wrong, 3 something is, 1 the management cluster cannot be reached.")]
     Doctor(doctor::DoctorFlags),
     /// List, show or export the default profiles.
     #[command(after_help = "Examples:
@@ -126,7 +127,7 @@ Exit codes: 0 nothing is wrong, 1 something is, 2 the management cluster cannot 
   osm profiles show osp-ubuntu
   osm profiles export --dir profiles
 
-Exit codes: 0 done, 2 no such profile.")]
+Exit codes: 0 done, 1 no such profile.")]
     Profiles {
         #[command(subcommand)]
         command: profiles::ProfilesCommand,
@@ -140,7 +141,7 @@ Exit codes: 0 done, 2 no such profile.")]
   osm bom --kubernetes 1.34.1
   osm bom osp-ubuntu --kubernetes 1.34.1 --worker-cluster berlin.yaml --format json
 
-Exit codes: 0 listed, 1 refused, 2 a file cannot be read.")]
+Exit codes: 0 listed, 1 refused or not readable.")]
     Bom(bom::BomFlags),
     /// Print what a shell needs to complete these commands.
     #[command(after_help = "Examples:
@@ -156,7 +157,7 @@ Exit codes: 0 listed, 1 refused, 2 a file cannot be read.")]
   osm convert osp-custom.yaml --check
   kubectl get osp custom -o yaml | osm convert - | kubectl apply -f -
 
-Exit codes: 0 converted or equal, 1 refused or different, 2 a file cannot be read.")]
+Exit codes: 0 converted or equal, 3 different, 1 refused or not readable.")]
     Convert(convert::ConvertFlags),
     /// Serve the admission webhooks until a signal comes.
     #[command(after_help = "Examples:
@@ -172,7 +173,7 @@ SIGTERM and SIGINT end it gracefully; a second one at once.")]
   osm tenants -o wide --watch
   osm tenants -n tenant-berlin -o json
 
-Exit codes: 0 listed, 2 they cannot be listed.")]
+Exit codes: 0 listed, 1 they cannot be listed.")]
     Tenants(tenants::TenantsFlags),
     /// Add, remove or hand back one tenant, on live clusters.
     #[command(after_help = "Examples:
@@ -181,7 +182,7 @@ Exit codes: 0 listed, 2 they cannot be listed.")]
   osm tenant release berlin --worker-kubeconfig berlin.kubeconfig --dry-run
   osm tenant release berlin --kubeconfig management.kubeconfig --worker-kubeconfig berlin.kubeconfig
 
-Exit codes: 0 done, 1 refused, 2 a step failed; it can be run again.")]
+Exit codes: 0 done, 1 refused, or a step failed; it can be run again.")]
     Tenant {
         #[command(subcommand)]
         command: tenant::TenantCommand,
@@ -217,7 +218,7 @@ impl Cli {
             Command::RenderWorker => render_worker::run(),
             Command::Lint(flags) => lint::run(&flags),
             Command::Diff(flags) => diff::run(&flags),
-            Command::Plan(flags) => Ok(plan::run(*flags)),
+            Command::Plan(flags) => plan::run(*flags),
             Command::Profiles { command } => profiles::run(&command),
             Command::Bom(flags) => bom::run(&flags),
             Command::Explain(flags) => explain::run(*flags),
@@ -231,7 +232,7 @@ impl Cli {
         };
         ended.unwrap_or_else(|error| {
             output::error(&error);
-            output::unusable()
+            output::ERROR
         })
     }
 }
@@ -241,9 +242,9 @@ fn served(ended: anyhow::Result<()>) -> ExitCode {
     ended.map_or_else(
         |error| {
             output::error(&error);
-            ExitCode::FAILURE
+            output::ERROR
         },
-        |()| ExitCode::SUCCESS,
+        |()| output::SUCCESS,
     )
 }
 

@@ -5,7 +5,7 @@ pub mod explain;
 mod look;
 mod profiles;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context as _;
 use kube::{Api, Client, ResourceExt, api::ListParams};
@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use self::look::Tenant;
 pub(super) use self::look::kubeconfig_of;
-use super::management;
+use super::cluster_client::{ClusterClient, KubeconfigSource};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, FINALIZER, PROFILE, PROFILE_NAMESPACE},
@@ -49,8 +49,8 @@ const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it i
 pub struct Question {
     /// As `osm run` has them.
     pub settings: Settings,
-    /// The management cluster's kubeconfig.
-    pub kubeconfig: Option<PathBuf>,
+    /// The way into the management cluster.
+    pub management: KubeconfigSource,
     /// The tenants; none means all.
     pub tenants: Vec<String>,
     /// Profiles in place of those that are installed, by name.
@@ -122,8 +122,9 @@ pub enum MachinesFate {
 
 /// Asks.
 pub async fn plan(question: &Question) -> anyhow::Result<Vec<Answer>> {
-    let config = management::config(question.kubeconfig.as_deref()).await?;
-    let client = Client::try_from(config).context("cannot use the management kubeconfig")?;
+    let client = ClusterClient::management(&question.management)
+        .await?
+        .client;
     let registrations = look::registrations(&client, question).await?;
     let mut answers = Vec::new();
     for registration in registrations {

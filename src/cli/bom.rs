@@ -52,7 +52,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             output::remark(&format!(
                 "refused: the WorkerCluster's settings cannot be used: {error}"
             ));
-            return Ok(output::failed());
+            return Ok(output::ERROR);
         }
     };
     let bases = flags.bases.load()?;
@@ -69,7 +69,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             Ok(profile) => profile,
             Err(error) => {
                 output::remark(&format!("refused: {error}"));
-                return Ok(output::failed());
+                return Ok(output::ERROR);
             }
         };
         let compiled = CompiledProfile::compile(&profile.spec);
@@ -80,7 +80,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
             Ok(bill) => bill,
             Err(error) => {
                 output::remark(&format!("refused: {argument}: {error}"));
-                return Ok(output::failed());
+                return Ok(output::ERROR);
             }
         };
         if bill.is_by_reading {

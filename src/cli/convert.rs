@@ -41,7 +41,7 @@ pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<ExitCode> {
         Ok(converted) => converted,
         Err(refusal) => {
             output::remark(&format!("{name} cannot be converted: {refusal}"));
-            return Ok(output::failed());
+            return Ok(output::ERROR);
         }
     };
     if flags.check {
@@ -69,14 +69,14 @@ fn report(comparison: &Comparison) -> anyhow::Result<ExitCode> {
         output::remark(&format!(
             "the two forms differ for {count} of {SAMPLES} sample machine deployments"
         ));
-        return Ok(output::failed());
+        return Ok(output::found());
     }
     if *equal == 0 {
         output::remark(&format!(
             "both forms fail for each of {SAMPLES} sample machine deployments, so nothing was \
              compared"
         ));
-        return Ok(output::failed());
+        return Ok(output::ERROR);
     }
     output::lines([format!(
         "equal: both forms render the same bytes for {equal} sample machine deployments, and both \

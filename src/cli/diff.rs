@@ -35,7 +35,7 @@ pub(super) struct DiffFlags {
 pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
     let world = flags.world.load()?;
     let sides = sides(flags, &world)?;
-    let mut code = output::SUCCESS;
+    let (mut differs, mut is_refused) = (false, false);
     for path in &flags.machine_deployments {
         for machine_deployment in machine_deployments(path)? {
             let name = machine_deployment.name_any();
@@ -49,7 +49,7 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
                 }
             }
             let [old, new] = configs.as_slice() else {
-                code = output::failed();
+                is_refused = true;
                 continue;
             };
             let [(old_name, _), (new_name, _)] = &sides;
@@ -59,13 +59,17 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
             };
             let text = differences(names, old, new);
             if !text.is_empty() {
-                code = output::failed();
+                differs = true;
                 output::lines([format!("# machine deployment {name}")])?;
                 output::lines(text.split_terminator('\n'))?;
             }
         }
     }
-    Ok(code)
+    Ok(match (is_refused, differs) {
+        (true, _) => output::ERROR,
+        (false, true) => output::found(),
+        (false, false) => output::SUCCESS,
+    })
 }
 
 /// The two profiles with the names that the reader knows them by.

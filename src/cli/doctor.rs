@@ -56,7 +56,7 @@ pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
     if checks.iter().all(|it| it.state != State::Fail) {
         return Ok(output::SUCCESS);
     }
-    Ok(output::failed())
+    Ok(output::found())
 }
 
 fn lines(checks: &[Check]) -> Vec<String> {

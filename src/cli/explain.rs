@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 use clap::Args;
 
 use super::output::{self, Format};
+use crate::app::cluster_client::KubeconfigSource;
 use crate::app::plan::{
     Question, Supposed, Verdict,
     explain::{Explanation, Input, explain},
@@ -25,13 +26,20 @@ pub(super) struct ExplainFlags {
     #[arg(short, long, value_enum, default_value = "text")]
     output: Format,
 
+    /// The context of that kubeconfig; without it the current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
     #[command(flatten)]
     run: RunFlags,
 }
 
 pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
     let question = Question {
-        kubeconfig: flags.run.kubeconfig.clone(),
+        management: KubeconfigSource {
+            kubeconfig: flags.run.kubeconfig.clone(),
+            context: flags.context,
+        },
         settings: flags.run.check()?,
         tenants: flags.tenants,
         profiles: BTreeMap::new(),
@@ -51,7 +59,7 @@ pub(super) fn run(flags: ExplainFlags) -> anyhow::Result<ExitCode> {
     if found.iter().all(|it| it.blockers.is_empty()) {
         return Ok(output::SUCCESS);
     }
-    Ok(output::failed())
+    Ok(output::found())
 }
 
 fn lines(explained: &Explanation) -> Vec<String> {

@@ -58,7 +58,7 @@ pub(super) fn run(flags: &LintFlags) -> anyhow::Result<ExitCode> {
         .iter()
         .any(|(_, finding)| counts(finding.rule.severity()));
     Ok(if fails {
-        output::failed()
+        output::found()
     } else {
         output::SUCCESS
     })

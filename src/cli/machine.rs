@@ -60,7 +60,7 @@ pub(super) fn run(flags: MachineFlags) -> anyhow::Result<ExitCode> {
     if way.ready {
         return Ok(output::SUCCESS);
     }
-    Ok(output::failed())
+    Ok(output::found())
 }
 
 fn lines(way: &Way) -> Vec<String> {

@@ -32,17 +32,16 @@ pub(super) enum Format {
     Json,
 }
 
-/// Nothing was found, nothing differs.
+/// Done; where the command answers a question, nothing is wrong or differs.
 pub(super) const SUCCESS: ExitCode = ExitCode::SUCCESS;
 
-/// Something was found, differs or is refused.
-pub(super) fn failed() -> ExitCode {
-    ExitCode::from(1)
-}
+/// Something cannot be read, reached or done, or is refused. A wrong command line is clap's to
+/// refuse, with 2.
+pub(super) const ERROR: ExitCode = ExitCode::FAILURE;
 
-/// Something cannot be read, or not be asked for like this.
-pub(super) fn unusable() -> ExitCode {
-    ExitCode::from(2)
+/// The question is answered, and something is wrong, differs or would change.
+pub(super) fn found() -> ExitCode {
+    ExitCode::from(3)
 }
 
 /// Prints a result for people, a line each.

@@ -1,6 +1,6 @@
 //! `osm plan`: what reconciles would write into live clusters, without writing it.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::Args;
 
@@ -8,6 +8,7 @@ use super::{
     input,
     output::{self, Format},
 };
+use crate::app::cluster_client::KubeconfigSource;
 use crate::app::plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan};
 use crate::settings::RunFlags;
 
@@ -31,30 +32,32 @@ pub(super) struct PlanFlags {
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 
+    /// Print a line for each tenant of which something would change or cannot be told, and then
+    /// the totals.
+    #[arg(long, conflicts_with = "format")]
+    summary: bool,
+
+    /// The context of that kubeconfig; without it the current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
     #[command(flatten)]
     run: RunFlags,
 }
 
-/// Something would be written.
-const CHANGES: u8 = 2;
-
-pub(super) fn run(flags: PlanFlags) -> ExitCode {
-    answer(flags).unwrap_or_else(|error| {
-        output::error(&error);
-        ExitCode::FAILURE
-    })
-}
-
-fn answer(flags: PlanFlags) -> anyhow::Result<ExitCode> {
+pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
     let mut profiles = BTreeMap::new();
     for file in &flags.profile_files {
         let profile = input::profile(file)?;
         profiles.insert(profile.name, profile.spec);
     }
-    let kubeconfig: Option<PathBuf> = flags.run.kubeconfig.clone();
+    let management = KubeconfigSource {
+        kubeconfig: flags.run.kubeconfig.clone(),
+        context: flags.context,
+    };
     let question = Question {
         settings: flags.run.check()?,
-        kubeconfig,
+        management,
         tenants: flags.tenants,
         profiles,
         defaults: if flags.with_defaults {
@@ -68,6 +71,7 @@ fn answer(flags: PlanFlags) -> anyhow::Result<ExitCode> {
         .build()?;
     let answers = runtime.block_on(plan(&question))?;
     match flags.format {
+        Format::Text if flags.summary => output::lines(summary(&answers))?,
         Format::Text => output::lines(answers.iter().flat_map(lines))?,
         Format::Json => output::document(serde_json::to_string_pretty(&answers)? + "\n")?,
     }
@@ -77,12 +81,64 @@ fn answer(flags: PlanFlags) -> anyhow::Result<ExitCode> {
 fn code(answers: &[Answer]) -> ExitCode {
     let is = |verdicts: &[Verdict]| answers.iter().any(|it| verdicts.contains(&it.verdict));
     if is(&[Verdict::Refused, Verdict::Unknown]) {
-        ExitCode::FAILURE
+        output::ERROR
     } else if is(&[Verdict::Written, Verdict::Rotated]) {
-        ExitCode::from(CHANGES)
+        output::found()
     } else {
         output::SUCCESS
     }
+}
+
+/// What an answer comes to, from the best to the worst, and what it is called.
+const VERDICTS: [(Verdict, &str); 5] = [
+    (Verdict::Unchanged, "unchanged"),
+    (Verdict::Written, "would be written"),
+    (Verdict::Rotated, "would be rotated"),
+    (Verdict::Refused, "would be refused"),
+    (Verdict::Unknown, "unknown"),
+];
+
+fn summary(answers: &[Answer]) -> Vec<String> {
+    let mut tenants: BTreeMap<&str, Vec<&Answer>> = BTreeMap::new();
+    for answer in answers {
+        tenants.entry(&answer.tenant).or_default().push(answer);
+    }
+    let is_unchanged = |of: &[&Answer]| of.iter().all(|it| it.verdict == Verdict::Unchanged);
+    let changing = tenants.iter().filter(|(_, of)| !is_unchanged(of));
+    let mut lines: Vec<String> = changing
+        .map(|(tenant, of)| {
+            let why = of.iter().find_map(|it| it.message.as_deref());
+            let why = why.map(|it| format!(": {it}")).unwrap_or_default();
+            format!("{tenant}: {}{why}", counts(of))
+        })
+        .collect();
+    let unchanged = tenants.len() - lines.len();
+    let of_machines: Vec<&Answer> = answers
+        .iter()
+        .filter(|it| it.machine_deployment.is_some())
+        .collect();
+    lines.push(format!(
+        "of {} tenants, {unchanged} unchanged; of {} machine deployments, {}",
+        tenants.len(),
+        of_machines.len(),
+        counts(&of_machines)
+    ));
+    lines
+}
+
+fn counts(answers: &[&Answer]) -> String {
+    let count = |verdict| answers.iter().filter(|it| it.verdict == verdict).count();
+    let counts = VERDICTS
+        .iter()
+        .map(|(verdict, called)| (count(*verdict), called));
+    let counts: Vec<String> = counts
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, called)| format!("{count} {called}"))
+        .collect();
+    if counts.is_empty() {
+        return "none".to_owned();
+    }
+    counts.join(", ")
 }
 
 fn lines(answer: &Answer) -> Vec<String> {

@@ -75,7 +75,7 @@ pub(super) fn run(flags: &RenderFlags) -> anyhow::Result<ExitCode> {
         Ok(rendered) => rendered,
         Err(refused) => {
             output::remark(&format!("refused: {refused}"));
-            return Ok(output::failed());
+            return Ok(output::ERROR);
         }
     };
     let name = machine_deployment.name_any();

@@ -36,7 +36,7 @@ Exit codes: 0 ready (or written, with --wait 0s), 1 refused or not ready in time
   osm tenant remove berlin --on-removal release --worker-kubeconfig berlin-admin.kubeconfig
   osm tenant remove berlin --yes
 
-Exit codes: 0 removed, 1 not removed, 2 not agreed to.")]
+Exit codes: 0 removed, 1 not removed, or not agreed to.")]
     Remove(RemoveFlags),
     /// Hand a worker cluster back to the operating-system-manager that served it before.
     #[command(after_help = "Examples:
@@ -44,7 +44,7 @@ Exit codes: 0 removed, 1 not removed, 2 not agreed to.")]
   osm tenant release berlin -n customer-17 --worker-kubeconfig berlin-admin.kubeconfig
 
 It may be repeated after a failure.
-Exit codes: 0 handed back, 2 a step failed.")]
+Exit codes: 0 handed back, 1 a step failed.")]
     Release(ReleaseFlags),
 }
 
@@ -164,16 +164,10 @@ pub(super) struct ReleaseFlags {
 
 pub(super) fn run(command: TenantCommand) -> anyhow::Result<ExitCode> {
     match command {
-        TenantCommand::Add(flags) => Ok(add(*flags).unwrap_or_else(|error| refused(&error))),
-        TenantCommand::Remove(flags) => Ok(remove(flags).unwrap_or_else(|error| refused(&error))),
+        TenantCommand::Add(flags) => add(*flags),
+        TenantCommand::Remove(flags) => remove(flags),
         TenantCommand::Release(flags) => release(flags),
     }
-}
-
-/// A refusal is an answer, and no wrong command line.
-fn refused(error: &anyhow::Error) -> ExitCode {
-    output::error(error);
-    output::failed()
 }
 
 fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -255,7 +249,7 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
     let answer = runtime()?.block_on(tenant_add::withdraw(params, &mut ask, &mut tell))?;
     Ok(match answer {
         Answer::Yes => output::SUCCESS,
-        Answer::No => output::unusable(),
+        Answer::No => output::ERROR,
     })
 }
 
@@ -276,7 +270,7 @@ fn release(flags: ReleaseFlags) -> anyhow::Result<ExitCode> {
     let params = release_params(flags);
     let mut tell = |line: String| output::progress(&line);
     runtime()?.block_on(tenant_release::release(params, &mut tell))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(output::SUCCESS)
 }
 
 fn release_params(flags: ReleaseFlags) -> Params {

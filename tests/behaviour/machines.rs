@@ -46,7 +46,7 @@ pub async fn outdated_machines_are_replaced_one_machine_deployment_at_a_time(
     let file = file_of(&after);
     let path = file.path().to_str().expect("our path is text");
     let (code, text) = plan(&stage, &["--profile-file", path]).await;
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     assert!(
         text.contains("outdated machines would be replaced"),
         "{text}"

@@ -155,7 +155,7 @@ pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'stat
     let next = json!({ "spec": { "version": "v2.0.0" } });
     merge(&tenant.profiles(), PROFILE_NAME, next).await;
     let said = explain(&stage, &tenant, "kube-system/workers").await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.code, Some(3), "{said:?}");
     for line in [
         "differs since: profile version",
         "Paused: the WorkerCluster is paused",
@@ -167,10 +167,10 @@ pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'stat
     let lost = with_annotation(a_machine_deployment("lost"), (PROFILE, "no-such-profile"));
     drop(tenant.create(&lost).await);
     let said = explain(&stage, &tenant, "lost").await;
-    assert_eq!(said.code, Some(1), "{said:?}");
+    assert_eq!(said.code, Some(3), "{said:?}");
     assert!(said.out.contains("no-such-profile (missing)"), "{said:?}");
     let said = explain(&stage, &tenant, "nobody").await;
-    assert_eq!(said.code, Some(2), "{said:?}");
+    assert_eq!(said.code, Some(1), "{said:?}");
     assert!(
         said.err
             .contains("no tenant has a machine deployment nobody"),
@@ -249,7 +249,7 @@ pub async fn a_doctor_finds_what_is_missing_and_says_how_to_mend_it(world: &'sta
         let mut all = checks.into_iter();
         let rights = all.find(|it| it["place"] == tenant.namespace && it["what"] == "rights")?;
         let is_wrong = rights.get("state").is_some_and(|it| it == "Fail");
-        (code == Some(1) && is_wrong).then_some(rights)
+        (code == Some(3) && is_wrong).then_some(rights)
     })
     .await;
     let found = &found;
@@ -268,7 +268,7 @@ pub async fn a_doctor_finds_what_is_missing_and_says_how_to_mend_it(world: &'sta
     tenant.worker.apply_file("manifests/rbac/worker.yaml").await;
     tenant.set_kubeconfig("not a kubeconfig").await;
     let (code, checks) = doctor(&stage, &tenant).await;
-    assert_eq!(code, Some(1), "{checks:?}");
+    assert_eq!(code, Some(3), "{checks:?}");
     let mut all = checks.iter().filter(|it| it["place"] == tenant.namespace);
     assert!(
         all.any(|it| it["what"] == "kubeconfig" && it["state"] == "Fail"),
@@ -388,7 +388,7 @@ async fn what_cannot_be_read_is_unknown(tenant: &Tenant, shown: impl AsyncFn(&st
     tenant.worker.apply(account).await;
     let nobody = a_file(&tenant.worker.kubeconfig(NOBODY).await);
     let unknown = shown(path(&nobody), "one").await;
-    assert_eq!(unknown.code, Some(1), "{unknown:?}");
+    assert_eq!(unknown.code, Some(3), "{unknown:?}");
     assert!(unknown.out.contains("unknown  node "), "{unknown:?}");
     assert!(unknown.out.contains("forbidden"), "{unknown:?}");
     let text = tenant.worker.admin_in("default");
@@ -396,7 +396,7 @@ async fn what_cannot_be_read_is_unknown(tenant: &Tenant, shown: impl AsyncFn(&st
     let after = after.trim_start_matches(char::is_numeric);
     let gone = a_file(&format!("{before}127.0.0.1:1{after}"));
     let gone = shown(path(&gone), "one").await;
-    assert_eq!(gone.code, Some(2), "{gone:?}");
+    assert_eq!(gone.code, Some(1), "{gone:?}");
     assert!(gone.err.contains("does not answer"), "{gone:?}");
 }
 
@@ -414,7 +414,7 @@ pub async fn a_machine_is_shown_with_the_step_that_it_waits_at(world: &'static W
         run(&[&words[..], &of[..]].concat()).await
     };
     let before = shown(path(&admin), "one").await;
-    assert_eq!(before.code, Some(1), "{before:?}");
+    assert_eq!(before.code, Some(3), "{before:?}");
     let words: Vec<&str> = before.out.split_whitespace().collect();
     let words = words.join(" ");
     for text in [
@@ -442,12 +442,12 @@ pub async fn a_machine_is_shown_with_the_step_that_it_waits_at(world: &'static W
     assert!(asked.out.contains(next), "{asked:?}");
 
     let nodes: Api<Node> = Api::all(client);
-    for (status, code) in [("False", 1), ("True", 0)] {
+    for (status, code) in [("False", 3), ("True", 0)] {
         a_node(&nodes, status).await;
         let joined = shown(path(&admin), "one").await;
         assert_eq!(joined.code, Some(code), "{joined:?}");
         let says_why = joined.out.contains("the kubelet reports: no network");
-        assert_eq!(says_why, code == 1, "{joined:?}");
+        assert_eq!(says_why, code == 3, "{joined:?}");
     }
 
     what_cannot_be_read_is_unknown(&tenant, shown).await;

@@ -41,7 +41,7 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     let role = ok(roles.get(FETCHER).await, "it is there");
     merge(&roles, FETCHER, json!({ "rules": [] })).await;
     let (code, text) = plan(&stage, &[]).await;
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     let corrected = format!("would be written, without a rotation\n  correct Role {FETCHER}");
     assert!(text.contains(&corrected), "{text}");
     merge(&roles, FETCHER, json!({ "rules": role.rules })).await;
@@ -52,15 +52,19 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     file.write_all(yaml.as_bytes()).expect("the file is ours");
     let path = file.path().to_str().expect("our path is text");
     let (code, text) = plan(&stage, &["--profile-file", path]).await;
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     assert!(text.contains("would be rotated"), "{text}");
+    let (code, text) = plan(&stage, &["--profile-file", path, "--summary"]).await;
+    let tenant_line = format!("{}: 1 would be rotated\n", tenant.namespace);
+    let total = "of 1 tenants, 0 unchanged; of 1 machine deployments, 1 would be rotated\n";
+    assert_eq!((code, text.as_str()), (Some(3), &*(tenant_line + total)));
 
     assert_eq!(writes((&stage, &tenant), since).await, Vec::<String>::new());
     let next = json!({ "spec": serde_json::to_value(&after.spec).expect("plain values") });
     merge(&tenant.profiles(), fixtures::PROFILE_NAME, next).await;
     let since = Timestamp::now();
     let (code, text) = plan(&stage, &["--format", "json"]).await;
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     let answers: Value = serde_json::from_str(&text).expect("it is JSON");
     let answer = answers.get(0).expect("there is one answer");
     assert_eq!(answer["machineDeployment"], "kube-system/workers");
@@ -109,7 +113,7 @@ pub async fn a_plan_knows_of_own_credentials_and_of_a_pause(world: &'static Worl
     merge(&tenant.profiles(), fixtures::PROFILE_NAME, next).await;
     drop(tenant.create(&a_little_machine_deployment("others")).await);
     let (code, text) = plan(&stage, &[]).await;
-    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(code, Some(3), "{text}");
     let paused = "kube-system/workers: would be written, without a rotation\n  \
                   the WorkerCluster is paused";
     assert!(text.contains(paused), "{text}");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::folder::Folder;
 
 #[test]
-fn the_linter_ends_with_one_for_errors_and_for_denied_warnings() {
+fn the_linter_ends_with_three_for_errors_and_for_denied_warnings() {
     let folder = Folder::new();
     folder.change(
         ("my-profile.yaml", "good.yaml"),
@@ -16,8 +16,8 @@ fn the_linter_ends_with_one_for_errors_and_for_denied_warnings() {
     for (line, code, findings) in [
         ("lint good.yaml", 0, 0),
         ("lint my-profile.yaml", 0, 1),
-        ("lint good.yaml my-profile.yaml --deny-warnings", 1, 1),
-        ("lint bad.yaml", 1, 1),
+        ("lint good.yaml my-profile.yaml --deny-warnings", 3, 1),
+        ("lint bad.yaml", 3, 1),
     ] {
         let ran = folder.osm(line);
         assert_eq!(
@@ -36,7 +36,7 @@ fn the_linter_ends_with_one_for_errors_and_for_denied_warnings() {
     folder.write("line.sh", &format!("osm lint - <<'END'\n{profile}\nEND\n"));
     let ran = folder.run("bash", &["line.sh"]);
     assert!(
-        ran.code == 1 && ran.stdout.starts_with("-:20:13: error"),
+        ran.code == 3 && ran.stdout.starts_with("-:20:13: error"),
         "{ran:?}"
     );
 }

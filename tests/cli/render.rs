@@ -116,7 +116,7 @@ fn all_that_is_rendered_can_be_written_into_a_folder_for_its_owner_only() {
         RENDER.replace("my-profile", "up")
     ));
     assert!(
-        ran.code == 2 && ran.stderr.contains("`..` would lead out"),
+        ran.code == 1 && ran.stderr.contains("`..` would lead out"),
         "{ran:?}"
     );
 }
@@ -138,7 +138,7 @@ fn the_settings_of_a_tenant_reach_its_documents() {
     folder.change(("berlin.yaml", "slip.yaml"), "pauseImage", "pauseimage");
     let ran = folder.osm(&format!("{RENDER} --worker-cluster slip.yaml"));
     assert!(
-        ran.code == 2 && ran.stderr.contains("slip.yaml:9:3: spec.pauseimage"),
+        ran.code == 1 && ran.stderr.contains("slip.yaml:9:3: spec.pauseimage"),
         "{ran:?}"
     );
     assert!(ran.stderr.contains("did you mean `pauseImage`?"), "{ran:?}");
@@ -197,21 +197,21 @@ fn no_secret_of_the_facts_reaches_stderr() {
     folder.change(facts, &token, &format!("fetchToken: [{}]", SECRETS[0]));
     check(
         RENDER,
-        2,
+        1,
         "facts.yaml:7:1: fetchToken: the value is not of type string",
     );
     folder.change(facts, "fetchToken", "fetchTokn");
-    check(RENDER, 2, "did you mean `fetchToken`?");
+    check(RENDER, 1, "did you mean `fetchToken`?");
     folder.change(
         facts,
         "fetchTokn: [",
         &format!("fetchToken: {{{}: [", SECRETS[2]),
     );
-    check(RENDER, 2, "facts.yaml:");
+    check(RENDER, 1, "facts.yaml:");
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_file_and_fix_and_ends_with_two() {
+fn what_cannot_be_read_is_told_with_file_and_fix_and_ends_with_one() {
     let folder = Folder::new();
     folder.change(
         ("my-profile.yaml", "slip.yaml"),
@@ -244,11 +244,6 @@ fn what_cannot_be_read_is_told_with_file_and_fix_and_ends_with_two() {
             RENDER.replace("workers", "two"),
             "two.yaml: it holds more than one MachineDeployment",
         ),
-        (format!("{RENDER} -o all"), "--output-dir"),
-        (
-            format!("{RENDER} -o nothing"),
-            "possible values: config, bootstrap, provisioning, all",
-        ),
         ("lint nothing.yaml".to_owned(), "cannot read nothing.yaml"),
         (
             "diff my-profile.yaml --machine-deployment workers.yaml".to_owned(),
@@ -257,6 +252,20 @@ fn what_cannot_be_read_is_told_with_file_and_fix_and_ends_with_two() {
         (
             "profiles show osp-none".to_owned(),
             "no default profile is called osp-none",
+        ),
+    ] {
+        let ran = folder.osm(&line);
+        assert!(
+            ran.code == 1 && ran.stderr.contains(expected),
+            "{line}: {ran:?}"
+        );
+        assert_eq!(ran.stdout, "", "{line}");
+    }
+    for (line, expected) in [
+        (format!("{RENDER} -o all"), "--output-dir"),
+        (
+            format!("{RENDER} -o nothing"),
+            "possible values: config, bootstrap, provisioning, all",
         ),
         ("bom my-profile.yaml".to_owned(), "--kubernetes"),
     ] {

@@ -18,7 +18,7 @@ use crate::api::{
     profile::OperatingSystemProfile,
     worker_cluster::WorkerCluster,
 };
-use crate::app::{built_in_profiles, management, remediation::remediation};
+use crate::app::{built_in_profiles, cluster_client::ClusterClient, remediation::remediation};
 use crate::controllers::{adoption, profile_store::content_digest};
 use crate::render::input::ProviderConfig;
 use crate::rules::annotations::{Remark, remarks};
@@ -105,8 +105,9 @@ pub struct Blocker {
 
 /// Explains every machine deployment of a name (or `namespace/name`), of the tenants in question.
 pub async fn explain(question: &Question, name: &str) -> anyhow::Result<Vec<Explanation>> {
-    let config = management::config(question.kubeconfig.as_deref()).await?;
-    let client = Client::try_from(config).context("cannot use the management kubeconfig")?;
+    let client = ClusterClient::management(&question.management)
+        .await?
+        .client;
     let mut found = Vec::new();
     let mut unknown = Vec::new();
     for registration in look::registrations(&client, question).await? {
