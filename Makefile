@@ -1,6 +1,6 @@
 # The doors: a demo to look at, and the checks in three sizes. Behind them everything is cargo.
 .DEFAULT_GOAL := help
-.PHONY: help demo nodes check test test-all
+.PHONY: help demo image nodes check test test-all
 
 # What the clusters of the demo are: fake (in memory) or real (kube-apiserver and etcd).
 KUBE ?= fake
@@ -26,6 +26,10 @@ nodes: ## Boot virtual machines from each image and with each fault, and see tha
 	@.ci/needs nodes
 	@cargo build --locked --workspace --profile demo --bin osm --bin nodes
 	@$(CARGO_TARGET_DIR)/demo/nodes $(ARGS)
+
+image: ## Build the image for this machine's architecture, as an OCI archive
+	@.ci/needs image
+	@manifests/image/here
 
 check: ## Check formatting, lints and the documentation of the code
 	@.ci/check

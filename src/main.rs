@@ -3,12 +3,10 @@
 use std::process::ExitCode;
 
 use osm::cli::{Cli, drop_in, memory};
-#[cfg(target_env = "gnu")]
 use tikv_jemallocator::Jemalloc;
 
 /// Memory peaks when thousands of tenants are engaged concurrently. jemalloc returns it to the
 /// kernel afterwards; glibc keeps it in fragments (decision 0027).
-#[cfg(target_env = "gnu")]
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 

@@ -1,11 +1,14 @@
 //! Holds what makes the image to the program and to the manifests, without making it.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command,
+};
 
 use serde_json::Value;
 
 const BUILD: &str = "manifests/image/build";
 const SBOM: &str = "manifests/image/sbom";
+const ARCHIVE: &str = "manifests/image/archive";
 
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -101,13 +104,107 @@ fn run(script: &str, architecture: &str, folder: &Path) -> String {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own script with our own words"
+)]
+fn an_archive_is_the_image_of_the_containerfile_and_two_of_them_are_equal() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let (bin, doc) = (
+        folder.path().join("amd64/bin"),
+        folder.path().join("amd64/doc"),
+    );
+    for folder in [&bin, &doc] {
+        fs::create_dir_all(folder).expect("there is room");
+    }
+    fs::write(bin.join("osm"), "program").expect("there is room");
+    fs::set_permissions(bin.join("osm"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    std::os::unix::fs::symlink("osm", bin.join("webhook")).expect("there is room");
+    fs::write(doc.join("LICENSE"), "terms").expect("there is room");
+    let name = "localhost/operating-system-manager:0.1.0";
+    let make = |file: &str| {
+        let file = folder.path().join(file);
+        let made = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join(ARCHIVE))
+            .arg("amd64")
+            .arg(folder.path())
+            .arg(name)
+            .arg(&file)
+            .output()
+            .expect("it can be run");
+        assert!(made.status.success(), "{made:?}");
+        (fs::read(file).expect("it is made"), made.stdout)
+    };
+    let (archive, printed) = make("first.tar");
+    assert_eq!(make("second.tar").0, archive);
+
+    let unpacked = folder.path().join("unpacked");
+    let root = folder.path().join("root");
+    unpack(&folder.path().join("first.tar"), &unpacked);
+    let json = |path: &str| -> Value {
+        let text = fs::read(unpacked.join(path)).expect("it is in the archive");
+        serde_json::from_slice(&text).expect("it is JSON")
+    };
+    let blob = |of: &Value| {
+        let digest = of["digest"].as_str().expect("it has a digest");
+        format!("blobs/{}", digest.replacen(':', "/", 1))
+    };
+    let index = json("index.json");
+    let manifest = &index["manifests"][0];
+    assert_eq!(manifest["annotations"]["io.containerd.image.name"], name);
+    let digest = manifest["digest"].as_str().expect("it has a digest");
+    assert_eq!(String::from_utf8_lossy(&printed).trim(), digest);
+    let manifest = json(&blob(manifest));
+    let config = json(&blob(&manifest["config"]));
+    let containerfile = instructions(&read("manifests/image/Containerfile"));
+    let said = |word: &str| {
+        let found = containerfile.iter().find(|(name, _)| name == word);
+        found.map(|(_, words)| words.as_str()).expect("it is said")
+    };
+    assert_eq!(config["config"]["User"], said("USER"));
+    assert_eq!(
+        config["config"]["Entrypoint"].to_string(),
+        said("ENTRYPOINT")
+    );
+    unpack(&unpacked.join(blob(&manifest["layers"][0])), &root);
+    let program = root.join("usr/local/bin/osm");
+    let mode = fs::metadata(&program).expect("it is there").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o755);
+    let link = fs::read_link(root.join("usr/local/bin/webhook")).expect("it is a link");
+    assert_eq!(link, Path::new("osm"));
+    let terms = fs::read_to_string(root.join("usr/share/doc/osm/LICENSE"));
+    assert_eq!(terms.expect("it is there"), "terms");
+}
+
+/// Unpacks a tar archive, compressed or not, as every reader of images does.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "our own archive and our own folder"
+)]
+fn unpack(archive: &Path, folder: &Path) {
+    fs::create_dir(folder).expect("there is room");
+    let unpacked = Command::new("tar")
+        .arg("--extract")
+        .arg("--file")
+        .arg(archive)
+        .arg("--directory")
+        .arg(folder)
+        .output()
+        .expect("tar runs");
+    assert!(unpacked.status.success(), "{unpacked:?}");
+}
+
+#[test]
 fn the_page_of_releases_names_the_tools_and_files_that_the_scripts_have() {
     let page = read("docs/release.md");
     let sbom = read(SBOM);
-    let version = after(&sbom, "TOOL = \"").into_iter().next();
-    let version = version.expect("it pins the tool");
-    let tool = format!("cargo install cargo-cyclonedx@{version} --locked");
-    assert!(page.contains(&tool) && sbom.contains(&tool), "{tool}");
+    let tool = after(&sbom, "TOOL = \"").into_iter().next();
+    let tool = tool.expect("it pins the tool");
+    assert!(page.contains(&format!("cargo-cyclonedx {tool}")), "{tool}");
+    let zig = read("manifests/image/zig.txt");
+    let zig = after(&zig, "ziglang==").into_iter().next();
+    let zig = zig.and_then(|it| it.split_whitespace().next());
+    let zig = zig.expect("it pins the compiler");
+    assert!(page.contains(&format!("Zig {zig}")), "{zig}");
     for file in [
         "osm.cdx.json",
         "licenses.txt",

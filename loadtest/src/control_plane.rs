@@ -58,6 +58,8 @@ pub struct Params {
     /// Where machines reach the API server. With it the cluster does what nodes need: it signs
     /// their certificates, watches their heartbeats and asks their kubelets.
     pub machines_reach: Option<Ipv4Addr>,
+    /// Further names and addresses in the API server's certificate.
+    pub server_names: Vec<String>,
     /// Appended to the API server's flags; where a flag is repeated, the later one holds.
     pub api_server_flags: Vec<String>,
 }
@@ -69,6 +71,7 @@ impl Default for Params {
             service_cidr: "10.96.0.0/16".to_owned(),
             advertise_address: None,
             machines_reach: None,
+            server_names: Vec::new(),
             api_server_flags: Vec::new(),
         }
     }

@@ -132,6 +132,7 @@ pub(super) fn server_names(params: &Params) -> Vec<String> {
     .to_vec();
     let addresses = [params.advertise_address, params.machines_reach];
     names.extend(addresses.into_iter().flatten().map(|it| it.to_string()));
+    names.extend_from_slice(&params.server_names);
     names
 }
 

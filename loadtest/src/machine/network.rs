@@ -28,6 +28,11 @@ fn commands() -> [String; 3] {
 /// Says to the second start that it is one: a new network may have more than loopback in it.
 const MARK: &str = "OSM_IN_OWN_NETWORK";
 
+/// Whether [`enter`] has started this process again.
+pub fn is_entered() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
 /// Makes this a process in a network of its own: outside, it replaces itself by itself with the
 /// same arguments. Call it before any thread is started.
 ///
@@ -35,7 +40,7 @@ const MARK: &str = "OSM_IN_OWN_NETWORK";
 ///
 /// When `unshare` or `ip` fails.
 pub fn enter() -> anyhow::Result<()> {
-    if std::env::var_os(MARK).is_none() {
+    if !is_entered() {
         start_again_in_own()?;
     }
     set_up()

@@ -1,0 +1,68 @@
+//! The pages that lead a new user to a first tenant: their commands run in order and as written, the
+//! image that they build starts as the Deployment says, and a machine deployment is served. What
+//! cannot run here has a stand-in; the page says so.
+
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use loadtest::machine::network;
+
+use page::{PAGES, Page};
+
+#[path = "first_tenant/page.rs"]
+mod page;
+#[path = "first_tenant/pod.rs"]
+mod pod;
+#[path = "first_tenant/walk.rs"]
+mod walk;
+
+/// The only command that needs a network with more in it than this machine.
+const MAKE: &str = "make image";
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // They use the same addresses and ports.
+    arguments.test_threads = Some(1);
+    if !arguments.list {
+        let prepared = if network::is_entered() {
+            Ok(())
+        } else {
+            make()
+        };
+        let entered = prepared.and_then(|()| network::enter());
+        if let Err(error) = entered {
+            eprintln!("{error:#}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let trials = PAGES.map(|page| Trial::test(page.name, move || walked(page)));
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
+}
+
+/// Every page has it, and it does the same each time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "running the pages' own command is what this test is for"
+)]
+fn make() -> anyhow::Result<()> {
+    for page in PAGES {
+        let commands = page.commands()?;
+        let has_it = commands.iter().any(|it| it.line == MAKE && it.is_tested);
+        anyhow::ensure!(has_it, "{} does not make the image", page.name);
+    }
+    let made = Command::new("make")
+        .arg("image")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()?;
+    anyhow::ensure!(made.success(), "{MAKE} ended with {made}");
+    Ok(())
+}
+
+fn walked(page: Page) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime
+        .block_on(walk::walk(page))
+        .map_err(|error| format!("{error:?}").into())
+}

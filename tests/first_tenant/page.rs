@@ -1,0 +1,52 @@
+//! The commands of a page.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+/// What stands behind a command that something else takes the place of here.
+const NOT_TESTED: &str = "# not tested";
+
+/// A page, by its name below `docs`.
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    pub name: &'static str,
+}
+
+/// Those that lead to a first tenant.
+pub const PAGES: [Page; 2] = [Page { name: "kind.md" }, Page { name: "k3s.md" }];
+
+/// One command.
+#[derive(Debug)]
+pub struct Line {
+    /// As it is typed, in one line and without the comment.
+    pub line: String,
+    /// Whether the page says that it runs here.
+    pub is_tested: bool,
+}
+
+impl Page {
+    /// The commands of its `sh` blocks, in order.
+    pub fn commands(self) -> anyhow::Result<Vec<Line>> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("docs")
+            .join(self.name);
+        let page = fs::read_to_string(&path).with_context(|| self.name)?;
+        let blocks = page.split("```").skip(1).step_by(2);
+        let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
+        let text: String = blocks.collect();
+        let text = text.replace("\\\n", " ");
+        let lines = text.lines().filter(|line| !line.is_empty());
+        Ok(lines
+            .map(|line| {
+                let command = line.strip_suffix(NOT_TESTED);
+                let words = command.unwrap_or(line).split_whitespace();
+                Line {
+                    is_tested: command.is_none(),
+                    line: words.collect::<Vec<_>>().join(" "),
+                }
+            })
+            .collect())
+    }
+}

@@ -1,0 +1,314 @@
+//! A page's commands, in order.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context as _, bail, ensure};
+use loadtest::control_plane::{ControlPlane, Params};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+use tokio::task::JoinSet;
+
+use crate::page::Page;
+use crate::pod::{self, Pod};
+
+const MANAGEMENT: &str = "management";
+const WORKER: &str = "berlin";
+/// Where pods reach the worker cluster of kind, which has a name there, and that of k3s.
+const KIND: (&str, &str) = ("192.0.2.10:6443", "berlin-control-plane");
+const K3S: (&str, &str) = ("192.0.2.20:6443", "192.0.2.20");
+/// What the pages end with.
+const BOOTSTRAP: &str = "berlin-workers-kube-system-bootstrap-config";
+
+/// What takes the place of a command that cannot run here.
+#[derive(Clone, Copy, Debug)]
+enum StandIn {
+    /// A control plane of a cluster, in place of one with nodes.
+    Cluster(&'static str),
+    /// The administrator's kubeconfig of the worker cluster, as a file.
+    WorkerKubeconfig,
+    /// The same, with the address that other machines reach.
+    WorkerKubeconfigOutside,
+    /// The administrator's kubeconfig of the management cluster, as a file.
+    ManagementKubeconfig,
+    /// The image's root folder, in place of a runtime's store.
+    Import,
+    /// A process in namespaces, in place of a pod of a kubelet.
+    Pod,
+}
+
+/// The only commands that a page may call not tested.
+const STAND_INS: [(&str, StandIn); 9] = [
+    (
+        "kind create cluster --name management",
+        StandIn::Cluster(MANAGEMENT),
+    ),
+    (
+        "kind create cluster --name berlin",
+        StandIn::Cluster(WORKER),
+    ),
+    (
+        "kind load image-archive target/image/osm.oci.tar --name management",
+        StandIn::Import,
+    ),
+    (
+        "kubectl --context kind-management -n operating-system-manager \
+         rollout status deployment/operating-system-manager",
+        StandIn::Pod,
+    ),
+    (
+        "kind get kubeconfig --name berlin > berlin.kubeconfig",
+        StandIn::WorkerKubeconfig,
+    ),
+    (
+        "sudo sed 's/127.0.0.1/192.0.2.20/' /etc/rancher/k3s/k3s.yaml > berlin.kubeconfig",
+        StandIn::WorkerKubeconfigOutside,
+    ),
+    (
+        "sudo cat /etc/rancher/k3s/k3s.yaml > management.kubeconfig",
+        StandIn::ManagementKubeconfig,
+    ),
+    (
+        "sudo k3s ctr images import target/image/osm.oci.tar",
+        StandIn::Import,
+    ),
+    (
+        "kubectl -n operating-system-manager rollout status deployment/operating-system-manager",
+        StandIn::Pod,
+    ),
+];
+/// It stands twice: on the worker cluster's machine and then on the other.
+const K3S_INSTALL: &str = "curl -sfL https://get.k3s.io | sh -";
+
+/// Runs every command, and looks at what the last one prints.
+pub async fn walk(page: Page) -> anyhow::Result<()> {
+    let mut walk = Walk::begin().await?;
+    let mut printed = String::new();
+    for command in page.commands()? {
+        let line = &command.line;
+        let done = if command.is_tested {
+            walk.run(line).await.map(|it| printed = it)
+        } else {
+            walk.replace(line).await
+        };
+        done.with_context(|| format!("{}: {line}", page.name))?;
+    }
+    ensure!(
+        printed.contains(BOOTSTRAP),
+        "the page ends without {BOOTSTRAP}: {printed}"
+    );
+    walk.pod.context("no pod was started")?.stop().await
+}
+
+/// How far a walk has come.
+struct Walk {
+    folder: TempDir,
+    planes: BTreeMap<&'static str, ControlPlane>,
+    image: Option<Value>,
+    // Before its cluster goes.
+    pod: Option<Pod>,
+    exported: String,
+    kubeconfigs: Vec<PathBuf>,
+    forwarders: JoinSet<()>,
+}
+
+impl Walk {
+    async fn begin() -> anyhow::Result<Self> {
+        let folder = TempDir::new()?;
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| repository.join("target"), PathBuf::from);
+        symlink(target, folder.path().join("target"))?;
+        for name in ["manifests", "tenants-example"] {
+            symlink(repository.join(name), folder.path().join(name))?;
+        }
+        for (address, _) in [KIND, K3S] {
+            let (address, _) = address.split_once(':').context("it has a port")?;
+            sh(&format!("ip address replace {address}/32 dev lo")).await?;
+        }
+        Ok(Self {
+            folder,
+            planes: BTreeMap::new(),
+            image: None,
+            pod: None,
+            exported: String::new(),
+            kubeconfigs: Vec::new(),
+            forwarders: JoinSet::new(),
+        })
+    }
+
+    /// Runs a command in a shell, as a person would.
+    async fn run(&mut self, line: &str) -> anyhow::Result<String> {
+        if line == crate::MAKE {
+            // It ran where crates can be fetched.
+            return Ok(String::new());
+        }
+        if line.starts_with("export ") {
+            self.exported += &format!("{line}\n");
+        }
+        let script = format!("{}{line}", self.exported);
+        let kubectl = self
+            .plane(MANAGEMENT)
+            .or_else(|_| self.plane(WORKER))?
+            .kubectl();
+        let tools = kubectl.parent().context("kubectl is in a folder")?;
+        let path = std::env::var("PATH").unwrap_or_default();
+        let output = bash(&script)
+            .current_dir(self.folder.path())
+            .env("PATH", format!("{}:{path}", tools.display()))
+            .env("KUBECONFIG", std::env::join_paths(&self.kubeconfigs)?)
+            .env("HOME", self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .await?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        println!("$ {line}\n{printed}{errors}");
+        let log = self.pod.as_ref().map(Pod::log).unwrap_or_default();
+        ensure!(
+            output.status.success(),
+            "{}\n{printed}{errors}\n{log}",
+            output.status
+        );
+        Ok(printed)
+    }
+
+    /// Does what stands in for a command.
+    async fn replace(&mut self, line: &str) -> anyhow::Result<()> {
+        let known = STAND_INS.iter().find(|(it, _)| *it == line);
+        let stand_in = match known {
+            Some((_, stand_in)) => *stand_in,
+            None if line == K3S_INSTALL && self.planes.is_empty() => StandIn::Cluster(WORKER),
+            None if line == K3S_INSTALL => StandIn::Cluster(MANAGEMENT),
+            None => bail!("nothing takes its place here: it must run, or have a stand-in"),
+        };
+        println!("$ {line}   # {stand_in:?}");
+        match stand_in {
+            StandIn::Cluster(name) => self.start(name).await,
+            StandIn::WorkerKubeconfig => {
+                let kubeconfig = self.plane(WORKER)?.admin_kubeconfig();
+                self.write("berlin.kubeconfig", &kubeconfig)
+            }
+            StandIn::WorkerKubeconfigOutside => {
+                let plane = self.plane(WORKER)?;
+                let outside = format!("https://{}", K3S.0);
+                let kubeconfig = plane.admin_kubeconfig().replace(plane.server(), &outside);
+                self.write("berlin.kubeconfig", &kubeconfig)
+            }
+            StandIn::ManagementKubeconfig => {
+                let kubeconfig = self.plane(MANAGEMENT)?.admin_kubeconfig();
+                self.write("management.kubeconfig", &kubeconfig)
+            }
+            StandIn::Import => {
+                let archive = self.folder.path().join("target/image/osm.oci.tar");
+                self.image = Some(pod::unpack(&archive, self.folder.path())?);
+                Ok(())
+            }
+            StandIn::Pod => self.start_pod().await,
+        }
+    }
+
+    async fn start(&mut self, name: &'static str) -> anyhow::Result<()> {
+        let params = Params {
+            name: name.to_owned(),
+            server_names: vec![KIND.1.to_owned(), K3S.1.to_owned()],
+            ..Params::default()
+        };
+        let plane = ControlPlane::start(params).await?;
+        let context = format!("kind-{name}");
+        let kubeconfig = plane.admin_kubeconfig();
+        let kubeconfig = kubeconfig
+            .replace(&format!("\"admin@{name}\""), &context)
+            .replace("\"admin\"", &context);
+        let file = format!("{context}.kubeconfig");
+        self.write(&file, &kubeconfig)?;
+        self.kubeconfigs.push(self.folder.path().join(file));
+        if name == WORKER {
+            let (_, port) = plane.server().rsplit_once(':').context("it has a port")?;
+            let to: SocketAddr = format!("127.0.0.1:{port}").parse()?;
+            for (address, _) in [KIND, K3S] {
+                let listener = TcpListener::bind(address).await?;
+                self.forwarders.spawn(forward(listener, to));
+            }
+        }
+        self.planes.insert(name, plane);
+        Ok(())
+    }
+
+    async fn start_pod(&mut self) -> anyhow::Result<()> {
+        let manager = "deployment/operating-system-manager -n operating-system-manager";
+        let file = self.write_context(MANAGEMENT)?;
+        let kubectl = self.plane(MANAGEMENT)?.kubectl();
+        let deployment = sh(&format!(
+            "{} --kubeconfig {} get {manager} -o json",
+            kubectl.display(),
+            file.display()
+        ))
+        .await?;
+        let (address, name) = KIND;
+        let (address, _) = address.split_once(':').context("it has a port")?;
+        let params = pod::Params {
+            folder: self.folder.path(),
+            image: self.image.as_ref().context("no image was imported")?,
+            deployment: &serde_json::from_str::<Value>(&deployment)?,
+            cluster: self.plane(MANAGEMENT)?,
+            hosts: &format!("{address} {name}\n"),
+        };
+        let pod = Pod::start(params).await?;
+        self.pod = Some(pod);
+        Ok(())
+    }
+
+    fn write_context(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let file = self.folder.path().join(format!("{name}-admin.kubeconfig"));
+        fs::write(&file, self.plane(name)?.admin_kubeconfig())?;
+        Ok(file)
+    }
+
+    fn plane(&self, name: &str) -> anyhow::Result<&ControlPlane> {
+        self.planes
+            .get(name)
+            .with_context(|| format!("there is no cluster {name} yet"))
+    }
+
+    fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        Ok(fs::write(self.folder.path().join(name), text)?)
+    }
+}
+
+/// Carries every connection on.
+async fn forward(listener: TcpListener, to: SocketAddr) {
+    let mut connections = JoinSet::new();
+    while let Ok((mut near, _)) = listener.accept().await {
+        connections.spawn(async move {
+            if let Ok(mut far) = TcpStream::connect(to).await {
+                // Either side may end it.
+                drop(copy_bidirectional(&mut near, &mut far).await);
+            }
+        });
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "running the pages' own commands is what this test is for"
+)]
+fn bash(script: &str) -> Command {
+    let mut command = Command::new("bash");
+    command.args(["-euo", "pipefail", "-c", script]);
+    command
+}
+
+async fn sh(line: &str) -> anyhow::Result<String> {
+    let output = bash(line).output().await?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{line}: {errors}");
+    Ok(String::from_utf8(output.stdout)?)
+}
