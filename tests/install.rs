@@ -362,7 +362,7 @@ async fn where_prometheus_has_its_operator_the_service_is_monitored() {
     }
     let rules = content(applied, "PrometheusRule", "spec").unwrap_or_default();
     let links = rules.to_string();
-    let ours = links.matches("https://git.berlin.example/osm/docs/operations.md#osm");
+    let ours = links.matches("https://git.berlin.example/osm/docs/alerts.md#osm");
     assert_eq!(ours.count(), 12, "{links}");
 }
 
@@ -398,7 +398,7 @@ async fn a_chart_value_that_cannot_work_is_refused_by_its_name_and_all_others_ar
         ("arguments={otlp}", "arguments"),
         ("replica=2", "replica"),
         ("networkPolicy.scrapers=all", "scrapers"),
-        ("prometheusRule.pages=docs/operations.md", "pages"),
+        ("prometheusRule.pages=docs/alerts.md", "pages"),
     ] {
         let refused = helm(&management, &["template", "osm", "osm", "--set", value]).await;
         let refused = refused.expect_err(value);

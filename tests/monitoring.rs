@@ -215,12 +215,10 @@ fn each_panel_says_what_it_shows_and_has_a_place_of_its_own() {
 }
 
 #[test]
-fn each_alert_has_a_severity_words_and_a_row_in_operations() {
-    let page = read("docs/operations.md");
-    let section = page.split("\n### Alerts").nth(1).expect("it has alerts");
-    let section = section.split("\n## ").next().unwrap_or_default();
+fn each_alert_has_a_severity_words_and_a_row_in_its_page() {
+    let page = read("docs/alerts.md");
     let mut rows = BTreeMap::new();
-    for row in section.lines().filter(|line| line.starts_with("| <a id=")) {
+    for row in page.lines().filter(|line| line.starts_with("| <a id=")) {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
         let name = cells[0].split('`').nth(1).expect("it names the alert");
         assert!(
@@ -243,7 +241,7 @@ fn each_alert_has_a_severity_words_and_a_row_in_operations() {
         }
         let anchor = name.to_lowercase();
         let runbook = text("annotations", "runbook_url");
-        let link = format!("https://operating-system-manager.example/docs/operations.md#{anchor}");
+        let link = format!("https://operating-system-manager.example/docs/alerts.md#{anchor}");
         assert_eq!(runbook, link);
         assert!(page.contains(&format!("<a id=\"{anchor}\"></a>")), "{name}");
     }

@@ -1,8 +1,8 @@
-//! What a reason means and what to do about it: the rows of the operator's page itself, so that a
+//! What a reason means and what to do about it: the rows of the page of reasons itself, so that a
 //! command and the page cannot say different things.
 
 /// The page with the tables of reasons.
-const PAGE: &str = include_str!("../../docs/operations.md");
+const PAGE: &str = include_str!("../../docs/reasons.md");
 
 /// What a reason asks people to do; nothing where it asks for nothing.
 pub fn remediation(reason: &str) -> Option<String> {

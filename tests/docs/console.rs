@@ -1,4 +1,4 @@
-//! What the page on machines that do not join quotes from a console is what the scripts print.
+//! What the page of symptoms quotes from the console of a machine is what the scripts print.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn what_the_page_quotes_from_a_console_is_what_the_scripts_print() {
         .map(|path| fs::read_to_string(path).expect("a macro is text"))
         .collect();
     let sources = sources.concat();
-    let page = page("operations.md");
+    let page = page("troubleshoot.md");
     let mut quoted = 0;
     for row in rows(&page, "A machine does not join") {
         let cell = row.first().copied().unwrap_or_default();
