@@ -9,6 +9,8 @@ mod compatibility;
 mod console;
 #[path = "docs/index.rs"]
 mod index;
+#[path = "docs/worker_cluster.rs"]
+mod worker_cluster;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
