@@ -1,11 +1,13 @@
 # The doors: a demo to look at, and the checks in three sizes. Behind them everything is cargo.
 .DEFAULT_GOAL := help
-.PHONY: help demo image nodes check test test-all
+.PHONY: help demo image nodes upgrade check test test-all
 
 # What the clusters of the demo are: fake (in memory) or real (kube-apiserver and etcd).
 KUBE ?= fake
 # With 1, a virtual machine boots in the demo and becomes a node.
 NODE ?=
+# The commit that make upgrade upgrades from, and goes back to.
+FROM ?= HEAD^
 # Further arguments of the demo, such as --exit.
 ARGS ?=
 CARGO_TARGET_DIR ?= target
@@ -30,6 +32,11 @@ nodes: ## Boot virtual machines from each image and with each fault, and see tha
 image: ## Build the image for this machine's architecture, as an OCI archive
 	@.ci/needs image
 	@manifests/image/here
+
+upgrade: ## Have the build of another commit (FROM=) serve before, beside and after this one
+	@.ci/needs test
+	@OSM_OTHER="$$(.ci/other-build $(FROM))" KUBEBUILDER_ASSETS="$$(.ci/go-programs kubernetes)" \
+	  cargo test --locked --test upgrade
 
 check: ## Check formatting, lints and the documentation of the code
 	@.ci/check

@@ -6,6 +6,9 @@
 mod chain;
 #[path = "install/webhooks.rs"]
 mod webhooks;
+#[cfg(test)]
+#[path = "install/without_machine_controller.rs"]
+mod without_machine_controller;
 
 use std::{
     collections::BTreeMap,
@@ -141,6 +144,32 @@ async fn serves_a_tenant(management: &ControlPlane, worker: &ControlPlane) {
         path.to_str().expect("our paths are text").to_owned()
     };
     kubectl(worker, &["apply", "-f", &example("worker-crds")]).await;
+    let printed = add_the_tenant(management, worker).await;
+    assert!(printed.contains("ready: tenant-berlin/berlin"), "{printed}");
+    let added = begun.elapsed();
+    its_machine_deployment_is_served(management, worker).await;
+    let all = begun.elapsed();
+    eprintln!("an empty worker cluster is ready after {added:.1?}, served after {all:.1?}");
+}
+
+async fn its_machine_deployment_is_served(management: &ControlPlane, worker: &ControlPlane) {
+    let machine_deployment = manifests("../tenants-example/tenant-berlin/worker.yaml");
+    let machine_deployment = machine_deployment.to_str().expect("our paths are text");
+    kubectl(worker, &["apply", "-f", machine_deployment]).await;
+    let served = [
+        "wait",
+        "workercluster",
+        "berlin",
+        "-n",
+        TENANT,
+        "--timeout=60s",
+    ];
+    let served = [&served[..], &["--for=jsonpath={.status.served}=1/1"]].concat();
+    kubectl(management, &served).await;
+}
+
+/// Runs `osm tenant add`, and hands out what it printed.
+async fn add_the_tenant(management: &ControlPlane, worker: &ControlPlane) -> String {
     let [of_management, of_worker] = [management, worker].map(|cluster| {
         let path = cluster.folder().join("administrator.kubeconfig");
         std::fs::write(&path, cluster.admin_kubeconfig()).expect("the folder is ours");
@@ -158,22 +187,7 @@ async fn serves_a_tenant(management: &ControlPlane, worker: &ControlPlane) {
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}{errors}");
-    assert!(printed.contains("ready: tenant-berlin/berlin"), "{printed}");
-    let added = begun.elapsed();
-    let machine_deployment = example("tenant-berlin/worker.yaml");
-    kubectl(worker, &["apply", "-f", &machine_deployment]).await;
-    let served = [
-        "wait",
-        "workercluster",
-        "berlin",
-        "-n",
-        TENANT,
-        "--timeout=60s",
-    ];
-    let served = [&served[..], &["--for=jsonpath={.status.served}=1/1"]].concat();
-    kubectl(management, &served).await;
-    let all = begun.elapsed();
-    eprintln!("an empty worker cluster is ready after {added:.1?}, served after {all:.1?}");
+    printed
 }
 
 async fn make_the_tenants_namespaces(management: &ControlPlane) {

@@ -16,6 +16,7 @@ mod audit;
 mod components;
 mod credentials;
 mod error;
+mod kept;
 mod process;
 mod ready;
 mod slot;
@@ -60,6 +61,8 @@ pub struct Params {
     pub machines_reach: Option<Ipv4Addr>,
     /// Further names and addresses in the API server's certificate.
     pub server_names: Vec<String>,
+    /// What [`ControlPlane::keep`] has kept of a cluster of this name: it goes on.
+    pub kept: Option<PathBuf>,
     /// Appended to the API server's flags; where a flag is repeated, the later one holds.
     pub api_server_flags: Vec<String>,
 }
@@ -72,6 +75,7 @@ impl Default for Params {
             advertise_address: None,
             machines_reach: None,
             server_names: Vec::new(),
+            kept: None,
             api_server_flags: Vec::new(),
         }
     }
@@ -97,7 +101,10 @@ impl ControlPlane {
         let assets = Assets::find().await.map_err(Error::Assets)?;
         let slot = Slot::claim().map_err(Error::Slot)?;
         let server = format!("https://127.0.0.1:{}", slot.ports().api_server);
-        let authority = Authority::new(&params.name, server).map_err(Error::Certificates)?;
+        let authority = match &params.kept {
+            Some(kept) => kept::authority(kept, &params.name, server)?,
+            None => Authority::new(&params.name, server).map_err(Error::Certificates)?,
+        };
         let plane = Self {
             controller_manager: Mutex::default(),
             api_server: Mutex::default(),
@@ -108,7 +115,10 @@ impl ControlPlane {
             authority,
             slot,
         };
-        plane.write_signing_key()?;
+        match &plane.params.kept {
+            Some(kept) => kept::restore(kept, plane.folder())?,
+            None => plane.write_signing_key()?,
+        }
         plane.start_etcd().await?;
         plane.serve().await?;
         let version = plane.server_version().await?;
@@ -289,6 +299,15 @@ impl ControlPlane {
         stop(&self.controller_manager).await?;
         stop(&self.api_server).await?;
         stop(&self.etcd).await
+    }
+
+    /// Ends the cluster, and keeps its data and keys in a new folder, from which one of the same
+    /// name can start.
+    pub async fn keep(self, folder: &Path) -> Result<(), Error> {
+        stop(&self.controller_manager).await?;
+        stop(&self.api_server).await?;
+        stop(&self.etcd).await?;
+        kept::keep(self.folder(), &self.authority, folder)
     }
 
     fn audited(&self, of: fn(AuditStage) -> bool) -> Result<Vec<AuditEvent>, Error> {

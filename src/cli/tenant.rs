@@ -29,7 +29,8 @@ pub(super) enum TenantCommand {
   osm tenant add berlin -n customer-17 --worker-kubeconfig admin.kubeconfig --node-credentials
 
 It may be repeated: what is there already is not written.
-Exit codes: 0 ready (or written, with --wait 0s), 1 refused or not ready in time.")]
+Exit codes: 0 ready (or registered, with --wait 0s or without machine-controller), 1 refused or not
+ready in time.")]
     Add(Box<AddFlags>),
     /// End a tenant: give the worker cluster back, and take away what `osm tenant add` has made.
     #[command(after_help = "Examples:

@@ -51,6 +51,9 @@ use crate::tenant::{
     report::{ConditionState, ConditionType},
 };
 
+/// The reason where the worker cluster does not have the kind MachineDeployment yet.
+pub const MACHINE_DEPLOYMENT_NOT_SERVED: &str = "MachineDeploymentNotServed";
+
 /// What serving takes besides the engaged cluster: the same for all tenants.
 #[derive(Clone, Debug)]
 pub struct Controllers {
@@ -184,7 +187,7 @@ impl Controllers {
             Err(error) if is_not_served(&error) => {
                 let message = "the worker cluster does not serve MachineDeployment \
                                (cluster.k8s.io/v1alpha1); waiting for machine-controller's CRDs";
-                let finding = ConditionState::wrong("MachineDeploymentNotServed", message);
+                let finding = ConditionState::wrong(MACHINE_DEPLOYMENT_NOT_SERVED, message);
                 return Err(Box::new((ConditionType::Prepared, finding)));
             }
             listed => listed.map(drop).map_err(failed)?,

@@ -18,6 +18,7 @@ pub(super) const SERVING_KEY: &str = "apiserver.key";
 pub(super) const SIGNING_KEY: &str = "sa.key";
 pub(super) const SIGNING_PUBLIC_KEY: &str = "sa.pub";
 pub(super) const MANAGER_KUBECONFIG: &str = "controller-manager.conf";
+pub(super) const ETCD_DATA: &str = "etcd";
 pub(super) const AUDIT_POLICY: &str = "audit-policy.yaml";
 const AUDIT_LOG: &str = "audit.log";
 
@@ -53,7 +54,7 @@ pub(super) fn etcd(slot: &Slot) -> Component {
     let peer = format!("http://127.0.0.1:{}", slot.ports().etcd_peer);
     let flags = vec![
         "--name=default".to_owned(),
-        format!("--data-dir={}", slot.folder().join("etcd").display()),
+        format!("--data-dir={}", slot.folder().join(ETCD_DATA).display()),
         format!("--listen-client-urls={client}"),
         format!("--advertise-client-urls={client}"),
         format!("--listen-peer-urls={peer}"),

@@ -47,23 +47,25 @@ pub(super) struct Authority {
 
 impl Authority {
     pub(super) fn new(cluster: &str, server: String) -> Result<Self, Error> {
-        let mut params = CertificateParams::default();
-        params
-            .distinguished_name
-            .push(DnType::CommonName, format!("{cluster}-ca"));
-        params.not_before = yesterday();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![
-            KeyUsagePurpose::KeyCertSign,
-            KeyUsagePurpose::DigitalSignature,
-        ];
         let key = KeyPair::generate()?;
+        let params = authority_params(cluster);
         let certificate = params.self_signed(&key)?.pem();
         Ok(Self {
             cluster: cluster.to_owned(),
             server,
             certificate,
             issuer: Issuer::new(params, key),
+        })
+    }
+
+    /// The authority of a cluster of that name, from its certificate and key in PEM.
+    pub(super) fn known(cluster: &str, server: String, known: Identity) -> Result<Self, Error> {
+        let key = KeyPair::from_pem(&known.key)?;
+        Ok(Self {
+            cluster: cluster.to_owned(),
+            server,
+            certificate: known.certificate,
+            issuer: Issuer::new(authority_params(cluster), key),
         })
     }
 
@@ -165,6 +167,20 @@ users: null
             key: key.serialize_pem(),
         })
     }
+}
+
+fn authority_params(cluster: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, format!("{cluster}-ca"));
+    params.not_before = yesterday();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    params
 }
 
 /// Certificates are valid from yesterday, as in a real cluster, so that a machine whose clock is

@@ -18,6 +18,7 @@ use crate::app::cluster_client::{ClusterClient, as_the_manager, cluster_uid};
 use crate::fleet::{
     adoption::{self, Obstacle, Predecessor},
     clock::Clock,
+    pages,
 };
 use crate::telemetry::chain::chain;
 use crate::tenant::{
@@ -257,7 +258,8 @@ pub(super) async fn verify(
     let machine_deployments: Api<MachineDeployment> = Api::all(client);
     let page = ListParams::default().limit(1);
     match machine_deployments.list_metadata(&page).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => {}
+        // Waiting for the tenant tells what is missing.
+        Err(error) if pages::is_not_served(&error) => {}
         listed => {
             listed.context("the new kubeconfig may not list machine deployments")?;
         }

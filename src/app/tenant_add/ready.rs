@@ -10,12 +10,13 @@ use tokio::time::{Instant, sleep};
 
 use super::{Enrolment, Params};
 use crate::api::{names::KUBECONFIG_KEY, worker_cluster::WorkerCluster};
+use crate::controllers::serve::MACHINE_DEPLOYMENT_NOT_SERVED;
 use crate::tenant::access::fingerprint;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Waits until the WorkerCluster is ready.
+/// Waits until the WorkerCluster is ready, or nothing but machine-controller is missing.
 pub(super) async fn wait(
     enrolment: &Enrolment,
     (name, patience): (&str, Duration),
@@ -32,13 +33,24 @@ pub(super) async fn wait(
         let said = found
             .as_ref()
             .map_or_else(String::new, |found| state(found, &registered));
-        let ready = |found: &&WorkerCluster| is_ready(found) && has_taken(found, &registered);
-        if let Some(found) = found.as_ref().filter(ready) {
+        let is_served = |found: &&WorkerCluster| is_ready(found) && has_taken(found, &registered);
+        if let Some(found) = found.as_ref().filter(is_served) {
             let status = found.status.clone().unwrap_or_default();
             tell(format!(
                 "ready: {namespace}/{name}, Kubernetes {}, {} machine deployments served",
                 status.version.unwrap_or_default(),
                 status.served.unwrap_or_else(|| "0/0".to_owned())
+            ));
+            return Ok(());
+        }
+        let is_not_served = |found: &WorkerCluster| {
+            let reason = ready(found).map(|it| it.reason.as_str());
+            reason == Some(MACHINE_DEPLOYMENT_NOT_SERVED) && has_taken(found, &registered)
+        };
+        if found.as_ref().is_some_and(is_not_served) {
+            tell(format!(
+                "registered: {namespace}/{name}; the worker cluster has no MachineDeployments yet: \
+                 install machine-controller, and the manager goes on by itself"
             ));
             return Ok(());
         }

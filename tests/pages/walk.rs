@@ -16,17 +16,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
-use crate::page::Page;
+use crate::page::{Page, Start};
 use crate::pod::{self, Pod};
 
 const MANAGEMENT: &str = "management";
-const WORKER: &str = "berlin";
+const WORKER: &str = "worker";
 /// Where pods reach the worker cluster of kind, which has a name there, and that of k3s.
 const KIND: (&str, &str) = ("192.0.2.10:6443", "berlin-control-plane");
 const K3S: (&str, &str) = ("192.0.2.20:6443", "192.0.2.20");
-/// What the pages end with.
-const BOOTSTRAP: &str = "berlin-workers-kube-system-bootstrap-config";
-
 /// What takes the place of a command that cannot run here.
 #[derive(Clone, Copy, Debug)]
 enum StandIn {
@@ -45,7 +42,7 @@ enum StandIn {
 }
 
 /// The only commands that a page may call not tested.
-const STAND_INS: [(&str, StandIn); 9] = [
+const STAND_INS: [(&str, StandIn); 10] = [
     (
         "kind create cluster --name management",
         StandIn::Cluster(MANAGEMENT),
@@ -83,6 +80,10 @@ const STAND_INS: [(&str, StandIn); 9] = [
         "kubectl -n operating-system-manager rollout status deployment/operating-system-manager",
         StandIn::Pod,
     ),
+    (
+        "kubectl -n operating-system-manager rollout undo deployment/operating-system-manager",
+        StandIn::Pod,
+    ),
 ];
 /// It stands twice: on the worker cluster's machine and then on the other.
 const K3S_INSTALL: &str = "curl -sfL https://get.k3s.io | sh -";
@@ -90,6 +91,9 @@ const K3S_INSTALL: &str = "curl -sfL https://get.k3s.io | sh -";
 /// Runs every command, and looks at what the last one prints.
 pub async fn walk(page: Page) -> anyhow::Result<()> {
     let mut walk = Walk::begin().await?;
+    if page.start == Start::Recorded {
+        walk.go_on().await?;
+    }
     let mut printed = String::new();
     for command in page.commands()? {
         let line = &command.line;
@@ -101,8 +105,9 @@ pub async fn walk(page: Page) -> anyhow::Result<()> {
         done.with_context(|| format!("{}: {line}", page.name))?;
     }
     ensure!(
-        printed.contains(BOOTSTRAP),
-        "the page ends without {BOOTSTRAP}: {printed}"
+        printed.contains(page.end),
+        "the page ends without {}: {printed}",
+        page.end
     );
     walk.pod.context("no pod was started")?.stop().await
 }
@@ -151,18 +156,21 @@ impl Walk {
             return Ok(String::new());
         }
         if line.starts_with("export ") {
-            self.exported += &format!("{line}\n");
+            self.exported.push_str(line);
+            self.exported.push('\n');
         }
-        let script = format!("{}{line}", self.exported);
         let kubectl = self
             .plane(MANAGEMENT)
             .or_else(|_| self.plane(WORKER))?
             .kubectl();
         let tools = kubectl.parent().context("kubectl is in a folder")?;
-        let path = std::env::var("PATH").unwrap_or_default();
+        let script = format!(
+            "PATH=target/image:{}:$PATH\n{}{line}",
+            tools.display(),
+            self.exported
+        );
         let output = bash(&script)
             .current_dir(self.folder.path())
-            .env("PATH", format!("{}:{path}", tools.display()))
             .env("KUBECONFIG", std::env::join_paths(&self.kubeconfigs)?)
             .env("HOME", self.folder.path())
             .stdin(Stdio::null())
@@ -206,23 +214,65 @@ impl Walk {
                 let kubeconfig = self.plane(MANAGEMENT)?.admin_kubeconfig();
                 self.write("management.kubeconfig", &kubeconfig)
             }
-            StandIn::Import => {
-                let archive = self.folder.path().join("target/image/osm.oci.tar");
-                self.image = Some(pod::unpack(&archive, self.folder.path())?);
-                Ok(())
-            }
+            StandIn::Import => self.import(),
             StandIn::Pod => self.start_pod().await,
         }
     }
 
+    /// Starts with what an older build has served, registered under its address of today.
+    async fn go_on(&mut self) -> anyhow::Result<()> {
+        for name in [MANAGEMENT, WORKER] {
+            let archive = format!("tests/upgrade/recorded/{name}.tar.xz");
+            let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join(archive);
+            let kept = self.folder.path().join(name);
+            pod::tar(&archive, &kept)?;
+            self.start_from(name, Some(kept)).await?;
+        }
+        self.import()?;
+        let worker = self.plane(WORKER)?;
+        let account =
+            worker.kubeconfig_for_service_account("kube-system", "operating-system-manager");
+        let outside = format!("https://{}", K3S.0);
+        let kubeconfig = account.await?.replace(worker.server(), &outside);
+        let admin = worker.admin_kubeconfig();
+        let registration = serde_json::json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "berlin", "namespace": "tenant-berlin" },
+            "stringData": { "kubeconfig": kubeconfig },
+        });
+        let management = self.plane(MANAGEMENT)?;
+        management.apply_yaml(&registration.to_string()).await?;
+        self.write("berlin.kubeconfig", &admin)?;
+        self.start_pod().await?;
+        let is_current = "until osm plan --summary > /dev/null; do sleep 0.2; done";
+        self.run(&format!("timeout 60 bash -c '{is_current}'"))
+            .await?;
+        Ok(())
+    }
+
+    fn import(&mut self) -> anyhow::Result<()> {
+        let archive = self.folder.path().join("target/image/osm.oci.tar");
+        self.image = Some(pod::unpack(&archive, self.folder.path())?);
+        Ok(())
+    }
+
     async fn start(&mut self, name: &'static str) -> anyhow::Result<()> {
+        self.start_from(name, None).await
+    }
+
+    async fn start_from(
+        &mut self,
+        name: &'static str,
+        kept: Option<PathBuf>,
+    ) -> anyhow::Result<()> {
         let params = Params {
             name: name.to_owned(),
             server_names: vec![KIND.1.to_owned(), K3S.1.to_owned()],
+            kept,
             ..Params::default()
         };
         let plane = ControlPlane::start(params).await?;
-        let context = format!("kind-{name}");
+        let context = format!("kind-{}", if name == WORKER { "berlin" } else { name });
         let kubeconfig = plane.admin_kubeconfig();
         let kubeconfig = kubeconfig
             .replace(&format!("\"admin@{name}\""), &context)
@@ -242,7 +292,11 @@ impl Walk {
         Ok(())
     }
 
+    /// Starts the Deployment's pod in place of the one that runs.
     async fn start_pod(&mut self) -> anyhow::Result<()> {
+        if let Some(pod) = self.pod.take() {
+            pod.stop().await?;
+        }
         let manager = "deployment/operating-system-manager -n operating-system-manager";
         let file = self.write_context(MANAGEMENT)?;
         let kubectl = self.plane(MANAGEMENT)?.kubectl();
@@ -296,10 +350,6 @@ async fn forward(listener: TcpListener, to: SocketAddr) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "running the pages' own commands is what this test is for"
-)]
 fn bash(script: &str) -> Command {
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail", "-c", script]);

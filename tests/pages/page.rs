@@ -12,10 +12,38 @@ const NOT_TESTED: &str = "# not tested";
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
     pub name: &'static str,
+    pub start: Start,
+    /// What the last command prints.
+    pub end: &'static str,
 }
 
-/// Those that lead to a first tenant.
-pub const PAGES: [Page; 2] = [Page { name: "kind.md" }, Page { name: "k3s.md" }];
+/// What is there before the first command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Nothing.
+    Nothing,
+    /// The clusters of `tests/upgrade/recorded`, which an older build has served.
+    Recorded,
+}
+
+/// Those whose commands all run.
+pub const PAGES: [Page; 3] = [
+    Page {
+        name: "kind.md",
+        start: Start::Nothing,
+        end: "berlin-workers-kube-system-bootstrap-config",
+    },
+    Page {
+        name: "k3s.md",
+        start: Start::Nothing,
+        end: "berlin-workers-kube-system-bootstrap-config",
+    },
+    Page {
+        name: "upgrade.md",
+        start: Start::Recorded,
+        end: "operating-system-manager-worker",
+    },
+];
 
 /// One command.
 #[derive(Debug)]
