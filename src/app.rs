@@ -238,6 +238,7 @@ pub async fn run_with(
         worker_clusters,
         management: outside.management,
         management_uid,
+        former_management_clusters: settings.former_management_clusters,
         connector: outside.connector,
         policies: settings.policies,
         defaults,

@@ -60,6 +60,8 @@ pub struct Settings {
     pub join_check: bool,
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
+    /// The uids of management clusters that are gone, whose claims are taken over.
+    pub former_management_clusters: Vec<String>,
     /// The identity and sharding settings of this replica.
     pub replica: ReplicaSettings,
     /// The rollout strategy of newer default profiles.
@@ -215,6 +217,7 @@ impl RunFlags {
                 failures_percent_max: self.rollout_pause_failure_rate,
             },
             telemetry,
+            former_management_clusters: self.former_management_clusters,
             replica,
         })
     }

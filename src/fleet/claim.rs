@@ -59,9 +59,22 @@ pub struct Registrations<'a> {
     pub registry: &'a Registry,
     /// The management API, where those of other fleets are.
     pub management: &'a Client,
+    /// The uids of management clusters that this one was restored from.
+    pub former: &'a [String],
 }
 
 impl Registrations<'_> {
+    /// Whether a claim is that of the same tenant of a management cluster that is gone.
+    fn is_former(&self, claimant: &Claimant, holder: &str) -> bool {
+        self.former.iter().any(|uid| {
+            let former = Claimant {
+                management_uid: uid.clone(),
+                tenant: claimant.tenant.clone(),
+            };
+            former.text() == holder
+        })
+    }
+
     /// Whether a tenant of this management cluster has no registration any more, with any fleet.
     /// This fleet's registry has no registrations but its own, so the API server is asked.
     async fn is_gone(&self, tenant: &TenantId) -> Result<bool, kube::Error> {
@@ -104,7 +117,7 @@ fn is_removed(own: &WorkerCluster) -> bool {
 }
 
 /// Claims the cluster whose namespace was just read. A claim that a tenant of this management
-/// cluster left behind is taken over.
+/// cluster left behind is taken over, and so is that of the same tenant of a former one.
 pub async fn claim(
     client: &Client,
     claimant: &Claimant,
@@ -119,7 +132,7 @@ pub async fn claim(
         let tenant = holder.strip_prefix(&format!("{}/", claimant.management_uid));
         let is_leftover = match tenant {
             Some(tenant) => registrations.is_gone(&TenantId::new(tenant)).await,
-            None => Ok(false),
+            None => Ok(registrations.is_former(claimant, holder)),
         };
         if !is_leftover.map_err(ClaimError::Holder)? {
             return Err(ClaimError::Held {
@@ -235,12 +248,21 @@ mod tests {
         management: &Cluster,
         (cluster, claimant, before): (&Cluster, &Claimant, &Namespace),
     ) -> Result<(), ClaimError> {
+        restored(management, (cluster, claimant, before), &[]).await
+    }
+
+    async fn restored(
+        management: &Cluster,
+        (cluster, claimant, before): (&Cluster, &Claimant, &Namespace),
+        former: &[String],
+    ) -> Result<(), ClaimError> {
         // This fleet knows of no registration.
         let registry = Registry::default();
         registry.listed(None);
         let registrations = Registrations {
             registry: &registry,
             management: &management.client(),
+            former,
         };
         claim(&cluster.client(), claimant, before, registrations).await
     }
@@ -291,6 +313,29 @@ mod tests {
         cluster.clear_audit();
         claim_as(&cluster, &a_claimant("berlin")).await.unwrap();
         assert_eq!(cluster.writes().len(), 0, "what is held is not written");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_of_a_former_management_cluster_is_taken_over_by_the_same_tenant_alone() {
+        let cluster = a_cluster();
+        claim_as(&cluster, &a_claimant("berlin")).await.unwrap();
+        let management = a_management_cluster(&["berlin", "lisbon"]);
+        let of_new = |tenant: &str| Claimant {
+            management_uid: "new".to_owned(),
+            ..a_claimant(tenant)
+        };
+        let before = namespace(&cluster).await;
+        for (tenant, former) in [("berlin", "other"), ("lisbon", "m")] {
+            let claimant = of_new(tenant);
+            let attempt = (&cluster, &claimant, &before);
+            let refused = restored(&management, attempt, &[former.to_owned()]).await;
+            assert!(refused.is_err(), "{tenant} {former}");
+        }
+        let claimant = of_new("berlin");
+        let attempt = (&cluster, &claimant, &before);
+        let former = ["other".to_owned(), "m".to_owned()];
+        restored(&management, attempt, &former).await.unwrap();
+        assert_eq!(holder(&cluster).as_deref(), Some("new/berlin"));
     }
 
     #[tokio::test(start_paused = true)]

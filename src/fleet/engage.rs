@@ -394,6 +394,7 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError
     let registrations = Registrations {
         registry: &params.shared.registry,
         management: &params.management.client(),
+        former: &params.shared.former_management_clusters,
     };
     claim::claim(worker, &claimant, &namespace, registrations)
         .await

@@ -45,6 +45,8 @@ pub struct Shared {
     pub management: Transport,
     /// The uid of the management cluster's kube-system namespace.
     pub management_uid: String,
+    /// The uids of management clusters that are gone, whose claims are taken over.
+    pub former_management_clusters: Vec<String>,
     /// Makes transports to worker clusters.
     pub connector: Connector,
     /// The policies of tenants.

@@ -251,6 +251,7 @@ fn shared(params: Params, management: &Client) -> Shared {
         worker_clusters,
         management: params.management.transport,
         management_uid: String::new(),
+        former_management_clusters: Vec::new(),
         connector: Arc::new(|_, _| Err("nothing is registered".into())),
         policies: Arc::new(policies),
         defaults: params.settings,

@@ -163,6 +163,12 @@ pub struct RunFlags {
     #[arg(long, value_name = "NAME", default_value = "osm")]
     pub fleet: String,
 
+    /// The uid of a management cluster that this one was restored from, as backups have it: its
+    /// claims on worker clusters are taken over, each by the tenant of the same name; may be
+    /// repeated. Only if that cluster is gone for good.
+    #[arg(long = "former-management-cluster", value_name = "UID")]
+    pub former_management_clusters: Vec<String>,
+
     /// Where the replicas' Leases are.
     #[arg(
         long,

@@ -27,7 +27,7 @@ pub enum Start {
 }
 
 /// Those whose commands all run.
-pub const PAGES: [Page; 3] = [
+pub const PAGES: [Page; 4] = [
     Page {
         name: "kind.md",
         start: Start::Nothing,
@@ -42,6 +42,11 @@ pub const PAGES: [Page; 3] = [
         name: "upgrade.md",
         start: Start::Recorded,
         end: "operating-system-manager-worker",
+    },
+    Page {
+        name: "backup.md",
+        start: Start::Recorded,
+        end: "of 1 tenants, 1 unchanged; of 3 machine deployments, 3 unchanged",
     },
 ];
 

@@ -39,10 +39,16 @@ enum StandIn {
     Import,
     /// A process in namespaces, in place of a pod of a kubelet.
     Pod,
+    /// What a backup has of a namespace: no status, and nothing of the cluster's own.
+    Backup,
+    /// Another management cluster, in place of the one that is there.
+    AnotherManagement,
+    /// What was backed up is created again.
+    Restore,
 }
 
 /// The only commands that a page may call not tested.
-const STAND_INS: [(&str, StandIn); 10] = [
+const STAND_INS: [(&str, StandIn); 13] = [
     (
         "kind create cluster --name management",
         StandIn::Cluster(MANAGEMENT),
@@ -84,6 +90,15 @@ const STAND_INS: [(&str, StandIn); 10] = [
         "kubectl -n operating-system-manager rollout undo deployment/operating-system-manager",
         StandIn::Pod,
     ),
+    (
+        "velero backup create osm --include-namespaces tenant-berlin",
+        StandIn::Backup,
+    ),
+    (
+        "kubectl config use-context new-management",
+        StandIn::AnotherManagement,
+    ),
+    ("velero restore create --from-backup osm", StandIn::Restore),
 ];
 /// It stands twice: on the worker cluster's machine and then on the other.
 const K3S_INSTALL: &str = "curl -sfL https://get.k3s.io | sh -";
@@ -120,6 +135,7 @@ struct Walk {
     // Before its cluster goes.
     pod: Option<Pod>,
     exported: String,
+    backup: Vec<String>,
     kubeconfigs: Vec<PathBuf>,
     forwarders: JoinSet<()>,
 }
@@ -144,6 +160,7 @@ impl Walk {
             image: None,
             pod: None,
             exported: String::new(),
+            backup: Vec::new(),
             kubeconfigs: Vec::new(),
             forwarders: JoinSet::new(),
         })
@@ -216,6 +233,16 @@ impl Walk {
             }
             StandIn::Import => self.import(),
             StandIn::Pod => self.start_pod().await,
+            StandIn::Backup => self.back_up().await,
+            StandIn::AnotherManagement => {
+                self.pod.take().context("no pod runs")?.stop().await?;
+                self.planes.remove(MANAGEMENT);
+                self.start(MANAGEMENT).await
+            }
+            StandIn::Restore => {
+                let backup = self.backup.join("\n---\n");
+                Ok(self.plane(MANAGEMENT)?.apply_yaml(&backup).await?)
+            }
         }
     }
 
@@ -250,6 +277,31 @@ impl Walk {
         Ok(())
     }
 
+    async fn back_up(&mut self) -> anyhow::Result<()> {
+        let all = "namespaces/tenant-berlin";
+        let of_namespace = "secrets,workerclusters,operatingsystemprofiles,operatingsystemconfigs";
+        for what in [all, of_namespace] {
+            let list = format!("kubectl get {what} -n tenant-berlin -o json");
+            let listed: Value = serde_json::from_str(&self.run(&list).await?)?;
+            let objects = match listed["items"].as_array() {
+                Some(items) => items.clone(),
+                None => vec![listed],
+            };
+            for mut object in objects {
+                object
+                    .as_object_mut()
+                    .context("an object")?
+                    .remove("status");
+                let metadata = object["metadata"].as_object_mut().context("an object")?;
+                metadata.retain(|key, _| {
+                    ["name", "namespace", "labels", "annotations"].contains(&key.as_str())
+                });
+                self.backup.push(object.to_string());
+            }
+        }
+        Ok(())
+    }
+
     fn import(&mut self) -> anyhow::Result<()> {
         let archive = self.folder.path().join("target/image/osm.oci.tar");
         self.image = Some(pod::unpack(&archive, self.folder.path())?);
@@ -279,7 +331,10 @@ impl Walk {
             .replace("\"admin\"", &context);
         let file = format!("{context}.kubeconfig");
         self.write(&file, &kubeconfig)?;
-        self.kubeconfigs.push(self.folder.path().join(file));
+        let file = self.folder.path().join(file);
+        if !self.kubeconfigs.contains(&file) {
+            self.kubeconfigs.push(file);
+        }
         if name == WORKER {
             let (_, port) = plane.server().rsplit_once(':').context("it has a port")?;
             let to: SocketAddr = format!("127.0.0.1:{port}").parse()?;

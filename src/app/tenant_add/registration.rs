@@ -148,8 +148,9 @@ async fn refuse_claimed(enrolment: &Enrolment) -> anyhow::Result<bool> {
     }
     bail!(
         "the worker cluster is tenant {tenant} of another management cluster (uid {management}); \
-         remove it there first, or take the annotation {CLAIM} off its namespace \
-         {CLOUD_INIT_SETTINGS} if that one is gone for good"
+         remove it there first; if that cluster is gone for good, start osm run with \
+         --former-management-cluster={management}, or take the annotation {CLAIM} off its \
+         namespace {CLOUD_INIT_SETTINGS}"
     );
 }
 

@@ -103,6 +103,7 @@ fn shared(
         worker_clusters,
         management: transport(management),
         management_uid: "m".to_owned(),
+        former_management_clusters: Vec::new(),
         connector: Arc::new(move |_, _| Ok(worker.clone())),
         policies: Arc::new(policies),
         defaults: Arc::new(TenantSettings::default()),

@@ -32,6 +32,7 @@ fn shared() -> Arc<Shared> {
         worker_clusters,
         management: BoxCloneSyncService::new(nobody),
         management_uid: String::new(),
+        former_management_clusters: Vec::new(),
         connector: Arc::new(|_, _| Err("nothing is reached".into())),
         permits: Permits::new(1),
         memory: Arc::new(Memory::unlimited()),
