@@ -301,9 +301,9 @@ impl ControlPlane {
         stop(&self.etcd).await
     }
 
-    /// Ends the cluster, and keeps its data and keys in a new folder, from which one of the same
-    /// name can start.
-    pub async fn keep(self, folder: &Path) -> Result<(), Error> {
+    /// Ends the cluster's processes, and keeps its data and keys in a folder, from which one of the
+    /// same name can start.
+    pub async fn keep(&self, folder: &Path) -> Result<(), Error> {
         stop(&self.controller_manager).await?;
         stop(&self.api_server).await?;
         stop(&self.etcd).await?;

@@ -51,6 +51,8 @@ pub enum Case {
     Replaced,
     /// Another authority of the API server: the machine that has the old one is replaced.
     Authority,
+    /// Another address of the API server: the machine that has the old one is replaced.
+    Moved,
     /// The edge script, run by hand on a machine of no provider.
     Edge,
 }
@@ -139,6 +141,7 @@ pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
         Case::Clock => Box::pin(faults::clock(params)).await,
         Case::Replaced => Box::pin(faults::replaced(params)).await,
         Case::Authority => Box::pin(faults::authority(params)).await,
+        Case::Moved => Box::pin(faults::moved(params)).await,
         Case::Edge => Box::pin(edge::run(params)).await,
     }
 }

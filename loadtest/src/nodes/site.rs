@@ -19,6 +19,15 @@ use crate::demo::tenants::{self, Tenant};
 use crate::demo::{install, node};
 use crate::machine::{Boot, HOST_ADDRESS, Machine, Provider};
 
+/// A cluster whose machines can become nodes.
+fn with_nodes(name: &str) -> control_plane::Params {
+    control_plane::Params {
+        name: name.to_owned(),
+        machines_reach: Some(HOST_ADDRESS),
+        ..control_plane::Params::default()
+    }
+}
+
 /// A real control plane on a busy machine takes its time.
 const SERVED_TIMEOUT: Duration = Duration::from_mins(3);
 
@@ -45,10 +54,7 @@ impl Site {
             name: name.to_owned(),
             ..control_plane::Params::default()
         };
-        let with_nodes = control_plane::Params {
-            machines_reach: Some(HOST_ADDRESS),
-            ..cluster(tenant.name())
-        };
+        let with_nodes = with_nodes(tenant.name());
         let (management, worker) = Box::pin(futures::future::try_join(
             DemoCluster::start(Kind::Real, cluster("management")),
             DemoCluster::start(Kind::Real, with_nodes),
@@ -105,6 +111,18 @@ impl Site {
         self.worker.rotate_authority().await?;
         self.provider.ask(self.worker.client().await?);
         self.register_again().await
+    }
+
+    /// Moves the worker cluster's API server to another address, and registers that.
+    pub(super) async fn with_moved_api_server(self) -> anyhow::Result<Self> {
+        let kept = self.folder.path().join("moved");
+        std::fs::create_dir(&kept).context("creating a folder")?;
+        let params = with_nodes(self.tenant.name());
+        let worker = Box::pin(self.worker.moved(params, &kept)).await?;
+        let mut site = Self { worker, ..self };
+        site.provider.ask(site.worker.client().await?);
+        site.register_again().await?;
+        Ok(site)
     }
 
     /// Creates the machine deployment again, or changes it, by a merge patch.
