@@ -4,6 +4,9 @@
 #[cfg(test)]
 #[path = "monitoring/chain.rs"]
 mod chain;
+#[cfg(test)]
+#[path = "install/chart.rs"]
+mod chart;
 #[path = "install/webhooks.rs"]
 mod webhooks;
 #[cfg(test)]
@@ -17,7 +20,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Pod},
+};
 use kube::{
     Api,
     api::{ObjectMeta, PostParams},
@@ -94,36 +100,59 @@ async fn helm(cluster: &ControlPlane, arguments: &[&str]) -> Result<String, Stri
     }
 }
 
-async fn deployment(cluster: &ControlPlane) -> Deployment {
+async fn deployment(cluster: &ControlPlane, namespace: &str, name: &str) -> Deployment {
     let client = cluster.client().await.expect("a client");
-    let deployments: Api<Deployment> = Api::namespaced(client, MANAGER);
-    deployments.get(MANAGER).await.expect("it was applied")
+    let deployments: Api<Deployment> = Api::namespaced(client, namespace);
+    deployments.get(name).await.expect("it was applied")
 }
 
-/// Starts the process that the Deployment describes, but where its machine differs from a pod's.
 async fn start(cluster: &ControlPlane, more: &[&str]) -> Child {
+    start_installed(cluster, (MANAGER, MANAGER), more).await
+}
+
+/// Writes the files of a `ConfigMap` into a folder of their own, if there is one.
+async fn mount(cluster: &ControlPlane, namespace: &str, name: &str) -> PathBuf {
+    let folder = cluster.folder().join(format!("etc-{namespace}"));
+    std::fs::create_dir_all(&folder).expect("the folder is ours");
+    let client = cluster.client().await.expect("a client");
+    let maps: Api<ConfigMap> = Api::namespaced(client, namespace);
+    let map = maps.get_opt(name).await.expect("the server answers");
+    for (file, text) in map.and_then(|it| it.data).into_iter().flatten() {
+        std::fs::write(folder.join(file), text).expect("the folder is ours");
+    }
+    folder
+}
+
+/// Starts the process that a Deployment describes, by namespace and name, except where its machine
+/// differs from a pod's.
+async fn start_installed(
+    cluster: &ControlPlane,
+    (namespace, name): (&str, &str),
+    more: &[&str],
+) -> Child {
+    let deployment = deployment(cluster, namespace, name).await;
+    let pod = deployment.spec.and_then(|it| it.template.spec);
+    let pod = pod.expect("it describes a pod");
+    let account = pod.service_account_name.expect("it has an identity");
     let kubeconfig = cluster
-        .kubeconfig_for_service_account(MANAGER, MANAGER)
+        .kubeconfig_for_service_account(namespace, &account)
         .await
         .expect("it was applied");
-    let path = cluster.folder().join("manager.kubeconfig");
+    let path = cluster.folder().join(format!("{namespace}.kubeconfig"));
     std::fs::write(&path, kubeconfig).expect("the folder is ours");
-    let spec = deployment(cluster)
-        .await
-        .spec
-        .and_then(|it| it.template.spec);
-    let container = spec.and_then(|spec| spec.containers.into_iter().next());
+    let container = pod.containers.into_iter().next();
     let arguments = container.and_then(|it| it.args).expect("it has arguments");
-    let on_a_free_port = arguments.iter().map(|argument| {
+    let files = format!("{}/", mount(cluster, namespace, name).await.display());
+    let on_this_machine = arguments.iter().map(|argument| {
         let port = argument.starts_with("--admin-address");
         if port {
-            "--admin-address=127.0.0.1:0"
+            "--admin-address=127.0.0.1:0".to_owned()
         } else {
-            argument
+            argument.replace("/etc/osm/", &files)
         }
     });
     Command::new(env!("CARGO_BIN_EXE_osm"))
-        .args(on_a_free_port)
+        .args(on_this_machine)
         .arg("--kubeconfig")
         .arg(&path)
         .args(["--allow-loopback-servers", "--instance=install"])
@@ -137,31 +166,38 @@ async fn start(cluster: &ControlPlane, more: &[&str]) -> Child {
 
 /// Makes a tenant as the pages tell an operator to, and waits until its machine deployment is
 /// served. The worker cluster knows nothing of the manager before.
-async fn serves_a_tenant(management: &ControlPlane, worker: &ControlPlane) {
+async fn serves_a_tenant(management: &ControlPlane, worker: &ControlPlane, name: &str) {
     let begun = Instant::now();
-    let example = |file: &str| {
-        let path = manifests("../tenants-example").join(file);
-        path.to_str().expect("our paths are text").to_owned()
-    };
     kubectl(worker, &["apply", "-f", &example("worker-crds")]).await;
-    let printed = add_the_tenant(management, worker).await;
-    assert!(printed.contains("ready: tenant-berlin/berlin"), "{printed}");
+    let printed = add_the_tenant(management, worker, name).await;
+    let ready = format!("ready: tenant-{name}/{name}");
+    assert!(printed.contains(&ready), "{printed}");
     let added = begun.elapsed();
-    its_machine_deployment_is_served(management, worker).await;
+    its_machine_deployment_is_served(management, worker, name).await;
     let all = begun.elapsed();
     eprintln!("an empty worker cluster is ready after {added:.1?}, served after {all:.1?}");
 }
 
-async fn its_machine_deployment_is_served(management: &ControlPlane, worker: &ControlPlane) {
-    let machine_deployment = manifests("../tenants-example/tenant-berlin/worker.yaml");
-    let machine_deployment = machine_deployment.to_str().expect("our paths are text");
-    kubectl(worker, &["apply", "-f", machine_deployment]).await;
+/// A file of the examples.
+fn example(file: &str) -> String {
+    let path = manifests("../tenants-example").join(file);
+    path.to_str().expect("our paths are text").to_owned()
+}
+
+async fn its_machine_deployment_is_served(
+    management: &ControlPlane,
+    worker: &ControlPlane,
+    name: &str,
+) {
+    let machine_deployment = example(&format!("tenant-{name}/worker.yaml"));
+    kubectl(worker, &["apply", "-f", &machine_deployment]).await;
+    let namespace = format!("tenant-{name}");
     let served = [
         "wait",
         "workercluster",
-        "berlin",
+        name,
         "-n",
-        TENANT,
+        &namespace,
         "--timeout=60s",
     ];
     let served = [&served[..], &["--for=jsonpath={.status.served}=1/1"]].concat();
@@ -169,14 +205,14 @@ async fn its_machine_deployment_is_served(management: &ControlPlane, worker: &Co
 }
 
 /// Runs `osm tenant add`, and hands out what it printed.
-async fn add_the_tenant(management: &ControlPlane, worker: &ControlPlane) -> String {
+async fn add_the_tenant(management: &ControlPlane, worker: &ControlPlane, name: &str) -> String {
     let [of_management, of_worker] = [management, worker].map(|cluster| {
         let path = cluster.folder().join("administrator.kubeconfig");
         std::fs::write(&path, cluster.admin_kubeconfig()).expect("the folder is ours");
         path
     });
     let output = Command::new(env!("CARGO_BIN_EXE_osm"))
-        .args(["tenant", "add", "berlin", "--allow-loopback-servers"])
+        .args(["tenant", "add", name, "--allow-loopback-servers"])
         .arg("--kubeconfig")
         .arg(of_management)
         .arg("--worker-kubeconfig")
@@ -202,7 +238,7 @@ async fn an_empty_cluster_serves_a_tenant_after_one_command() {
     let begun = Instant::now();
     install(&management, "base").await;
     let process = start(&management, &[]).await;
-    serves_a_tenant(&management, &worker).await;
+    serves_a_tenant(&management, &worker, "berlin").await;
     let all = begun.elapsed();
     eprintln!("from an empty management cluster to the first machine deployment: {all:.1?}");
     drop(process);
@@ -220,7 +256,7 @@ async fn with_listed_namespaces_nothing_else_can_be_read_and_the_tenant_is_serve
         assert_eq!(rights.contains("secrets"), may_read_secrets, "{rights}");
     }
     let process = start(&management, &[]).await;
-    serves_a_tenant(&management, &worker).await;
+    serves_a_tenant(&management, &worker, "berlin").await;
     drop(process);
 }
 
@@ -228,7 +264,7 @@ async fn with_listed_namespaces_nothing_else_can_be_read_and_the_tenant_is_serve
 async fn the_pod_passes_the_restricted_standard_and_one_with_a_capability_does_not() {
     let management = a_cluster("management").await;
     install(&management, "base").await;
-    let spec = deployment(&management).await.spec;
+    let spec = deployment(&management, MANAGER, MANAGER).await.spec;
     let template = spec.map(|it| it.template).expect("it has a template");
     let pod = Pod {
         metadata: ObjectMeta {
@@ -273,7 +309,7 @@ async fn the_charts_install_serve_a_tenant_and_leave_its_objects_when_they_go() 
     let done = helm(&management, &[&install[..], &listed].concat()).await;
     done.expect("the process is installed");
     let process = start(&management, &[]).await;
-    serves_a_tenant(&management, &worker).await;
+    serves_a_tenant(&management, &worker, "berlin").await;
     drop(process);
     for release in [
         ["uninstall", "osm", "--namespace", MANAGER].as_slice(),

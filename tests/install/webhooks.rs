@@ -165,7 +165,7 @@ async fn the_chart_has_the_same_webhooks() {
 }
 
 /// The kinds that cert-manager brings, as far as they matter here.
-const CERT_MANAGER: &str = "
+pub(super) const CERT_MANAGER: &str = "
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: issuers.cert-manager.io}

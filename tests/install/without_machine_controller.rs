@@ -7,15 +7,13 @@ async fn a_cluster_without_machine_deployments_is_registered_and_served_once_it_
     let (management, worker) = tokio::join!(a_cluster("management"), a_cluster("worker"));
     install(&management, "base").await;
     let process = start(&management, &[]).await;
-    let printed = add_the_tenant(&management, &worker).await;
+    let printed = add_the_tenant(&management, &worker, "berlin").await;
     let expected = "registered: tenant-berlin/berlin; the worker cluster has no \
                     MachineDeployments yet: install machine-controller";
     assert!(printed.contains(expected), "{printed}");
-    let definitions = manifests("../tenants-example/worker-crds");
-    let definitions = definitions.to_str().expect("our paths are text");
-    kubectl(&worker, &["apply", "-f", definitions]).await;
+    kubectl(&worker, &["apply", "-f", &example("worker-crds")]).await;
     let established = ["wait", "--for=condition=established", "crd", "--all"];
     kubectl(&worker, &established).await;
-    its_machine_deployment_is_served(&management, &worker).await;
+    its_machine_deployment_is_served(&management, &worker, "berlin").await;
     drop(process);
 }
