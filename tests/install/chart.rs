@@ -1,6 +1,8 @@
 //! The chart with each of its values. What is here runs Helm alone; the modules below also ask an
 //! API server, and start what the chart describes.
 
+#[path = "chart/kustomize.rs"]
+mod kustomize;
 #[path = "chart/server.rs"]
 mod server;
 #[path = "chart/together.rs"]
@@ -42,9 +44,13 @@ fn helm_alone(arguments: &[&str], values: &Value) -> Result<String, String> {
     }
 }
 
-/// Renders the chart of a release `osm`.
 fn template(values: &Value) -> String {
-    let arguments = ["template", "osm", "osm", "--namespace", NAMESPACE];
+    template_in(NAMESPACE, values)
+}
+
+/// Renders the chart of a release `osm`.
+fn template_in(namespace: &str, values: &Value) -> String {
+    let arguments = ["template", "osm", "osm", "--namespace", namespace];
     match helm_alone(&arguments, values) {
         Ok(printed) => printed,
         Err(errors) => panic!("{values}: {errors}"),
