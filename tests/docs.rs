@@ -1,6 +1,8 @@
 //! Holds the pages under `docs/` against the code: what the code can say stands in the pages, and
 //! what the pages name exists.
 
+#[path = "docs/chart.rs"]
+mod chart;
 #[path = "docs/commands.rs"]
 mod commands;
 #[path = "docs/compatibility.rs"]

@@ -295,25 +295,17 @@ async fn the_pod_passes_the_restricted_standard_and_one_with_a_capability_does_n
 async fn the_charts_install_serve_a_tenant_and_leave_its_objects_when_they_go() {
     let (management, worker) = tokio::join!(a_cluster("management"), a_cluster("worker"));
     make_the_tenants_namespaces(&management).await;
-    let done = helm(&management, &["install", "osm-crds", "osm-crds"]).await;
-    done.expect("the definitions are installed");
-    let install = [
-        "install",
-        "osm",
-        "osm",
-        "--namespace",
-        MANAGER,
-        "--create-namespace",
-    ];
+    chart::run_page(&management, "## With Helm").await;
     let listed = ["--set", "namespaces={tenant-berlin,tenant-lisbon}"];
-    let done = helm(&management, &[&install[..], &listed].concat()).await;
-    done.expect("the process is installed");
+    let upgrade = ["upgrade", "osm", "osm", "--namespace", MANAGER];
+    let done = helm(&management, &[&upgrade[..], &listed].concat()).await;
+    done.expect("the process is upgraded");
     let process = start(&management, &[]).await;
     serves_a_tenant(&management, &worker, "berlin").await;
     drop(process);
     for release in [
         ["uninstall", "osm", "--namespace", MANAGER].as_slice(),
-        &["uninstall", "osm-crds"],
+        &["uninstall", "osm-crds", "--namespace", MANAGER],
     ] {
         helm(&management, release).await.expect("it is removed");
     }

@@ -3,8 +3,12 @@
 
 #[path = "chart/kustomize.rs"]
 mod kustomize;
+#[path = "chart/notes.rs"]
+mod notes;
 #[path = "chart/server.rs"]
 mod server;
+#[path = "chart/switching.rs"]
+mod switching;
 #[path = "chart/together.rs"]
 mod together;
 
@@ -61,6 +65,32 @@ fn template_in(namespace: &str, values: &Value) -> String {
 fn objects(printed: &str) -> Vec<Value> {
     let all: Vec<Value> = serde_saphyr::from_multiple(printed).expect("Helm prints YAML");
     all.into_iter().filter(|it| !it.is_null()).collect()
+}
+
+/// Runs the commands that `docs/install.md` has below a heading, as an administrator of a cluster.
+pub(super) async fn run_page(cluster: &ControlPlane, heading: &str) {
+    let page = std::fs::read_to_string(manifests("../docs/install.md")).expect("it is there");
+    let (_, section) = page.split_once(heading).expect("the page has the heading");
+    let (_, commands) = section.split_once("```sh\n").expect("it has commands");
+    let commands = commands.split("```").next().unwrap_or_default();
+    let kubeconfig = cluster.folder().join("administrator.kubeconfig");
+    std::fs::write(&kubeconfig, cluster.admin_kubeconfig()).expect("the folder is ours");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let kubectl = cluster.kubectl();
+    let programs = kubectl.parent().expect("it is in a folder").display();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let helm = root.join("target/consumers/go");
+    let output = Command::new("sh")
+        .args(["-euc", commands])
+        .env("PATH", format!("{}:{programs}:{path}", helm.display()))
+        .env("HOME", cluster.folder())
+        .env("KUBECONFIG", kubeconfig)
+        .current_dir(root)
+        .output()
+        .await
+        .expect("there is a shell");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{commands}: {errors}");
 }
 
 /// A value of the chart, and how its effect is recognized.
@@ -398,5 +428,41 @@ fn what_cannot_work_is_refused_by_its_name() {
         let refused = helm_alone(&["template", "osm", "osm"], &values);
         let refused = refused.expect_err(expected);
         assert!(refused.contains(expected), "{values}: {refused}");
+    }
+}
+
+#[test]
+fn other_settings_of_tenants_restart_the_pods() {
+    let annotations = |values: Value| {
+        let [manager, _] = pods(&merged(&[&values, &json!({"webhook": {"enabled": true}})]));
+        manager["template"]["metadata"]["annotations"].clone()
+    };
+    let rule = |count: u32| {
+        let tenants = json!({"namespaces": ["tenant-berlin"]});
+        json!({"tenantPolicies": [{"match": tenants, "profiles": count}]})
+    };
+    let settings = [
+        json!({}),
+        rule(1),
+        rule(2),
+        json!({"tenantDefaults": {"pauseImage": "a"}}),
+        json!({"tenantDefaults": {"pauseImage": "b"}}),
+    ];
+    let all: Vec<Value> = settings.map(annotations).to_vec();
+    for (index, one) in all.iter().enumerate() {
+        assert!(!all[..index].contains(one), "{one}");
+    }
+}
+
+#[test]
+fn the_definitions_stay_when_their_chart_goes_and_have_the_labels() {
+    let printed = helm_alone(&["template", "osm-crds", "osm-crds"], &nothing());
+    let objects = objects(&printed.expect("it is rendered"));
+    assert_eq!(objects.len(), 3);
+    for object in objects {
+        let metadata = &object["metadata"];
+        assert_eq!(metadata["annotations"]["helm.sh/resource-policy"], "keep");
+        assert_eq!(metadata["labels"]["app.kubernetes.io/instance"], "osm-crds");
+        assert_eq!(metadata["labels"]["app.kubernetes.io/managed-by"], "Helm");
     }
 }

@@ -11,14 +11,24 @@ const VARIANT: &str = "../../tests/install/webhooks";
 
 /// Starts the process that the Deployment describes, but where its machine differs from a pod's.
 async fn start_webhooks(cluster: &ControlPlane) -> Child {
-    let get = ["get", "deployment", WEBHOOK, "-n", MANAGER, "-o", "json"];
+    start_webhooks_of(cluster, (MANAGER, WEBHOOK)).await
+}
+
+/// The same of a Deployment with another namespace and name.
+pub(super) async fn start_webhooks_of(
+    cluster: &ControlPlane,
+    (namespace, name): (&str, &str),
+) -> Child {
+    let get = ["get", "deployment", name, "-n", namespace, "-o", "json"];
     let printed = kubectl(cluster, &get).await;
     let deployment: Deployment = serde_json::from_str(&printed).expect("kubectl prints JSON");
     let pod = deployment.spec.and_then(|it| it.template.spec);
     let pod = pod.expect("it describes a pod");
     let account = pod.service_account_name.expect("it has an identity");
-    let kubeconfig = cluster.kubeconfig_for_service_account(MANAGER, &account);
-    let path = cluster.folder().join("webhook.kubeconfig");
+    let kubeconfig = cluster.kubeconfig_for_service_account(namespace, &account);
+    let path = cluster
+        .folder()
+        .join(format!("webhook-{namespace}.kubeconfig"));
     std::fs::write(&path, kubeconfig.await.expect("it was applied")).expect("the folder is ours");
     let container = pod.containers.into_iter().next();
     let arguments = container.and_then(|it| it.args).expect("it has arguments");
@@ -31,7 +41,7 @@ async fn start_webhooks(cluster: &ControlPlane) -> Child {
         .args(on_free_ports)
         .arg("--kubeconfig")
         .arg(&path)
-        .env("POD_NAMESPACE", MANAGER)
+        .env("POD_NAMESPACE", namespace)
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true)

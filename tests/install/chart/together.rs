@@ -2,19 +2,10 @@
 
 use super::*;
 
-const NAMESPACES: [&str; 2] = ["osm-first", "osm-second"];
+/// The namespaces of the installations, and the names of their Deployments.
+const NAMESPACES: [&str; 2] = [MANAGER, "osm-canary"];
 
-/// Installs a release named like its namespace, which serves one tenant's namespace.
-async fn install_for(cluster: &ControlPlane, namespace: &str, tenant: &str, values: &str) {
-    let of_both = format!("namespaces={{{tenant}}},webhook.enabled=true,fleet={namespace}");
-    let install = ["install", namespace, "osm", "--create-namespace"];
-    let arguments = [
-        &install[..],
-        &["--namespace", namespace, "--set", &of_both, "--set", values],
-    ];
-    let done = helm(cluster, &arguments.concat()).await;
-    done.expect("it is installed");
-}
+const RELEASES: [&str; 2] = ["osm", "osm-canary"];
 
 /// What `kubectl get` prints of the objects of a kind that a release has, sorted.
 async fn names(cluster: &ControlPlane, kind: &str, release: &str) -> Vec<String> {
@@ -44,6 +35,20 @@ async fn assert_rights_of_its_own(cluster: &ControlPlane, namespace: &str, accou
     }
 }
 
+/// Asserts that `osm doctor` finds nothing wrong with an installation and one of its tenants.
+async fn assert_healthy(cluster: &ControlPlane, namespace: &str, tenant: &str) {
+    let output = Command::new(env!("CARGO_BIN_EXE_osm"))
+        .args(["doctor", "--allow-loopback-servers", "--kubeconfig"])
+        .arg(cluster.folder().join("administrator.kubeconfig"))
+        .args(["--namespace", namespace, "--tenant", tenant])
+        .output()
+        .await
+        .expect("the binary was built with this test");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{namespace}: {printed}");
+    eprintln!("{printed}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_installations_in_one_cluster_serve_a_tenant_each() {
     let (management, berlin, lisbon) = tokio::join!(
@@ -54,38 +59,64 @@ async fn two_installations_in_one_cluster_serve_a_tenant_each() {
     make_the_tenants_namespaces(&management).await;
     let done = helm(&management, &["install", "osm-crds", "osm-crds"]).await;
     done.expect("the definitions are installed");
+    run_page(&management, "### Two installations in one cluster").await;
     let [first, second] = NAMESPACES;
-    let policies = "tenantPolicies[0].match.namespaces={tenant-berlin},\
+    let more = "webhook.enabled=true,tenantPolicies[0].match.namespaces={tenant-berlin},\
         tenantPolicies[0].machineDeployments=7,tenantDefaults.clusterDNS={10.96.0.10}";
-    install_for(&management, first, TENANT, policies).await;
-    let apart = "fullnameOverride=osm-canary,rbac.aggregate=false";
-    install_for(&management, second, "tenant-lisbon", apart).await;
+    for (release, namespace) in RELEASES.into_iter().zip(NAMESPACES) {
+        let upgrade = [
+            "upgrade",
+            release,
+            "osm",
+            "--reset-then-reuse-values",
+            "--set",
+            more,
+        ];
+        let upgrade = [&upgrade[..], &["--namespace", namespace]].concat();
+        let done = helm(&management, &upgrade).await;
+        done.expect("it is upgraded");
+    }
     for kind in [
         "clusterrole",
         "clusterrolebinding",
         "validatingwebhookconfiguration",
     ] {
         let of = [
-            names(&management, kind, first).await,
-            names(&management, kind, second).await,
+            names(&management, kind, RELEASES[0]).await,
+            names(&management, kind, RELEASES[1]).await,
         ];
         let [first, second] = of.map(BTreeSet::from_iter);
         assert!(!first.is_empty() && !second.is_empty(), "{kind}");
         assert!(first.is_disjoint(&second), "{first:?} {second:?}");
     }
-    let roles = names(&management, "clusterrole", second).await;
+    let roles = names(&management, "clusterrole", RELEASES[1]).await;
     assert!(!roles.iter().any(|it| it.ends_with("-view")), "{roles:?}");
-    assert_rights_of_its_own(&management, first, MANAGER).await;
-    assert_rights_of_its_own(&management, second, "osm-canary").await;
-    let one = start_installed(&management, (first, MANAGER), &[]).await;
-    let other = start_installed(&management, (second, "osm-canary"), &[]).await;
+    for namespace in NAMESPACES {
+        assert_rights_of_its_own(&management, namespace, MANAGER).await;
+    }
+    let one = start_installed(&management, (first, first), &[]).await;
+    let other = start_installed(&management, (second, second), &[]).await;
     serves_a_tenant(&management, &berlin, "berlin").await;
     serves_a_tenant(&management, &lisbon, "lisbon").await;
-    for namespace in NAMESPACES {
+    for (namespace, fleet) in NAMESPACES.into_iter().zip(["osm", "canary"]) {
         let leases = ["get", "leases", "-n", namespace, "-o", "name"];
         let leases = kubectl(&management, &leases).await;
-        let expected = format!("lease.coordination.k8s.io/{namespace}-install");
+        let expected = format!("lease.coordination.k8s.io/{fleet}-install");
         assert_eq!(leases.trim(), expected);
     }
+    for (namespace, tenant) in [(first, TENANT), (second, "tenant-lisbon")] {
+        assert_healthy(&management, namespace, tenant).await;
+    }
     drop([one, other]);
+    for name in NAMESPACES {
+        let webhook = format!("{name}-webhook");
+        let process = webhooks::start_webhooks_of(&management, (name, &webhook)).await;
+        for kind in ["mutating", "validating"] {
+            let configuration = format!("{kind}webhookconfiguration/{name}");
+            let is_trusted = "--for=jsonpath={.webhooks[0].clientConfig.caBundle}";
+            let wait = ["wait", &configuration, is_trusted, "--timeout=60s"];
+            kubectl(&management, &wait).await;
+        }
+        drop(process);
+    }
 }
