@@ -79,10 +79,9 @@ async fn install(cluster: &ControlPlane, variant: &str) {
 
 /// Installs both charts, or the second with other values, and hands out what Helm printed.
 async fn helm(cluster: &ControlPlane, arguments: &[&str]) -> Result<String, String> {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/consumers/go/helm");
     let kubeconfig = cluster.folder().join("administrator.kubeconfig");
     std::fs::write(&kubeconfig, cluster.admin_kubeconfig()).expect("the folder is ours");
-    let output = Command::new(&program)
+    let output = Command::new(chart::program())
         .env("HOME", cluster.folder())
         .arg("--kubeconfig")
         .arg(&kubeconfig)

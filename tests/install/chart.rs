@@ -5,6 +5,8 @@
 mod kustomize;
 #[path = "chart/notes.rs"]
 mod notes;
+#[path = "chart/package.rs"]
+mod package;
 #[path = "chart/server.rs"]
 mod server;
 #[path = "chart/switching.rs"]
@@ -19,11 +21,14 @@ use super::*;
 /// A namespace that no file has, so that one which was not replaced is found.
 const NAMESPACE: &str = "osm-test";
 
+pub(super) fn program() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/consumers/go/helm")
+}
+
 /// Runs Helm without a cluster, with values as its input, and returns what it printed.
 fn helm_alone(arguments: &[&str], values: &Value) -> Result<String, String> {
     let home = tempfile::tempdir().expect("there is room");
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/consumers/go/helm");
-    let mut process = std::process::Command::new(&program)
+    let mut process = std::process::Command::new(program())
         .env("HOME", home.path())
         .args(arguments)
         .args(["--values", "-"])

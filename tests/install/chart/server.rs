@@ -22,8 +22,8 @@ async fn a_cluster_for_everything() -> ControlPlane {
     cluster
 }
 
-/// Has the API server validate what is rendered, with unknown fields as errors. Returns the number of
-/// objects.
+/// Has the API server validate what is rendered, with unknown fields as errors. Returns how many
+/// objects there are.
 async fn assert_accepted(cluster: &ControlPlane, values: &Value) -> usize {
     let path = cluster.folder().join("rendered.yaml");
     std::fs::write(&path, template(values)).expect("the folder is ours");

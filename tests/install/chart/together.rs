@@ -57,12 +57,14 @@ async fn two_installations_in_one_cluster_serve_a_tenant_each() {
         a_cluster("lisbon")
     );
     make_the_tenants_namespaces(&management).await;
+    kubectl(&management, &["create", "namespace", "shared-profiles"]).await;
     let done = helm(&management, &["install", "osm-crds", "osm-crds"]).await;
     done.expect("the definitions are installed");
     run_page(&management, "### Two installations in one cluster").await;
     let [first, second] = NAMESPACES;
     let more = "webhook.enabled=true,tenantPolicies[0].match.namespaces={tenant-berlin},\
-        tenantPolicies[0].machineDeployments=7,tenantDefaults.clusterDNS={10.96.0.10}";
+        tenantPolicies[0].machineDeployments=7,\
+        tenantPolicies[0].profileNamespaces={shared-profiles},tenantDefaults.clusterDNS={10.96.0.10}";
     for (release, namespace) in RELEASES.into_iter().zip(NAMESPACES) {
         let upgrade = [
             "upgrade",
