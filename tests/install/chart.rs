@@ -3,6 +3,8 @@
 
 #[path = "chart/kustomize.rs"]
 mod kustomize;
+#[path = "chart/names.rs"]
+mod names;
 #[path = "chart/notes.rs"]
 mod notes;
 #[path = "chart/package.rs"]
