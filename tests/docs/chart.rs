@@ -41,7 +41,8 @@ fn described(text: &str) -> Vec<(String, String)> {
 fn resolved<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let reference = schema["$ref"].as_str().unwrap_or_default();
     let name = reference.strip_prefix("#/$defs/");
-    name.map_or(schema, |name| &root["$defs"][name])
+    name.and_then(|name| root.get("$defs")?.get(name))
+        .unwrap_or(schema)
 }
 
 /// The schema of the value at a path.

@@ -27,32 +27,40 @@ pub(super) fn program() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("target/consumers/go/helm")
 }
 
-/// Runs Helm without a cluster, with values as its input, and returns what it printed.
-fn helm_alone(arguments: &[&str], values: &Value) -> Result<String, String> {
+/// Runs a program beside the charts with a text as its input, and returns what it printed.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "Helm and kubectl, on our own files"
+)]
+fn run_program(program: PathBuf, arguments: &[&str], input: &str) -> Result<String, String> {
     let home = tempfile::tempdir().expect("there is room");
-    let mut process = std::process::Command::new(program())
+    let mut process = std::process::Command::new(program)
         .env("HOME", home.path())
         .args(arguments)
-        .args(["--values", "-"])
         .current_dir(manifests("helm"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect(".ci/consumers has built helm");
-    let mut input = process.stdin.take().expect("it is piped");
-    input
-        .write_all(values.to_string().as_bytes())
-        .expect("Helm reads its values");
-    drop(input);
-    let output = process.wait_with_output().expect("Helm ends");
+    let mut pipe = process.stdin.take().expect("it is piped");
+    pipe.write_all(input.as_bytes())
+        .expect("the program reads its input");
+    drop(pipe);
+    let output = process.wait_with_output().expect("the program ends");
     let [printed, errors] = [output.stdout, output.stderr]
-        .map(|bytes| String::from_utf8(bytes).expect("helm writes text"));
+        .map(|bytes| String::from_utf8(bytes).expect("it writes text"));
     if output.status.success() {
         Ok(printed)
     } else {
         Err(errors)
     }
+}
+
+/// Runs Helm without a cluster, with values.
+fn helm_alone(arguments: &[&str], values: &Value) -> Result<String, String> {
+    let arguments = [arguments, &["--values", "-"]].concat();
+    run_program(program(), &arguments, &values.to_string())
 }
 
 fn template(values: &Value) -> String {
@@ -85,11 +93,10 @@ pub(super) async fn run_page(cluster: &ControlPlane, heading: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let kubectl = cluster.kubectl();
     let programs = kubectl.parent().expect("it is in a folder").display();
-    let path = std::env::var("PATH").unwrap_or_default();
     let helm = root.join("target/consumers/go");
+    let commands = format!("PATH={}:{programs}:$PATH\n{commands}", helm.display());
     let output = Command::new("sh")
-        .args(["-euc", commands])
-        .env("PATH", format!("{}:{programs}:{path}", helm.display()))
+        .args(["-euc", &commands])
         .env("HOME", cluster.folder())
         .env("KUBECONFIG", kubeconfig)
         .current_dir(root)

@@ -20,14 +20,9 @@ fn variants() -> [(&'static str, Value); 2] {
 fn kustomized(folder: &str) -> Vec<Value> {
     let folder = manifests("../tests/install").join(folder);
     let assets = Assets::find_now().expect("there is a Kubernetes");
-    let output = std::process::Command::new(assets.binary("kubectl"))
-        .arg("kustomize")
-        .arg(folder)
-        .output()
-        .expect("kubectl runs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    objects(&String::from_utf8_lossy(&output.stdout))
+    let folder = folder.to_str().expect("our paths are text");
+    let printed = run_program(assets.binary("kubectl"), &["kustomize", folder], "");
+    objects(&printed.expect("it is put together"))
 }
 
 /// What the chart states though it is the default, or adds to a pod.

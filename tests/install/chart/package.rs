@@ -6,13 +6,8 @@ use super::*;
 fn the_packaged_chart_renders_the_same() {
     let folder = tempfile::tempdir().expect("there is room");
     let path = folder.path().to_str().expect("our paths are text");
-    let package = std::process::Command::new(program())
-        .args(["package", "osm", "--destination", path])
-        .current_dir(manifests("helm"))
-        .output()
-        .expect("Helm runs");
-    let errors = String::from_utf8_lossy(&package.stderr);
-    assert!(package.status.success(), "{errors}");
+    let package = ["package", "osm", "--destination", path];
+    run_program(program(), &package, "").expect("it is packaged");
     let archive = format!("{path}/osm-{}.tgz", env!("CARGO_PKG_VERSION"));
     let arguments = ["template", "osm", &archive, "--namespace", NAMESPACE];
     let printed = helm_alone(&arguments, &everything());
