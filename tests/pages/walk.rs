@@ -144,9 +144,9 @@ impl Walk {
     async fn begin() -> anyhow::Result<Self> {
         let folder = TempDir::new()?;
         let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let target = std::env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| repository.join("target"), PathBuf::from);
-        symlink(target, folder.path().join("target"))?;
+        // It may be relative to the repository.
+        let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+        symlink(repository.join(target), folder.path().join("target"))?;
         for name in ["manifests", "tenants-example"] {
             symlink(repository.join(name), folder.path().join(name))?;
         }

@@ -19,6 +19,9 @@ use super::REQUEST_TIMEOUT;
 use crate::fleet::{clock::Clock, sharding::fence::Fence};
 use crate::telemetry::chain::chain;
 
+/// One renewal at most is under way when the Lease is released.
+const RELEASE_ATTEMPTS_MAX: u32 = 3;
+
 /// How long a Lease lasts after its last renewal, how long one tries to renew it, and how often:
 /// what every program of Kubernetes has by default.
 const DURATION: Duration = Duration::from_secs(15);
@@ -157,17 +160,25 @@ impl Leader {
         if self.renewed.is_none() {
             return;
         }
-        let Ok(Some(mut lease)) = self.api.get_opt(&self.name).await else {
-            return;
-        };
-        let Some(spec) = lease.spec.as_mut().filter(|spec| self.holds(spec)) else {
-            return;
-        };
-        spec.holder_identity = Some(String::new());
-        spec.lease_duration_seconds = Some(1);
-        let params = PostParams::default();
-        if let Err(error) = self.api.replace(&self.name, &params, &lease).await {
-            tracing::debug!(error = %chain(&error), "the Lease was not released");
+        for _ in 0..RELEASE_ATTEMPTS_MAX {
+            let Ok(Some(mut lease)) = self.api.get_opt(&self.name).await else {
+                return;
+            };
+            let Some(spec) = lease.spec.as_mut().filter(|spec| self.holds(spec)) else {
+                return;
+            };
+            spec.holder_identity = Some(String::new());
+            spec.lease_duration_seconds = Some(1);
+            let params = PostParams::default();
+            match self.api.replace(&self.name, &params, &lease).await {
+                // A renewal that was sent before, whose answer nobody waits for, came between.
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                Err(error) => {
+                    tracing::debug!(error = %chain(&error), "the Lease was not released");
+                    return;
+                }
+                Ok(_) => return,
+            }
         }
     }
 
@@ -256,5 +267,29 @@ impl Leader {
             }),
             ..before.cloned().unwrap_or_default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fake_cluster::{Cluster, Fault, Matcher, Verb};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_released_although_a_renewal_comes_between() {
+        let cluster = Cluster::default();
+        let client = cluster.client();
+        let mut leader = Leader::new(&client, ("kube-system", "lease"), &Clock::system());
+        leader.acquire().await;
+        let conflict = Fault::Status {
+            code: 409,
+            retry_after: None,
+        };
+        cluster.inject_times(Matcher::on(&[Verb::Update], "leases"), conflict, 1);
+        leader.release().await;
+        let leases: Api<Lease> = Api::namespaced(client, "kube-system");
+        let spec = leases.get("lease").await.unwrap().spec.unwrap();
+        assert_eq!(spec.holder_identity.as_deref(), Some(""));
     }
 }
