@@ -35,8 +35,8 @@ image: ## Build the image for this machine's architecture, as an OCI archive
 
 upgrade: ## Have the build of another commit (FROM=) serve before, beside and after this one
 	@.ci/needs test
-	@OSM_OTHER="$$(.ci/other-build $(FROM))" KUBEBUILDER_ASSETS="$$(.ci/go-programs kubernetes)" \
-	  cargo test --locked --test upgrade
+	@OSM_OTHER="$$(.ci/other-build $(FROM))" && KUBEBUILDER_ASSETS="$$(.ci/go-programs kubernetes)" \
+	  && export OSM_OTHER KUBEBUILDER_ASSETS && cargo test --locked --test upgrade
 
 check: ## Check formatting, lints and the documentation of the code
 	@.ci/check

@@ -11,6 +11,8 @@ mod compatibility;
 mod console;
 #[path = "docs/index.rs"]
 mod index;
+#[path = "docs/shell.rs"]
+mod shell;
 #[path = "docs/worker_cluster.rs"]
 mod worker_cluster;
 

@@ -6,6 +6,12 @@ use std::{
 
 use serde_json::Value;
 
+use image::Image;
+
+#[cfg(test)]
+#[path = "packaging/image.rs"]
+mod image;
+
 const BUILD: &str = "manifests/image/build";
 const SBOM: &str = "manifests/image/sbom";
 const ARCHIVE: &str = "manifests/image/archive";
@@ -137,35 +143,21 @@ fn an_archive_is_the_image_of_the_containerfile_and_two_of_them_are_equal() {
     let (archive, printed) = make("first.tar");
     assert_eq!(make("second.tar").0, archive);
 
-    let unpacked = folder.path().join("unpacked");
-    let root = folder.path().join("root");
-    unpack(&folder.path().join("first.tar"), &unpacked);
-    let json = |path: &str| -> Value {
-        let text = fs::read(unpacked.join(path)).expect("it is in the archive");
-        serde_json::from_slice(&text).expect("it is JSON")
-    };
-    let blob = |of: &Value| {
-        let digest = of["digest"].as_str().expect("it has a digest");
-        format!("blobs/{}", digest.replacen(':', "/", 1))
-    };
-    let index = json("index.json");
-    let manifest = &index["manifests"][0];
-    assert_eq!(manifest["annotations"]["io.containerd.image.name"], name);
-    let digest = manifest["digest"].as_str().expect("it has a digest");
-    assert_eq!(String::from_utf8_lossy(&printed).trim(), digest);
-    let manifest = json(&blob(manifest));
-    let config = json(&blob(&manifest["config"]));
+    let first = folder.path().join("first.tar");
+    let image = Image::unpack(&first, folder.path()).expect("it is an image");
+    assert_eq!(image.name, name);
+    let index = fs::read_to_string(folder.path().join("layout/index.json"));
+    let index: Value = serde_json::from_str(&index.expect("it is there")).expect("it is JSON");
+    let digest = &index["manifests"][0]["digest"];
+    assert_eq!(*digest, String::from_utf8_lossy(&printed).trim());
     let containerfile = instructions(&read("manifests/image/Containerfile"));
     let said = |word: &str| {
         let found = containerfile.iter().find(|(name, _)| name == word);
         found.map(|(_, words)| words.as_str()).expect("it is said")
     };
-    assert_eq!(config["config"]["User"], said("USER"));
-    assert_eq!(
-        config["config"]["Entrypoint"].to_string(),
-        said("ENTRYPOINT")
-    );
-    unpack(&unpacked.join(blob(&manifest["layers"][0])), &root);
+    assert_eq!(image.config["User"], said("USER"));
+    assert_eq!(image.config["Entrypoint"].to_string(), said("ENTRYPOINT"));
+    let root = &image.root;
     let program = root.join("usr/local/bin/osm");
     let mode = fs::metadata(&program).expect("it is there").permissions();
     assert_eq!(mode.mode() & 0o777, 0o755);
@@ -173,24 +165,6 @@ fn an_archive_is_the_image_of_the_containerfile_and_two_of_them_are_equal() {
     assert_eq!(link, Path::new("osm"));
     let terms = fs::read_to_string(root.join("usr/share/doc/osm/LICENSE"));
     assert_eq!(terms.expect("it is there"), "terms");
-}
-
-/// Unpacks a tar archive, compressed or not, as every reader of images does.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "our own archive and our own folder"
-)]
-fn unpack(archive: &Path, folder: &Path) {
-    fs::create_dir(folder).expect("there is room");
-    let unpacked = Command::new("tar")
-        .arg("--extract")
-        .arg("--file")
-        .arg(archive)
-        .arg("--directory")
-        .arg(folder)
-        .output()
-        .expect("tar runs");
-    assert!(unpacked.status.success(), "{unpacked:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The pages that lead a new user to a first tenant, and an operator through an upgrade: their
-//! commands run in order and as written, the image starts as the Deployment says, and a tenant is
-//! served. What cannot run here has a stand-in; the page says so.
+//! The pages that lead a new user to a first tenant, and an operator through an upgrade and a
+//! restore: their commands run in order and as written, the image starts as the Deployment says,
+//! and a tenant is served. What cannot run here has a stand-in; the page says so.
 
 use std::process::{Command, ExitCode};
 
@@ -10,11 +10,17 @@ use loadtest::machine::network;
 use page::{PAGES, Page, Start};
 
 #[cfg(test)]
+#[path = "packaging/image.rs"]
+mod image;
+#[cfg(test)]
 #[path = "pages/page.rs"]
 mod page;
 #[cfg(test)]
 #[path = "pages/pod.rs"]
 mod pod;
+#[cfg(test)]
+#[path = "docs/shell.rs"]
+mod shell;
 #[cfg(test)]
 #[path = "pages/walk.rs"]
 mod walk;

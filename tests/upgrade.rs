@@ -64,11 +64,12 @@ async fn there_and_back(other: &Path) {
     let beside = site.join(this, "this").await;
     assert_eq!(site.documents().await, documents, "beside the other build");
     before.stop().await;
-    let beside = {
-        beside.stop().await;
-        site.serve(this, "this").await
-    };
-    assert_eq!(site.documents().await, documents, "by this build alone");
+    site.is_served().await;
+    assert_eq!(
+        site.documents().await,
+        documents,
+        "taken over by this build"
+    );
     beside.stop().await;
     let back = site.serve(other, "other").await;
     assert_eq!(

@@ -296,6 +296,10 @@ impl ControlPlane {
 
     /// Ends the cluster as dropping it does, without blocking the caller's thread.
     pub async fn shutdown(self) -> Result<(), Error> {
+        self.stop_all().await
+    }
+
+    async fn stop_all(&self) -> Result<(), Error> {
         stop(&self.controller_manager).await?;
         stop(&self.api_server).await?;
         stop(&self.etcd).await
@@ -304,9 +308,7 @@ impl ControlPlane {
     /// Ends the cluster's processes, and keeps its data and keys in a folder, from which one of the
     /// same name can start.
     pub async fn keep(&self, folder: &Path) -> Result<(), Error> {
-        stop(&self.controller_manager).await?;
-        stop(&self.api_server).await?;
-        stop(&self.etcd).await?;
+        self.stop_all().await?;
         kept::keep(self.folder(), &self.authority, folder)
     }
 

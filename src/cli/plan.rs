@@ -89,14 +89,24 @@ fn code(answers: &[Answer]) -> ExitCode {
     }
 }
 
-/// What an answer comes to, from the best to the worst, and what it is called.
-const VERDICTS: [(Verdict, &str); 5] = [
-    (Verdict::Unchanged, "unchanged"),
-    (Verdict::Written, "would be written"),
-    (Verdict::Rotated, "would be rotated"),
-    (Verdict::Refused, "would be refused"),
-    (Verdict::Unknown, "unknown"),
+/// From the best to the worst.
+const VERDICTS: [Verdict; 5] = [
+    Verdict::Unchanged,
+    Verdict::Written,
+    Verdict::Rotated,
+    Verdict::Refused,
+    Verdict::Unknown,
 ];
+
+fn called(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Unchanged => "unchanged",
+        Verdict::Written => "would be written",
+        Verdict::Rotated => "would be rotated",
+        Verdict::Refused => "would be refused",
+        Verdict::Unknown => "unknown",
+    }
+}
 
 fn summary(answers: &[Answer]) -> Vec<String> {
     let mut tenants: BTreeMap<&str, Vec<&Answer>> = BTreeMap::new();
@@ -107,7 +117,8 @@ fn summary(answers: &[Answer]) -> Vec<String> {
     let changing = tenants.iter().filter(|(_, of)| !is_unchanged(of));
     let mut lines: Vec<String> = changing
         .map(|(tenant, of)| {
-            let why = of.iter().find_map(|it| it.message.as_deref());
+            let mut changing = of.iter().filter(|it| it.verdict != Verdict::Unchanged);
+            let why = changing.find_map(|it| it.message.as_deref());
             let why = why.map(|it| format!(": {it}")).unwrap_or_default();
             format!("{tenant}: {}{why}", counts(of))
         })
@@ -118,7 +129,7 @@ fn summary(answers: &[Answer]) -> Vec<String> {
         .filter(|it| it.machine_deployment.is_some())
         .collect();
     lines.push(format!(
-        "of {} tenants, {unchanged} unchanged; of {} machine deployments, {}",
+        "tenants: {}, {unchanged} unchanged; machine deployments: {}, {}",
         tenants.len(),
         of_machines.len(),
         counts(&of_machines)
@@ -128,10 +139,9 @@ fn summary(answers: &[Answer]) -> Vec<String> {
 
 fn counts(answers: &[&Answer]) -> String {
     let count = |verdict| answers.iter().filter(|it| it.verdict == verdict).count();
-    let counts = VERDICTS
-        .iter()
-        .map(|(verdict, called)| (count(*verdict), called));
-    let counts: Vec<String> = counts
+    let counts: Vec<String> = VERDICTS
+        .into_iter()
+        .map(|verdict| (count(verdict), called(verdict)))
         .filter(|(count, _)| *count > 0)
         .map(|(count, called)| format!("{count} {called}"))
         .collect();
@@ -142,13 +152,11 @@ fn counts(answers: &[&Answer]) -> String {
 }
 
 fn lines(answer: &Answer) -> Vec<String> {
-    let verdict = match answer.verdict {
-        Verdict::Unchanged => "unchanged",
-        Verdict::Written => "would be written, without a rotation",
-        Verdict::Rotated => "would be rotated",
-        Verdict::Refused => "would be refused",
-        Verdict::Unknown => "unknown",
+    let more = match answer.verdict {
+        Verdict::Written => ", without a rotation",
+        _ => "",
     };
+    let verdict = format!("{}{more}", called(answer.verdict));
     let name = answer.machine_deployment.as_deref().unwrap_or("-");
     let mut lines = vec![format!("{} {name}: {verdict}", answer.tenant)];
     lines.extend(answer.message.iter().map(|message| format!("  {message}")));

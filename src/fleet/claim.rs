@@ -66,12 +66,8 @@ pub struct Registrations<'a> {
 impl Registrations<'_> {
     /// Whether a claim is that of the same tenant of a management cluster that is gone.
     fn is_former(&self, claimant: &Claimant, holder: &str) -> bool {
-        self.former.iter().any(|uid| {
-            let former = Claimant {
-                management_uid: uid.clone(),
-                tenant: claimant.tenant.clone(),
-            };
-            former.text() == holder
+        holder.split_once('/').is_some_and(|(uid, tenant)| {
+            tenant == claimant.tenant.namespace() && self.former.iter().any(|it| it == uid)
         })
     }
 

@@ -166,7 +166,11 @@ pub struct RunFlags {
     /// The uid of a management cluster that this one was restored from, as backups have it: its
     /// claims on worker clusters are taken over, each by the tenant of the same name; may be
     /// repeated. Only if that cluster is gone for good.
-    #[arg(long = "former-management-cluster", value_name = "UID")]
+    #[arg(
+        long = "former-management-cluster",
+        value_name = "UID",
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
     pub former_management_clusters: Vec<String>,
 
     /// Where the replicas' Leases are.

@@ -56,7 +56,7 @@ pub async fn a_plan_tells_what_would_be_written_and_writes_nothing(world: &'stat
     assert!(text.contains("would be rotated"), "{text}");
     let (code, text) = plan(&stage, &["--profile-file", path, "--summary"]).await;
     let tenant_line = format!("{}: 1 would be rotated\n", tenant.namespace);
-    let total = "of 1 tenants, 0 unchanged; of 1 machine deployments, 1 would be rotated\n";
+    let total = "tenants: 1, 0 unchanged; machine deployments: 1, 1 would be rotated\n";
     assert_eq!((code, text.as_str()), (Some(3), &*(tenant_line + total)));
 
     assert_eq!(writes((&stage, &tenant), since).await, Vec::<String>::new());

@@ -4,11 +4,8 @@ use super::*;
 
 /// The commands of the `sh` blocks of a page, one a line.
 fn commands(page: &str) -> Vec<String> {
-    let blocks = page.split("```").skip(1).step_by(2);
-    let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
-    let text: String = blocks.collect();
-    let text = text.replace("\\\n", " ");
-    let lines = text.lines().map(|line| line.trim_start_matches("! "));
+    let lines = shell::lines(page);
+    let lines = lines.iter().map(|line| line.trim_start_matches("! "));
     lines.map(str::to_owned).collect()
 }
 

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
+use crate::shell;
+
 /// What stands behind a command that something else takes the place of here.
 const NOT_TESTED: &str = "# not tested";
 
@@ -46,7 +48,7 @@ pub const PAGES: [Page; 4] = [
     Page {
         name: "backup.md",
         start: Start::Recorded,
-        end: "of 1 tenants, 1 unchanged; of 3 machine deployments, 3 unchanged",
+        end: "tenants: 1, 1 unchanged; machine deployments: 3, 3 unchanged",
     },
 ];
 
@@ -66,11 +68,8 @@ impl Page {
             .join("docs")
             .join(self.name);
         let page = fs::read_to_string(&path).with_context(|| self.name)?;
-        let blocks = page.split("```").skip(1).step_by(2);
-        let blocks = blocks.filter_map(|block| block.strip_prefix("sh\n"));
-        let text: String = blocks.collect();
-        let text = text.replace("\\\n", " ");
-        let lines = text.lines().filter(|line| !line.is_empty());
+        let lines = shell::lines(&page);
+        let lines = lines.iter().filter(|line| !line.is_empty());
         Ok(lines
             .map(|line| {
                 let command = line.strip_suffix(NOT_TESTED);

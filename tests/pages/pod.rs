@@ -16,6 +16,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
+use crate::image::Image;
+
 const NAME: &str = "operating-system-manager";
 /// Where the Deployment has the admin pages answer.
 const ADMIN: SocketAddr =
@@ -35,41 +37,6 @@ cd "$root"
 exec setpriv --no-new-privs --inh-caps=-all chroot --userspec="$user" "$root" "$@"
 "#;
 
-/// Unpacks the image that an archive holds into a root folder, and hands out its configuration.
-pub fn unpack(archive: &Path, folder: &Path) -> anyhow::Result<Value> {
-    let layout = folder.join("layout");
-    tar(archive, &layout)?;
-    let json = |path: &str| -> anyhow::Result<Value> {
-        Ok(serde_json::from_slice(&fs::read(layout.join(path))?)?)
-    };
-    let blob = |of: &Value| -> anyhow::Result<String> {
-        let digest = of["digest"].as_str().context("a blob has a digest")?;
-        Ok(format!("blobs/{}", digest.replacen(':', "/", 1)))
-    };
-    let index = json("index.json")?;
-    let manifest = json(&blob(&index["manifests"][0])?)?;
-    tar(
-        &layout.join(blob(&manifest["layers"][0])?),
-        &folder.join("root"),
-    )?;
-    let mut config = json(&blob(&manifest["config"])?)?;
-    config["name"] = index["manifests"][0]["annotations"]["io.containerd.image.name"].clone();
-    Ok(config)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "our own archive and our own folder"
-)]
-pub fn tar(archive: &Path, folder: &Path) -> anyhow::Result<()> {
-    fs::create_dir(folder)?;
-    let mut command = std::process::Command::new("tar");
-    let command = command.arg("--extract").arg("--file").arg(archive);
-    let unpacked = command.arg("--directory").arg(folder).status()?;
-    ensure!(unpacked.success(), "tar ended with {unpacked}");
-    Ok(())
-}
-
 /// A pod that runs. Dropping it ends it.
 pub struct Pod {
     process: Child,
@@ -78,10 +45,10 @@ pub struct Pod {
 
 /// What a pod starts from.
 pub struct Params<'a> {
-    /// The folder of [`unpack`].
+    /// Where its log is written.
     pub folder: &'a Path,
-    /// The image's configuration.
-    pub image: &'a Value,
+    /// The image.
+    pub image: &'a Image,
     /// The Deployment.
     pub deployment: &'a Value,
     /// The cluster that it runs in.
@@ -97,8 +64,8 @@ impl Pod {
         let container = &spec["containers"][0];
         let user = &spec["securityContext"];
         let user = format!("{}:{}", user["runAsUser"], user["runAsGroup"]);
-        let root = params.folder.join("root");
-        prepare(&root, &params).await?;
+        let root = &params.image.root;
+        prepare(root, &params).await?;
         let log = params.folder.join("osm.log");
         let server = params.cluster.server();
         let (_, port) = server.rsplit_once(':').context("the server has a port")?;
@@ -110,9 +77,9 @@ impl Pod {
         let process = unshare()
             .args(["--mount", "--propagation=private"])
             .args(["sh", "-euc", START, "pod"])
-            .arg(&root)
+            .arg(root)
             .arg(user)
-            .args(strings(&params.image["config"]["Entrypoint"]))
+            .args(strings(&params.image.config["Entrypoint"]))
             .args(strings(&container["args"]))
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")

@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 
+use crate::image::{self, Image};
 use crate::page::{Page, Start};
 use crate::pod::{self, Pod};
 
@@ -24,6 +25,7 @@ const WORKER: &str = "worker";
 /// Where pods reach the worker cluster of kind, which has a name there, and that of k3s.
 const KIND: (&str, &str) = ("192.0.2.10:6443", "berlin-control-plane");
 const K3S: (&str, &str) = ("192.0.2.20:6443", "192.0.2.20");
+
 /// What takes the place of a command that cannot run here.
 #[derive(Clone, Copy, Debug)]
 enum StandIn {
@@ -131,7 +133,9 @@ pub async fn walk(page: Page) -> anyhow::Result<()> {
 struct Walk {
     folder: TempDir,
     planes: BTreeMap<&'static str, ControlPlane>,
-    image: Option<Value>,
+    image: Option<Image>,
+    /// Whether the page has imported it.
+    is_imported: bool,
     // Before its cluster goes.
     pod: Option<Pod>,
     exported: String,
@@ -158,6 +162,7 @@ impl Walk {
             folder,
             planes: BTreeMap::new(),
             image: None,
+            is_imported: false,
             pod: None,
             exported: String::new(),
             backup: Vec::new(),
@@ -231,7 +236,10 @@ impl Walk {
                 let kubeconfig = self.plane(MANAGEMENT)?.admin_kubeconfig();
                 self.write("management.kubeconfig", &kubeconfig)
             }
-            StandIn::Import => self.import(),
+            StandIn::Import => {
+                self.is_imported = true;
+                self.import()
+            }
             StandIn::Pod => self.start_pod().await,
             StandIn::Backup => self.back_up().await,
             StandIn::AnotherManagement => {
@@ -252,7 +260,7 @@ impl Walk {
             let archive = format!("tests/upgrade/recorded/{name}.tar.xz");
             let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join(archive);
             let kept = self.folder.path().join(name);
-            pod::tar(&archive, &kept)?;
+            image::untar(&archive, &kept)?;
             self.start_from(name, Some(kept)).await?;
         }
         self.import()?;
@@ -304,7 +312,7 @@ impl Walk {
 
     fn import(&mut self) -> anyhow::Result<()> {
         let archive = self.folder.path().join("target/image/osm.oci.tar");
-        self.image = Some(pod::unpack(&archive, self.folder.path())?);
+        self.image = Some(Image::unpack(&archive, self.folder.path())?);
         Ok(())
     }
 
@@ -363,10 +371,18 @@ impl Walk {
         .await?;
         let (address, name) = KIND;
         let (address, _) = address.split_once(':').context("it has a port")?;
+        let deployment: Value = serde_json::from_str(&deployment)?;
+        let image = self.image.as_ref().context("no image was imported")?;
+        let wanted = &deployment["spec"]["template"]["spec"]["containers"][0]["image"];
+        ensure!(
+            !self.is_imported || *wanted == image.name,
+            "the Deployment has image {wanted}, and {} was imported",
+            image.name
+        );
         let params = pod::Params {
             folder: self.folder.path(),
-            image: self.image.as_ref().context("no image was imported")?,
-            deployment: &serde_json::from_str::<Value>(&deployment)?,
+            image,
+            deployment: &deployment,
             cluster: self.plane(MANAGEMENT)?,
             hosts: &format!("{address} {name}\n"),
         };

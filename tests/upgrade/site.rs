@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt};
 use loadtest::control_plane::{ControlPlane, Params};
 use osm::api::config::OperatingSystemConfig;
@@ -28,7 +30,6 @@ const SERVED: &str = "3/3";
 /// after an hour, and this Secret is Kubernetes' own.
 const TOKENS: [&str; 2] = ["-kubelet-bootstrap-config", "-token"];
 const DEADLINE: Duration = Duration::from_mins(1);
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub struct Site {
     folder: TempDir,
@@ -155,46 +156,54 @@ impl Site {
         }
     }
 
-    /// Starts a build, and waits until it serves the tenant by a new kubeconfig.
+    /// Starts a build, and waits until it serves the tenant.
     pub async fn serve(&self, osm: &Path, instance: &str) -> Manager {
-        let before = self.status().await["observedKubeconfig"].clone();
         let manager = self.start(osm, instance).await;
-        self.register().await;
-        self.until("the tenant is served", async || {
-            let status = self.status().await;
-            let ready = status["conditions"].as_array().into_iter().flatten();
-            let ready = ready.filter(|it| it["type"] == "Ready" && it["status"] == "True");
-            let is_new =
-                !status["observedKubeconfig"].is_null() && status["observedKubeconfig"] != before;
-            is_new && status["served"] == SERVED && ready.count() == 1
-        })
-        .await;
+        self.is_served().await;
         manager
     }
 
-    /// Starts a build beside another one, and waits until both have divided the tenants.
+    /// Starts a build beside another one, and waits until it shares the fleet and the tenant is
+    /// served, by either.
     pub async fn join(&self, osm: &Path, instance: &str) -> Manager {
         let manager = self.start(osm, instance).await;
-        let leases: Api<k8s_openapi::api::coordination::v1::Lease> =
-            Api::namespaced(self.management.client().await.expect("a client"), MANAGER);
-        self.until("both are in the fleet", async || {
-            let found = leases.list_metadata(&ListParams::default()).await;
-            let found = found.expect("an administrator may list").items;
-            found.iter().any(|it| it.name_any().contains(instance))
-        })
+        let client = self.management.client().await.expect("a client");
+        let leases: Api<Lease> = Api::namespaced(client, MANAGER);
+        let name = format!("osm-{instance}");
+        let is_there = |lease: Option<&Lease>| lease.is_some();
+        self.until(
+            "it is in the fleet",
+            await_condition(leases, &name, is_there),
+        )
         .await;
-        self.register().await;
-        let before = self.status().await["observedKubeconfig"].clone();
-        self.until("the new kubeconfig is taken", async || {
-            let status = self.status().await;
-            status["observedKubeconfig"] != before && status["served"] == SERVED
-        })
-        .await;
+        self.is_served().await;
         manager
+    }
+
+    /// Registers a new kubeconfig, and waits until the tenant is served by it, by any build.
+    pub async fn is_served(&self) {
+        let observed = |own: &WorkerCluster| own.status.as_ref()?.observed_kubeconfig.clone();
+        let before = observed(&self.own().await);
+        self.register().await;
+        let is_served = |own: Option<&WorkerCluster>| {
+            let status = own.and_then(|own| own.status.as_ref());
+            let mut conditions = status.iter().flat_map(|it| &it.conditions);
+            let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+            let by = own.and_then(observed);
+            let served = status.and_then(|it| it.served.as_deref());
+            is_ready && by.is_some() && by != before && served == Some(SERVED)
+        };
+        let own = self.worker_clusters().await;
+        self.until("it is served", await_condition(own, NAME, is_served))
+            .await;
     }
 
     async fn start(&self, osm: &Path, instance: &str) -> Manager {
-        let log = fs::File::create(self.folder.path().join("osm.log")).expect("there is room");
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("osm.log"))
+            .expect("there is room");
         let process = command(osm)
             .args(self.arguments("run").await)
             .args(["--instance", instance, "--admin-address", "127.0.0.1:0"])
@@ -241,11 +250,13 @@ impl Site {
         drop(applied.expect("it is applied"));
     }
 
-    async fn status(&self) -> Value {
-        let client = self.management.client().await.expect("a client");
-        let own: Api<WorkerCluster> = Api::namespaced(client, TENANT);
-        let own = own.get(NAME).await.expect("it was applied");
-        serde_json::to_value(own.status).expect("plain values")
+    async fn worker_clusters(&self) -> Api<WorkerCluster> {
+        Api::namespaced(self.management.client().await.expect("a client"), TENANT)
+    }
+
+    async fn own(&self) -> WorkerCluster {
+        let found = self.worker_clusters().await.get(NAME).await;
+        found.expect("it was applied")
     }
 
     /// The verdicts of `osm plan`.
@@ -290,16 +301,16 @@ impl Site {
         found
     }
 
-    async fn until(&self, what: &str, mut holds: impl AsyncFnMut() -> bool) {
-        let waiting = async {
-            while !holds().await {
-                tokio::time::sleep(POLL_INTERVAL).await;
-            }
-        };
-        let in_time = tokio::time::timeout(DEADLINE, waiting).await.is_ok();
+    async fn until<T>(
+        &self,
+        what: &str,
+        condition: impl Future<Output = Result<T, kube::runtime::wait::Error>>,
+    ) {
+        let waited = tokio::time::timeout(DEADLINE, condition).await;
+        let is_so = waited.is_ok_and(|found| found.is_ok());
         let log = fs::read_to_string(self.folder.path().join("osm.log")).unwrap_or_default();
-        let status = self.status().await;
-        assert!(in_time, "{what}: never; {status:#}\n{log}");
+        let status = self.own().await.status;
+        assert!(is_so, "{what}: never; {status:#?}\n{log}");
     }
 }
 

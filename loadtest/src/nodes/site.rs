@@ -19,15 +19,6 @@ use crate::demo::tenants::{self, Tenant};
 use crate::demo::{install, node};
 use crate::machine::{Boot, HOST_ADDRESS, Machine, Provider};
 
-/// A cluster whose machines can become nodes.
-fn with_nodes(name: &str) -> control_plane::Params {
-    control_plane::Params {
-        name: name.to_owned(),
-        machines_reach: Some(HOST_ADDRESS),
-        ..control_plane::Params::default()
-    }
-}
-
 /// A real control plane on a busy machine takes its time.
 const SERVED_TIMEOUT: Duration = Duration::from_mins(3);
 
@@ -107,10 +98,9 @@ impl Site {
     }
 
     /// Has the worker cluster's authority replaced, and registers the new kubeconfig.
-    pub(super) async fn rotate_authority(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn with_another_authority(mut self) -> anyhow::Result<Self> {
         self.worker.rotate_authority().await?;
-        self.provider.ask(self.worker.client().await?);
-        self.register_again().await
+        self.reached_again().await
     }
 
     /// Moves the worker cluster's API server to another address, and registers that.
@@ -119,10 +109,13 @@ impl Site {
         std::fs::create_dir(&kept).context("creating a folder")?;
         let params = with_nodes(self.tenant.name());
         let worker = Box::pin(self.worker.moved(params, &kept)).await?;
-        let mut site = Self { worker, ..self };
-        site.provider.ask(site.worker.client().await?);
-        site.register_again().await?;
-        Ok(site)
+        Self { worker, ..self }.reached_again().await
+    }
+
+    async fn reached_again(mut self) -> anyhow::Result<Self> {
+        self.provider.ask(self.worker.client().await?);
+        self.register_again().await?;
+        Ok(self)
     }
 
     /// Creates the machine deployment again, or changes it, by a merge patch.
@@ -176,5 +169,14 @@ impl Site {
         self.worker.stop().await?;
         self.management.stop().await?;
         self.folder.remove()
+    }
+}
+
+/// A cluster whose machines can become nodes.
+fn with_nodes(name: &str) -> control_plane::Params {
+    control_plane::Params {
+        name: name.to_owned(),
+        machines_reach: Some(HOST_ADDRESS),
+        ..control_plane::Params::default()
     }
 }
