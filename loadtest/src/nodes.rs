@@ -5,6 +5,7 @@ mod edge;
 mod faults;
 mod join;
 pub mod record;
+mod rollout;
 mod settings;
 mod site;
 mod trial;
@@ -49,6 +50,8 @@ pub enum Case {
     Clock,
     /// A deleted fetch token, a replaced machine, two revisions, no API server.
     Replaced,
+    /// A new template: the machine of the old one is replaced, and the new one has new settings.
+    Rollout,
     /// Another authority of the API server: the machine that has the old one is replaced.
     Authority,
     /// Another address of the API server: the machine that has the old one is replaced.
@@ -140,6 +143,7 @@ pub async fn run(case: Case, params: &Params) -> anyhow::Result<Seen> {
         Case::OnTheWay => Box::pin(faults::on_the_way(params)).await,
         Case::Clock => Box::pin(faults::clock(params)).await,
         Case::Replaced => Box::pin(faults::replaced(params)).await,
+        Case::Rollout => Box::pin(rollout::run(params)).await,
         Case::Authority => Box::pin(faults::authority(params)).await,
         Case::Moved => Box::pin(faults::moved(params)).await,
         Case::Edge => Box::pin(edge::run(params)).await,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::bail;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::{Api, ListParams};
 
@@ -30,6 +31,8 @@ pub struct Reached {
 /// Follows one machine.
 pub struct Progress {
     client: Client,
+    /// Older requests are those of another machine.
+    since: Timestamp,
     tell: Box<dyn FnMut(&Reached) + Send>,
     /// All stages so far, in order.
     pub reached: Vec<Reached>,
@@ -40,6 +43,7 @@ impl Progress {
     pub fn new(client: Client, tell: impl FnMut(&Reached) + Send + 'static) -> Self {
         Self {
             client,
+            since: Timestamp::now(),
             tell: Box::new(tell),
             reached: Vec::new(),
         }
@@ -99,6 +103,10 @@ impl Progress {
         let mut stages = Vec::new();
         let requests: Api<CertificateSigningRequest> = Api::all(self.client.clone());
         for request in requests.list(&ListParams::default()).await? {
+            let created = request.metadata.creation_timestamp.as_ref();
+            if created.is_some_and(|it| it.0 < self.since) {
+                continue;
+            }
             let what = match request.spec.signer_name.as_str() {
                 "kubernetes.io/kube-apiserver-client-kubelet" => "client certificate",
                 "kubernetes.io/kubelet-serving" => "serving certificate",

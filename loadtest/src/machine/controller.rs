@@ -1,13 +1,14 @@
 //! A stand-in for machine-controller: it keeps that contract with the manager and with nodes, for
 //! a provider whose machines are QEMU processes.
 
+mod rollout;
+
 use std::time::Duration;
 
 use anyhow::Context as _;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::GroupVersionKind;
+use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
@@ -20,118 +21,74 @@ pub const HOST_ADDRESS: std::net::Ipv4Addr = std::net::Ipv4Addr::new(10, 0, 2, 2
 
 /// The namespace of what machines fetch.
 pub const SETTINGS: &str = "cloud-init-settings";
+/// The namespace of Machines.
+const MACHINES: &str = "kube-system";
 const DOCUMENT: &str = "cloud-config";
+/// The annotation of a document's Secret.
+const MADE_FOR_REVISION: &str = "k8c.io/machine-deployment-revision";
 const SERVING: &str = "kubernetes.io/kubelet-serving";
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The manager writes a machine deployment's documents within a second of its engagement.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Approves serving certificates for as long as it lives, and makes user data.
+/// Approves serving certificates and replaces Machines of old templates for as long as it lives, and
+/// makes user data.
 pub struct MachineController {
     client: Client,
-    _approver: JoinSet<()>,
+    _reconciling: JoinSet<()>,
 }
 
 impl MachineController {
-    /// Begins to approve.
+    /// Begins to reconcile.
     pub fn start(client: Client) -> Self {
-        let mut approver = JoinSet::new();
-        approver.spawn(approve_all(client.clone()));
+        let mut reconciling = JoinSet::new();
+        reconciling.spawn(reconcile(client.clone()));
         Self {
             client,
-            _approver: approver,
+            _reconciling: reconciling,
         }
     }
 
-    /// Creates the Machine, waits for the bootstrap Secret of its machine deployment, and makes of
-    /// it what the machine gets.
+    /// Creates the Machine, waits for the bootstrap Secret of its machine deployment's revision, and
+    /// makes of it what the machine gets.
     ///
     /// # Errors
     ///
     /// When the Machine cannot be created, or there is no such Secret within two minutes.
     pub async fn user_data(
         &self,
-        (namespace, deployment): (&str, &str),
+        deployment: (&str, &str),
         machine: &str,
     ) -> anyhow::Result<String> {
+        let revision = rollout::create_machine(&self.client, deployment, machine).await?;
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), SETTINGS);
-        let name = format!("{deployment}-{namespace}-bootstrap-config");
-        let has_document = |secret: Option<&Secret>| {
+        let name = format!("{1}-{0}-bootstrap-config", deployment.0, deployment.1);
+        let is_ready = |secret: Option<&Secret>| {
+            let made_for = secret.and_then(|it| it.annotations().get(MADE_FOR_REVISION));
             let data = secret.and_then(|secret| secret.data.as_ref());
-            data.is_some_and(|data| data.contains_key(DOCUMENT))
+            made_for == Some(&revision) && data.is_some_and(|data| data.contains_key(DOCUMENT))
         };
-        self.create_machine(namespace, deployment, machine).await?;
-        let found = await_condition(secrets, &name, has_document);
+        let found = await_condition(secrets, &name, is_ready);
         let secret = tokio::time::timeout(DOCUMENT_TIMEOUT, found)
             .await
-            .with_context(|| format!("waiting for Secret {SETTINGS}/{name}"))??;
+            .with_context(|| format!("waiting for Secret {SETTINGS}/{name} of {revision}"))??;
         let data = secret.and_then(|secret| secret.data).unwrap_or_default();
         let bytes = data.get(DOCUMENT).context("the document is gone")?;
         Ok(for_machine(&String::from_utf8_lossy(&bytes.0), machine))
     }
 
-    /// A Machine of a set of the machine deployment, as the chain of owners of a real one.
-    async fn create_machine(
-        &self,
-        namespace: &str,
-        deployment: &str,
-        name: &str,
-    ) -> anyhow::Result<()> {
-        let client = &self.client;
-        let deployments = objects(
-            client,
-            namespace,
-            ("MachineDeployment", "machinedeployments"),
-        );
-        let owner = deployments
-            .get(deployment)
-            .await
-            .context("reading the machine deployment")?;
-        let set = format!("{deployment}-set");
-        let set = create(
-            client,
-            namespace,
-            ("MachineSet", "machinesets", &set),
-            &owner,
-        )
-        .await?;
-        create(client, namespace, ("Machine", "machines", name), &set).await?;
+    /// Waits until a Machine is deleted.
+    ///
+    /// # Errors
+    ///
+    /// When it is still there after two minutes.
+    pub async fn until_gone(&self, machine: &str) -> anyhow::Result<()> {
+        let machines = rollout::machines(&self.client, MACHINES);
+        let gone = await_condition(machines, machine, |it: Option<&_>| it.is_none());
+        let gone = tokio::time::timeout(DOCUMENT_TIMEOUT, gone).await;
+        gone.with_context(|| format!("waiting until Machine {machine} is deleted"))??;
         Ok(())
     }
-}
-
-/// An object that belongs to another one.
-async fn create(
-    client: &Client,
-    namespace: &str,
-    (kind, plural, name): (&str, &str, &str),
-    owner: &DynamicObject,
-) -> anyhow::Result<DynamicObject> {
-    let objects = objects(client, namespace, (kind, plural));
-    let owner = owner_of(owner).context("the owner was read from the server")?;
-    let object = json!({
-        "apiVersion": "cluster.k8s.io/v1alpha1", "kind": kind,
-        "metadata": { "name": name, "ownerReferences": [owner] },
-    });
-    let params = PatchParams::apply("machine-controller").force();
-    objects
-        .patch(name, &params, &Patch::Apply(&object))
-        .await
-        .with_context(|| format!("creating {kind} {name}"))
-}
-
-fn owner_of(object: &DynamicObject) -> Option<serde_json::Value> {
-    let types = object.types.as_ref()?;
-    Some(json!({
-        "apiVersion": types.api_version, "kind": types.kind, "controller": true,
-        "name": object.metadata.name, "uid": object.metadata.uid,
-    }))
-}
-
-fn objects(client: &Client, namespace: &str, (kind, plural): (&str, &str)) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", kind);
-    let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-    Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
 /// machine-controller puts the name in place of its placeholder, also in a URL, and blanks out
@@ -150,28 +107,30 @@ fn for_machine(document: &str, name: &str) -> String {
     named.lines().map(|line| blanked(line) + "\n").collect()
 }
 
-async fn approve_all(client: Client) {
-    let requests: Api<CertificateSigningRequest> = Api::all(client);
+/// A server that is away, or refuses a write, is asked again in a second.
+async fn reconcile(client: Client) {
     loop {
-        // A server that is away is asked again.
-        if let Ok(list) = requests.list(&ListParams::default()).await {
-            for request in list.items.iter().filter(|it| waits(it)) {
-                let condition = json!({
-                    "type": "Approved", "status": "True", "reason": "MachineControllerApproved",
-                    "message": "the request is of a machine",
-                });
-                let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
-                let (name, params) = (request.name_any(), PatchParams::default());
-                // A failed approval is retried in a second.
-                drop(
-                    requests
-                        .patch_subresource("approval", &name, &params, &patch)
-                        .await,
-                );
-            }
-        }
+        drop(approve_all(&client).await);
+        drop(rollout::reconcile(&client, MACHINES).await);
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+async fn approve_all(client: &Client) -> kube::Result<()> {
+    let requests: Api<CertificateSigningRequest> = Api::all(client.clone());
+    for request in requests.list(&ListParams::default()).await? {
+        if !waits(&request) {
+            continue;
+        }
+        let condition = json!({
+            "type": "Approved", "status": "True", "reason": "MachineControllerApproved",
+            "message": "the request is of a machine",
+        });
+        let patch = Patch::Strategic(json!({ "status": { "conditions": [condition] } }));
+        let (name, params) = (request.name_any(), PatchParams::default());
+        requests.patch_approval(&name, &params, &patch).await?;
+    }
+    Ok(())
 }
 
 fn waits(request: &CertificateSigningRequest) -> bool {

@@ -88,6 +88,24 @@ impl Provider {
         })
     }
 
+    /// Waits until the Machine is gone, powers its machine off, and powers on another one of its
+    /// name.
+    ///
+    /// # Errors
+    ///
+    /// When the Machine stays, or as [`Self::power_on`].
+    pub async fn replaced(
+        &self,
+        old: Machine,
+        deployment: (&str, &str),
+        boot: Boot,
+    ) -> anyhow::Result<Machine> {
+        let name = old.name().to_owned();
+        self.controller.until_gone(&name).await?;
+        old.power_off().await?;
+        self.power_on(deployment, &name, boot).await
+    }
+
     /// What machines download from.
     pub fn mirror(&self) -> &Mirror {
         &self.mirror

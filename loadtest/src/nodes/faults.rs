@@ -3,13 +3,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use serde_json::json;
 
+use super::rollout::MAX_PODS;
 use super::site::Site;
 use super::trial::Trial;
 use super::{Params, Seen};
@@ -22,8 +23,6 @@ const EXPIRED: &str = "2020-01-01T00:00:00Z";
 /// The manager corrects what is wrong with a token, or the cluster deletes it, within a minute.
 const TOKEN_TIMEOUT: Duration = Duration::from_mins(3);
 const FETCHER_TOKEN: &str = "cloud-init-getter-token";
-/// The kubelet's setting by which the second revision of the machine deployment is known.
-const MAX_PODS: &str = "v1.kubelet-config.machine-controller.kubermatic.io/MaxPods";
 /// Large enough that containerd's package does not fit, small enough for the shell.
 const FILL: &str = "fallocate -l $(($(df --output=avail -B1 / | tail -n 1) - 4000000)) /filler";
 
@@ -133,7 +132,7 @@ pub(super) async fn replaced(params: &Params) -> anyhow::Result<Seen> {
         .context("deleting the fetch token")?;
     trial.console_shows(0, "error: 401").await?;
     trial.is_explained_by("Next: the machine has not asked for a certificate")?;
-    let mut trial = trial.replaced(params, Image::Trixie.into()).await?;
+    let mut trial = trial.deleted(params, Image::Trixie.into()).await?;
 
     let (_, name) = DEPLOYMENT;
     let deployments = trial.site.machine_deployments().await?;
@@ -154,15 +153,7 @@ pub(super) async fn replaced(params: &Params) -> anyhow::Result<Seen> {
     trial.site.change_deployment(&second).await?;
     trial.note("the API server and the machine deployment are back, with another revision");
     trial.joins().await?;
-    let configuration = trial.kubelet_configuration().await?;
-    let pods = configuration
-        .get("maxPods")
-        .context("the kubelet has maxPods")?;
-    ensure!(
-        *pods == json!(43),
-        "maxPods is {pods}, of the first revision"
-    );
-    trial.note("it joined with the settings of the second revision");
+    trial.has_max_pods(43).await?;
     Seen::of(trial).await
 }
 
@@ -193,7 +184,7 @@ async fn replaced_after(
     let mut trial = Trial::with(site, params, machine).await?;
     trial.console_shows(0, console_says).await?;
     trial.is_explained_by("Next: the machine has not asked for a certificate")?;
-    let mut trial = trial.replaced(params, Image::Trixie.into()).await?;
+    let mut trial = trial.deleted(params, Image::Trixie.into()).await?;
     trial.joins().await?;
     Seen::of(trial).await
 }

@@ -126,8 +126,18 @@ impl Site {
 
     /// The machine deployments of the worker cluster.
     pub(super) async fn machine_deployments(&self) -> anyhow::Result<Api<DynamicObject>> {
-        let kind = GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", "MachineDeployment");
-        let resource = ApiResource::from_gvk_with_plural(&kind, "machinedeployments");
+        self.objects("MachineDeployment", "machinedeployments")
+            .await
+    }
+
+    /// The Machines of the worker cluster.
+    pub(super) async fn machines(&self) -> anyhow::Result<Api<DynamicObject>> {
+        self.objects("Machine", "machines").await
+    }
+
+    async fn objects(&self, kind: &str, plural: &str) -> anyhow::Result<Api<DynamicObject>> {
+        let kind = GroupVersionKind::gvk("cluster.k8s.io", "v1alpha1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
         let (namespace, _) = node::DEPLOYMENT;
         let client = self.worker().await?;
         Ok(Api::namespaced_with(client, namespace, &resource))

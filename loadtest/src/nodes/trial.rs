@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::Api;
+use kube::api::{Api, DeleteParams};
 use kube::runtime::wait::await_condition;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Params;
 use super::site::Site;
-use crate::demo::node::watched;
+use crate::demo::node::{self, watched};
 use crate::demo::screen::Screen;
 use crate::machine::{
     Boot, JOIN_TIMEOUT, Machine, Progress, READY, Reached, Shell, is_ready, pods, tail,
@@ -49,11 +49,23 @@ impl Trial {
         })
     }
 
-    /// Powers the machine off, and another one on, as machine-controller does with a Machine that
-    /// is deleted.
+    /// Deletes the Machine, and powers another one on in its place.
+    pub(super) async fn deleted(self, params: &Params, boot: Boot) -> anyhow::Result<Self> {
+        let machines = self.site.machines().await?;
+        machines
+            .delete(self.machine.name(), &DeleteParams::default())
+            .await
+            .context("deleting the Machine")?;
+        self.replaced(params, boot).await
+    }
+
+    /// Waits until the Machine is gone, powers the machine off, and another one on.
     pub(super) async fn replaced(self, params: &Params, boot: Boot) -> anyhow::Result<Self> {
-        self.machine.power_off().await?;
-        let trial = Self::power_on(self.site, params, boot).await?;
+        let provider = &self.site.provider;
+        let machine = provider
+            .replaced(self.machine, node::DEPLOYMENT, boot)
+            .await?;
+        let trial = Self::with(self.site, params, machine).await?;
         trial.note("another machine is powered on in its place");
         Ok(trial)
     }
@@ -127,6 +139,16 @@ impl Trial {
             .get("kubeletconfig")
             .cloned()
             .context("the kubelet's answer has no configuration")
+    }
+
+    /// Sees that the kubelet runs with the setting by which a revision is known.
+    pub(super) async fn has_max_pods(&self, wanted: u32) -> anyhow::Result<()> {
+        let configuration = self.kubelet_configuration().await?;
+        let pods = configuration.get("maxPods");
+        let pods = pods.context("the kubelet's configuration has no maxPods")?;
+        ensure!(*pods == json!(wanted), "maxPods is {pods}, not {wanted}");
+        self.note(&format!("the kubelet has maxPods {wanted}"));
+        Ok(())
     }
 
     /// What `osm machine` prints about it, whatever its exit status.
