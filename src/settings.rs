@@ -4,6 +4,7 @@
 //! by the operator.
 
 pub mod drop_in;
+mod egress;
 mod flags;
 mod replica;
 mod tenant_defaults;
@@ -13,13 +14,14 @@ mod trace_flags;
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 pub use self::{
-    flags::RunFlags, replica::ReplicaSettings, tenant_defaults::tenant_defaults,
-    tenant_policies::tenant_policies, trace_flags::TraceFlags,
+    egress::EgressFlags, flags::RunFlags, replica::ReplicaSettings,
+    tenant_defaults::tenant_defaults, tenant_policies::tenant_policies, trace_flags::TraceFlags,
 };
 use crate::telemetry::TelemetrySettings;
 use crate::tenant::{
     access::AccessRules,
     address::{AddressRules, Loopback},
+    egress::NotAProxy,
     policies::TenantPolicies,
     policy::{ProfileQuota, ProfileReach, RequestBudget, SWEEPS_MAX, TenantPolicy},
     settings::TenantSettings,
@@ -133,6 +135,9 @@ pub enum InvalidSetting {
         /// What was given.
         found: String,
     },
+    /// The proxy to worker clusters is not one.
+    #[error("--egress-proxy: {0}")]
+    EgressProxy(#[from] NotAProxy),
     /// The selector is empty.
     #[error("--registration-selector must not be empty: every Secret would be a registration")]
     NoSelector,
@@ -184,7 +189,7 @@ impl RunFlags {
                 return Err(InvalidSetting::Burst { flag });
             }
         }
-        let policies = tenant_policies(self.tenant_policies.as_deref(), self.policy())?;
+        let policies = tenant_policies(self.tenant_policies.as_deref(), self.policy()?)?;
         let replica = self.replica()?;
         let tenant_defaults = tenant_defaults(self.tenant_defaults.as_deref())?;
         let telemetry = TelemetrySettings {
@@ -222,14 +227,15 @@ impl RunFlags {
         })
     }
 
-    fn policy(&self) -> TenantPolicy {
+    fn policy(&self) -> Result<TenantPolicy, InvalidSetting> {
         let loopback = if self.allow_loopback_servers {
             Loopback::Allowed
         } else {
             Loopback::Refused
         };
-        TenantPolicy {
+        Ok(TenantPolicy {
             access: AccessRules {
+                egress_proxy: self.egress.proxy()?,
                 addresses: AddressRules {
                     loopback,
                     allowed: self.allowed_servers.clone(),
@@ -259,7 +265,7 @@ impl RunFlags {
                 count_max: self.tenant_profiles,
                 bytes_max: self.tenant_profile_bytes,
             },
-        }
+        })
     }
 }
 

@@ -7,6 +7,7 @@ pub mod access;
 pub mod address;
 pub mod certificates;
 pub mod cluster_info;
+pub mod egress;
 pub mod host;
 pub mod id;
 pub mod mode;

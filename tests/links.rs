@@ -5,6 +5,8 @@
 mod audience;
 #[path = "links/identity.rs"]
 mod identity;
+#[path = "links/proxy.rs"]
+mod proxy;
 #[path = "links/streams.rs"]
 mod streams;
 
@@ -32,7 +34,7 @@ use osm::fleet::transport::{self, Audience, Caller, Patience};
 use osm::telemetry::chain::chain;
 use osm::telemetry::metrics::{ClusterKind, Metrics};
 use osm::tenant::access::{AccessRules, ClusterAccess};
-use osm::tenant::address::{AddressRules, Loopback};
+use osm::tenant::address::Loopback;
 use osm::tenant::policy::RequestBudget;
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
@@ -57,6 +59,7 @@ const TIMEOUT: Duration = Duration::from_mins(2);
 struct Hostile {
     address: String,
     kubeconfig: String,
+    rules: AccessRules,
     accepted: Arc<AtomicUsize>,
     /// Those that are open.
     connections: TaskTracker,
@@ -130,6 +133,8 @@ impl Hostile {
             answer: Arc::new(answer),
         };
         let connections = TaskTracker::new();
+        let mut rules = AccessRules::default();
+        rules.addresses.loopback = Loopback::Allowed;
         task.spawn(serve(
             listener,
             (Arc::clone(&accepted), connections.clone()),
@@ -144,6 +149,7 @@ impl Hostile {
         Self {
             address: address.to_string(),
             kubeconfig,
+            rules,
             accepted,
             connections,
             writes,
@@ -167,21 +173,14 @@ impl Hostile {
     }
 
     fn transport_for(&self, audience: Audience, timeout: Duration) -> Transport {
-        let rules = AccessRules {
-            addresses: AddressRules {
-                loopback: Loopback::Allowed,
-                ..AddressRules::default()
-            },
-            ..AccessRules::default()
-        };
-        let access = ClusterAccess::parse(self.kubeconfig.as_bytes(), &rules);
+        let access = ClusterAccess::parse(self.kubeconfig.as_bytes(), &self.rules);
         let access = access.expect("our own kubeconfig is taken");
         let caller = Caller {
             user_agent: HeaderValue::from_static("osm"),
             audience,
             metrics: self.metrics.clone(),
         };
-        let transport = transport::connect(&access, &rules, &caller, Patience::of(timeout));
+        let transport = transport::connect(&access, &self.rules, &caller, Patience::of(timeout));
         transport.expect("it can be connected with")
     }
 

@@ -4,6 +4,7 @@
 pub mod collector;
 pub mod control_plane;
 pub mod demo;
+pub mod egress_proxy;
 pub mod load;
 pub mod machine;
 pub mod nodes;

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::Args;
 
 use crate::app::cluster_client::{Author, KubeconfigSource, WorkerKubeconfigSource};
+use crate::settings::EgressFlags;
 use crate::tenant::{
     access::AccessRules,
     address::{AddressRange, Loopback},
@@ -68,16 +70,21 @@ pub(super) struct ReachFlags {
     /// Refuse a server in this range (CIDR), as osm run does; may be repeated
     #[arg(long = "denied-servers", value_name = "CIDR")]
     denied: Vec<AddressRange>,
+    #[command(flatten)]
+    egress: EgressFlags,
 }
 
 impl ReachFlags {
-    pub(super) fn rules(&self) -> AccessRules {
-        let mut rules = AccessRules::default();
+    pub(super) fn rules(&self) -> anyhow::Result<AccessRules> {
+        let mut rules = AccessRules {
+            egress_proxy: self.egress.proxy().context("--egress-proxy")?,
+            ..AccessRules::default()
+        };
         if self.allow_loopback_servers {
             rules.addresses.loopback = Loopback::Allowed;
         }
         rules.addresses.allowed.clone_from(&self.allowed);
         rules.addresses.denied.clone_from(&self.denied);
-        rules
+        Ok(rules)
     }
 }

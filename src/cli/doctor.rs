@@ -42,7 +42,7 @@ pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
         tenant: flags.tenant.clone(),
         selector: flags.registration_selector.clone(),
         namespace: flags.namespace.clone(),
-        rules: flags.reach.rules(),
+        rules: flags.reach.rules()?,
         descriptors: rlimit::Resource::NOFILE.get_hard().ok(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

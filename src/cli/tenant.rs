@@ -194,7 +194,7 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
             .filter_map(|(is_given, right)| is_given.then_some(right))
             .collect(),
         labels: flags.labels,
-        rules: flags.reach.rules(),
+        rules: flags.reach.rules()?,
         mode: if flags.dry_run {
             tenant_add::Mode::DryRun
         } else {

@@ -2,9 +2,11 @@
 //! It keeps one connection where the server speaks HTTP/2, and stays below its limit of streams.
 //!
 //! Every address is checked at each connection, after its name was resolved, and the checked one
-//! is dialled. No proxy is taken from the environment and no redirect is followed.
+//! is dialled, or named to the operator's proxy. No proxy is taken from the environment or from a
+//! kubeconfig, and no redirect is followed.
 
 mod dial;
+mod route;
 pub mod streams;
 
 use std::{
@@ -32,7 +34,7 @@ use rustls::{
 use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService};
 
 pub use self::dial::{Audience, OneCallAtATime, Patience, hidden_cause, is_certificate_refused};
-use self::{dial::Dial, streams::LimitedClient};
+use self::{dial::Dial, route::Route, streams::LimitedClient};
 use super::connect::Transport;
 use crate::telemetry::{build, metrics::Metrics};
 use crate::tenant::{
@@ -143,7 +145,9 @@ fn build(
         port: access.server.port,
     };
     let tls = (tls(access)?, server_name(access)?);
-    let dial = Dial::new(http(resolver, patience), tls, patience, (audience, metrics));
+    let proxy = rules.egress_proxy.clone();
+    let route = Route::new(resolver, proxy, &access.server.host, patience);
+    let dial = Dial::new(route, tls, patience, (audience, metrics));
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
@@ -175,7 +179,7 @@ fn build(
     Ok(BoxCloneSyncService::new(service))
 }
 
-fn http(resolver: CheckedResolver, patience: Patience) -> HttpConnector<CheckedResolver> {
+fn http<R>(resolver: R, patience: Patience) -> HttpConnector<R> {
     let mut http = HttpConnector::new_with_resolver(resolver);
     http.enforce_http(false);
     http.set_nodelay(true);

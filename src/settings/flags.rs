@@ -4,7 +4,7 @@ use std::{net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args};
 
-use super::TraceFlags;
+use super::{EgressFlags, TraceFlags};
 use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::telemetry::logs::LogFormat;
 use crate::tenant::address::AddressRange;
@@ -59,6 +59,10 @@ pub struct RunFlags {
     /// Refuse servers in this range of addresses (CIDR); may be repeated.
     #[arg(long = "denied-servers", value_name = "CIDR")]
     pub denied_servers: Vec<AddressRange>,
+
+    /// The proxy to worker clusters.
+    #[command(flatten)]
+    pub egress: EgressFlags,
 
     /// Requests per second and tenant to its worker cluster.
     #[arg(long, value_name = "COUNT", default_value = "100")]

@@ -6,13 +6,13 @@
 //! inline. Everything else is refused with the field's name. The YAML goes no further than this
 //! file; what comes out is built into a connection by us, never by a kubeconfig loader.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use k8s_openapi::ByteString;
 use rustls::{RootCertStore, pki_types::ServerName};
 use sha2::{Digest, Sha256};
 
-use super::{address::AddressRules, secret_text::SecretText};
+use super::{address::AddressRules, egress::EgressProxy, secret_text::SecretText};
 
 mod credential;
 mod document;
@@ -61,11 +61,13 @@ pub fn fingerprint(uid: &str, kubeconfig: &[u8]) -> String {
     digits
 }
 
-/// What a kubeconfig may say; the operator's choice.
+/// What a kubeconfig may say, and how its server is reached; the operator's choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRules {
     /// Where the server may be. The connector needs the same rules.
     pub addresses: AddressRules,
+    /// What the connector reaches servers through; directly without it.
+    pub egress_proxy: Option<Arc<EgressProxy>>,
     /// The largest kubeconfig that is read.
     pub kubeconfig_bytes_max: usize,
 }
@@ -74,6 +76,7 @@ impl Default for AccessRules {
     fn default() -> Self {
         Self {
             addresses: AddressRules::default(),
+            egress_proxy: None,
             kubeconfig_bytes_max: KUBECONFIG_BYTES_MAX,
         }
     }

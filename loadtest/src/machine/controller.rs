@@ -31,8 +31,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The manager writes a machine deployment's documents within a second of its engagement.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Approves serving certificates and replaces Machines of old templates for as long as it lives, and
-/// makes user data.
+/// Approves serving certificates and replaces Machines of old templates for as long as it lives,
+/// and makes user data.
 pub struct MachineController {
     client: Client,
     _reconciling: JoinSet<()>,
@@ -49,8 +49,8 @@ impl MachineController {
         }
     }
 
-    /// Creates the Machine, waits for the bootstrap Secret of its machine deployment's revision, and
-    /// makes of it what the machine gets.
+    /// Creates the Machine, waits for the bootstrap Secret of its machine deployment's revision,
+    /// and makes of it what the machine gets.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::{
-    client::legacy::connect::{Connected, Connection, HttpConnector},
+    client::legacy::connect::{Connected, Connection},
     rt::TokioIo,
 };
 use rustls::{ClientConfig, pki_types::ServerName};
@@ -34,7 +34,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
-use super::CheckedResolver;
+use super::route::Route;
 use crate::telemetry::{
     chain::chain,
     metrics::{Attempted, Metrics},
@@ -150,7 +150,7 @@ impl Audience {
 /// Dials one server.
 #[derive(Clone)]
 pub(super) struct Dial {
-    http: HttpConnector<CheckedResolver>,
+    route: Route,
     tls: TlsConnector,
     name: ServerName<'static>,
     patience: Patience,
@@ -186,15 +186,15 @@ enum Outcome {
 }
 
 impl Dial {
-    /// Dials with this client, and asks for a certificate of this name.
+    /// Dials by this route, and asks for a certificate of this name.
     pub(super) fn new(
-        http: HttpConnector<CheckedResolver>,
+        route: Route,
         (tls, name): (ClientConfig, ServerName<'static>),
         patience: Patience,
         (audience, metrics): (Audience, Metrics),
     ) -> Self {
         Self {
-            http,
+            route,
             tls: TlsConnector::from(Arc::new(tls)),
             name,
             patience,
@@ -251,13 +251,13 @@ impl Dial {
         dialled
     }
 
-    async fn try_dial(mut self, uri: Uri) -> Result<Link, BoxError> {
+    async fn try_dial(self, uri: Uri) -> Result<Link, BoxError> {
         let Patience {
             dial, handshake, ..
         } = self.patience;
-        let dialled = timeout(dial, self.http.call(uri)).await;
+        let dialled = timeout(dial, self.route.connect(uri)).await;
         let dialled = dialled.map_err(|_| DialError::Connection(dial))??;
-        let agreed = self.tls.connect(self.name, dialled.into_inner());
+        let agreed = self.tls.connect(self.name, dialled);
         let agreed = timeout(handshake, agreed).await;
         let stream = agreed
             .map_err(|_| DialError::Handshake(handshake))?

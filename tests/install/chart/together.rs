@@ -1,5 +1,7 @@
 //! Two installations in one management cluster, each with its own tenant.
 
+use loadtest::egress_proxy::{Answer, EgressProxy};
+
 use super::*;
 
 /// The namespaces of the installations, and the names of their Deployments.
@@ -49,6 +51,53 @@ async fn assert_healthy(cluster: &ControlPlane, namespace: &str, tenant: &str) {
     eprintln!("{printed}");
 }
 
+/// Sets more values of both installations; the second one reaches its tenant through the proxy.
+async fn upgraded(management: &ControlPlane) -> EgressProxy {
+    let more = "webhook.enabled=true,tenantPolicies[0].match.namespaces={tenant-berlin},\
+        tenantPolicies[0].machineDeployments=7,\
+        tenantPolicies[0].profileNamespaces={shared-profiles},tenantDefaults.clusterDNS={10.96.0.10}";
+    let proxy = EgressProxy::start(Answer::Connected).await;
+    let proxy = proxy.expect("it starts");
+    let through_it = format!("{more},egressProxy.url={}", proxy.url());
+    for (release, (namespace, more)) in RELEASES
+        .into_iter()
+        .zip(NAMESPACES.into_iter().zip([more, &through_it]))
+    {
+        let upgrade = [
+            "upgrade",
+            release,
+            "osm",
+            "--reset-then-reuse-values",
+            "--set",
+            more,
+        ];
+        let upgrade = [&upgrade[..], &["--namespace", namespace]].concat();
+        let done = helm(management, &upgrade).await;
+        done.expect("it is upgraded");
+    }
+    proxy
+}
+
+fn only_connects_to(proxy: &EgressProxy, cluster: &ControlPlane) {
+    let server = cluster.server().trim_start_matches("https://");
+    let asked = proxy.requests();
+    let to_it = format!("CONNECT {server} ");
+    assert!(
+        !asked.is_empty() && asked.iter().all(|it| it.starts_with(&to_it)),
+        "{asked:?}"
+    );
+}
+
+async fn takes_the_proxy_of_the_page(management: &ControlPlane) {
+    let [first, _] = NAMESPACES;
+    run_page(management, "## A proxy to worker clusters").await;
+    let arguments = "jsonpath={.spec.template.spec.containers[0].args}";
+    let of_the_first = ["get", "deployment", first, "-n", first, "-o", arguments];
+    let arguments = kubectl(management, &of_the_first).await;
+    let proxy = "\"--egress-proxy=http://proxy.example:3128\"";
+    assert!(arguments.contains(proxy), "{arguments}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_installations_in_one_cluster_serve_a_tenant_each() {
     let (management, berlin, lisbon) = tokio::join!(
@@ -62,22 +111,7 @@ async fn two_installations_in_one_cluster_serve_a_tenant_each() {
     done.expect("the definitions are installed");
     run_page(&management, "### Two installations in one cluster").await;
     let [first, second] = NAMESPACES;
-    let more = "webhook.enabled=true,tenantPolicies[0].match.namespaces={tenant-berlin},\
-        tenantPolicies[0].machineDeployments=7,\
-        tenantPolicies[0].profileNamespaces={shared-profiles},tenantDefaults.clusterDNS={10.96.0.10}";
-    for (release, namespace) in RELEASES.into_iter().zip(NAMESPACES) {
-        let upgrade = [
-            "upgrade",
-            release,
-            "osm",
-            "--reset-then-reuse-values",
-            "--set",
-            more,
-        ];
-        let upgrade = [&upgrade[..], &["--namespace", namespace]].concat();
-        let done = helm(&management, &upgrade).await;
-        done.expect("it is upgraded");
-    }
+    let proxy = upgraded(&management).await;
     for kind in [
         "clusterrole",
         "clusterrolebinding",
@@ -100,6 +134,7 @@ async fn two_installations_in_one_cluster_serve_a_tenant_each() {
     let other = start_installed(&management, (second, second), &[]).await;
     serves_a_tenant(&management, &berlin, "berlin").await;
     serves_a_tenant(&management, &lisbon, "lisbon").await;
+    only_connects_to(&proxy, &lisbon);
     for (namespace, fleet) in NAMESPACES.into_iter().zip(["osm", "canary"]) {
         let leases = ["get", "leases", "-n", namespace, "-o", "name"];
         let leases = kubectl(&management, &leases).await;
@@ -110,6 +145,7 @@ async fn two_installations_in_one_cluster_serve_a_tenant_each() {
         assert_healthy(&management, namespace, tenant).await;
     }
     drop([one, other]);
+    takes_the_proxy_of_the_page(&management).await;
     for name in NAMESPACES {
         let webhook = format!("{name}-webhook");
         let process = webhooks::start_webhooks_of(&management, (name, &webhook)).await;
