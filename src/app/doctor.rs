@@ -45,6 +45,8 @@ pub struct Options {
     pub selector: String,
     /// Where the replicas' Leases are, and the manager's ServiceAccount.
     pub namespace: String,
+    /// The manager's ServiceAccount.
+    pub service_account: String,
     /// What the manager accepts of kubeconfigs.
     pub rules: AccessRules,
     /// File descriptors that a process on this machine may have.

@@ -31,6 +31,9 @@ pub(super) struct DoctorFlags {
         default_value = "operating-system-manager"
     )]
     namespace: String,
+    /// The manager's ServiceAccount there
+    #[arg(long, value_name = "NAME", default_value = "operating-system-manager")]
+    service_account: String,
     /// How it is written
     #[arg(short, long, value_enum, default_value = "text")]
     output: Format,
@@ -42,6 +45,7 @@ pub(super) fn run(flags: &DoctorFlags) -> anyhow::Result<ExitCode> {
         tenant: flags.tenant.clone(),
         selector: flags.registration_selector.clone(),
         namespace: flags.namespace.clone(),
+        service_account: flags.service_account.clone(),
         rules: flags.reach.rules()?,
         descriptors: rlimit::Resource::NOFILE.get_hard().ok(),
     };

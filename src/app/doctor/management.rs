@@ -23,8 +23,8 @@ use crate::fleet::pages;
 use crate::telemetry::chain::chain;
 
 const PLACE: &str = "management";
-/// The manager's ServiceAccount.
-const ACCOUNT: &str = "operating-system-manager";
+/// The manager's namespace in `manifests/rbac`.
+const NAMESPACE: &str = "operating-system-manager";
 /// Namespaces whose rights are looked at: beyond these the answer would be the same.
 const NAMESPACES_MAX: usize = 50;
 
@@ -95,7 +95,8 @@ async fn rights_of_the_manager(
     client: &Client,
     tenants: &[Registered],
 ) -> anyhow::Result<Vec<Check>> {
-    let account = format!("system:serviceaccount:{}:{ACCOUNT}", options.namespace);
+    let (namespace, account) = (&options.namespace, &options.service_account);
+    let account = format!("system:serviceaccount:{namespace}:{account}");
     let manager = Subject {
         client,
         user: Some(&account),
@@ -141,7 +142,7 @@ async fn rights_of_the_manager(
 /// The rules of one role of `manifests/rbac/management.yaml`.
 fn wanted(which: &str) -> anyhow::Result<Vec<k8s_openapi::api::rbac::v1::PolicyRule>> {
     let mut needs = rights::in_management()?;
-    let replicas = needs.remove(ACCOUNT).unwrap_or_default();
+    let replicas = needs.remove(NAMESPACE).unwrap_or_default();
     let everywhere = needs.remove("").unwrap_or_default();
     let is_identity = |rule: &k8s_openapi::api::rbac::v1::PolicyRule| {
         let names = rule.resource_names.iter().flatten();
@@ -169,7 +170,8 @@ fn check_of(who: &str, account: &str, missing: &[String]) -> Check {
     }
     let message = format!("{who} may not: {}", missing.join(", "));
     let fix = "kubectl apply -k manifests/rbac, or bind ClusterRole \
-               operating-system-manager-tenants in the namespaces that are named";
+               operating-system-manager-tenants in the namespaces that are named; if the manager \
+               has another ServiceAccount, give --service-account";
     Check::wrong(PLACE, "rights", (message, fix))
 }
 

@@ -43,6 +43,7 @@ async fn assert_healthy(cluster: &ControlPlane, namespace: &str, tenant: &str) {
         .args(["doctor", "--allow-loopback-servers", "--kubeconfig"])
         .arg(cluster.folder().join("administrator.kubeconfig"))
         .args(["--namespace", namespace, "--tenant", tenant])
+        .args(["--service-account", namespace])
         .output()
         .await
         .expect("the binary was built with this test");
@@ -128,7 +129,7 @@ async fn two_installations_in_one_cluster_serve_a_tenant_each() {
     let roles = names(&management, "clusterrole", RELEASES[1]).await;
     assert!(!roles.iter().any(|it| it.ends_with("-view")), "{roles:?}");
     for namespace in NAMESPACES {
-        assert_rights_of_its_own(&management, namespace, MANAGER).await;
+        assert_rights_of_its_own(&management, namespace, namespace).await;
     }
     let one = start_installed(&management, (first, first), &[]).await;
     let other = start_installed(&management, (second, second), &[]).await;
