@@ -47,7 +47,7 @@ use crate::controllers::{
 use crate::fleet::{
     self,
     clock::Clock,
-    connect::{self, ClientParts, Connector, Transport},
+    connect::{self, ClientParts, Connector},
     engagement::Shared,
     fleet_summary,
     memory::Memory,
@@ -63,7 +63,7 @@ use crate::fleet::{
         membership::{self, Membership, Placement, Terms},
         shard::Shard,
     },
-    transport::{self, Audience, Caller, Patience},
+    transport::{self, Audience, Caller, Patience, Transport},
     watch::Scope,
     worker_clusters,
 };

@@ -15,6 +15,7 @@ pub mod desired;
 pub mod digest;
 pub mod machine_rollout;
 pub mod observed;
+pub mod provenance;
 pub mod rollout;
 pub mod status;
 pub mod validate;

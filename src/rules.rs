@@ -10,6 +10,7 @@ pub mod document;
 pub mod lint;
 pub mod machine_deployment;
 pub mod profile;
+pub mod rule;
 pub mod sample;
 pub mod shape;
 pub mod user_data;

@@ -35,7 +35,7 @@ use osm::{
         render,
         template::CompiledProfile,
     },
-    rules::lint::Rule,
+    rules::rule::Rule,
     telemetry::metrics::reference::{self, Declaration, Label, Values},
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };

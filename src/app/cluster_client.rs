@@ -25,10 +25,10 @@ use self::patience::Patience;
 use super::{FLEET_REQUESTS, management};
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
 use crate::fleet::{
-    connect::{self, ClientParts, Transport},
+    connect::{self, ClientParts},
     pages::{self, Listed},
     rate_limit::Budget,
-    transport,
+    transport::{self, Transport},
 };
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{

@@ -16,12 +16,9 @@ use kube::{
 };
 use tower::{ServiceBuilder, util::BoxCloneSyncService};
 
-use crate::fleet::{
-    connect::Transport,
-    transport::{
-        Patience,
-        streams::{ConnectionPool, LimitedClient},
-    },
+use crate::fleet::transport::{
+    Patience, Transport,
+    streams::{ConnectionPool, LimitedClient},
 };
 
 #[cfg(test)]

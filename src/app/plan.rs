@@ -28,9 +28,10 @@ use crate::fleet::{
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},
-    desired::{Provenance, desired, is_current},
+    desired::{desired, is_current},
     machine_rollout::{Machines, Standing, machines, standing},
     observed::Observed,
+    provenance::Provenance,
     validate::{Deployment, Found, NameConflict, Policy, ProfileFound, Quota, created, validate},
 };
 use crate::render::{Limits, input::ProviderConfig, overlay, render, template::CompiledProfile};

@@ -24,11 +24,11 @@ use crate::controllers::{
 };
 use crate::fleet::{
     clock::Clock,
-    connect::{self, ClientParts, Transport},
+    connect::{self, ClientParts},
     rate_limit::Budget,
     sharding::fence::Fence,
     single_cluster::{self, Reached},
-    transport::{self, Patience},
+    transport::{self, Patience, Transport},
     watch::Scope,
 };
 use crate::render::Limits;

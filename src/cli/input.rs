@@ -25,7 +25,8 @@ use crate::render::{
 };
 use crate::rules::{
     document::Document,
-    lint::{Severity, is_profile, lint, lint_shape},
+    lint::{is_profile, lint, lint_shape},
+    rule::Severity,
     shape::schema_of,
 };
 use crate::settings::tenant_defaults;

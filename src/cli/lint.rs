@@ -9,7 +9,10 @@ use super::{
     input::{BaseFlags, read},
     output,
 };
-use crate::rules::lint::{Finding, Rule, Severity, lint};
+use crate::rules::{
+    lint::{Finding, lint},
+    rule::{Rule, Severity},
+};
 
 /// What `osm lint` takes.
 #[derive(Args, Debug)]

@@ -338,7 +338,7 @@ impl Task {
             () = &mut serving => {}
             () = engage::keep_cluster_info(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
             () = engage::until_upstream_runs(&self.shared, &attempt, &foreign_write) => {}
-            () = attempt.health.keep_asking(&attempt.worker) => {}
+            () = engage::keep_asking(&attempt.health, &attempt.worker) => {}
             () = engage::keep_warning_of_expiry(warning) => {}
             () = self.must_leave() => {}
             () = tenant_limits::changed(

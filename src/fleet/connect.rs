@@ -22,10 +22,10 @@ use std::{
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full};
 use kube::{Client, client::Body};
 use tokio::time::Instant;
-use tower::{BoxError, Layer, Service, util::BoxCloneSyncService};
+use tower::{BoxError, Layer, Service};
 use tracing::Instrument;
 
 use super::{
@@ -35,7 +35,7 @@ use super::{
     permits::{Permit, Priority},
     rate_limit::{Budget, Prepaid, SharedBudget},
     sharding::fence::{Fence, Fenced},
-    transport::OneCallAtATime,
+    transport::{OneCallAtATime, ResponseBody, Transport},
 };
 use crate::telemetry::{
     metrics::{ClusterKind, Metrics},
@@ -45,13 +45,6 @@ use crate::tenant::{
     access::{AccessRules, ClusterAccess},
     id::TenantId,
 };
-
-/// What carries requests to one cluster.
-pub type Transport = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
-
-/// The body of a response. Its error is a plain type: a boxed one cannot be proved `Send` in an
-/// async block.
-pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// Makes a transport from a checked kubeconfig.
 pub type Connector =
@@ -334,7 +327,7 @@ mod tests {
     use futures::stream;
     use http_body::Frame;
     use http_body_util::StreamBody;
-    use tower::service_fn;
+    use tower::{service_fn, util::BoxCloneSyncService};
 
     use super::*;
     use crate::fleet::{clock::Clock, tenant_status::TenantStatus};

@@ -3,6 +3,7 @@
 //! Each step records its result in the tenant's status; the first that fails ends the attempt.
 
 mod engage_error;
+mod keep_asking;
 mod keep_cluster_info;
 mod until_admitted;
 mod until_upstream_runs;
@@ -18,6 +19,7 @@ pub(super) use self::engage_error::not_prepared;
 use self::engage_error::{not_connected, prerequisite_failed, warn_by_event};
 pub use self::{
     engage_error::EngageError,
+    keep_asking::keep_asking,
     keep_cluster_info::{Reading, keep_cluster_info},
     until_admitted::until_admitted,
     until_upstream_runs::until_upstream_runs,

@@ -16,7 +16,7 @@ use super::{
     adoption::Predecessor,
     clock::Clock,
     cluster_info::{self, InUse},
-    connect::{ClientParts, Clients, Transport},
+    connect::{ClientParts, Clients},
     engage::{Reading, not_prepared},
     engagement::{Engagement, ServeFunction, Shared},
     health::Health,
@@ -28,6 +28,7 @@ use super::{
     sharding::fence::Fence,
     tenant_status::TenantStatus,
     transport::Patience,
+    transport::Transport,
     watch::Scope,
     worker_clusters,
 };

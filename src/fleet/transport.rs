@@ -16,8 +16,10 @@ use std::{
     task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderValue, Request, header::AUTHORIZATION};
+use http::{HeaderValue, Request, Response, header::AUTHORIZATION};
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper_util::{
     client::legacy::{
         Client, Error as LegacyError,
@@ -35,13 +37,19 @@ use tower::{BoxError, Layer, Service, ServiceBuilder, util::BoxCloneSyncService}
 
 pub use self::dial::{Audience, OneCallAtATime, Patience, hidden_cause, is_certificate_refused};
 use self::{dial::Dial, route::Route, streams::LimitedClient};
-use super::connect::Transport;
 use crate::telemetry::{build, metrics::Metrics};
 use crate::tenant::{
     access::{AccessRules, ClusterAccess},
     address::AddressRules,
     host::Host,
 };
+
+/// What carries requests to one cluster.
+pub type Transport = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
+
+/// The body of a response. Its error is a plain type: a boxed one cannot be proved `Send` in an
+/// async block.
+pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// TLS sessions to resume: each transport has one server. The table for 256 that rustls makes by
 /// itself took 14 KiB of each tenant.

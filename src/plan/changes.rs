@@ -17,10 +17,11 @@ use std::collections::BTreeMap;
 
 use super::{
     bootstrap::{Token, TokenPlan},
-    desired::{Desired, Documents, Provenance},
+    desired::{Desired, Documents},
     digest::Digest,
     machine_rollout::{MadeFrom, machines},
     observed::{Observed, Seen},
+    provenance::Provenance,
 };
 use crate::api::{
     config::OperatingSystemConfigSpec,

@@ -11,9 +11,9 @@ use kube::ResourceExt;
 pub use self::invalid::Invalid;
 use super::{
     bootstrap::{self, Draw, Randomness, TokenPlan, kubeconfig_meaning},
-    desired::{Provenance, RENDERER_GENERATION},
     digest::DigestKey,
     observed::Observed,
+    provenance::{Provenance, RENDERER_GENERATION},
     way::Way,
 };
 use crate::api::{

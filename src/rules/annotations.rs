@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
 
-use super::{document::field, lint::Rule, shape::similar};
+use super::{document::field, rule::Rule, shape::similar};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{PROFILE, PROFILE_NAMESPACE},

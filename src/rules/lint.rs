@@ -14,6 +14,7 @@ use super::{
     annotations::{self, Remark},
     document::{Document, Place},
     profile::{ProfileRefused, Warning, halves, refusals, warnings},
+    rule::Rule,
     shape::{Mismatch, MismatchKind, mismatches, schema_of},
 };
 use crate::api::names::PROFILE_KINDS;
@@ -24,10 +25,7 @@ use crate::render::{default_profiles::default_profile, overlay::resolve};
 
 mod files;
 mod rendered;
-mod rule;
 mod templates;
-
-pub use rule::{Rule, Severity};
 
 /// A function that returns a profile by its name.
 pub type Find<'a> = dyn Fn(&str) -> Option<Arc<OperatingSystemProfileSpec>> + 'a;

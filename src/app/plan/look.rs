@@ -22,7 +22,7 @@ use kube::{
 use super::{
     super::cluster_client::{ensure_namespace, list_own},
     Question,
-    profiles::{Profiles, profiles},
+    profiles::{Profiles, Registered, profiles},
 };
 use crate::api::{
     config::OperatingSystemConfig,
@@ -53,12 +53,6 @@ use crate::tenant::{
     secret_text::SecretText,
     settings::{SettingsError, TenantSettings},
 };
-
-/// A registered tenant.
-pub(super) struct Registered {
-    pub(super) namespace: String,
-    pub(super) own: Option<WorkerCluster>,
-}
 
 /// A tenant, as its reconciles would know it.
 pub(super) struct Tenant {

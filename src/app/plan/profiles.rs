@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use anyhow::Context as _;
 use kube::{Api, Client, ResourceExt};
 
-use super::{super::cluster_client::list_own, Question, Supposed, look::Registered};
+use super::{super::cluster_client::list_own, Question, Supposed};
 use crate::api::{
     names::INSTALLED_CONTENT,
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
@@ -20,6 +20,12 @@ use crate::controllers::{
 use crate::fleet::pages::Listed;
 use crate::plan::default_profile::{Installed, Verdict, evaluate};
 use crate::tenant::{policy::TenantPolicy, settings::TenantSettings};
+
+/// A registered tenant.
+pub(super) struct Registered {
+    pub(super) namespace: String,
+    pub(super) own: Option<WorkerCluster>,
+}
 
 /// Profiles by namespace and name; nothing for one that cannot be decoded.
 pub(super) type Profiles = HashMap<(String, String), Option<Arc<OperatingSystemProfileSpec>>>;

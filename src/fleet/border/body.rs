@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tower::BoxError;
 
 use super::{Border, EVENTS_MIB_MAX, Refused, Shape, WATCH_MIN};
-use crate::fleet::{connect::ResponseBody, memory::Reservation, rate_limit::Budget};
+use crate::fleet::{memory::Reservation, rate_limit::Budget, transport::ResponseBody};
 use crate::tenant::policy::RequestBudget;
 
 /// A page is read up to this size; of large objects fewer are asked for.

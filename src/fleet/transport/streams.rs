@@ -25,10 +25,8 @@ use kube::client::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, Service};
 
-use crate::fleet::{
-    connect::ResponseBody,
-    sharding::fence::{Fence, Fenced},
-};
+use super::ResponseBody;
+use crate::fleet::sharding::fence::{Fence, Fenced};
 
 /// `kube-apiserver`, `HAProxy` and Envoy allow 100 streams on a connection by default, nginx 128.
 /// The rest is for streams that were given up here and are not yet closed there.

@@ -6,8 +6,9 @@ use super::{
     super::{
         document::Document,
         profile::{files, halves, is_mode},
+        rule::Rule,
     },
-    FieldFinding, Rule,
+    FieldFinding,
 };
 use crate::api::profile::{
     ENCODING_GZIP, FileContentInline, OperatingSystemProfileSpec, ProfileConfig,

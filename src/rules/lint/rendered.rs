@@ -4,10 +4,11 @@
 use super::{
     super::{
         profile::{files, halves, usable_providers},
+        rule::Rule,
         sample::{KUBELET_VERSION, Sample},
         user_data::fit,
     },
-    FieldFinding, Layers, Rule,
+    FieldFinding, Layers,
     templates::error_finding,
 };
 use crate::api::{

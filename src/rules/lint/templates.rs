@@ -1,8 +1,11 @@
 //! Findings of the template compiler: all errors, not only the first.
 
 use super::{
-    super::profile::{files, halves},
-    FieldFinding, Layers, Rule,
+    super::{
+        profile::{files, halves},
+        rule::Rule,
+    },
+    FieldFinding, Layers,
 };
 use crate::api::profile::{ContainerRuntime, OperatingSystemProfileSpec, ProfileConfig};
 use crate::render::{

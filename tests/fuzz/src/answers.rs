@@ -15,9 +15,10 @@ use osm::{
     admission::reviewer::Reviewer,
     api::{machine_deployment::MachineDeployment, names::is_path_segment},
     fleet::{
-        connect::{self, ClientParts, ResponseBody},
+        connect::{self, ClientParts},
         pages::Pages,
         rate_limit::Budget,
+        transport::ResponseBody,
     },
     telemetry::metrics::{ClusterKind, Metrics},
     tenant::policy::TenantPolicy,

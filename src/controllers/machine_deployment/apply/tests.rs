@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::names::{CONTENT, MADE_FOR_REVISION};
-use crate::plan::{desired::Provenance, digest::Digest};
+use crate::plan::{digest::Digest, provenance::Provenance};
 use crate::tenant::secret_text::SecretBytes;
 
 fn wanted(provenance: Option<Provenance>) -> SecretWanted {

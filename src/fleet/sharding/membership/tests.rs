@@ -31,9 +31,10 @@ use tower::{BoxError, Service, util::BoxCloneSyncService};
 
 use super::*;
 use crate::fleet::{
-    connect::{ClientParts, ResponseBody, client},
+    connect::{ClientParts, client},
     rate_limit::Budget,
     sharding::fence::Fenced,
+    transport::ResponseBody,
 };
 use crate::telemetry::metrics::ClusterKind;
 use crate::tenant::{id::TenantId, policy::RequestBudget};

@@ -18,13 +18,13 @@ use crate::fleet::supervisor::*;
 use crate::fleet::{
     self,
     clock::Clock,
-    connect::Transport,
     engagement::Engagement,
     memory::Memory,
     permits::Permits,
     rate_limit::SharedBudget,
     registry::Registry,
     sharding::{Holder, View, precautions::Precautions, shard::Shard},
+    transport::Transport,
     watch::Scope,
     worker_clusters::WorkerClusters,
 };
