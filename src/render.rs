@@ -34,9 +34,11 @@ pub mod input;
 pub mod kubelet;
 pub mod limits;
 pub mod overlay;
+mod problem;
 pub mod recent;
 pub mod reference;
 mod sandbox;
+mod source;
 pub mod template;
 pub mod user_data;
 mod version;
@@ -49,10 +51,11 @@ pub use user_data::UserData;
 use crate::api::{
     config::OperatingSystemConfigSpec, profile::TemplateLanguage, worker_cluster::StoredConfig,
 };
-use compose::{Form, RenderedFiles, compose, files_of, half_of, inline_of};
+use compose::{Form, RenderedFiles, compose};
 use data::Facts;
 use encode::{MachineFacts, encode};
 use engine::{Fuel, Job, Label};
+use source::{files_of, half_of, inline_of};
 use template::{CompiledHalf, JinjaHalf, Templates};
 
 /// What a machine deployment needs.
@@ -99,7 +102,7 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
         input,
         templates,
         limits,
-        fuel: engine::start(limits),
+        fuel: engine::start(limits, go_template::printed_parts),
         variables: Variables::new(&data.inline, &with_markers, language),
         marked_names,
     };

@@ -14,8 +14,6 @@ use minijinja::{
     value::{Rest, ValueKind, ValueOrKwargs},
 };
 
-use super::go_template;
-
 mod metered;
 
 pub(super) use metered::MeteredText;
@@ -35,16 +33,25 @@ pub(super) const NO_NUMBER: &str = "`*` and `%` work on numbers only";
 pub(super) const NO_PLAIN: &str = "an attribute of a namespace can hold texts, numbers and lists";
 /// What adding other values says.
 pub(super) const NO_SUM: &str = "`+` works on two numbers, two texts or two lists";
+/// What printing `none` says.
+pub(super) const PRINTS_NONE: &str =
+    "`none` is printed or joined; say what stands in its place, or ask `if`";
 /// What joining or printing something else than a text or a number says.
 pub(super) const NO_TEXT: &str = "only texts, numbers and truth values can be printed or joined";
 
 thread_local! {
     static LEFT: Cell<usize> = const { Cell::new(0) };
     static IS_SPENT: Cell<bool> = const { Cell::new(false) };
+    static PARTS: Cell<Parts> = const { Cell::new(|_| Vec::new()) };
 }
 
-/// Starts a render that may allocate this many bytes.
-pub(super) fn start(bytes: usize) {
+/// Returns what a value prints as that is neither a list nor a map of the engine.
+pub(super) type Parts = fn(&Value) -> Vec<Value>;
+
+/// Starts a render that may allocate this many bytes. Values of the templates' language have these
+/// parts.
+pub(super) fn start(bytes: usize, parts: Parts) {
+    PARTS.set(parts);
     LEFT.set(bytes);
     IS_SPENT.set(false);
 }
@@ -102,7 +109,7 @@ fn weigh_at(value: &Value, depth: usize) -> Result<(), Error> {
             }
             Ok(())
         }
-        _ => go_template::printed_parts(value)
+        _ => PARTS.get()(value)
             .iter()
             .try_for_each(|part| weigh_at(part, depth)),
     }
@@ -182,7 +189,7 @@ pub(super) fn printed(value: &Value) -> Result<std::borrow::Cow<'_, str>, Error>
         ValueKind::Bool => Ok(if value.is_true() { "true" } else { "false" }.into()),
         ValueKind::Number => Ok(value.to_string().into()),
         ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
-        ValueKind::None => Err(refusal(super::functions::PRINTS_NONE)),
+        ValueKind::None => Err(refusal(PRINTS_NONE)),
         _ => Err(refusal(NO_TEXT)),
     }
 }

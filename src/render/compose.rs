@@ -10,13 +10,13 @@ use super::{
     encode::cloud_init::module_value,
     error::{Half, RenderError},
     input::RhelSpec,
+    source::{files_of, half_of, inline_of},
 };
 use crate::api::{
     config::{ConfigHalf, OperatingSystemConfigSpec},
     profile::{
-        CloudInitModules, CloudProviderSpec, ContainerRuntime, File, FileContent,
-        FileContentInline, OperatingSystem, OperatingSystemProfileSpec, PERMISSIONS_DEFAULT,
-        ProfileConfig, ProvisioningUtility, TemplateLanguage,
+        CloudInitModules, CloudProviderSpec, File, FileContent, FileContentInline, OperatingSystem,
+        PERMISSIONS_DEFAULT, ProvisioningUtility, TemplateLanguage,
     },
 };
 use crate::tenant::secret_text::SecretText;
@@ -31,49 +31,6 @@ pub(super) enum Form {
     Inline,
     /// With markers in place of secrets, and without the cloud provider's settings.
     Stored,
-}
-
-/// The half's part of a profile.
-pub(super) fn half_of(profile: &OperatingSystemProfileSpec, half: Half) -> &ProfileConfig {
-    match half {
-        Half::Bootstrap => &profile.bootstrap_config,
-        Half::Provisioning => &profile.provisioning_config,
-    }
-}
-
-/// The files of a half in the order in which they are written: its own, then containerd's.
-pub(super) fn files_of(config: &ProfileConfig) -> impl Iterator<Item = &File> {
-    let runtime = config
-        .supported_container_runtimes
-        .iter()
-        .find(|runtime| runtime.name == ContainerRuntime::Containerd);
-    let runtime_files = runtime.map_or(&[][..], |runtime| runtime.files.as_slice());
-    config.files.iter().chain(runtime_files)
-}
-
-/// The named templates of a half: containerd's, overlaid by its own.
-pub(super) fn templates_of(config: &ProfileConfig) -> BTreeMap<&str, &str> {
-    let runtime = config
-        .supported_container_runtimes
-        .iter()
-        .find(|runtime| runtime.name == ContainerRuntime::Containerd);
-    runtime
-        .into_iter()
-        .flat_map(|runtime| &runtime.templates)
-        .chain(&config.templates)
-        .map(|(name, source)| (name.as_str(), source.as_str()))
-        .collect()
-}
-
-/// The inline part of a file's content.
-pub(super) fn inline_of(half: Half, file: &File) -> Result<&FileContentInline, RenderError> {
-    file.content
-        .inline
-        .as_ref()
-        .ok_or_else(|| RenderError::MissingInline {
-            half,
-            path: file.path.clone(),
-        })
 }
 
 /// The tool that reads the documents, if profile and machine deployment agree on it.

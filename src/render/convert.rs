@@ -10,9 +10,9 @@ mod samples;
 pub use compare::{Comparison, compare};
 
 use super::{
-    compose::{half_of, templates_of},
     error::{Half, RenderError},
     go_template::HalfConverter,
+    source::{half_of, templates_of},
     template::CompiledProfile,
 };
 use crate::api::profile::{

@@ -21,14 +21,12 @@ use super::{
     error::RenderError,
     input::{Network, OperatingSystemSpec, RegistryCredential, RenderInput, RhelSpec},
     kubelet::{KubeletSettings, feature_gates, kubelet_version},
+    template::BOOTSTRAP_KUBECONFIG,
 };
 use crate::api::names::DerivedNames;
 use crate::api::profile::{CloudProvider, OperatingSystem};
 use crate::tenant::secret_text::SecretText;
 use crate::tenant::settings::TenantSettings;
-
-/// The variable with the kubelet's bootstrap kubeconfig.
-pub(super) const BOOTSTRAP_KUBECONFIG: &str = "BootstrapKubeconfig";
 
 /// The variable with the token to fetch documents with: the machine deployment's own, or the
 /// fetcher's.

@@ -2,7 +2,7 @@
 //! like a file, in each half that has one. Each line is a kind and a value.
 
 use super::{
-    Limits, RenderError, RenderInput, compose::templates_of, render, template::CompiledProfile,
+    Limits, RenderError, RenderInput, render, source::templates_of, template::CompiledProfile,
 };
 use crate::api::profile::{
     File, FileContent, FileContentInline, OperatingSystemProfileSpec, PERMISSIONS_DEFAULT,

@@ -13,10 +13,11 @@ use minijinja::{
 };
 
 use super::{
-    allocation_limit,
+    allocation_limit::{self, Parts},
     error::{Half, RenderError, TemplatePlace},
-    functions, go_template,
+    functions,
     limits::{FUEL, Limits, RECURSION_MAX, SOURCE_BYTES_MAX},
+    problem::quotes_no_value,
     sandbox,
 };
 
@@ -130,9 +131,10 @@ pub(super) fn add_printed(
     Ok(template.undeclared_variables(false).into_iter().collect())
 }
 
-/// Starts a render: its files share what they may make.
-pub(super) fn start(limits: &Limits) -> Fuel {
-    allocation_limit::start(limits.work_bytes_max);
+/// Starts a render: its files share what they may make. Values of the templates' language print as
+/// these parts.
+pub(super) fn start(limits: &Limits, parts: Parts) -> Fuel {
+    allocation_limit::start(limits.work_bytes_max, parts);
     Fuel(Cell::new(limits.fuel))
 }
 
@@ -287,9 +289,7 @@ fn problem(error: &Error) -> String {
         | ErrorKind::UnknownFilter
         | ErrorKind::UnknownTest
         | ErrorKind::UnknownFunction => detail.to_owned(),
-        ErrorKind::InvalidOperation
-            if functions::is_own_text(detail) || go_template::quotes_no_value(error) =>
-        {
+        ErrorKind::InvalidOperation if functions::is_own_text(detail) || quotes_no_value(error) => {
             detail.to_owned()
         }
         ErrorKind::InvalidOperation if detail == "recursion limit exceeded" => {

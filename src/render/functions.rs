@@ -19,9 +19,6 @@ use super::{
     version::{Constraints, Version},
 };
 
-/// What printing `none` says.
-pub(super) const PRINTS_NONE: &str =
-    "`none` is printed or joined; say what stands in its place, or ask `if`";
 const NO_VERSION: &str = "semver_matches: the version is not a semantic version";
 const NO_CONSTRAINT: &str = "semver_matches: the constraint is not a constraint on versions";
 const NO_JSON: &str = "the value cannot be written as JSON";
@@ -29,7 +26,7 @@ const NO_YAML: &str = "the value cannot be written as YAML";
 const FROM_IS_EMPTY: &str = "replace: the text to replace is empty";
 
 const OWN_TEXTS: [&str; 11] = [
-    PRINTS_NONE,
+    allocation_limit::PRINTS_NONE,
     NO_VERSION,
     NO_CONSTRAINT,
     NO_JSON,

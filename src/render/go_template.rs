@@ -21,11 +21,11 @@ use minijinja::{
 
 use super::{
     allocation_limit,
-    compose::{files_of, half_of, inline_of, templates_of},
     engine::{self, Fuel, Job, Label, Source},
     error::{Half, RenderError, TemplatePlace},
     limits::{FUEL, Limits, RECURSION_MAX, SOURCE_BYTES_MAX},
-    sandbox,
+    problem, sandbox,
+    source::{files_of, half_of, inline_of, templates_of},
 };
 use crate::api::profile::OperatingSystemProfileSpec;
 
@@ -38,7 +38,6 @@ mod json;
 mod lexer;
 mod parser;
 mod print;
-mod problem;
 mod second_pass;
 mod toml;
 mod translate;
@@ -49,7 +48,6 @@ mod yaml;
 pub(super) use convert::HalfConverter;
 pub(super) use data::variables;
 pub(super) use go_functions::{PREFIX, add_to as offer};
-pub(super) use problem::quotes_no_value;
 pub(super) use value::printed_parts;
 
 use parser::parse;

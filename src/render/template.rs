@@ -18,14 +18,16 @@ use minijinja::Environment;
 use sha2::{Digest, Sha256};
 
 use super::{
-    compose::{files_of, half_of, inline_of, templates_of},
-    data::BOOTSTRAP_KUBECONFIG,
     default_profiles::is_shipped,
     engine::{self, Source},
     error::{Half, RenderError},
     go_template::{self, GoHalf},
+    source::{files_of, half_of, inline_of, templates_of},
 };
 use crate::api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
+
+/// The variable with the kubelet's bootstrap kubeconfig.
+pub(super) const BOOTSTRAP_KUBECONFIG: &str = "BootstrapKubeconfig";
 
 /// A profile with its templates compiled.
 pub struct CompiledProfile {

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_capacity_is_at_most_what_can_still_be_charged() {
-        start(BYTES);
+        start(BYTES, |_| Vec::new());
         let mut text = MeteredText::default();
         while text.push_str("seven..").is_ok() {
             assert!(text.0.capacity() <= BYTES, "{}", text.0.capacity());
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn a_repeated_text_is_appended_without_a_copy_beside_it() {
         for (repeated, times) in [("", 3), ("ab", 0), ("ab", 1), ("äb", 5), ("a", 900)] {
-            start(BYTES);
+            start(BYTES, |_| Vec::new());
             let mut text = MeteredText::default();
             text.push_str("before").expect("it is short");
             let counted = allocation_counter::measure(|| {

@@ -146,7 +146,7 @@ impl Cost {
 }
 
 fn cost(environment: &Environment<'_>, entry: &Entry, arguments: &[Value]) -> Cost {
-    allocation_limit::start(WORK_BYTES);
+    allocation_limit::start(WORK_BYTES, go_template::printed_parts);
     let mut state = environment.empty_state();
     let mut is_ok = false;
     let mut call = || {

@@ -67,7 +67,7 @@ fn a_failing_template_names_its_line_and_the_kind_of_problem_alone() {
         check(with_template(text), "template", &message);
     };
     template("\n{{ Nonsense }}", "`Nonsense` is undefined");
-    template("\n{{ HTTPProxy }}", functions::PRINTS_NONE);
+    template("\n{{ HTTPProxy }}", allocation_limit::PRINTS_NONE);
     template(
         "\n{{ Token - 1 }}",
         "an operation that its values do not allow",

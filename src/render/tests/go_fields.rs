@@ -108,7 +108,7 @@ fn rendered(variables: &Variables, template: &str) -> Result<String, RenderError
     let limits = Limits::default();
     let pass = go_template::Pass {
         limits: &limits,
-        fuel: &engine::start(&limits),
+        fuel: &engine::start(&limits, go_template::printed_parts),
         inline: variables,
         marked: variables,
         marked_names: &[],

@@ -2,7 +2,7 @@
 
 use minijinja::{Environment, Value};
 
-use super::super::super::allocation_limit;
+use super::super::super::{allocation_limit, go_template};
 
 /// How many sizes there are.
 pub(super) const LEVELS: usize = 3;
@@ -84,7 +84,7 @@ pub(super) struct Arguments([Vec<Value>; LEVELS]);
 impl Arguments {
     /// Lists and maps are Go's where the environment makes such.
     pub(super) fn new(environment: &Environment<'_>) -> Self {
-        allocation_limit::start(usize::MAX);
+        allocation_limit::start(usize::MAX, go_template::printed_parts);
         let maker = Maker(environment);
         Self(SIZES.map(|size| ALL.map(|kind| maker.value(kind, size)).into()))
     }

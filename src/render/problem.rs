@@ -6,7 +6,7 @@ use minijinja::{Error, ErrorKind};
 
 /// Marks an error whose text quotes no value, so that it may be shown.
 #[derive(Debug)]
-pub(in crate::render) struct QuotesNoValue;
+pub(super) struct QuotesNoValue;
 
 impl fmt::Display for QuotesNoValue {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,6 +22,6 @@ pub(super) fn refuse(text: impl Into<Cow<'static, str>>) -> Error {
 }
 
 /// Whether an error's text may be shown.
-pub(in crate::render) fn quotes_no_value(error: &Error) -> bool {
+pub(super) fn quotes_no_value(error: &Error) -> bool {
     error::Error::source(error).is_some_and(<dyn error::Error>::is::<QuotesNoValue>)
 }
