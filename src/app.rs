@@ -37,7 +37,6 @@ use crate::admin::{AdminState, Gate, Readiness};
 use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfile};
 use crate::controllers::{
     context::Rules,
-    profile::DefaultProfile,
     profile_store::{ProfileStore, Quotas, content_digest},
     rollout::Tenants,
     serve::Controllers,
@@ -67,6 +66,7 @@ use crate::fleet::{
     watch::Scope,
     worker_clusters,
 };
+use crate::plan::default_profile::DefaultProfile;
 use crate::render::{Limits, default_profiles::default_profiles};
 use crate::render_worker::{Pool, Renderer};
 use crate::settings::Settings;

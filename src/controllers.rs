@@ -29,6 +29,7 @@ pub mod registry_credentials;
 pub mod resync;
 pub mod rollout;
 pub mod serve;
+pub mod state;
 pub mod subscriptions;
 pub mod tokens;
 pub mod triggers;

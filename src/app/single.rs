@@ -16,7 +16,6 @@ use crate::admin::{AdminState, Readiness};
 use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfileSpec};
 use crate::controllers::{
     context::Rules,
-    profile::DefaultProfile,
     profile_store::{self, ProfileStore, Quotas, content_digest},
     serve::Controllers,
     subscriptions::Subscriptions,
@@ -31,6 +30,7 @@ use crate::fleet::{
     transport::{self, Patience, Transport},
     watch::Scope,
 };
+use crate::plan::default_profile::DefaultProfile;
 use crate::render::Limits;
 use crate::render_worker::{Pool, Renderer};
 use crate::settings::drop_in::{DefaultProfileInstallation, DropInSettings, LeaderElection};

@@ -10,7 +10,7 @@ use kube::{
     core::DeserializeGuard,
 };
 
-use super::{context::Context, machine_deployment::update_status::KEPT_AS_FOUND, profile_store};
+use super::{context::Context, profile_store};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{FINALIZER, KUBE_SYSTEM, PINNED, PROFILE, PROFILE_NAMESPACE, is_path_segment},
@@ -21,7 +21,7 @@ use crate::fleet::{adoption::Predecessor, pages::Pages, write};
 use crate::tenant::{
     id::TenantId,
     policy::{ProfileQuota, TenantPolicy},
-    report::{ConditionState, ConditionType},
+    report::{ConditionState, ConditionType, KEPT_AS_FOUND},
 };
 
 /// A page of machine deployments, by their metadata.

@@ -9,19 +9,26 @@ use std::{
 use kube::runtime::reflector::Store;
 
 use super::{
-    backoff::Backoff, event_writer::EventWriter, held_back::HeldBack, join_check,
-    machine_deployment::credentials::NodeCredentials,
-    machine_deployment_index::MachineDeploymentIndex, machine_rollout::KnownMachines,
-    object_cache::ObjectCache, profile::DefaultProfile, profile_store::ProfileStore,
-    queue_latency::QueueLatency, registry_credentials, resync::ResyncQueue, rollout::RolloutSlots,
-    tokens::Tokens, triggers::TriggerRouter,
+    backoff::Backoff,
+    event_writer::EventWriter,
+    held_back::HeldBack,
+    machine_deployment_index::MachineDeploymentIndex,
+    object_cache::ObjectCache,
+    profile_store::ProfileStore,
+    queue_latency::QueueLatency,
+    resync::ResyncQueue,
+    state::{
+        join_queue::JoinQueue, known_machines::KnownMachines, node_credentials::NodeCredentials,
+        registry_credentials, rollout_slots::RolloutSlots, tokens::Tokens,
+    },
+    triggers::TriggerRouter,
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
     worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
 };
 use crate::fleet::engagement::Engagement;
-use crate::plan::digest::DigestKey;
+use crate::plan::{default_profile::DefaultProfile, digest::DigestKey};
 use crate::render::Limits;
 use crate::render_worker::Renderer;
 use crate::tenant::{
@@ -86,7 +93,7 @@ pub struct Context {
     /// What the machines of machine deployments were made from.
     pub machines: KnownMachines,
     /// Whose machines are checked next.
-    pub join_checks: join_check::Queue,
+    pub join_checks: JoinQueue,
     /// What must be looked at again.
     pub triggers: Arc<TriggerRouter>,
     /// Writes Events in the worker cluster.

@@ -3,24 +3,15 @@
 //! request its certificate, each through the address and the certificate authority that documents
 //! have.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::{
     authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
     core::v1::Secret,
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
-use tokio::sync::Notify;
 
-use super::{
-    context::Context,
-    machine_deployment::{credentials, dereference},
-    triggers::Affected,
-};
+use super::{context::Context, machine_deployment::dereference, triggers::Affected};
 use crate::api::names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN};
 use crate::fleet::{
     connect::{ClientParts, Clients},
@@ -39,69 +30,6 @@ use crate::tenant::{
 
 /// How long to wait before a first failure is believed.
 pub const SECOND_TRY: Duration = Duration::from_secs(30);
-
-/// Which machine deployment of a tenant is checked next, by its key.
-#[derive(Debug, Default)]
-pub struct Queue {
-    state: Mutex<State>,
-    bell: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The one whose machines could not join. It is checked until they can.
-    failed: Option<String>,
-    /// Those for which something was written since.
-    changed: BTreeSet<String>,
-    /// The last one that was checked although nothing pointed at it.
-    last: Option<String>,
-}
-
-impl Queue {
-    /// Something was written for a machine deployment.
-    pub fn changed(&self, key: &str) {
-        self.lock().changed.insert(key.to_owned());
-        self.bell.notify_one();
-    }
-
-    /// Waits until something was written for a machine deployment.
-    pub async fn is_due(&self) {
-        self.bell.notified().await;
-    }
-
-    /// Returns one of these keys: the one that failed, else one that changed, else the next one,
-    /// round-robin.
-    fn next(&self, keys: &BTreeSet<String>) -> Option<String> {
-        let mut state = self.lock();
-        state.changed.retain(|key| keys.contains(key));
-        state.failed.take_if(|key| !keys.contains(key));
-        if state.failed.is_some() {
-            return state.failed.clone();
-        }
-        if let Some(changed) = state.changed.pop_first() {
-            return Some(changed);
-        }
-        let after = state.last.clone().unwrap_or_default();
-        let mut later = keys.iter().filter(|key| **key > after);
-        let next = later.next().or_else(|| keys.first()).cloned();
-        state.last.clone_from(&next);
-        next
-    }
-
-    /// A check of the chosen one ended. Where it came to nothing, the others do not wait for it.
-    fn ended(&self, key: &str, outcome: Option<&Outcome>) {
-        let has_failed = matches!(outcome, Some(Outcome::Cannot(..)));
-        self.lock().failed = has_failed.then(|| key.to_owned());
-    }
-
-    fn has_failed(&self, key: &str) -> bool {
-        self.lock().failed.as_deref() == Some(key)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// What a check came to.
 #[derive(Debug)]
@@ -137,7 +65,7 @@ pub async fn check(context: &Context) {
         tokio::time::sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
         found = outcome(context, names).await;
     }
-    queue.ended(&names.key, found.as_ref());
+    queue.ended(&names.key, matches!(found, Some(Outcome::Cannot(..))));
     if let Some(found) = found {
         report(context, found);
     }
@@ -183,7 +111,7 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     let cluster_info = context.cluster_info();
     let way = Way::new(&settings, &cluster_info, &context.engagement.kubeconfig_ca);
     let token = context.tokens.get(&names.key)?.token;
-    let own = credentials::own_token(context, &settings, names)?;
+    let own = context.node_credentials.own_token(&settings, names)?;
     let fetch_token = own.as_ref().unwrap_or(&cluster_info.fetch_token);
     let holder = match own {
         Some(_) => &names.fetcher_token,
@@ -325,33 +253,4 @@ fn client(context: &Context, kubeconfig: &SecretText) -> Result<Client, String> 
         metrics: engagement.shared.metrics.clone(),
     });
     Ok(clients.client())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn those_that_failed_come_first_then_those_that_changed_then_all_round_robin() {
-        let queue = Queue::default();
-        let keys: BTreeSet<String> = ["a", "b", "c"].map(str::to_owned).into();
-        let next = || queue.next(&keys).unwrap();
-        assert_eq!([next(), next(), next(), next()], ["a", "b", "c", "a"]);
-        queue.changed("c");
-        queue.changed("gone");
-        assert_eq!([next(), next()], ["c", "b"]);
-        let failed = Outcome::Cannot("FetchRefused", String::new());
-        queue.ended("a", Some(&failed));
-        assert_eq!([next(), next()], ["a", "a"]);
-        queue.ended("a", Some(&Outcome::Can));
-        assert_eq!(next(), "c");
-        queue.ended("b", Some(&failed));
-        queue.ended("b", None);
-        assert_eq!(
-            next(),
-            "a",
-            "the others do not wait for what comes to nothing"
-        );
-        assert_eq!(queue.next(&BTreeSet::new()), None);
-    }
 }

@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -20,16 +20,16 @@ use kube::{
     },
 };
 use serde_json::json;
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
-use super::context::Context;
+use super::{context::Context, state::known_machines::full_name};
 use crate::api::{
     machine_deployment::{MachineDeployment, MachineDeploymentStatus},
     names::REPLACED_FOR,
     worker_cluster::{MachineReplacement, MachineRollout},
 };
 use crate::fleet::retry_delay::RetryDelay;
-use crate::plan::machine_rollout::{Machines, Standing, standing, turns};
+use crate::plan::machine_rollout::{Standing, standing, turns};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::{ConditionState, ConditionType};
 
@@ -39,37 +39,6 @@ const PROGRESS_DEADLINE: Duration = Duration::from_mins(10);
 const PROGRESS_DEADLINE_MAX: Duration = Duration::from_hours(24);
 /// A condition names this many of each kind.
 const NAMED_MAX: usize = 3;
-
-type Reference = ObjectRef<MachineDeployment>;
-
-/// What the machines of one tenant's machine deployments were made from, as reconciles tell.
-#[derive(Debug, Default)]
-pub struct KnownMachines {
-    known: Mutex<BTreeMap<String, Machines>>,
-    bell: Notify,
-}
-
-impl KnownMachines {
-    /// A machine deployment was looked at. There is nothing to say of one that is not served.
-    pub fn observed(&self, reference: &Reference, machines: Option<Machines>) {
-        let mut known = self.lock();
-        match machines {
-            Some(machines) => known.insert(full_name(reference), machines),
-            None => known.remove(&full_name(reference)),
-        };
-        drop(known);
-        self.bell.notify_one();
-    }
-
-    fn get(&self, name: &str) -> Option<Machines> {
-        self.lock().get(name).cloned()
-    }
-
-    /// Every write under the lock is one call: a panic elsewhere does no harm here.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Machines>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Tells machine deployments to replace their machines, until cancelled.
 pub async fn follow(context: &Context) {
@@ -82,7 +51,7 @@ pub async fn follow(context: &Context) {
     loop {
         let again = Box::pin(rollout.evaluate()).await;
         tokio::select! {
-            () = context.machines.bell.notified() => {}
+            () = context.machines.changed() => {}
             () = sleep(again) => {}
         }
     }
@@ -351,9 +320,4 @@ fn is_everything_looked_at(context: &Context) -> bool {
             existing.iter().all(is_known)
         })
     })
-}
-
-fn full_name(reference: &Reference) -> String {
-    let namespace = reference.namespace.as_deref().unwrap_or_default();
-    format!("{namespace}/{}", reference.name)
 }

@@ -12,7 +12,7 @@ use super::{
         finalize::{Holder, Made, holder},
     },
     object_cache::ObjectCache,
-    tokens,
+    state::tokens,
     triggers::Affected,
 };
 use crate::api::names::{DerivedNames, MADE_FOR};

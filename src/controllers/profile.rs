@@ -15,11 +15,12 @@ use super::{
     adoption,
     context::Context,
     profile_store::content_digest,
-    rollout::{AWAITING_TURN, ROLLOUT_PAUSED, SlotRequest, Turn},
+    rollout::{AWAITING_TURN, ROLLOUT_PAUSED},
+    state::rollout_slots::{SlotRequest, Turn},
 };
 use crate::api::{
     names::INSTALLED_CONTENT,
-    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
+    profile::OperatingSystemProfile,
     worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
 };
 use crate::fleet::{
@@ -28,23 +29,12 @@ use crate::fleet::{
     retry_delay::RetryDelay,
     write,
 };
-use crate::plan::default_profile::{Installed, Verdict, evaluate};
+use crate::plan::default_profile::{DefaultProfile, Installed, Verdict, evaluate};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::{ConditionState, ConditionType};
 
 /// How long the watch may take to show a profile that was made.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);
-
-/// A default profile, as it is built into this program.
-#[derive(Clone, Debug)]
-pub struct DefaultProfile {
-    /// The profile's name.
-    pub name: String,
-    /// The digest of the spec.
-    pub content: String,
-    /// The profile's spec.
-    pub spec: OperatingSystemProfileSpec,
-}
 
 /// Keeps the default profiles as the tenant's policy says, until cancelled. `changed` rings when a
 /// profile of the namespace or the policy may have changed.

@@ -7,17 +7,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use tokio::time::Instant;
 
 use super::{
-    context::DefaultProfileSettings, profile::DefaultProfile, profile_store::ProfileStore,
+    context::DefaultProfileSettings,
+    profile_store::ProfileStore,
+    state::rollout_slots::{Decided, RolloutSlots},
 };
 use crate::api::worker_cluster::{
     DefaultProfiles, MachineDeploymentEntry, ProfileRollout, WorkerClusterStatus,
@@ -28,7 +27,7 @@ use crate::fleet::{
     watch::Scope,
 };
 use crate::plan::{
-    default_profile::is_older,
+    default_profile::{DefaultProfile, is_older},
     rollout::{Decision, Participant, Standing, decide, is_profiles_fault},
 };
 use crate::telemetry::metrics::{Metrics, Paused, RolloutState};
@@ -50,80 +49,6 @@ pub const AWAITING_TURN: &str = "AwaitingTurn";
 /// The same, while nobody has a turn.
 pub const ROLLOUT_PAUSED: &str = "RolloutPaused";
 const WAITING: [&str; 2] = [AWAITING_TURN, ROLLOUT_PAUSED];
-
-/// Whether a tenant's turn has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// It has.
-    Come,
-    /// It has not yet.
-    Awaited,
-    /// Nobody's has, for this reason.
-    Paused(String),
-}
-
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Decided {
-    granted: BTreeSet<TenantId>,
-    paused: Option<String>,
-}
-
-/// Who asks for a turn, and who has one.
-#[derive(Debug, Default)]
-pub struct RolloutSlots {
-    asking: Mutex<BTreeSet<TenantId>>,
-    bell: Notify,
-    decided: watch::Sender<Decided>,
-}
-
-/// A tenant that asks for its turn, until it is dropped.
-#[derive(Debug)]
-pub struct SlotRequest {
-    turns: Arc<RolloutSlots>,
-    tenant: TenantId,
-    decided: watch::Receiver<Decided>,
-}
-
-impl RolloutSlots {
-    /// Asks for a turn.
-    pub fn ask(self: &Arc<Self>, tenant: &TenantId) -> SlotRequest {
-        self.asking().insert(tenant.clone());
-        self.bell.notify_one();
-        SlotRequest {
-            turns: Arc::clone(self),
-            tenant: tenant.clone(),
-            decided: self.decided.subscribe(),
-        }
-    }
-
-    fn asking(&self) -> MutexGuard<'_, BTreeSet<TenantId>> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl SlotRequest {
-    /// Whether the turn has come.
-    pub fn turn(&self) -> Turn {
-        let decided = self.decided.borrow();
-        match &decided.paused {
-            _ if decided.granted.contains(&self.tenant) => Turn::Come,
-            Some(why) => Turn::Paused(why.clone()),
-            None => Turn::Awaited,
-        }
-    }
-
-    /// Waits until the answer is another than `before`; it may be already.
-    pub async fn changed(&mut self, before: &Turn) {
-        // The sender is part of the turns: it cannot be gone.
-        while self.turn() == *before && self.decided.changed().await.is_ok() {}
-    }
-}
-
-impl Drop for SlotRequest {
-    fn drop(&mut self) {
-        self.turns.asking().remove(&self.tenant);
-    }
-}
 
 /// The tenants of the fleet.
 #[derive(Debug)]

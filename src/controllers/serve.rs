@@ -24,17 +24,19 @@ use super::{
     event_writer::EventWriter,
     held_back::HeldBack,
     initial_sync, join,
-    join_check::Queue,
     machine_deployment::{self, credentials},
     machine_deployment_index::MachineDeploymentIndex,
-    machine_rollout::{self, KnownMachines},
+    machine_rollout,
     object_cache::ObjectCache,
-    orphans,
-    profile::{self, DefaultProfile},
+    orphans, profile,
     profile_store::ProfileStore,
-    registry_credentials::{self, Refreshed},
+    registry_credentials,
     resync::ResyncQueue,
-    rollout::RolloutSlots,
+    state::{
+        self, join_queue::JoinQueue, known_machines::KnownMachines,
+        node_credentials::NodeCredentials, registry_credentials::Refreshed,
+        rollout_slots::RolloutSlots, tokens::Tokens,
+    },
     subscriptions::{Subscriber, Subscriptions},
     tokens,
     triggers::{Affected, Destinations, TriggerRouter},
@@ -44,7 +46,7 @@ use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCl
 use crate::fleet::{
     engagement::Engagement, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,
 };
-use crate::plan::digest::DigestKey;
+use crate::plan::{default_profile::DefaultProfile, digest::DigestKey};
 use crate::telemetry::{chain::chain, metrics::Trigger};
 use crate::tenant::{
     policy::ProfileReach,
@@ -103,7 +105,7 @@ impl Controllers {
         let key = DigestKey::derive(&cluster_info.fetch_token);
         let policy = Arc::clone(&engagement.policy);
         let tenant_status = Arc::clone(&engagement.tenant_status);
-        let tokens = tokens::Tokens::of(&engagement);
+        let tokens = Tokens::of(&engagement);
         let memory = Arc::clone(&engagement.shared.memory);
         let bytes_max = policy.metadata_bytes_max();
         let cache = || ObjectCache::within(bytes_max, Reservation::for_cache(&memory));
@@ -122,14 +124,14 @@ impl Controllers {
             configs: Arc::new(cache()),
             secrets: cache(),
             tokens,
-            node_credentials: credentials::NodeCredentials::default(),
-            registry_credentials: registry_credentials::Known::default(),
+            node_credentials: NodeCredentials::default(),
+            registry_credentials: state::registry_credentials::Known::default(),
             backoff: Arc::default(),
             held_back: HeldBack::default(),
             resync: Arc::new(ResyncQueue::new(&policy, tenant_status)),
             queue_latency: Arc::default(),
             machines: KnownMachines::default(),
-            join_checks: Queue::default(),
+            join_checks: JoinQueue::default(),
             triggers: Arc::clone(triggers),
             key: std::sync::Mutex::new((cluster_info, key)),
         }

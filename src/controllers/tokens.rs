@@ -4,150 +4,26 @@
 //! and as often as the cluster info is read. A list of their metadata shows which were deleted or
 //! changed, and only the latter are read.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::collections::HashMap;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{ListParams, ObjectMeta},
     core::DeserializeGuard,
 };
 
-use super::{context::Context, triggers::Affected};
-use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
-use crate::fleet::{
-    engagement::Engagement, pages::Pages, prerequisites::PrerequisiteError, removal,
+use super::{
+    context::Context,
+    state::tokens::{api, read, secret_name},
+    triggers::Affected,
 };
-use crate::plan::bootstrap::{AUTH_GROUPS, Token};
-use crate::telemetry::metrics::{Metrics, TokensKnown};
-use crate::tenant::{mode::Right, secret_text::SecretText};
+use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
+use crate::fleet::{pages::Pages, prerequisites::PrerequisiteError, removal};
+use crate::tenant::mode::Right;
 
 /// A page of tokens; each has about 600 bytes.
 const PAGE: u32 = 500;
-
-/// A token, and the object that holds it.
-#[derive(Clone, Debug)]
-pub struct KnownToken {
-    /// The token.
-    pub token: Token,
-    /// The Secret's uid.
-    pub uid: String,
-    /// The Secret's resource version.
-    pub resource_version: String,
-}
-
-/// The bootstrap tokens of one tenant, by the key of their machine deployment.
-#[derive(Debug)]
-pub struct Tokens {
-    metrics: Metrics,
-    /// The cluster that they are for.
-    cluster: String,
-    known: Mutex<HashMap<String, KnownToken>>,
-    /// How many ids that a key draws are held by tokens of others.
-    taken: Mutex<HashMap<String, u8>>,
-}
-
-impl Drop for Tokens {
-    fn drop(&mut self) {
-        self.metrics.forget_tokens(&self.cluster);
-    }
-}
-
-impl Tokens {
-    /// None yet, of an engaged cluster.
-    pub fn of(engagement: &Engagement) -> Self {
-        Self {
-            metrics: engagement.shared.metrics.clone(),
-            cluster: engagement.registration.to_string(),
-            known: Mutex::default(),
-            taken: Mutex::default(),
-        }
-    }
-
-    /// The token of a machine deployment, if there is one.
-    pub fn get(&self, key: &str) -> Option<KnownToken> {
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .cloned()
-    }
-
-    /// The keys, and the names of the Secrets, of the tokens whose key is not in use.
-    pub fn unused(&self, is_in_use: impl Fn(&str) -> bool) -> Vec<(String, String)> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let unused = known.iter().filter(|(key, _)| !is_in_use(key));
-        unused
-            .map(|(key, token)| (key.clone(), secret_name(&token.token)))
-            .collect()
-    }
-
-    /// All tokens, by the key of their machine deployment.
-    fn all(&self) -> Vec<(String, KnownToken)> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = known.iter();
-        all.map(|(key, token)| (key.clone(), token.clone()))
-            .collect()
-    }
-
-    /// Takes note of a token.
-    pub fn set(&self, key: &str, token: KnownToken) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(key.to_owned(), token);
-        self.count(&known);
-    }
-
-    fn count(&self, known: &HashMap<String, KnownToken>) {
-        let ends = known.values().map(|it| it.token.expires);
-        let tokens = TokensKnown {
-            count: known.len(),
-            first_end: ends.filter(|end| *end != Timestamp::MAX).min(),
-        };
-        self.metrics.set_tokens(&self.cluster, tokens);
-    }
-
-    /// An id that the key draws is held by a token of somebody else.
-    pub fn take(&self, key: &str) {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = taken.entry(key.to_owned()).or_default();
-        *count = count.saturating_add(1);
-    }
-
-    /// How many ids that the key draws are held by tokens of others.
-    pub fn taken(&self, key: &str) -> u8 {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.get(key).copied().unwrap_or_default()
-    }
-
-    /// Takes note of what became of a token, unless another has taken its place.
-    fn replace(&self, key: &str, uid: &str, found: Option<KnownToken>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.get(key).is_none_or(|token| token.uid != uid) {
-            return;
-        }
-        match found {
-            Some(found) => known.insert(key.to_owned(), found),
-            None => known.remove(key),
-        };
-        self.count(&known);
-    }
-
-    /// Forgets a token.
-    pub fn remove(&self, key: &str) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.remove(key);
-        self.count(&known);
-    }
-}
-
-/// The API of bootstrap tokens.
-pub fn api(worker: &Client) -> Api<Secret> {
-    Api::namespaced(worker.clone(), KUBE_SYSTEM)
-}
 
 /// Lists the tokens of all machine deployments. Of two for one machine deployment the one that is
 /// valid for longer is kept, and the other deleted where that is allowed.
@@ -245,35 +121,4 @@ async fn list_again(context: &Context) -> Result<(), kube::Error> {
         context.triggers.enqueue(Affected::Token(key));
     }
     Ok(())
-}
-
-/// The name of a token's Secret.
-pub fn secret_name(token: &Token) -> String {
-    format!("bootstrap-token-{}", token.id)
-}
-
-/// Reads a token from its Secret; none if no machine can join with it.
-pub fn read(secret: &Secret) -> Option<KnownToken> {
-    let data = secret.data.as_ref()?;
-    let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
-    let authenticates = text("usage-bootstrap-authentication")? == "true";
-    let may_join = text("auth-extra-groups")?
-        .split(',')
-        .any(|group| group == AUTH_GROUPS);
-    if !authenticates || !may_join {
-        return None;
-    }
-    Some(KnownToken {
-        token: Token {
-            id: text("token-id")?,
-            secret: SecretText::new(text("token-secret")?),
-            // A token without an end never expires.
-            expires: match text("expiration") {
-                Some(text) => text.parse().ok()?,
-                None => Timestamp::MAX,
-            },
-        },
-        uid: secret.uid()?,
-        resource_version: secret.resource_version()?,
-    })
 }

@@ -4,8 +4,19 @@
 
 use std::cmp::Ordering;
 
-use crate::api::worker_cluster::DefaultProfiles;
+use crate::api::{profile::OperatingSystemProfileSpec, worker_cluster::DefaultProfiles};
 use crate::render::default_profiles::version_order;
+
+/// A default profile, as it is built into this program.
+#[derive(Clone, Debug)]
+pub struct DefaultProfile {
+    /// The profile's name.
+    pub name: String,
+    /// The digest of the spec.
+    pub content: String,
+    /// The profile's spec.
+    pub spec: OperatingSystemProfileSpec,
+}
 
 /// A default profile as it is installed in the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

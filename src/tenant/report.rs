@@ -228,6 +228,9 @@ impl ConditionState {
     }
 }
 
+/// The reason of a machine deployment whose documents are another program's.
+pub const KEPT_AS_FOUND: &str = "KeptAsFound";
+
 /// What became of one machine deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {

@@ -8,8 +8,9 @@ use osm::{
         names::{FLEET_LABEL, VIEW},
         profile::OperatingSystemProfileSpec,
     },
-    controllers::{profile::DefaultProfile, profile_store::content_digest},
+    controllers::profile_store::content_digest,
     fleet::sharding::observed_leases::LAST,
+    plan::default_profile::DefaultProfile,
 };
 use serde_json::{Value, json};
 

@@ -29,7 +29,7 @@ use crate::api::{
     names::{CLOUD_INIT_SETTINGS, KUBE_SYSTEM, TOKEN_LABEL},
     worker_cluster::{ProfileAnnotation, WorkerCluster},
 };
-use crate::controllers::{registry_credentials, tokens};
+use crate::controllers::{registry_credentials, state::tokens};
 use crate::fleet::{
     cluster_info::{self, InUse},
     connect::{self, ClientParts},

@@ -14,11 +14,10 @@ use crate::api::{
 };
 use crate::app::built_in_profiles;
 use crate::controllers::{
-    adoption, context::DefaultProfileSettings, profile::DefaultProfile,
-    profile_store::content_digest,
+    adoption, context::DefaultProfileSettings, profile_store::content_digest,
 };
 use crate::fleet::pages::Listed;
-use crate::plan::default_profile::{Installed, Verdict, evaluate};
+use crate::plan::default_profile::{DefaultProfile, Installed, Verdict, evaluate};
 use crate::tenant::{policy::TenantPolicy, settings::TenantSettings};
 
 /// A registered tenant.

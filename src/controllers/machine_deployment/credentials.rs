@@ -6,12 +6,7 @@
 //! does not grant: without worker-node-credentials.yaml, nothing is created that could not be
 //! deleted again, and the machines use the fetcher's token.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt::Debug,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -32,7 +27,7 @@ use crate::api::{
     names::{CLOUD_INIT_SETTINGS, DerivedNames, MADE_FOR},
     worker_cluster,
 };
-use crate::controllers::{context::Context, triggers::Affected};
+use crate::controllers::{context::Context, state::node_credentials::Known, triggers::Affected};
 use crate::fleet::{
     prerequisites::token_of,
     removal::{self, Credentials},
@@ -42,7 +37,6 @@ use crate::telemetry::{chain::chain, metrics::SecretKind};
 use crate::tenant::{
     report::{ConditionState, ConditionType},
     secret_text::SecretText,
-    settings::TenantSettings,
 };
 
 /// The token is there within milliseconds, and the watch shows it: this covers one that is not.
@@ -51,75 +45,6 @@ const TOKEN_WAIT: Duration = Duration::from_secs(1);
 const REFUSED_WAIT: Duration = Duration::from_mins(5);
 
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-
-/// What is known of the credentials of one tenant's machine deployments.
-#[derive(Debug, Default)]
-pub struct NodeCredentials {
-    inner: Mutex<Inner>,
-}
-
-#[derive(Debug, Default)]
-struct Inner {
-    /// By the key of the machine deployment.
-    known: HashMap<String, Known>,
-    refused_until: Option<Timestamp>,
-}
-
-/// A token, and which object it was read from.
-#[derive(Clone, Debug)]
-struct Known {
-    token: SecretText,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    secrets: Vec<String>,
-    checked: Timestamp,
-}
-
-/// The machine deployment's own token, where its machines fetch with one. `None` if it is not known
-/// yet whether they do.
-pub fn own_token(
-    context: &Context,
-    settings: &TenantSettings,
-    names: &DerivedNames,
-) -> Option<Option<SecretText>> {
-    if settings.node_credentials == worker_cluster::NodeCredentials::Shared {
-        return Some(None);
-    }
-    let memory = context.node_credentials.lock();
-    match memory.known.get(&names.key) {
-        Some(known) => Some(Some(known.token.clone())),
-        None => memory.refused_until.map(|_| None),
-    }
-}
-
-impl NodeCredentials {
-    /// Until when the rights are taken for missing.
-    pub fn refused_until(&self) -> Option<Timestamp> {
-        self.lock().refused_until
-    }
-
-    /// Forgets those of a machine deployment.
-    pub fn forget(&self, key: &str) {
-        self.lock().known.remove(key);
-    }
-
-    fn get(&self, key: &str) -> Option<Known> {
-        self.lock().known.get(key).cloned()
-    }
-
-    fn set(&self, key: &str, known: Known) {
-        self.lock().known.insert(key.to_owned(), known);
-    }
-
-    fn refused(&self, until: Option<Timestamp>) {
-        self.lock().refused_until = until;
-    }
-
-    /// Every write under the lock is one assignment, so a panic elsewhere does no harm here.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// If the tenant's settings say that machines share the fetcher's token, sets the condition
 /// `NodeCredentials` accordingly, unless the tenant never had that condition.

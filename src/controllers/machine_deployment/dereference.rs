@@ -18,7 +18,7 @@ use crate::controllers::{
     context::Context,
     initial_sync,
     profile_store::{Compiled, SharedProfile},
-    tokens::{self, KnownToken},
+    state::tokens::{self, KnownToken},
 };
 use crate::plan::{
     bootstrap::{Randomness, Token, renewal},

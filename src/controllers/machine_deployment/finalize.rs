@@ -14,7 +14,7 @@ use crate::api::{
     machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, DerivedNames},
 };
-use crate::controllers::{context::Context, initial_sync, tokens};
+use crate::controllers::{context::Context, initial_sync, state::tokens};
 use crate::fleet::removal::{self, Credentials};
 use crate::plan::validate::created;
 use crate::tenant::mode::Right;

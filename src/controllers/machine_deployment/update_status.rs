@@ -18,10 +18,7 @@ use crate::controllers::{adoption, context::Context};
 use crate::fleet::{events, fleet_summary::outcome_of};
 use crate::plan::default_profile::is_older;
 use crate::telemetry::{self, chain::chain, metrics::Took};
-use crate::tenant::report::{Outcome, ProfileTried, Report};
-
-/// The reason of a machine deployment whose documents are another program's.
-pub const KEPT_AS_FOUND: &str = "KeptAsFound";
+use crate::tenant::report::{KEPT_AS_FOUND, Outcome, ProfileTried, Report};
 
 /// What a reconcile went by, and how long it took.
 #[derive(Debug)]

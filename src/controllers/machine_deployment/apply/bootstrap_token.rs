@@ -10,7 +10,7 @@ use kube::{
 
 use super::{super::error::Error, Apply};
 use crate::api::names::{KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL};
-use crate::controllers::tokens;
+use crate::controllers::state::tokens;
 use crate::plan::bootstrap::{AUTH_GROUPS, Token};
 use crate::telemetry::metrics::SecretKind;
 

@@ -1,0 +1,99 @@
+//! Which machine deployment of a tenant the join check looks at next.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+/// Which machine deployment of a tenant is checked next, by its key.
+#[derive(Debug, Default)]
+pub struct JoinQueue {
+    state: Mutex<State>,
+    bell: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The one whose machines could not join. It is checked until they can.
+    failed: Option<String>,
+    /// Those for which something was written since.
+    changed: BTreeSet<String>,
+    /// The last one that was checked although nothing pointed at it.
+    last: Option<String>,
+}
+
+impl JoinQueue {
+    /// Something was written for a machine deployment.
+    pub fn changed(&self, key: &str) {
+        self.lock().changed.insert(key.to_owned());
+        self.bell.notify_one();
+    }
+
+    /// Waits until something was written for a machine deployment.
+    pub async fn is_due(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Returns one of these keys: the one that failed, else one that changed, else the next one,
+    /// round-robin.
+    pub fn next(&self, keys: &BTreeSet<String>) -> Option<String> {
+        let mut state = self.lock();
+        state.changed.retain(|key| keys.contains(key));
+        state.failed.take_if(|key| !keys.contains(key));
+        if state.failed.is_some() {
+            return state.failed.clone();
+        }
+        if let Some(changed) = state.changed.pop_first() {
+            return Some(changed);
+        }
+        let after = state.last.clone().unwrap_or_default();
+        let mut later = keys.iter().filter(|key| **key > after);
+        let next = later.next().or_else(|| keys.first()).cloned();
+        state.last.clone_from(&next);
+        next
+    }
+
+    /// A check of the chosen one ended. Where it came to nothing, the others do not wait for it.
+    pub fn ended(&self, key: &str, has_failed: bool) {
+        self.lock().failed = has_failed.then(|| key.to_owned());
+    }
+
+    /// Returns whether the machines of a machine deployment could not join.
+    pub fn has_failed(&self, key: &str) -> bool {
+        self.lock().failed.as_deref() == Some(key)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_failed_come_first_then_those_that_changed_then_all_round_robin() {
+        let queue = JoinQueue::default();
+        let keys: BTreeSet<String> = ["a", "b", "c"].map(str::to_owned).into();
+        let next = || queue.next(&keys).unwrap();
+        assert_eq!([next(), next(), next(), next()], ["a", "b", "c", "a"]);
+        queue.changed("c");
+        queue.changed("gone");
+        assert_eq!([next(), next()], ["c", "b"]);
+        queue.ended("a", true);
+        assert_eq!([next(), next()], ["a", "a"]);
+        queue.ended("a", false);
+        assert_eq!(next(), "c");
+        queue.ended("b", true);
+        queue.ended("b", false);
+        assert_eq!(
+            next(),
+            "a",
+            "the others do not wait for what comes to nothing"
+        );
+        assert_eq!(queue.next(&BTreeSet::new()), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! What the machines of one tenant's machine deployments were made from.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Notify;
+
+use crate::api::machine_deployment::MachineDeployment;
+use crate::plan::machine_rollout::Machines;
+
+/// A machine deployment.
+pub type Reference = ObjectRef<MachineDeployment>;
+
+/// What the machines of one tenant's machine deployments were made from, as reconciles tell.
+#[derive(Debug, Default)]
+pub struct KnownMachines {
+    known: Mutex<BTreeMap<String, Machines>>,
+    bell: Notify,
+}
+
+impl KnownMachines {
+    /// A machine deployment was looked at. There is nothing to say of one that is not served.
+    pub fn observed(&self, reference: &Reference, machines: Option<Machines>) {
+        let mut known = self.lock();
+        match machines {
+            Some(machines) => known.insert(full_name(reference), machines),
+            None => known.remove(&full_name(reference)),
+        };
+        drop(known);
+        self.bell.notify_one();
+    }
+
+    /// Returns what is known of a machine deployment, by `namespace/name`.
+    pub fn get(&self, name: &str) -> Option<Machines> {
+        self.lock().get(name).cloned()
+    }
+
+    /// Waits until a machine deployment was looked at.
+    pub async fn changed(&self) {
+        self.bell.notified().await;
+    }
+
+    /// Every write under the lock is one call: a panic elsewhere does no harm here.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Machines>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns `namespace/name`.
+pub fn full_name(reference: &Reference) -> String {
+    let namespace = reference.namespace.as_deref().unwrap_or_default();
+    format!("{namespace}/{}", reference.name)
+}
