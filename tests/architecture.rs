@@ -4,6 +4,8 @@
 //! It reads text, so it guards against habit, not against malice. What the compiler's lints can
 //! hold (the length of functions, the number of arguments) stands in `Cargo.toml` instead.
 
+#[path = "architecture/circles.rs"]
+mod circles;
 #[path = "architecture/source.rs"]
 mod source;
 #[path = "architecture/words.rs"]
@@ -303,6 +305,14 @@ fn every_file_is_small_and_says_what_it_is_for() {
         .map(|folder| source::check_folder(folder, "rs", check_shape))
         .concat();
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn files_do_not_use_each_other_in_a_circle() {
+    for folder in ["src", "loadtest/src", "loadtest/fake-cluster/src"] {
+        let circles = circles::circles(&source::modules(folder));
+        assert!(circles.is_empty(), "{folder}: {circles:#?}");
+    }
 }
 
 /// Returns what all checks report about one made-up file.

@@ -11,7 +11,9 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
-use super::{context::Context, machine_deployment::dereference, triggers::Affected};
+use super::{
+    context::Context, machine_deployment::dereference, state::join_queue::Ended, triggers::Affected,
+};
 use crate::api::names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN};
 use crate::fleet::{
     connect::{ClientParts, Clients},
@@ -65,7 +67,11 @@ pub async fn check(context: &Context) {
         tokio::time::sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
         found = outcome(context, names).await;
     }
-    queue.ended(&names.key, matches!(found, Some(Outcome::Cannot(..))));
+    let ended = match &found {
+        Some(Outcome::Cannot(..)) => Ended::Failed,
+        _ => Ended::Otherwise,
+    };
+    queue.ended(&names.key, ended);
     if let Some(found) = found {
         report(context, found);
     }

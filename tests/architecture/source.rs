@@ -1,6 +1,7 @@
 //! The source files and pages of the repository, for the checks of their text.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -53,6 +54,26 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
         })
         .filter(|path| path.extension().is_some_and(|it| it == extension))
         .collect()
+}
+
+/// The files of a crate that are not for tests, by their modules; the root has an empty path.
+pub fn modules(folder: &str) -> BTreeMap<Vec<String>, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let mut modules = BTreeMap::new();
+    for file in files(&root, "rs") {
+        let path = file.strip_prefix(&root).expect("it is below");
+        let path = path.to_string_lossy().replace(".rs", "");
+        let module: Vec<String> = path.split('/').map(str::to_owned).collect();
+        let module = match path.as_str() {
+            "lib" => Vec::new(),
+            "main" => continue,
+            _ if module.iter().any(|it| it == "tests" || it == "bin") => continue,
+            _ => module,
+        };
+        let text = fs::read_to_string(&file).expect("a source file is readable");
+        modules.insert(module, text);
+    }
+    modules
 }
 
 /// Returns what a check reports about all files in a folder with an extension.

@@ -14,13 +14,12 @@ use crate::{
     audit::AuditEntry,
     auth::User,
     authority::Authority,
+    body,
     fault::{Fault, FaultId, Matcher},
     meta,
     rbac::{self, Grant, RoleName},
     state::{Options, State},
-    status::Refusal,
     store::Key,
-    watch::shown,
 };
 
 /// One Kubernetes cluster in memory. Clones are handles of the same cluster.
@@ -149,7 +148,7 @@ impl Cluster {
         let found = state
             .store
             .find(&kind.storage, wanted.namespace, wanted.name)?;
-        Some(shown(&kind, found))
+        Some(Value::clone(&body::from_storage(&kind, found)))
     }
 
     /// All objects of a resource, over all namespaces.
@@ -161,7 +160,7 @@ impl Cluster {
         state
             .store
             .all(&kind.storage)
-            .map(|(_, object)| shown(&kind, object))
+            .map(|(_, object)| Value::clone(&body::from_storage(&kind, object)))
             .collect()
     }
 
@@ -194,10 +193,10 @@ impl Cluster {
             if let Some(custom) = &kind.custom {
                 crate::schema::default(&mut value, &custom.schema);
             }
-            crate::body::to_storage(&kind, &mut value);
+            body::to_storage(&kind, &mut value);
             let stored = state.store.put(&kind.storage, key, value);
             state.after_write(&kind, &stored);
-            Some(shown(&kind, &stored))
+            Some(Value::clone(&body::from_storage(&kind, &stored)))
         })
     }
 
@@ -210,12 +209,6 @@ impl Cluster {
             let key = (wanted.namespace.to_owned(), wanted.name.to_owned());
             state.remove(&kind, &key).is_some()
         })
-    }
-
-    /// Applies manifests (YAML, many documents) as the super user, in their order; the namespace is
-    /// "default" where a document has none.
-    pub fn apply_yaml(&self, manifests: &str) -> Result<(), Refusal> {
-        crate::manifests::apply(self, manifests)
     }
 
     /// The states of an object, oldest first, as far as the log goes back.

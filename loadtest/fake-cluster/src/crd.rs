@@ -7,22 +7,11 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::{
-    kinds::{Kind, storage_name},
+    kinds::{CustomVersion, Kind, storage_name},
     meta::{items, set, text, texts},
     rules,
     status::Cause,
 };
-
-/// What a custom kind adds to a kind: its schema and how it is shown.
-#[derive(Debug)]
-pub(crate) struct CustomVersion {
-    /// The `openAPIV3Schema`, or null.
-    pub schema: Value,
-    pub columns: Vec<Value>,
-    pub selectable: Vec<String>,
-    /// The version in which objects are kept.
-    pub storage_version: String,
-}
 
 /// The kinds that a definition serves, one per served version.
 pub(crate) fn served_kinds(crd: &Value) -> Vec<Arc<Kind>> {

@@ -8,7 +8,16 @@ use k8s_openapi::api;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::crd::CustomVersion;
+/// What a custom kind adds to a kind: its schema and how it is shown.
+#[derive(Debug)]
+pub(crate) struct CustomVersion {
+    /// The `openAPIV3Schema`, or null.
+    pub schema: Value,
+    pub columns: Vec<Value>,
+    pub selectable: Vec<String>,
+    /// The version in which objects are kept.
+    pub storage_version: String,
+}
 
 type Normalize = fn(Value) -> Result<Value, serde_json::Error>;
 

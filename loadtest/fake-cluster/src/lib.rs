@@ -50,6 +50,7 @@ mod fault;
 mod fields;
 pub mod front;
 mod kinds;
+mod kubeconfig;
 mod manifests;
 mod meta;
 mod patch;
@@ -79,7 +80,8 @@ pub use crate::{
     front::{tls::TlsFront, tower::Front},
     rbac::{Grant, RoleName},
     request::{Target, Verb},
-    serve::{AnswerBody, BoxError},
+    serve::AnswerBody,
     state::{Options, TokenFilling},
     status::{Cause, Refusal},
+    watch::BoxError,
 };

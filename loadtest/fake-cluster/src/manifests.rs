@@ -11,14 +11,17 @@ use crate::{
     status::Refusal,
 };
 
-/// Applies every document, in order; the first refusal ends it.
-pub(crate) fn apply(cluster: &Cluster, manifests: &str) -> Result<(), Refusal> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(manifests)
-        .map_err(|error| Refusal::bad_request(format!("cannot read the manifests: {error}")))?;
-    for document in documents.iter().filter(|document| document.is_object()) {
-        apply_one(cluster, document)?;
+impl Cluster {
+    /// Applies manifests (YAML, many documents) as the super user, in their order; the namespace is
+    /// "default" where a document has none. The first refusal ends it.
+    pub fn apply_yaml(&self, manifests: &str) -> Result<(), Refusal> {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(manifests)
+            .map_err(|error| Refusal::bad_request(format!("cannot read the manifests: {error}")))?;
+        for document in documents.iter().filter(|document| document.is_object()) {
+            apply_one(self, document)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn apply_one(cluster: &Cluster, document: &Value) -> Result<(), Refusal> {

@@ -25,12 +25,10 @@ use crate::{
     request::{Call, Verb},
     state::{State, TokenFilling},
     status::Refusal,
-    watch::{self, WatchFaults, WatchPlan, Watching},
+    watch::{self, BoxError, WatchFaults, WatchPlan, Watching},
     write::Done,
 };
 
-/// Any error that a body or a connection can end with.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of an answer.
 pub type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 

@@ -16,18 +16,19 @@ use tokio::{
 };
 
 use crate::{
-    body,
     cluster::Inner,
     kinds::Kind,
     meta::set,
     read::{self, Form},
     request::{Call, Target},
     selector::{Selector, in_scope},
-    serve::BoxError,
     state::State,
     status::{Cause, Refusal},
     store::Change,
 };
+
+/// Any error that a body or a connection can end with.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The real server picks a time between 30 and 60 minutes when the client names none.
 const TIMEOUT_DEFAULT: Duration = Duration::from_mins(30);
@@ -358,11 +359,6 @@ pub(crate) fn spoil(answer: &mut Value) {
         }
         None => set(answer, &["metadata", "labels"], json!("not a map")),
     }
-}
-
-/// The stored form of an object in the version of a kind, for those outside this file.
-pub(crate) fn shown(kind: &Kind, object: &Arc<Value>) -> Value {
-    Value::clone(&body::from_storage(kind, object))
 }
 
 /// The last bookmark comes two seconds before the end, as on the real server.

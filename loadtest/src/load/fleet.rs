@@ -16,12 +16,13 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::real_cluster::RealCluster;
-use super::served::REVISION;
 
 /// The manager's ServiceAccount, and its namespace in the management cluster.
 pub(super) const ACCOUNT: &str = "operating-system-manager";
 /// The namespace of machine deployments.
 pub const KUBE_SYSTEM: &str = "kube-system";
+/// Annotation of a machine deployment: its revision.
+pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
 /// The manager's rights in the management cluster.
 const ROLES: [&str; 2] = [
     include_str!("../../../manifests/rbac/management.yaml"),

@@ -7,10 +7,8 @@ use fake_cluster::{AuditEntry, Moment, Verb, object};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::fleet::{KUBE_SYSTEM, Worker};
+use super::fleet::{KUBE_SYSTEM, REVISION, Worker};
 
-/// Annotation of a machine deployment: its revision.
-pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
 /// Annotation of what is made for it: the revision that it was made for.
 const MADE_FOR_REVISION: &str = "k8c.io/machine-deployment-revision";
 /// Times are taken from the clusters' histories: looking seldom costs no precision.

@@ -7,6 +7,15 @@ use std::{
 
 use tokio::sync::Notify;
 
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Machines cannot join.
+    Failed,
+    /// They can, or it is not known.
+    Otherwise,
+}
+
 /// Which machine deployment of a tenant is checked next, by its key.
 #[derive(Debug, Default)]
 pub struct JoinQueue {
@@ -56,8 +65,8 @@ impl JoinQueue {
     }
 
     /// A check of the chosen one ended. Where it came to nothing, the others do not wait for it.
-    pub fn ended(&self, key: &str, has_failed: bool) {
-        self.lock().failed = has_failed.then(|| key.to_owned());
+    pub fn ended(&self, key: &str, ended: Ended) {
+        self.lock().failed = (ended == Ended::Failed).then(|| key.to_owned());
     }
 
     /// Returns whether the machines of a machine deployment could not join.
@@ -83,12 +92,12 @@ mod tests {
         queue.changed("c");
         queue.changed("gone");
         assert_eq!([next(), next()], ["c", "b"]);
-        queue.ended("a", true);
+        queue.ended("a", Ended::Failed);
         assert_eq!([next(), next()], ["a", "a"]);
-        queue.ended("a", false);
+        queue.ended("a", Ended::Otherwise);
         assert_eq!(next(), "c");
-        queue.ended("b", true);
-        queue.ended("b", false);
+        queue.ended("b", Ended::Failed);
+        queue.ended("b", Ended::Otherwise);
         assert_eq!(
             next(),
             "a",
