@@ -1,5 +1,5 @@
-//! The Kubernetes objects that this program reads and writes, the names that others depend on, and
-//! estimates of an object's size in memory.
+//! The Kubernetes objects that this program reads and writes, the names that others depend on, the
+//! reasons that users read, and estimates of an object's size in memory.
 //!
 //! These are data types only: they contain no decisions and send no requests.
 
@@ -8,5 +8,6 @@ pub mod machine_deployment;
 pub mod names;
 pub mod platform;
 pub mod profile;
+pub mod reason;
 pub mod weight;
 pub mod worker_cluster;

@@ -10,7 +10,6 @@ pub mod machine;
 mod management;
 pub mod plan;
 mod process_tasks;
-pub mod remediation;
 pub mod single;
 pub mod tenant_add;
 pub mod tenant_release;

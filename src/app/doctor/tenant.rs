@@ -8,12 +8,12 @@ use kube::{Client, ResourceExt};
 use super::{Check, State, clock, memory, reach, rights, rights::Subject};
 use crate::api::{
     names::CLOUD_INIT_SETTINGS,
+    reason::Reason,
     worker_cluster::{NodeCredentials, WorkerCluster},
 };
 use crate::app::{
     cluster_client::{as_the_manager, cluster_uid},
     plan::kubeconfig_of,
-    remediation::remediation,
 };
 use crate::fleet::cluster_info::{self, InUse};
 use crate::telemetry::chain::{chain, whole};
@@ -116,7 +116,7 @@ fn conditions(place: &str, own: Option<&WorkerCluster>) -> Check {
     };
     let message = format!("{} is {}: {}", first.type_, first.reason, first.message);
     let check = Check::new(place, what, State::Warn, message);
-    match remediation(&first.reason) {
+    match Reason::named(&first.reason).and_then(Reason::remediation) {
         Some(fix) => check.mended(fix),
         None => check,
     }
@@ -215,7 +215,8 @@ async fn facts_of(place: &str, client: &Client, access: &ClusterAccess) -> Check
         ),
         Err(error) => {
             let message = chain(&error).to_string();
-            let fix = remediation(error.reason()).unwrap_or_default();
+            let reason = Reason::named(error.reason());
+            let fix = reason.and_then(Reason::remediation).unwrap_or_default();
             Check::wrong(place, what, (message, &fix))
         }
     }

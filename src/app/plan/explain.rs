@@ -16,9 +16,10 @@ use crate::api::{
         PROFILE_NAMESPACE, REVISION,
     },
     profile::OperatingSystemProfile,
+    reason::Reason,
     worker_cluster::WorkerCluster,
 };
-use crate::app::{built_in_profiles, cluster_client::ClusterClient, remediation::remediation};
+use crate::app::{built_in_profiles, cluster_client::ClusterClient};
 use crate::controllers::{adoption, profile_store::content_digest};
 use crate::render::input::ProviderConfig;
 use crate::rules::annotations::{Remark, remarks};
@@ -381,7 +382,7 @@ fn blockers(own: Option<&WorkerCluster>, name: &str, answer: &Answer) -> Vec<Blo
     let blocker = |reason: &str, message: &str| Blocker {
         reason: reason.to_owned(),
         message: message.to_owned(),
-        fix: remediation(reason),
+        fix: Reason::named(reason).and_then(Reason::remediation),
     };
     let mut blockers = Vec::new();
     if own.is_some_and(|own| own.spec.paused) {

@@ -1,0 +1,76 @@
+//! The page of reasons and the reasons of the code.
+
+use std::collections::BTreeSet;
+
+use osm::api::reason::Reason;
+
+use super::{assert_current, between, page, reasons, rows};
+
+/// Those that the page explains above its tables.
+const OF_READY: [Reason; 2] = [Reason::Ready, Reason::Engaging];
+
+/// Words of the code that are conditions or states.
+const NO_REASONS: [&str; 9] = [
+    "Adopted",
+    "Connected",
+    "CredentialValid",
+    "MachineDeploymentsServed",
+    "MachinesCanJoin",
+    "NodeCredentials",
+    "ProfilesInstalled",
+    "Registered",
+    "Unknown",
+];
+
+#[test]
+fn every_reason_has_a_row_and_every_row_a_reason() {
+    let page = page("reasons.md");
+    let tables = [
+        ("Conditions of a WorkerCluster", 1),
+        ("Entries of machine deployments", 0),
+        ("Events", 1),
+    ];
+    let told: BTreeSet<&str> = tables
+        .iter()
+        .flat_map(|(heading, column)| {
+            let cells = rows(&page, heading).into_iter();
+            cells.filter_map(|row| row.get(*column).copied())
+        })
+        .flat_map(|cell| between(cell, '`'))
+        .collect();
+    let known = Reason::ALL.iter().filter(|it| !OF_READY.contains(it));
+    assert_eq!(told, known.map(|it| it.as_str()).collect());
+}
+
+#[test]
+fn the_code_gives_every_reason_and_no_other() {
+    let mut given = reasons();
+    given.retain(|word| !NO_REASONS.contains(&word.as_str()));
+    let known = Reason::ALL.iter().map(|it| it.as_str().to_owned());
+    assert_eq!(given, known.collect());
+}
+
+#[test]
+fn the_page_says_what_to_do_as_the_commands_do() {
+    let page = page("reasons.md");
+    let lines = page.lines().map(|line| {
+        let Some(row) = line.strip_prefix("| ").and_then(|it| it.strip_suffix('|')) else {
+            return line.to_owned();
+        };
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let [first, second, _, _] = cells.as_slice() else {
+            return line.to_owned();
+        };
+        // The first cell of a condition is the condition.
+        let mut words = between(second, '`').chain(between(first, '`'));
+        let Some(reason) = words.find_map(Reason::named) else {
+            return line.to_owned();
+        };
+        let before = cells.get(..cells.len() - 1).unwrap_or_default().join(" | ");
+        let what = reason.remediation_in_markdown();
+        let space = if what.is_empty() { "" } else { " " };
+        format!("| {before} | {what}{space}|")
+    });
+    let expected: String = lines.map(|line| line + "\n").collect();
+    assert_current("reasons.md", &expected);
+}
