@@ -30,6 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const START: &str = r#"
 mount --bind "$1" "$1"
 mount -t proc proc "$1/proc"
+mount --bind /dev/null "$1/dev/null"
 mount -o remount,bind,ro "$1"
 root="$1" user="$2"
 shift 2
@@ -134,9 +135,15 @@ fn unshare() -> Command {
 /// What a kubelet puts into a container.
 async fn prepare(root: &Path, params: &Params<'_>) -> anyhow::Result<()> {
     let account = root.join("var/run/secrets/kubernetes.io/serviceaccount");
-    for folder in [&account, &root.join("etc"), &root.join("proc")] {
+    for folder in [
+        &account,
+        &root.join("etc"),
+        &root.join("proc"),
+        &root.join("dev"),
+    ] {
         fs::create_dir_all(folder)?;
     }
+    fs::write(root.join("dev/null"), "")?;
     let cluster = params.cluster;
     let kubeconfig = cluster.kubeconfig_for_service_account(NAME, NAME).await?;
     let token = kubeconfig

@@ -50,7 +50,7 @@ enum StandIn {
 }
 
 /// The only commands that a page may call not tested.
-const STAND_INS: [(&str, StandIn); 13] = [
+const STAND_INS: [(&str, StandIn); 14] = [
     (
         "kind create cluster --name management",
         StandIn::Cluster(MANAGEMENT),
@@ -101,6 +101,10 @@ const STAND_INS: [(&str, StandIn); 13] = [
         StandIn::AnotherManagement,
     ),
     ("velero restore create --from-backup osm", StandIn::Restore),
+    (
+        "kubectl config use-context other-management",
+        StandIn::AnotherManagement,
+    ),
 ];
 /// It stands twice: on the worker cluster's machine and then on the other.
 const K3S_INSTALL: &str = "curl -sfL https://get.k3s.io | sh -";
@@ -111,6 +115,7 @@ pub async fn walk(page: Page) -> anyhow::Result<()> {
     if page.start == Start::Recorded {
         walk.go_on().await?;
     }
+    let before = walk.documents(page).await?;
     let mut printed = String::new();
     for command in page.commands()? {
         let line = &command.line;
@@ -125,6 +130,11 @@ pub async fn walk(page: Page) -> anyhow::Result<()> {
         printed.contains(page.end),
         "the page ends without {}: {printed}",
         page.end
+    );
+    let after = walk.documents(page).await?;
+    ensure!(
+        before == after,
+        "documents have changed: {before:?} {after:?}"
     );
     walk.pod.context("no pod was started")?.stop().await
 }
@@ -269,7 +279,7 @@ impl Walk {
             worker.kubeconfig_for_service_account("kube-system", "operating-system-manager");
         let outside = format!("https://{}", K3S.0);
         let kubeconfig = account.await?.replace(worker.server(), &outside);
-        let admin = worker.admin_kubeconfig();
+        let admin = worker.admin_kubeconfig().replace(worker.server(), &outside);
         let registration = serde_json::json!({
             "apiVersion": "v1", "kind": "Secret",
             "metadata": { "name": "berlin", "namespace": "tenant-berlin" },
@@ -283,6 +293,24 @@ impl Walk {
         self.run(&format!("timeout 60 bash -c '{is_current}'"))
             .await?;
         Ok(())
+    }
+
+    /// The uids of the documents that an older build has made: no command may change one.
+    async fn documents(&mut self, page: Page) -> anyhow::Result<BTreeMap<String, String>> {
+        if page.start == Start::Nothing {
+            return Ok(BTreeMap::new());
+        }
+        let list = "kubectl --kubeconfig berlin.kubeconfig -n cloud-init-settings get secrets \
+            -o jsonpath='{range .items[*]}{.metadata.name} {.metadata.uid}{\"\\n\"}{end}'";
+        let listed = self.run(list).await?;
+        let lines = listed.lines().filter_map(|line| line.split_once(' '));
+        // They cannot be changed in place. Others hold tokens, which end.
+        let documents = lines.filter(|(name, _)| {
+            name.ends_with("-provisioning-config") || name.ends_with("-system-bootstrap-config")
+        });
+        Ok(documents
+            .map(|(name, uid)| (name.to_owned(), uid.to_owned()))
+            .collect())
     }
 
     async fn back_up(&mut self) -> anyhow::Result<()> {
