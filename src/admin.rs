@@ -42,7 +42,7 @@ Operating System Manager
 /fleet    every tenant in a row; /fleet.json is the same for programs
 ";
 
-/// What must have happened once before the process is ready.
+/// A step that must complete once before the process is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// The watches of the management cluster have listed what is there.
@@ -89,7 +89,7 @@ impl Readiness {
         self.0.fetch_and(!gate.bit(), Ordering::Release);
     }
 
-    /// Whether every gate is open.
+    /// Returns true if every gate is open.
     pub fn is_ready(&self) -> bool {
         self.0.load(Ordering::Acquire) == 0
     }
@@ -99,7 +99,7 @@ impl Readiness {
     }
 }
 
-/// What the admin port shows.
+/// The content of the admin port.
 #[derive(Clone)]
 pub struct AdminState {
     /// Shown under `/metrics`.

@@ -43,18 +43,18 @@ const LIFE_MAX: Duration = Duration::from_mins(10);
 /// How large the head of a request may be, in bytes: API servers and scrapers send one or two KiB.
 const HEAD_BYTES_MAX: u32 = 16 * 1024;
 const STREAMS_MAX: u32 = 64;
-/// What a client may send on all streams of a connection before anything of it was read.
+/// The flow-control window of a connection: how much a client may send before it is read.
 const WINDOW_BYTES: u32 = 1024 * 1024;
 /// A machine without descriptors is given a moment.
 const ACCEPT_DELAY: Duration = Duration::from_millis(100);
 
-/// What is served where.
+/// The parts of a port.
 pub struct Params {
-    /// Where it listens.
+    /// The listening socket.
     pub listener: TcpListener,
     /// Without it, plain HTTP/1.1 is spoken.
     pub tls: Option<TlsAcceptor>,
-    /// What is served.
+    /// The routes.
     pub router: Router,
     /// How many connections there may be at once.
     pub connections_max: usize,
@@ -62,7 +62,7 @@ pub struct Params {
     pub drain: Duration,
 }
 
-/// Where a request came from: an address, or for IPv6 the network of 64 bits that a machine has for
+/// The source of a request: an address, or for IPv6 the network of 64 bits that a machine has for
 /// itself. An extension of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source(IpAddr);
@@ -156,7 +156,7 @@ async fn idle(mut useful: watch::Receiver<Instant>) {
 }
 
 impl Connection {
-    /// What goes wrong on a connection is for its client to see.
+    /// Serves one connection. Its errors are for its client to see.
     async fn serve(self, stream: TcpStream, whose: (Source, watch::Sender<Instant>)) {
         // Without this, small answers wait for the acknowledgement of the last one.
         let _ = stream.set_nodelay(true);

@@ -24,7 +24,7 @@ use crate::tenant::summary::{Filter, FleetSummary};
 /// and nobody may take them from reconciles by asking often.
 const PAGES_AT_ONCE: usize = 1;
 
-/// What the page shows, and to whom.
+/// The page: its content, and who may see it.
 pub struct FleetPage {
     access: Access,
     summary: Arc<dyn Fn(&Filter) -> FleetSummary + Send + Sync>,

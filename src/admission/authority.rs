@@ -37,7 +37,7 @@ const AUTHORITY_KEY: &str = "ca.key";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// What the Secret holds, all of it PEM.
+/// The content of the Secret, all of it PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CertificateBundle {
     /// The authorities that are trusted, the newest first.
@@ -57,7 +57,7 @@ impl fmt::Debug for CertificateBundle {
 }
 
 impl CertificateBundle {
-    /// What a Secret's data say; nothing where a part is missing.
+    /// Reads the data of a Secret; `None` if a part is missing.
     pub fn from_data(data: &BTreeMap<String, ByteString>) -> Option<Self> {
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
         Some(Self {
@@ -83,7 +83,7 @@ impl CertificateBundle {
     }
 }
 
-/// Whether every configuration trusts what is kept.
+/// How far the webhook configurations trust the stored authorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// It does.
@@ -92,18 +92,18 @@ pub enum Trust {
     Pending,
 }
 
-/// What a certificate is wanted for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// The names and addresses that API servers call the server by.
     pub hosts: &'a [String],
     /// The time of day.
     pub now: Timestamp,
-    /// Who trusts what is kept.
+    /// How far the webhook configurations trust the stored authorities.
     pub trust: Trust,
 }
 
-/// What is to be kept in place of what is; nothing where that is still good.
+/// Returns the bundle that replaces the stored one; `None` if that is still good.
 pub fn next(
     kept: Option<&CertificateBundle>,
     wanted: &Wanted<'_>,
@@ -209,7 +209,7 @@ fn set_validity(params: &mut CertificateParams, now: Timestamp, days: u32) {
     params.not_after = day(now.saturating_add(DAY * days).unwrap_or(now));
 }
 
-/// What a certificate says.
+/// The parts of a certificate that matter here.
 struct Facts {
     subject: String,
     issuer: String,
@@ -232,14 +232,14 @@ impl Facts {
         })
     }
 
-    /// Whether two thirds of its life are over.
+    /// Returns true if two thirds of its life are over.
     fn is_due(&self, now: Timestamp) -> bool {
         let life = self.ends.as_second() - self.begins.as_second();
         now.as_second() - self.begins.as_second() >= life / 3 * 2
     }
 }
 
-/// What is kept, understood.
+/// The stored bundle, parsed.
 struct Known {
     newest: Facts,
     key: KeyPair,

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_mins(1);
 /// How soon after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What is kept where.
+/// The objects that hold certificates and trust.
 pub struct Params {
     /// A client that may read and update the Secret, and read and patch both configurations.
     pub client: Client,
@@ -44,9 +44,9 @@ pub struct Params {
     pub hosts: Vec<String>,
     /// Tells the time of day.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Where the certificate of the moment is shown.
+    /// Publishes the current certificate.
     pub shown: watch::Sender<Option<Identity>>,
-    /// Where its end is told.
+    /// Reports when the certificate ends.
     pub metrics: Metrics,
 }
 
@@ -62,7 +62,7 @@ pub enum RotatorError {
     /// A call failed.
     #[error("cannot {what}")]
     Call {
-        /// What was attempted.
+        /// The operation that failed.
         what: &'static str,
         /// Why not.
         source: Box<kube::Error>,
@@ -70,7 +70,7 @@ pub enum RotatorError {
     /// A certificate cannot be made.
     #[error("cannot make a certificate for the hosts that were given")]
     Make(#[source] rcgen::Error),
-    /// What was made cannot be used.
+    /// The issued certificate cannot be used.
     #[error("cannot use the certificate of the Secret")]
     Unusable(#[from] IdentityError),
 }

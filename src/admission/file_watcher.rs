@@ -24,7 +24,7 @@ pub enum FileWatcherError {
         /// Why.
         source: io::Error,
     },
-    /// What is in the files is no identity.
+    /// The files do not hold an identity.
     #[error("tls.crt and tls.key of the certificate folder cannot be used")]
     Unusable(#[from] IdentityError),
 }
@@ -36,11 +36,11 @@ pub struct FileWatcher {
     shown: watch::Sender<Option<Identity>>,
     metrics: Metrics,
     seen: Option<Files>,
-    /// What is wrong is told once.
+    /// The error that was logged last, so that it is logged once.
     told: Option<String>,
 }
 
-/// What stood in both files.
+/// The content of both files.
 #[derive(PartialEq)]
 struct Files {
     certificate: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What reviews under way take in memory, by where they come from.
+//! The memory of reviews under way, by their source.
 //!
 //! Each source may take as much as is left for all others. So one that takes all it can has half
 //! of it, and later clients find room.
@@ -17,7 +17,8 @@ use tokio::sync::Notify;
 
 use crate::port::Source;
 
-/// What all reviews under way may take: the largest of one API server, and dozens of ordinary ones.
+/// The memory limit of all reviews under way: the largest of one API server,
+/// and dozens of ordinary ones.
 pub(super) const BYTES_MAX: usize = 64 << 20;
 
 /// The memory for reviews; a clone is the same memory.
@@ -36,7 +37,7 @@ struct Taken {
     by_source: HashMap<Option<Source>, usize>,
 }
 
-/// What one review takes; dropped, it is free again.
+/// The memory of one review; dropping it frees the memory.
 pub(super) struct Share {
     intake: Intake,
     source: Option<Source>,

@@ -14,7 +14,7 @@ const KIND: &str = "AdmissionReview";
 const WARNING_CHARACTERS_MAX: usize = 256;
 const WARNINGS_MAX: usize = 10;
 
-/// What the API server asks.
+/// A request of the API server.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Review {
@@ -70,7 +70,7 @@ impl Review {
         if is_one { Ok(review) } else { Err(NotAReview) }
     }
 
-    /// What is to be judged.
+    /// Returns the object to validate.
     pub(super) fn asked(&self) -> Asked<'_> {
         let request = &self.request;
         Asked {
@@ -149,7 +149,8 @@ const fn reason(code: u16) -> &'static str {
     }
 }
 
-/// What the API server hands on: one line each, not too long, and not too many.
+/// Returns the warnings that the API server passes on: one line each, not too long, and not too
+/// many.
 fn warnings(remarks: Vec<String>) -> Vec<String> {
     let more = remarks.len().saturating_sub(WARNINGS_MAX);
     let mut warnings: Vec<String> = remarks

@@ -43,7 +43,7 @@ use crate::tenant::id::TenantId;
 
 /// The API server takes objects up to 3 MiB, and a review may hold one twice.
 pub const REVIEW_BYTES_MAX: usize = 7 * 1024 * 1024;
-/// What a review may take in memory once it is decoded: 7 MiB of `[0,0,…` would take 287.
+/// The memory limit of a decoded review: 7 MiB of `[0,0,…` would take 287.
 pub(super) const REVIEW_MIB_MAX: usize = 16;
 /// How long the API server may take to send a review, and how long room for it may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -81,7 +81,7 @@ pub struct Reviewer {
     remark: Arc<Remark>,
 }
 
-/// What somebody sends, and who it is.
+/// A request body, and its source.
 type Sent = (Option<Source>, Body);
 
 /// A review that was read, with what it takes in memory for as long as anybody looks at it.
@@ -267,7 +267,7 @@ impl Reviewer {
         Ok((verdict, held.review.answered(&answer, remarks).to_string()))
     }
 
-    /// What there is to say of a profile, if it can be said in time.
+    /// Returns remarks on a profile, if they are found in time.
     async fn remarks(&self, held: &Arc<Held>) -> Vec<String> {
         let Ok(permit) = Arc::clone(&self.remarks).try_acquire_owned() else {
             return not_tried_out();

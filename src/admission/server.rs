@@ -16,14 +16,14 @@ pub(super) const CONNECTIONS_MAX: usize = 512;
 /// How long answers in flight may take after the process was told to end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is served, and to whom it is shown as whom.
+/// The parts of the server.
 #[derive(Debug)]
 pub struct Params {
-    /// Where it listens.
+    /// The listening socket.
     pub listener: TcpListener,
     /// The certificate of the moment; without one no handshake succeeds.
     pub identity: watch::Receiver<Option<Identity>>,
-    /// What is served.
+    /// The routes.
     pub router: Router,
 }
 

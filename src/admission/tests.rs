@@ -259,7 +259,7 @@ fn write(folder: &Path, kept: &CertificateBundle) {
     std::fs::write(folder.join("tls.key"), &kept.key).unwrap();
 }
 
-/// Whether a client that trusts this authority connects.
+/// Returns true if a client that trusts this authority connects.
 async fn connects(address: std::net::SocketAddr, kept: &CertificateBundle) -> bool {
     use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
     let mut roots = rustls::RootCertStore::empty();

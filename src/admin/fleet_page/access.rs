@@ -1,5 +1,5 @@
-//! Who sees the fleet page: this machine, where the port is on loopback; else clients that have the
-//! token.
+//! Access to the fleet page: this machine, where the port is on loopback; else clients that have
+//! the token.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ const TOKEN_BYTES_MAX: u64 = 4_096;
 /// A token is no shorter than this: a shorter one would be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// Who sees the page.
+/// Decides who may see the page.
 #[derive(Debug)]
 pub struct Access {
     rule: Rule,
-    /// What stands in the way was told; told again once it has gone and come back.
+    /// Set once an obstacle was logged; it is logged again if it comes back.
     is_told: AtomicBool,
 }
 
 #[derive(Debug)]
 enum Rule {
-    /// Nobody: the port is open to others, and no token is set.
+    /// No client: the port is open to others, and no token is set.
     Nobody,
     /// Every client of the port, which only this machine reaches.
     Loopback,

@@ -30,7 +30,8 @@ pub enum Unwritable {
     Json(#[from] serde_json::Error),
 }
 
-/// What a browser may do with the page: its own style and script, the form, and nothing else.
+/// Returns what a browser may load for the page: its own style and script, the form, and
+/// nothing else.
 pub fn content_security_policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let hash = |text: &str| STANDARD.encode(Sha256::digest(text));

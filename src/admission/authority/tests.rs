@@ -19,7 +19,7 @@ fn hosts(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// What the next step makes.
+/// Returns the bundle after the next step.
 fn step(
     kept: Option<&CertificateBundle>,
     hosts: &[String],
@@ -29,7 +29,7 @@ fn step(
     next(kept, &Wanted { hosts, now, trust }).unwrap()
 }
 
-/// Whether a client that trusts these authorities takes this certificate.
+/// Returns true if a client that trusts these authorities accepts this certificate.
 fn is_accepted(authorities: &str, certificate: &str, now: Timestamp) -> bool {
     let mut roots = RootCertStore::empty();
     for der in CertificateDer::pem_slice_iter(authorities.as_bytes()) {

@@ -1,4 +1,4 @@
-//! What clients may take of the port: who is slow keeps nobody out for long.
+//! The limits of connections: a slow client keeps nobody out for long.
 
 use std::{io, net::SocketAddr, sync::mpsc, time::Duration};
 
