@@ -58,7 +58,7 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// Interval at which a cluster's info is read again.
     pub facts_interval: Duration,
-    /// Whether it is checked that machines can join.
+    /// Enables the join check.
     pub join_check: bool,
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,

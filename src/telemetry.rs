@@ -37,7 +37,7 @@ pub enum OtlpProtocol {
     Http,
 }
 
-/// Whether the sampling decision of a remote parent applies, such as that of an API server that
+/// The rule for the sampling decision of a remote parent, such as that of an API server that
 /// calls a webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Parents {
@@ -64,7 +64,7 @@ pub struct TelemetrySettings {
     pub otlp_protocol: OtlpProtocol,
     /// Timeout of exporting one batch.
     pub otlp_timeout: Duration,
-    /// Whether the sampling decision of a remote parent applies.
+    /// The rule for the sampling decision of a remote parent.
     pub parents: Parents,
     /// The ratio of traces that are recorded, from 0 to 1. A trace is recorded as a whole or not at
     /// all.

@@ -1,4 +1,4 @@
-//! What the admission webhooks answer: to whom a write is refused, in the sentences that users
+//! The answers of the admission webhooks: which writes are refused, in the sentences that users
 //! know, and what a machine deployment gets that names no profile.
 //!
 //! What stands in the cluster already is not checked again: a write that leaves a spec as it was,
@@ -22,7 +22,7 @@ pub use self::{
     },
 };
 
-/// What the API server is asked to do.
+/// The operation of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Make an object.
@@ -52,7 +52,7 @@ impl Operation {
 pub struct Asked<'a> {
     /// The review's own name.
     pub uid: &'a str,
-    /// What is to happen.
+    /// The operation.
     pub operation: Operation,
     /// The object as it would be; `null` for a delete.
     pub object: &'a Json,
@@ -61,14 +61,14 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Whether the object is on its way out. Only its metadata can change then.
+    /// Returns true if the object is being deleted. Only its metadata can change then.
     fn is_deleting(&self) -> bool {
         let deleted = self.object.pointer("/metadata/deletionTimestamp");
         deleted.is_some_and(|at| !at.is_null())
     }
 }
 
-/// What becomes of a write.
+/// The answer to a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// It happens.

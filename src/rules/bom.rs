@@ -1,4 +1,4 @@
-//! What a profile makes a machine fetch, so that a site can mirror it: what the profile lists
+//! Lists what a profile makes a machine fetch, so that a site can mirror it: what the profile lists
 //! itself, else what can be read out of its rendered files.
 
 use std::{collections::BTreeSet, fmt};
@@ -18,27 +18,27 @@ use crate::tenant::settings::TenantSettings;
 /// The kinds of a profile's own list.
 const KINDS: [&str; 5] = ["file", "checksum", "apt", "yum", "package"];
 
-/// Where containerd reads which mirror serves which registry.
+/// The folder from which containerd reads which mirror serves which registry.
 const HOSTS: &str = "/etc/containerd/certs.d/";
 
 /// One thing that machines fetch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Download {
-    /// What it is: a word of a profile's list, `url` where it was found by reading, `image`, or
+    /// Its kind: a word of a profile's list, `url` where it was found by reading, `image`, or
     /// `mirror`.
     pub kind: String,
     /// Its URL, or its name.
     pub value: String,
-    /// Where it was read, as a file and a line.
+    /// The file and line that it was read from.
     pub place: Option<String>,
 }
 
-/// What machines fetch.
+/// The downloads of machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bill {
     /// Everything, each once.
     pub downloads: BTreeSet<Download>,
-    /// Whether the list comes from reading, and may lack what a script puts together.
+    /// Set if the list comes from reading, and may lack what a script puts together.
     pub is_by_reading: bool,
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Download {
     }
 }
 
-/// What a profile makes machines fetch, on all cloud providers that it supports.
+/// Returns what a profile makes machines fetch, on all cloud providers that it supports.
 pub fn bill(
     profile: &CompiledProfile,
     settings: &TenantSettings,
@@ -87,7 +87,7 @@ pub fn bill(
     Ok(bill)
 }
 
-/// What the settings of a tenant add, whatever the profile.
+/// Returns what the settings of a tenant add, whatever the profile.
 pub fn images(settings: &TenantSettings) -> BTreeSet<Download> {
     let download = |kind: &str, value: String| Download {
         kind: kind.to_owned(),

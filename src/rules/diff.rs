@@ -1,4 +1,4 @@
-//! What differs between two renders: file by file, unit by unit, as unified diffs. Secrets are
+//! The difference between two renders: file by file, unit by unit, as unified diffs. Secrets are
 //! marked in both, so none shows.
 
 use std::{collections::BTreeMap, fmt::Write as _};

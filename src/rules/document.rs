@@ -46,7 +46,7 @@ pub struct Document {
     nodes: BTreeMap<String, Node>,
 }
 
-/// What is known of one value.
+/// One value, and its place.
 #[derive(Clone, Debug)]
 struct Node {
     place: Place,

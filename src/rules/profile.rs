@@ -95,7 +95,7 @@ impl Unsupported {
     }
 }
 
-/// What a machine deployment requires of a profile, in its own spelling.
+/// The requirements of a machine deployment to a profile, in its own spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand<'a> {
     /// The operating system.

@@ -226,7 +226,7 @@ impl Rule {
         self.severity
     }
 
-    /// What the rule looks for.
+    /// Returns what the rule looks for.
     pub const fn summary(self) -> &'static str {
         self.summary
     }

@@ -1,12 +1,12 @@
-//! Whether a value has the shape that a schema asks for: what the API server finds, found without
-//! one. It knows the part of the schema language that our definitions use.
+//! Compares a value with a schema, as the API server would. It knows the part of the schema
+//! language that our definitions use.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value as Json;
 
 use super::document::field;
 
-/// Where a value differs from its schema.
+/// A difference between a value and its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
     /// The field.

@@ -28,7 +28,7 @@ const GZIP_LEVEL_DEFAULT: u32 = 6;
 const MACHINE_NAME_LONGEST: &str =
     "machine-deployment-of-a-very-long-name-in-prod-5d8f7c9b64-x2vqz";
 
-/// What is counted against a limit.
+/// The measure of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Counted {
     /// The bytes of the document.
@@ -39,7 +39,7 @@ pub enum Counted {
     Base64,
 }
 
-/// What a provider takes as user data.
+/// A provider's limit on user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The most that it takes.
@@ -48,7 +48,7 @@ pub struct Limit {
     pub counted: Counted,
 }
 
-/// What a provider takes as user data; nothing where its vendor documents no limit.
+/// Returns a provider's limit on user data; `None` if its vendor documents none.
 pub fn limit(provider: &CloudProvider, system: &OperatingSystem) -> Option<Limit> {
     let (bytes_max, counted) = match (provider, system) {
         (CloudProvider::Aws, OperatingSystem::Flatcar) => (16 * KIB, Counted::Plain),
@@ -65,12 +65,12 @@ pub fn limit(provider: &CloudProvider, system: &OperatingSystem) -> Option<Limit
     Some(Limit { bytes_max, counted })
 }
 
-/// What was rendered, and is small enough to be written.
+/// A render that is small enough to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeChecked {
     /// The config and the documents.
     pub rendered: Rendered,
-    /// What is close to its limit, in a sentence.
+    /// A sentence about what is close to its limit.
     pub near_limit: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct TooLarge {
     largest: Largest,
 }
 
-/// What has a size.
+/// A thing that has a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Subject {
     Bootstrap,

@@ -31,7 +31,7 @@ const ROTATE_SERVER_CERTIFICATE: &str = "RotateKubeletServerCertificate";
 /// The settings, checked.
 #[derive(Clone, Debug)]
 pub struct DropInSettings {
-    /// Whether there is a worker cluster beside the cluster of profiles and configs.
+    /// One cluster, or a worker cluster besides the one of profiles and configs.
     pub mode: Mode,
     /// The way into the cluster of profiles and configs.
     pub kubeconfig: Option<PathBuf>,
@@ -41,19 +41,19 @@ pub struct DropInSettings {
     pub namespace: String,
     /// Reconciles under way at once.
     pub reconciles_max: usize,
-    /// What goes into documents.
+    /// The settings that documents are rendered with.
     pub tenant: TenantSettings,
     /// The Secret with credentials of registries, in the cluster of profiles and configs.
     pub registry_credentials: Option<NamespacedName>,
     /// The ServiceAccount whose token kubelets bootstrap with, in the worker cluster.
     pub bootstrap_account: Option<NamespacedName>,
-    /// What is done about default profiles.
+    /// The handling of default profiles.
     pub default_profiles: DefaultProfileInstallation,
-    /// Whether somebody else may be serving.
+    /// The leader election.
     pub leader_election: LeaderElection,
-    /// Where `/healthz` and `/readyz` are served.
+    /// The addresses of `/healthz` and `/readyz`.
     pub health_addresses: Vec<String>,
-    /// Where `/metrics` is served.
+    /// The addresses of `/metrics`.
     pub metrics_addresses: Vec<String>,
     /// Logs.
     pub telemetry: TelemetrySettings,
@@ -64,13 +64,13 @@ pub struct DropInSettings {
 pub struct WebhookSettings {
     /// The folder with `tls.crt` and `tls.key`.
     pub certificate_folder: PathBuf,
-    /// Where pages are served.
+    /// The addresses of all pages.
     pub admin_addresses: Vec<String>,
     /// Logs.
     pub telemetry: TelemetrySettings,
 }
 
-/// What is done about default profiles.
+/// The handling of default profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultProfileInstallation {
     /// They are installed, and replaced by newer ones.
@@ -79,7 +79,7 @@ pub enum DefaultProfileInstallation {
     Disabled,
 }
 
-/// Whether somebody else may be serving.
+/// The leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaderElection {
     /// The holder of the Lease serves.
@@ -259,7 +259,7 @@ impl WebhookFlags {
     }
 }
 
-/// Where to listen: Go takes an address without a host for all of the machine's.
+/// Returns an address to listen on: Go takes an address without a host for all of the machine's.
 fn address(text: &str) -> Option<String> {
     match text {
         "" | "0" => None,

@@ -17,7 +17,7 @@ pub struct ReplicaSettings {
     pub instance: String,
     /// The fleet that it is a member of.
     pub fleet: String,
-    /// Where the Leases are.
+    /// The namespace of the Leases.
     pub lease_namespace: String,
     /// For how long its Lease holds after it was written.
     pub lease_duration: Duration,

@@ -27,7 +27,7 @@ pub struct TraceFlags {
     pub trace_ratio: Option<f64>,
 }
 
-/// What the environment says under a name; what is empty says nothing.
+/// Looks a variable of the environment up; an empty one counts as unset.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The environment of this process.

@@ -15,7 +15,7 @@ use kube::core::Status;
 const ERROR_TEXT_CHARS_MAX: usize = 1_024;
 /// The reason that kube gives a response whose body is no `Status`.
 const NO_STATUS: &str = "Failed to parse error data";
-/// What an API server answers for a group of kinds that it does not serve.
+/// An API server's answer for a group of kinds that it does not serve.
 const NO_PAGE: &str = "404 page not found";
 
 /// Returns an error with its causes as one text that is safe to log: `error = %chain(&error)`.
@@ -126,9 +126,9 @@ fn answer(status: &Status) -> String {
 
 /// A text that could not be read as what it should be.
 struct Unread {
-    /// What serde says, values and all.
+    /// The message of serde, values included.
     quoting: String,
-    /// What may be told.
+    /// The part that may be shown.
     place: String,
 }
 

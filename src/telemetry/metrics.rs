@@ -58,12 +58,12 @@ pub struct Took {
     pub work: Duration,
 }
 
-/// What a request was.
+/// A request, by its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Whom.
+    /// The cluster that was asked.
     pub cluster_kind: ClusterKind,
-    /// What.
+    /// The operation.
     pub verb: Verb,
 }
 
@@ -273,7 +273,7 @@ impl Metrics {
             .set(gauge(count));
     }
 
-    /// Whether the rollout of default profiles is paused.
+    /// Records whether the rollout of default profiles is paused.
     pub fn set_rollout_paused(&self, paused: Paused) {
         let paused = match paused {
             Paused::Yes => 1,
@@ -296,7 +296,7 @@ impl Metrics {
         }
     }
 
-    /// Whether a worker cluster (`namespace/name`) answers.
+    /// Records whether a worker cluster (`namespace/name`) answers.
     pub fn set_cluster(&self, cluster: &str, connection: Connection) {
         let up = match connection {
             Connection::Up => 1,

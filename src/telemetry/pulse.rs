@@ -1,4 +1,4 @@
-//! Whether the process gets on: where no beat comes, its threads hang.
+//! The process's heartbeat: if no beat comes, its threads hang.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,7 +33,7 @@ impl Pulse {
         }
     }
 
-    /// Whether the threads hang.
+    /// Returns true if the threads hang.
     pub fn is_late(&self) -> bool {
         self.0.borrow().elapsed() > PATIENCE
     }

@@ -107,7 +107,7 @@ fn exporter(settings: &TelemetrySettings, endpoint: &str) -> Result<SpanExporter
     })
 }
 
-/// Who sends: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win over our own words.
+/// Returns the sender: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win over our own words.
 fn resource(settings: &TelemetrySettings) -> Resource {
     let from_environment = Resource::builder().build();
     let ours = [

@@ -25,7 +25,7 @@ pub fn review(asked: &Asked<'_>) -> Answer {
     }
 }
 
-/// Whether the specs differ in more than how they write that nothing is there.
+/// Returns true if the specs differ in more than how they write that nothing is there.
 fn is_changed(asked: &Asked<'_>) -> bool {
     let written = |object: &serde_json::Value| object.get("spec").cloned();
     if written(asked.object) == written(asked.old_object) {

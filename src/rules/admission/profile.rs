@@ -96,7 +96,7 @@ fn version(object: &Json) -> Option<&Json> {
     object.pointer("/spec/version")
 }
 
-/// What probably is a mistake in a profile that may be written, each a sentence: everything that
+/// Returns probable mistakes in a profile that may be written, each a sentence: everything that
 /// `osm lint` says. It renders samples, which takes its time; nothing of it is a reason to refuse.
 pub fn remarks(asked: &Asked<'_>) -> Vec<String> {
     let written = written(asked);

@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 pub struct Flag<T> {
     /// Without dashes.
     pub name: &'static str,
-    /// What it does, for the usage.
+    /// Its description, for the usage.
     pub usage: &'static str,
-    /// Where it is kept.
+    /// The setting that it changes.
     pub place: Place<T>,
 }
 
-/// Where the value of a flag is kept, and of which kind it is.
+/// The setting that a flag changes, and its type.
 pub enum Place<T> {
     /// A switch.
     Switch(fn(&mut T) -> &mut bool),
@@ -27,7 +27,7 @@ pub enum Place<T> {
     Judged(fn(&mut T, &str) -> Result<(), String>, &'static str),
 }
 
-/// What came of the words of a command line.
+/// A parsed command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read<T> {
     /// The flags.
@@ -168,7 +168,7 @@ fn parse_int(text: &str) -> Result<i64, &'static str> {
     i64::from_str_radix(&format!("{sign}{digits}"), base).map_err(|_| "value out of range")
 }
 
-/// What Go prints of flags: in the order of their names, with their defaults.
+/// Returns the usage as Go prints it: in the order of their names, with their defaults.
 pub fn usage<T: Default>(program: &str, known: &[Flag<T>]) -> String {
     let mut text = format!("Usage of {program}:\n");
     let mut sorted: Vec<&Flag<T>> = known.iter().collect();

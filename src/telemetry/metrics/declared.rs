@@ -61,7 +61,7 @@ pub(super) struct Renders {
     pub limits: Family<LimitLabel, Counter>,
 }
 
-/// What API servers were asked.
+/// Requests to API servers.
 #[derive(Debug)]
 pub(super) struct Requests {
     pub count: Family<ApiRequestLabels, Counter>,
@@ -70,7 +70,7 @@ pub(super) struct Requests {
     pub fenced: Family<FenceLabel, Counter>,
 }
 
-/// What was made for nodes.
+/// Objects that were written for nodes.
 #[derive(Debug)]
 pub(super) struct UserData {
     pub size: Family<DocumentLabel, Histogram, fn() -> Histogram>,
@@ -108,7 +108,7 @@ pub(super) struct Membership {
     pub members: Family<NoLabel, Gauge>,
 }
 
-/// What the admission webhooks did; a process that serves none has no series of them.
+/// The reviews of admission webhooks; a process that serves none has no series of them.
 #[derive(Debug)]
 pub(super) struct Reviews {
     pub count: Family<ReviewLabels, Counter>,

@@ -75,7 +75,7 @@ label! {
 }
 
 label! {
-    /// What became of a render.
+    /// The result of a render.
     RenderResult {
         /// Documents that fit.
         Rendered = "rendered",
@@ -103,7 +103,7 @@ label! {
 }
 
 label! {
-    /// What a join check came to.
+    /// The result of a join check.
     JoinCheck {
         /// A machine can join.
         Can = "can",
@@ -115,7 +115,7 @@ label! {
 }
 
 label! {
-    /// What became of an attempt.
+    /// The result of an attempt.
     Attempted {
         /// It succeeded.
         Success = "success",
@@ -125,7 +125,7 @@ label! {
 }
 
 impl Attempted {
-    /// What became of it, by its result.
+    /// Returns the label of a result.
     pub const fn of<T, E>(result: &Result<T, E>) -> Self {
         match result {
             Ok(_) => Self::Success,
@@ -147,7 +147,7 @@ label! {
 }
 
 label! {
-    /// Where a tenant stands whose machines are replaced.
+    /// The progress of a tenant whose machines are replaced.
     MachineState {
         /// All machines are current.
         Current = "current",
@@ -171,7 +171,7 @@ label! {
 }
 
 label! {
-    /// What became of a tenant's worker cluster on this replica.
+    /// The state of a tenant's worker cluster on this replica.
     TenantState {
         /// It is being connected to, claimed and read for the first time.
         Engaging = "engaging",
@@ -189,7 +189,7 @@ label! {
 }
 
 label! {
-    /// Where a tenant stands in the rollout of default profiles.
+    /// A tenant's progress in the rollout of default profiles.
     RolloutState {
         /// It has them, and every machine deployment was looked at.
         Settled = "settled",
@@ -201,7 +201,7 @@ label! {
 }
 
 label! {
-    /// Whose API server a request goes to.
+    /// The cluster that a request goes to.
     ClusterKind {
         /// The cluster that we run in.
         Management = "management",
@@ -211,7 +211,7 @@ label! {
 }
 
 label! {
-    /// What a request does, in the words of Kubernetes' own authorization.
+    /// The verb of a request, in the words of Kubernetes' own authorization.
     Verb {
         /// Reads one object.
         Get = "get",
@@ -277,7 +277,7 @@ label! {
 }
 
 label! {
-    /// What a Secret that we write is for.
+    /// The purpose of a Secret that we write.
     SecretKind {
         /// The bootstrap document.
         Bootstrap = "bootstrap",
@@ -294,7 +294,7 @@ label! {
     }
 }
 
-/// Whether the rollout of default profiles is paused; the value of a gauge, not a label.
+/// The state of the rollout of default profiles; the value of a gauge, not a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paused {
     /// It is.
@@ -303,7 +303,7 @@ pub enum Paused {
     No,
 }
 
-/// Whether a worker cluster answers; the value of a gauge, not a label.
+/// The state of the connection to a worker cluster; the value of a gauge, not a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connection {
     /// It does.
@@ -325,7 +325,7 @@ label! {
 }
 
 label! {
-    /// What a webhook answered.
+    /// The answer of a webhook.
     Verdict {
         /// The write happens.
         Allowed = "allowed",

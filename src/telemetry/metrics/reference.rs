@@ -1,4 +1,4 @@
-//! What there is to measure: of each metric its name, type, unit, labels with their values, and
+//! All metrics: of each its name, type, unit, labels with their values, and
 //! meaning. What is registered and what the documentation says are both made from these.
 //!
 //! The encoder appends the unit, the `_total` of a counter and the full stop of the help.
@@ -56,7 +56,7 @@ impl Measure {
     }
 }
 
-/// What values a label may have.
+/// The values that a label may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
     /// These.
@@ -87,7 +87,7 @@ pub struct Declaration {
     pub unit: Measure,
     /// Its labels.
     pub labels: &'static [Label],
-    /// What it says, in sentences without the last full stop.
+    /// The help text, in sentences without the last full stop.
     pub help: &'static str,
 }
 
@@ -147,7 +147,7 @@ const CLUSTER: Label = Label {
     values: Values::PerCluster("`namespace/name` of the registration"),
 };
 
-/// What a metric counts in, and how it moves; names read as sentences below.
+/// Returns a metric's unit and its kind; names read as sentences below.
 const fn declaration(
     (kind, unit): (Type, Measure),
     stem: &'static str,

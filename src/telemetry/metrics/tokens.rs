@@ -1,4 +1,4 @@
-//! What is known of the bootstrap tokens, by cluster: the page shows the sum of them all, and no
+//! The known bootstrap tokens, by cluster: the page shows the sum of them all, and no
 //! series of any cluster.
 
 use std::collections::HashMap;

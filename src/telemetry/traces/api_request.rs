@@ -1,4 +1,4 @@
-//! What a request to a Kubernetes API server asks for, read from its method and address.
+//! Describes a request to a Kubernetes API server, read from its method and address.
 //!
 //! Only what stands in the path is read: the API's own naming scheme makes names and namespaces
 //! tell apart from the kinds of things, so that spans and metrics get few and stable names.
@@ -10,22 +10,22 @@ use crate::telemetry::metrics::Verb;
 /// One request, as the API server's authorizer would name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ApiRequest<'a> {
-    /// What is to be done.
+    /// The operation.
     pub verb: Verb,
     /// The group and version, with their root: `api/v1`, `apis/apps/v1`; the whole path where it
     /// names no resource.
     pub version: &'a str,
-    /// Whether the resource is asked for inside of one namespace.
+    /// The namespace, if the request is for one.
     pub scope: Scope,
     /// The plural, such as `secrets`; empty where the path names no resource.
     pub resource: &'a str,
-    /// Whether one object is meant.
+    /// One object, or several.
     pub target: Target,
     /// Such as `status`.
     pub subresource: Option<&'a str>,
 }
 
-/// Where a resource is asked for.
+/// The scope of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// In the whole cluster.
@@ -34,7 +34,7 @@ pub(super) enum Scope {
     Namespace,
 }
 
-/// What is asked for.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// All objects of the resource.
