@@ -42,35 +42,6 @@ use osm::{
     tenant::{secret_text::SecretText, settings::TenantSettings},
 };
 
-/// Where reasons of conditions, entries and Events are made.
-const REASONS_IN: [&str; 5] = [
-    "src/fleet",
-    "src/controllers",
-    "src/plan",
-    "src/tenant/access/expiry.rs",
-    "src/tenant/report.rs",
-];
-
-/// Words there that are no reasons: names for `Debug`, kinds, types, actions and states.
-const NOT_REASONS: &[&str] = &[
-    "Clock",
-    "Context",
-    "ERROR",
-    "False",
-    "Connect",
-    "InstallProfiles",
-    "Opaque",
-    "Reconcile",
-    "Register",
-    "Role",
-    "Secrets",
-    "ServiceAccount",
-    "Shared",
-    "True",
-    "WorkerCluster",
-    "WorkerClusters",
-];
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -109,33 +80,6 @@ fn code(text: &str) -> impl Iterator<Item = &str> {
 /// What stands between two marks: every second piece.
 fn between(text: &str, mark: char) -> impl Iterator<Item = &str> {
     text.split(mark).skip(1).step_by(2)
-}
-
-/// `ProfileNotFound`: a word for programs.
-fn is_word(text: &str) -> bool {
-    text.len() > 3
-        && text.starts_with(|first: char| first.is_ascii_uppercase())
-        && text.bytes().all(|byte| byte.is_ascii_alphabetic())
-}
-
-/// Every reason that the code can give.
-fn reasons() -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    let sources = REASONS_IN
-        .iter()
-        .flat_map(|place| files(&root().join(place), "rs"))
-        .filter(|file| {
-            !file
-                .iter()
-                .any(|part| part.to_string_lossy().starts_with("tests"))
-        });
-    for file in sources {
-        let text = read(&file);
-        let words = code(&text).flat_map(|line| between(line, '"'));
-        found.extend(words.filter(|word| is_word(word)).map(str::to_owned));
-    }
-    found.retain(|word| !NOT_REASONS.contains(&word.as_str()));
-    found
 }
 
 /// The rows of the tables under a heading, as cells.

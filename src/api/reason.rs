@@ -1,6 +1,8 @@
 //! Why something is as it is: the reasons in conditions, in the entries of machine deployments, and
 //! in Events, each with what to do about it. `docs/reasons.md` explains them in the same words.
 
+use std::fmt;
+
 /// Declares the reasons, each with what to do about it in Markdown; empty where there is nothing to
 /// do.
 macro_rules! reasons {
@@ -241,6 +243,31 @@ impl Reason {
     /// Returns what to do about it, if there is something to do.
     pub fn remediation(self) -> Option<String> {
         Some(plain(self.remediation_in_markdown())).filter(|text| !text.is_empty())
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// As words that others wrote are compared.
+impl PartialEq<str> for Reason {
+    fn eq(&self, word: &str) -> bool {
+        self.as_str() == word
+    }
+}
+
+impl PartialEq<&str> for Reason {
+    fn eq(&self, word: &&str) -> bool {
+        self.as_str() == *word
+    }
+}
+
+impl PartialEq<Reason> for String {
+    fn eq(&self, reason: &Reason) -> bool {
+        self == reason.as_str()
     }
 }
 

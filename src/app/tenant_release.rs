@@ -19,6 +19,7 @@ use serde_json::json;
 use super::cluster_client::{
     ClusterClient, KubeconfigSource, WorkerKubeconfigSource, worker_clusters,
 };
+use crate::api::reason::Reason;
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
@@ -371,5 +372,5 @@ fn has_let_go(found: &WorkerCluster) -> bool {
     };
     let is_about_it = status.observed_generation == found.metadata.generation;
     let mut conditions = status.conditions.iter();
-    is_about_it && conditions.any(|it| it.type_ == "Registered" && it.reason == "Paused")
+    is_about_it && conditions.any(|it| it.type_ == "Registered" && it.reason == Reason::Paused)
 }

@@ -11,6 +11,7 @@ use kube::{
 };
 
 use super::{context::Context, profile_store};
+use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{FINALIZER, KUBE_SYSTEM, PINNED, PROFILE, PROFILE_NAMESPACE, is_path_segment},
@@ -21,7 +22,7 @@ use crate::fleet::{adoption::Predecessor, pages::Pages, write};
 use crate::tenant::{
     id::TenantId,
     policy::{ProfileQuota, TenantPolicy},
-    report::{ConditionState, ConditionType, KEPT_AS_FOUND},
+    report::{ConditionState, ConditionType},
 };
 
 /// A page of machine deployments, by their metadata.
@@ -69,7 +70,7 @@ pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
     }
     let finding = ConditionState {
         message: bounded(notes),
-        ..ConditionState::well("ProfilesCopied")
+        ..ConditionState::well(Reason::ProfilesCopied)
     };
     let tenant_status = &context.engagement.tenant_status;
     tenant_status.set_condition(ConditionType::Adopted, finding);
@@ -196,15 +197,15 @@ pub fn report(context: &Context) {
             return None;
         }
         let outcomes = report.outcomes.iter();
-        let kept = outcomes.filter(|(_, outcome)| outcome.reason == KEPT_AS_FOUND);
+        let kept = outcomes.filter(|(_, outcome)| outcome.reason == Reason::KeptAsFound);
         Some(kept.map(|(name, _)| name.clone()).collect::<Vec<_>>())
     });
     let finding = match differ {
         None => return,
-        Some(none) if none.is_empty() => ConditionState::well("SecretsKept"),
+        Some(none) if none.is_empty() => ConditionState::well(Reason::SecretsKept),
         Some(some) => ConditionState {
             message: format!("kept with bytes that we do not render: {}", bounded(some)),
-            ..ConditionState::well("SecretsDiffer")
+            ..ConditionState::well(Reason::SecretsDiffer)
         },
     };
     tenant_status.set_condition(ConditionType::Adopted, finding);

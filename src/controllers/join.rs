@@ -8,6 +8,7 @@ use super::{
     join_check::{self, SECOND_TRY},
     tokens,
 };
+use crate::api::reason::Reason;
 use crate::fleet::{
     jitter,
     prerequisites::{self, FetcherError, PrerequisiteError},
@@ -89,11 +90,11 @@ async fn correct_fetcher(context: &Context) -> Result<ConditionState, Prerequisi
         Ok(())
     };
     match kept {
-        Ok(()) => Ok(ConditionState::well("Prepared")),
+        Ok(()) => Ok(ConditionState::well(Reason::Prepared)),
         Err(FetcherError::Call(error)) => Err(error),
         Err(refused @ FetcherError::Refused { .. }) => {
             let why = refused.to_string();
-            Ok(ConditionState::wrong("FetcherRefused", why))
+            Ok(ConditionState::wrong(Reason::FetcherRefused, why))
         }
     }
 }

@@ -15,6 +15,7 @@ use super::{
     context::Context, machine_deployment::dereference, state::join_queue::Ended, triggers::Affected,
 };
 use crate::api::names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN};
+use crate::api::reason::Reason;
 use crate::fleet::{
     connect::{ClientParts, Clients},
     transport,
@@ -39,7 +40,7 @@ enum Outcome {
     /// A machine can join.
     Can,
     /// It cannot, for this reason.
-    Cannot(&'static str, String),
+    Cannot(Reason, String),
     /// Nobody knows: from here, it is not reached. The second text is for the log alone.
     Unknown(String, Option<String>),
 }
@@ -83,13 +84,13 @@ pub fn forget(context: &Context, why: &str) {
     let own = context.engagement.worker_cluster.borrow().clone();
     let tenant_status = &context.engagement.tenant_status;
     if tenant_status.was_set(kind, own.as_deref()) {
-        tenant_status.set_condition(kind, ConditionState::unknown("NotChecked", why));
+        tenant_status.set_condition(kind, ConditionState::unknown(Reason::NotChecked, why));
     }
 }
 
 fn report(context: &Context, outcome: Outcome) {
     let (counted, finding, cause) = match outcome {
-        Outcome::Can => (JoinCheck::Can, ConditionState::well("CanJoin"), None),
+        Outcome::Can => (JoinCheck::Can, ConditionState::well(Reason::CanJoin), None),
         Outcome::Cannot(reason, why) => (
             JoinCheck::Cannot,
             ConditionState::retried(reason, why),
@@ -97,7 +98,7 @@ fn report(context: &Context, outcome: Outcome) {
         ),
         Outcome::Unknown(why, cause) => (
             JoinCheck::Unknown,
-            ConditionState::unknown("NotChecked", why),
+            ConditionState::unknown(Reason::NotChecked, why),
             cause,
         ),
     };
@@ -136,7 +137,7 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
             fetches
         }
         Outcome::Unknown(..) if way.has_other_authority_than(&cluster_info) => Outcome::Cannot(
-            "AuthoritiesDiffer",
+            Reason::AuthoritiesDiffer,
             format!(
                 "machines fetch from {0} and join at {0} with certificate authorities that have no \
                  certificate in common: set kubernetesCABundle in the WorkerCluster to the one in \
@@ -177,7 +178,7 @@ async fn fetches(
             };
             let secret = format!("Secret {CLOUD_INIT_SETTINGS}/{name}");
             let what = format!("machines cannot fetch {secret}{remedy}");
-            Some(of_error(&error, ("FetchRefused", &what)))
+            Some(of_error(&error, (Reason::FetchRefused, &what)))
         }
     }
 }
@@ -204,7 +205,7 @@ async fn joins_with(context: &Context, kubeconfig: &SecretText) -> Outcome {
     match reviews.create(&PostParams::default(), &review).await {
         Ok(answer) if answer.status.as_ref().is_some_and(|it| it.allowed) => Outcome::Can,
         Ok(_) => Outcome::Cannot(
-            "JoinForbidden",
+            Reason::JoinForbidden,
             "a kubelet with a bootstrap token may not create CertificateSigningRequests: bind \
              ClusterRole system:node-bootstrapper to its group"
                 .to_owned(),
@@ -215,21 +216,21 @@ async fn joins_with(context: &Context, kubeconfig: &SecretText) -> Outcome {
         }
         Err(error) => {
             let what = "a kubelet cannot authenticate with its bootstrap token";
-            of_error(&error, ("BootstrapTokenRefused", what))
+            of_error(&error, (Reason::BootstrapTokenRefused, what))
         }
     }
 }
 
 /// What an error says about machines. An address that only their network reaches says nothing, and
 /// its message is the same for each machine deployment.
-fn of_error(error: &kube::Error, (reason, what): (&'static str, &str)) -> Outcome {
+fn of_error(error: &kube::Error, (reason, what): (Reason, &str)) -> Outcome {
     let why = chain(error);
     match error {
         kube::Error::Api(status) if [401, 403].contains(&status.code) => {
             Outcome::Cannot(reason, format!("{what}: {why}"))
         }
         error if transport::is_certificate_refused(error) => {
-            Outcome::Cannot("CertificateRefused", format!("{what}: {why}"))
+            Outcome::Cannot(Reason::CertificateRefused, format!("{what}: {why}"))
         }
         error => Outcome::Unknown(
             format!("the address that machines use is not reached from here: {why}"),

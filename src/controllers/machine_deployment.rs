@@ -28,6 +28,7 @@ use self::{
     update_status::{Tried, update_status},
 };
 use super::context::Context;
+use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{FINALIZER, REVISION, is_name_alone},
@@ -276,7 +277,7 @@ fn wait_for_revision(
 ) -> Result<(), Error> {
     match revision_wait(machine_deployment, context.engagement.health.server_time()) {
         Some(until) => Err(Error::Waiting {
-            reason: "AwaitingRevision",
+            reason: Reason::AwaitingRevision,
             until,
         }),
         None => Ok(()),

@@ -23,6 +23,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{context::Context, state::known_machines::full_name};
+use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::{MachineDeployment, MachineDeploymentStatus},
     names::REPLACED_FOR,
@@ -109,7 +110,10 @@ impl Rollout<'_> {
             };
             if let Err(error) = self.report(seen).await {
                 let message = format!("cannot tell {}: {}", seen.name, chain(&error));
-                self.set_condition(ConditionState::retried("MachineRolloutFailed", message));
+                self.set_condition(ConditionState::retried(
+                    Reason::MachineRolloutFailed,
+                    message,
+                ));
                 return self.delay.next();
             }
             seen.standing = Standing::Replacing;
@@ -172,7 +176,7 @@ impl Rollout<'_> {
         );
         let event = Event {
             type_: EventType::Normal,
-            reason: "ReplacingMachines".to_owned(),
+            reason: Reason::ReplacingMachines.to_string(),
             note: Some(format!(
                 "the machines were made from another document than machines get now, which is {}",
                 seen.content
@@ -232,7 +236,7 @@ impl Rollout<'_> {
         );
         let event = Event {
             type_: EventType::Warning,
-            reason: "MachinesHeldUp".to_owned(),
+            reason: Reason::MachinesHeldUp.to_string(),
             note: Some(note),
             action: "Reconcile".to_owned(),
             secondary: None,
@@ -265,9 +269,9 @@ impl Rollout<'_> {
         .map(|(what, names)| format!("{what}: {}", some_of(names)))
         .collect::<Vec<_>>();
         match (parts.is_empty(), held_up.is_empty()) {
-            (true, _) => ConditionState::well("MachinesCurrent"),
-            (false, true) => ConditionState::wrong("MachinesOutdated", parts.join("; ")),
-            (false, false) => ConditionState::wrong("MachinesHeldUp", parts.join("; ")),
+            (true, _) => ConditionState::well(Reason::MachinesCurrent),
+            (false, true) => ConditionState::wrong(Reason::MachinesOutdated, parts.join("; ")),
+            (false, false) => ConditionState::wrong(Reason::MachinesHeldUp, parts.join("; ")),
         }
     }
 
@@ -306,7 +310,7 @@ fn report_setting(context: &Context) {
     let own = context.engagement.worker_cluster.borrow().clone();
     let tenant_status = &context.engagement.tenant_status;
     if tenant_status.was_set(kind, own.as_deref()) {
-        tenant_status.set_condition(kind, ConditionState::well("MachinesLeftAlone"));
+        tenant_status.set_condition(kind, ConditionState::well(Reason::MachinesLeftAlone));
     }
 }
 

@@ -18,6 +18,7 @@ use super::{
     rollout::{AWAITING_TURN, ROLLOUT_PAUSED},
     state::rollout_slots::{SlotRequest, Turn},
 };
+use crate::api::reason::Reason;
 use crate::api::{
     names::INSTALLED_CONTENT,
     profile::OperatingSystemProfile,
@@ -68,7 +69,7 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
             }
             Err(error) => {
                 let message = format!("cannot install a default profile: {}", chain(&error));
-                let finding = ConditionState::retried("InstallFailed", message);
+                let finding = ConditionState::retried(Reason::InstallFailed, message);
                 tenant_status.set_condition(ConditionType::ProfilesInstalled, finding);
                 tokio::time::sleep(delay.next().unwrap_or_default()).await;
             }
@@ -121,9 +122,9 @@ impl Kept {
 
     fn finding(&self, turn: &Turn) -> ConditionState {
         let reason = match (turn, self.pace) {
-            _ if self.is_disabled => "Disabled",
-            _ if self.awaiting.is_empty() => "Installed",
-            (_, ProfileRollout::Manual) => "AwaitingApproval",
+            _ if self.is_disabled => Reason::Disabled,
+            _ if self.awaiting.is_empty() => Reason::Installed,
+            (_, ProfileRollout::Manual) => Reason::AwaitingApproval,
             (Turn::Paused(_), _) => ROLLOUT_PAUSED,
             _ => AWAITING_TURN,
         };
@@ -340,16 +341,16 @@ async fn report_kept(context: &Context, kept: &Kept) {
         let conditions = own.status.iter().flat_map(|status| &status.conditions);
         let in_status = conditions.into_iter().any(|it| it.message.contains(edited));
         if !on_board && !in_status {
-            warn(context, &own, ("DefaultProfileEdited", edited)).await;
+            warn(context, &own, (Reason::DefaultProfileEdited, edited)).await;
         }
     }
     if !kept.overwritten.is_empty() {
         let note = format!("replaced by ours: {}", kept.overwritten.join(", "));
-        warn(context, &own, ("DefaultProfileReplaced", &note)).await;
+        warn(context, &own, (Reason::DefaultProfileReplaced, &note)).await;
     }
 }
 
-async fn warn(context: &Context, own: &WorkerCluster, (reason, note): (&'static str, &str)) {
+async fn warn(context: &Context, own: &WorkerCluster, (reason, note): (Reason, &str)) {
     let warning = Warning {
         action: "InstallProfiles",
         reason,

@@ -18,6 +18,7 @@ use super::{
     profile_store::ProfileStore,
     state::rollout_slots::{Decided, RolloutSlots},
 };
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::{
     DefaultProfiles, MachineDeploymentEntry, ProfileRollout, WorkerClusterStatus,
 };
@@ -45,10 +46,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const CALM: Duration = Duration::from_secs(3);
 
 /// Of a tenant's profiles, while newer ones wait for a turn that has not come.
-pub const AWAITING_TURN: &str = "AwaitingTurn";
+pub const AWAITING_TURN: Reason = Reason::AwaitingTurn;
 /// The same, while nobody has a turn.
-pub const ROLLOUT_PAUSED: &str = "RolloutPaused";
-const WAITING: [&str; 2] = [AWAITING_TURN, ROLLOUT_PAUSED];
+pub const ROLLOUT_PAUSED: Reason = Reason::RolloutPaused;
+const WAITING: [Reason; 2] = [AWAITING_TURN, ROLLOUT_PAUSED];
 
 /// The tenants of the fleet.
 #[derive(Debug)]
@@ -316,18 +317,18 @@ impl Rollout {
 
 /// A machine deployment: the default profile that it was tried with, the version of that, and the
 /// reason of what came of it.
-type User<'a> = (Option<(&'a str, &'a str)>, &'a str);
+type User<'a> = (Option<(&'a str, &'a str)>, Option<Reason>);
 
 fn of_outcome(outcome: &Outcome) -> User<'_> {
     let default = outcome.profile.as_ref().and_then(|it| it.default.as_ref());
     let default = default.map(|(name, version)| (name.as_str(), version.as_str()));
-    (default, outcome.reason)
+    (default, Some(outcome.reason))
 }
 
 fn of_entry(entry: &MachineDeploymentEntry) -> User<'_> {
     let default = entry.profile.as_ref().and_then(|it| it.default.as_ref());
     let default = default.and_then(|default| default.split_once(' '));
-    (default, &entry.reason)
+    (default, Reason::named(&entry.reason))
 }
 
 /// What another replica wrote about a tenant in its status.
@@ -352,7 +353,7 @@ impl Told {
             return Self::Away;
         }
         match condition(ConditionType::ProfilesInstalled) {
-            Some(it) if WAITING.contains(&it.reason.as_str()) => Self::Asks,
+            Some(it) if WAITING.iter().any(|reason| it.reason == *reason) => Self::Asks,
             _ => Self::Served,
         }
     }
@@ -397,7 +398,7 @@ impl Users {
             None => {}
             Some((name, version)) if rollout.is_ours(name, version) => {
                 self.tried += 1;
-                self.failed += usize::from(is_profiles_fault(reason));
+                self.failed += usize::from(reason.is_some_and(is_profiles_fault));
             }
             Some(_) => self.behind += 1,
         }

@@ -42,6 +42,7 @@ use super::{
     triggers::{Affected, Destinations, TriggerRouter},
     watch::{self as watches, Watchers},
 };
+use crate::api::reason::Reason;
 use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCluster};
 use crate::fleet::{
     engagement::Engagement, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,
@@ -52,9 +53,6 @@ use crate::tenant::{
     policy::ProfileReach,
     report::{ConditionState, ConditionType},
 };
-
-/// The reason where the worker cluster does not have the kind MachineDeployment yet.
-pub const MACHINE_DEPLOYMENT_NOT_SERVED: &str = "MachineDeploymentNotServed";
 
 /// What serving takes besides the engaged cluster: the same for all tenants.
 #[derive(Clone, Debug)]
@@ -181,7 +179,7 @@ impl Controllers {
             let message = chain(&error).to_string();
             Box::new((
                 ConditionType::Prepared,
-                ConditionState::retried("InventoryFailed", message),
+                ConditionState::retried(Reason::InventoryFailed, message),
             ))
         };
         let all: Api<MachineDeployment> = Api::all(context.engagement.worker.client());
@@ -189,7 +187,7 @@ impl Controllers {
             Err(error) if is_not_served(&error) => {
                 let message = "the worker cluster does not serve MachineDeployment \
                                (cluster.k8s.io/v1alpha1); waiting for machine-controller's CRDs";
-                let finding = ConditionState::wrong(MACHINE_DEPLOYMENT_NOT_SERVED, message);
+                let finding = ConditionState::wrong(Reason::MachineDeploymentNotServed, message);
                 return Err(Box::new((ConditionType::Prepared, finding)));
             }
             listed => listed.map(drop).map_err(failed)?,
@@ -199,7 +197,7 @@ impl Controllers {
         tokens::list(context).await.map_err(failed)?;
         if registry_credentials::refresh(context).await == Refreshed::Unknown {
             let message = context.registry_credentials.get().err().unwrap_or_default();
-            let finding = ConditionState::retried("InventoryFailed", message);
+            let finding = ConditionState::retried(Reason::InventoryFailed, message);
             return Err(Box::new((ConditionType::Prepared, finding)));
         }
         credentials::report_setting(context);

@@ -12,6 +12,7 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::{WorkerCluster, WorkerClusterStatus};
 use crate::fleet::{
     engagement::Reporting,
@@ -219,14 +220,14 @@ impl Writer<'_> {
 }
 
 /// Reasons why a cluster is not connected, of which an Event tells.
-const LOST: [&str; 3] = ["Unreachable", "Degraded", "WatchFailed"];
+const LOST: [Reason; 3] = [Reason::Unreachable, Reason::Degraded, Reason::WatchFailed];
 
 /// Returns the reason and the message if the cluster is not connected.
-fn lost(status: &WorkerClusterStatus) -> Option<(&'static str, &str)> {
+fn lost(status: &WorkerClusterStatus) -> Option<(Reason, &str)> {
     let is_lost =
         |it: &&Condition| it.type_ == ConditionType::Connected.as_str() && it.status == "False";
     let lost = status.conditions.iter().find(is_lost)?;
-    let reason = LOST.into_iter().find(|reason| *reason == lost.reason)?;
+    let reason = LOST.into_iter().find(|reason| lost.reason == *reason)?;
     Some((reason, &lost.message))
 }
 

@@ -18,6 +18,7 @@ use super::{
     pages::{is_forbidden, is_not_served},
     removal,
 };
+use crate::api::reason::Reason;
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM},
     profile::OperatingSystemProfile,
@@ -65,12 +66,12 @@ pub enum Obstacle {
 
 impl Obstacle {
     /// The machine-readable CamelCase reason.
-    pub const fn reason(&self) -> &'static str {
+    pub const fn reason(&self) -> Reason {
         match self {
-            Self::Running(_) => "UpstreamRunning",
-            Self::Webhooks(_) => "LeftoverWebhooks",
-            Self::MayNotLook => "AdoptionForbidden",
-            Self::Call(_) => "Unreachable",
+            Self::Running(_) => Reason::UpstreamRunning,
+            Self::Webhooks(_) => Reason::LeftoverWebhooks,
+            Self::MayNotLook => Reason::AdoptionForbidden,
+            Self::Call(_) => Reason::Unreachable,
         }
     }
 }

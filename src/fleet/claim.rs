@@ -9,7 +9,8 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{pages, registry::Registry, worker_clusters::REGISTRATION_REMOVED};
+use super::{pages, registry::Registry};
+use crate::api::reason::Reason;
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
     worker_cluster::WorkerCluster,
@@ -108,7 +109,7 @@ impl Registrations<'_> {
 fn is_removed(own: &WorkerCluster) -> bool {
     let mut conditions = own.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|it| {
-        it.type_ == ConditionType::Registered.as_str() && it.reason == REGISTRATION_REMOVED
+        it.type_ == ConditionType::Registered.as_str() && it.reason == Reason::RegistrationRemoved
     })
 }
 
@@ -362,7 +363,7 @@ mod tests {
             "{refused:?}"
         );
         // Its label was taken away, and its fleet says so.
-        put_worker_cluster(&management, "berlin", REGISTRATION_REMOVED);
+        put_worker_cluster(&management, "berlin", Reason::RegistrationRemoved.as_str());
         claiming().await.unwrap();
         assert_eq!(holder(&cluster).as_deref(), Some("m/lisbon"));
     }

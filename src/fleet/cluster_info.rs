@@ -14,6 +14,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{pages, retry_delay::RetryDelay};
 use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, KUBECONFIG_KEY};
+use crate::api::reason::Reason;
 use crate::tenant::{
     access::{self, AccessError},
     cluster_info::ClusterInfo,
@@ -53,12 +54,12 @@ pub enum ClusterInfoError {
 
 impl ClusterInfoError {
     /// The reason of the condition that shows it.
-    pub const fn reason(&self) -> &'static str {
+    pub const fn reason(&self) -> Reason {
         match self {
-            Self::TokenPending => "TokenPending",
-            Self::NoApiServer => "NoApiServer",
-            Self::Announcement(_) => "ClusterInfoInvalid",
-            Self::Call { .. } => "FactsFailed",
+            Self::TokenPending => Reason::TokenPending,
+            Self::NoApiServer => Reason::NoApiServer,
+            Self::Announcement(_) => Reason::ClusterInfoInvalid,
+            Self::Call { .. } => Reason::FactsFailed,
         }
     }
 }

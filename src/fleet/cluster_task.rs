@@ -28,6 +28,7 @@ use super::{
     sharding::fence::Fence,
     tenant_limits, worker_clusters,
 };
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::{OnRemoval, WorkerClusterStatus};
 use crate::telemetry::{chain::chain, metrics::ClusterKind};
 use crate::tenant::{
@@ -256,7 +257,7 @@ impl Task {
                      it: {}",
                 chain(&error)
             );
-            EngageError::failed(ConditionType::Registered, "PolicyUnknown", message)
+            EngageError::failed(ConditionType::Registered, Reason::PolicyUnknown, message)
         })?;
         self.worker_budget.resize(policy.worker_requests);
         self.management_budget.resize(policy.management_requests);
@@ -285,7 +286,7 @@ impl Task {
         if engage_error.report_to(status) {
             tracing::warn!(
                 registration = %self.registered.id,
-                reason = engage_error.reason,
+                reason = %engage_error.reason,
                 why = %engage_error.message,
                 "cannot engage"
             );
@@ -431,7 +432,7 @@ impl Task {
             ..ConditionState::wrong(removal.reason(), message)
         };
         status.set_condition(ConditionType::Released, released);
-        let gone = ConditionState::wrong(worker_clusters::REGISTRATION_REMOVED, message);
+        let gone = ConditionState::wrong(Reason::RegistrationRemoved, message);
         if status.set_condition(ConditionType::Registered, gone) {
             tracing::info!(registration = %self.registered.id, outcome = %message, "registration removed");
         }

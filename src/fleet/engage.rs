@@ -39,6 +39,7 @@ use super::{
     sharding::fence::Fence,
     worker_clusters,
 };
+use crate::api::reason::Reason;
 use crate::api::{
     names::{KUBE_SYSTEM, SETTINGS_RESTORED},
     worker_cluster::{
@@ -185,7 +186,7 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, E
         return Ok(own);
     }
     let failed =
-        |message| EngageError::failed(ConditionType::Registered, "NoWorkerCluster", message);
+        |message| EngageError::failed(ConditionType::Registered, Reason::NoWorkerCluster, message);
     let (management, registered) = (params.management.client(), params.registered);
     // It may be this registration's, with settings that must not be ignored.
     if let Some(name) = params
@@ -195,7 +196,7 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, E
     {
         return Err(EngageError::failed(
             ConditionType::Registered,
-            "WorkerClusterUnreadable",
+            Reason::WorkerClusterUnreadable,
             format!(
                 "WorkerCluster {name} cannot be read by this version of the manager: correct it \
                  (osm crds has its schema), or delete it"
@@ -230,7 +231,7 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, E
 /// What the condition `Registered` says while it holds.
 pub fn accepted(own: &WorkerCluster) -> ConditionState {
     if !worker_clusters::is_restored(own) {
-        return ConditionState::well("Accepted");
+        return ConditionState::well(Reason::Accepted);
     }
     let (namespace, name) = (own.namespace().unwrap_or_default(), own.name_any());
     ConditionState {
@@ -239,7 +240,7 @@ pub fn accepted(own: &WorkerCluster) -> ConditionState {
              created again with the same settings; confirm them with `kubectl -n {namespace} \
              annotate workercluster {name} {SETTINGS_RESTORED}-`, or edit its spec first"
         ),
-        ..ConditionState::well("SettingsRestored")
+        ..ConditionState::well(Reason::SettingsRestored)
     }
 }
 
@@ -249,7 +250,7 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Eng
         |reason, message: String| EngageError::refused(ConditionType::Registered, reason, message);
     if let Ownership::Second { owner } = &*params.registered.ownership.borrow() {
         return Err(refused(
-            "NamespaceTaken",
+            Reason::NamespaceTaken,
             format!(
                 "Secret {owner} registers a worker cluster in this namespace already; one \
                      namespace is one tenant"
@@ -257,11 +258,11 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Eng
         ));
     }
     if own.spec.paused {
-        return Err(refused("Paused", "spec.paused is set".to_owned()));
+        return Err(refused(Reason::Paused, "spec.paused is set".to_owned()));
     }
     let Some(kubeconfig) = &params.registration.kubeconfig else {
         return Err(refused(
-            "KubeconfigRefused",
+            Reason::KubeconfigRefused,
             format!(
                 "Secret {} has neither the key `kubeconfig` nor `value`",
                 params.registered.id
@@ -270,14 +271,14 @@ fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, Eng
     };
     ClusterAccess::parse(kubeconfig.expose(), &params.policy.access).map_err(|error| {
         params.shared.metrics.failed(error.category());
-        refused("KubeconfigRefused", chain(&error).to_string())
+        refused(Reason::KubeconfigRefused, chain(&error).to_string())
     })
 }
 
 fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients, EngageError> {
     let transport = (params.shared.connector)(access, &params.policy.access).map_err(|error| {
         let why = chain(error.as_ref()).to_string();
-        EngageError::refused(ConditionType::Registered, "KubeconfigRefused", why)
+        EngageError::refused(ConditionType::Registered, Reason::KubeconfigRefused, why)
     })?;
     Ok(Clients::new(ClientParts {
         transport,
@@ -308,7 +309,7 @@ async fn identify(
     if found == params.shared.management_uid {
         return Err(EngageError::refused(
             ConditionType::Registered,
-            "KubeconfigRefused",
+            Reason::KubeconfigRefused,
             "the kubeconfig leads to the management cluster; name a worker cluster's API server",
         ));
     }
@@ -335,7 +336,7 @@ async fn identify(
     {
         return Err(EngageError::refused(
             ConditionType::Claimed,
-            "ClusterChanged",
+            Reason::ClusterChanged,
             format!(
                 "the kubeconfig leads to cluster {found}, but this was {pinned}; set \
                      spec.confirmedClusterUid to {found} if that is intended"
@@ -345,7 +346,7 @@ async fn identify(
     let tenant_status = &params.registered.status;
     if is_another {
         let message = "another cluster answers than before, and is not claimed yet";
-        let finding = ConditionState::wrong("NotClaimed", message);
+        let finding = ConditionState::wrong(Reason::NotClaimed, message);
         tenant_status.set_condition(ConditionType::Claimed, finding);
     }
     tenant_status.set(|report| &mut report.cluster_uid, Some(found.clone()));
@@ -380,7 +381,7 @@ async fn adopt(
     if predecessor == Predecessor::None && was_told {
         tenant_status.set_condition(
             ConditionType::Adopted,
-            ConditionState::well("NothingToAdopt"),
+            ConditionState::well(Reason::NothingToAdopt),
         );
     }
     Ok(predecessor)
@@ -403,19 +404,19 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError
         .map_err(|error| match &error {
             ClaimError::Held { .. } => EngageError::failed(
                 ConditionType::Claimed,
-                "ClaimedByOther",
+                Reason::ClaimedByOther,
                 chain(&error).to_string(),
             ),
             ClaimError::Holder(_) | ClaimError::Write(_) => EngageError::failed(
                 ConditionType::Claimed,
-                "ClaimFailed",
+                Reason::ClaimFailed,
                 chain(&error).to_string(),
             ),
         })?;
-    params
-        .registered
-        .status
-        .set_condition(ConditionType::Claimed, ConditionState::well("Claimed"));
+    params.registered.status.set_condition(
+        ConditionType::Claimed,
+        ConditionState::well(Reason::Claimed),
+    );
     prerequisites::ensure_fetcher(worker)
         .await
         .map_err(|error| prerequisite_failed(&error))

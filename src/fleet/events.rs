@@ -5,7 +5,7 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 
-use crate::api::worker_cluster::WorkerCluster;
+use crate::api::{reason::Reason, worker_cluster::WorkerCluster};
 use crate::telemetry::chain::chain;
 
 /// The API server takes 1,024 bytes of a note; a trace's id may follow.
@@ -17,7 +17,7 @@ pub struct Warning<'a> {
     /// What was being done.
     pub action: &'static str,
     /// The machine-readable CamelCase reason.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// A sentence for people, without secrets.
     pub note: &'a str,
 }
@@ -30,7 +30,7 @@ pub async fn warn(management: &Client, own: &WorkerCluster, warning: Warning<'_>
     };
     let event = Event {
         type_: EventType::Warning,
-        reason: warning.reason.to_owned(),
+        reason: warning.reason.to_string(),
         note: Some(cut(warning.note)),
         action: warning.action.to_owned(),
         secondary: None,

@@ -9,6 +9,7 @@ use super::{
     registry::{Place, RegisteredCluster, Registry},
     tenant_status::TenantStatus,
 };
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::MachineDeploymentState;
 use crate::telemetry::metrics::{
     Connection, CredentialState, MachineState, Metrics, Outcome, TenantState,
@@ -121,9 +122,9 @@ pub const fn outcome_of(state: MachineDeploymentState) -> Outcome {
 fn kubeconfig(report: &Report) -> Option<CredentialState> {
     let found = report.findings.get(&ConditionType::CredentialValid)?;
     match found.reason {
-        "ExpiresSoon" => Some(CredentialState::Soon),
-        "ExpiresVerySoon" => Some(CredentialState::VerySoon),
-        "Expired" => Some(CredentialState::Expired),
+        Reason::ExpiresSoon => Some(CredentialState::Soon),
+        Reason::ExpiresVerySoon => Some(CredentialState::VerySoon),
+        Reason::Expired => Some(CredentialState::Expired),
         _ => None,
     }
 }
@@ -131,10 +132,10 @@ fn kubeconfig(report: &Report) -> Option<CredentialState> {
 fn machines(report: &Report) -> Option<MachineState> {
     let found = report.findings.get(&ConditionType::MachinesCurrent)?;
     match found.reason {
-        "MachinesCurrent" => Some(MachineState::Current),
-        "MachinesOutdated" => Some(MachineState::Outdated),
-        "MachinesHeldUp" => Some(MachineState::HeldUp),
-        "MachineRolloutFailed" => Some(MachineState::Failed),
+        Reason::MachinesCurrent => Some(MachineState::Current),
+        Reason::MachinesOutdated => Some(MachineState::Outdated),
+        Reason::MachinesHeldUp => Some(MachineState::HeldUp),
+        Reason::MachineRolloutFailed => Some(MachineState::Failed),
         _ => None,
     }
 }
@@ -151,7 +152,7 @@ fn connection(report: &Report) -> Connection {
 fn state(report: &Report) -> TenantState {
     let wrong = |kind| report.findings.get(&kind).filter(|finding| !finding.holds);
     if let Some(refused) = wrong(ConditionType::Registered) {
-        return if refused.reason == "Paused" {
+        return if refused.reason == Reason::Paused {
             TenantState::Paused
         } else {
             TenantState::Refused
@@ -235,13 +236,13 @@ mod tests {
             tenant_status
         };
         let mut fleet_summary = Census::default();
-        let soon = ConditionState::wrong("ExpiresVerySoon", "");
+        let soon = ConditionState::wrong(Reason::ExpiresVerySoon, "");
         fleet_summary.count(&tenant_status(ConditionType::CredentialValid, soon));
-        let current = ConditionState::well("MachinesCurrent");
+        let current = ConditionState::well(Reason::MachinesCurrent);
         fleet_summary.count(&tenant_status(ConditionType::MachinesCurrent, current));
-        let held_up = ConditionState::wrong("MachinesHeldUp", "");
+        let held_up = ConditionState::wrong(Reason::MachinesHeldUp, "");
         fleet_summary.count(&tenant_status(ConditionType::MachinesCurrent, held_up));
-        let alone = ConditionState::well("MachinesLeftAlone");
+        let alone = ConditionState::well(Reason::MachinesLeftAlone);
         fleet_summary.count(&tenant_status(ConditionType::MachinesCurrent, alone));
         let metrics = Metrics::new();
         fleet_summary.record(&metrics);
@@ -275,19 +276,19 @@ mod tests {
             (Report::default(), TenantState::Engaging),
             (engaged, TenantState::Engaged),
             (
-                wrong(ConditionType::Registered, "Paused"),
+                wrong(ConditionType::Registered, Reason::Paused),
                 TenantState::Paused,
             ),
             (
-                wrong(ConditionType::Registered, "KubeconfigRefused"),
+                wrong(ConditionType::Registered, Reason::KubeconfigRefused),
                 TenantState::Refused,
             ),
             (
-                wrong(ConditionType::Claimed, "ClaimedByOther"),
+                wrong(ConditionType::Claimed, Reason::ClaimedByOther),
                 TenantState::Refused,
             ),
             (
-                wrong(ConditionType::Connected, "Unreachable"),
+                wrong(ConditionType::Connected, Reason::Unreachable),
                 TenantState::Unreachable,
             ),
         ] {

@@ -17,6 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use self::fetcher_rights::{FetcherError, keep_fetcher, plan_fetcher};
 use super::{pages::is_forbidden, removal};
 use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN};
+use crate::api::reason::Reason;
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
@@ -83,11 +84,11 @@ impl PrerequisiteError {
     }
 
     /// The reason of the condition that shows it.
-    pub const fn reason(&self) -> &'static str {
+    pub const fn reason(&self) -> Reason {
         match self {
-            Self::Denied { .. } => "RightsMissing",
-            Self::Call { .. } => "PrerequisitesFailed",
-            Self::NamespaceTerminating => "NamespaceTerminating",
+            Self::Denied { .. } => Reason::RightsMissing,
+            Self::Call { .. } => Reason::PrerequisitesFailed,
+            Self::NamespaceTerminating => Reason::NamespaceTerminating,
         }
     }
 }

@@ -281,9 +281,9 @@ async fn log_conditions(tenant_status: &TenantStatus) -> std::convert::Infallibl
             }
             let (condition, reason) = (condition.as_str(), finding.reason);
             if finding.holds {
-                tracing::info!(condition, reason, what = %finding.message, "a condition holds");
+                tracing::info!(condition, %reason, what = %finding.message, "a condition holds");
             } else {
-                tracing::warn!(condition, reason, why = %finding.message, "a condition does not hold");
+                tracing::warn!(condition, %reason, why = %finding.message, "a condition does not hold");
             }
         }
         told = findings;

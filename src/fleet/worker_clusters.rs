@@ -24,6 +24,7 @@ use super::{
     registry::{RegisteredCluster, Registry},
     watch::{RELIST, Scope, covers, interpret, relisted},
 };
+use crate::api::reason::Reason;
 use crate::api::{
     names::SETTINGS_RESTORED,
     worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus},
@@ -32,9 +33,6 @@ use crate::tenant::{
     id::{RegistrationId, TenantId},
     report::ConditionType,
 };
-
-/// Why a tenant without its registration is not `Registered`.
-pub const REGISTRATION_REMOVED: &str = "RegistrationRemoved";
 
 /// How many registered clusters are notified of a list before other tasks run: ten thousand at once
 /// would block the thread.
@@ -79,7 +77,7 @@ impl WorkerClusters {
             let conditions = found.status.iter().flat_map(|status| &status.conditions);
             let mut registered =
                 conditions.filter(|it| it.type_ == ConditionType::Registered.as_str());
-            registered.any(|it| it.reason != REGISTRATION_REMOVED)
+            registered.any(|it| it.reason != Reason::RegistrationRemoved)
         };
         let watches: Vec<&Watched> = match limit {
             Some(namespace) => self.watch_of(namespace).into_iter().collect(),

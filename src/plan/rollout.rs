@@ -3,25 +3,26 @@
 //!
 //! Nothing is remembered: the profiles in a namespace show whether the tenant has had a slot.
 
+use crate::api::reason::Reason;
 use crate::tenant::waves::Pace;
 
 /// Reasons for failures that a profile can cause.
-const PROFILES_FAULTS: [&str; 10] = [
-    "OperatingSystemProfileError",
-    "OverlayCycle",
-    "OverlayMismatch",
-    "OverlayTooDeep",
-    "ProfileBaseNotFound",
-    "ProfileUnreadable",
-    "ProfileUnusable",
-    "RenderFailed",
-    "RenderPanicked",
-    "UserDataTooLarge",
+const PROFILES_FAULTS: [Reason; 10] = [
+    Reason::OperatingSystemProfileError,
+    Reason::OverlayCycle,
+    Reason::OverlayMismatch,
+    Reason::OverlayTooDeep,
+    Reason::ProfileBaseNotFound,
+    Reason::ProfileUnreadable,
+    Reason::ProfileUnusable,
+    Reason::RenderFailed,
+    Reason::RenderPanicked,
+    Reason::UserDataTooLarge,
 ];
 
 /// Returns true if the profile may be the cause when a machine deployment is not served for this
 /// reason.
-pub fn is_profiles_fault(reason: &str) -> bool {
+pub fn is_profiles_fault(reason: Reason) -> bool {
     PROFILES_FAULTS.contains(&reason)
 }
 
@@ -184,7 +185,11 @@ mod tests {
     #[test]
     fn only_failures_that_a_profile_can_cause_count_against_it() {
         assert!(PROFILES_FAULTS.into_iter().all(is_profiles_fault));
-        for reason in ["CallFailed", "NameTaken", "SettingsRefused", ""] {
+        for reason in [
+            Reason::CallFailed,
+            Reason::NameTaken,
+            Reason::SettingsRefused,
+        ] {
             assert!(!is_profiles_fault(reason), "{reason}");
         }
     }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::{
     FULL_NAME_CHARACTERS_MAX, MESSAGE_CHARACTERS_MAX, MachineDeploymentEntry,
     MachineDeploymentState, ProfileEntry, TEXT_CHARACTERS_MAX, UID_CHARACTERS_MAX,
@@ -24,9 +25,9 @@ use crate::tenant::report::{
 const ENTRIES_MAX: usize = 100;
 
 /// Why a condition is unknown while `Registered` is false.
-const NOT_REGISTERED: &str = "NotRegistered";
+const NOT_REGISTERED: Reason = Reason::NotRegistered;
 /// Why a condition is unknown while the cluster answers and cannot be engaged.
-const NOT_ENGAGED: &str = "NotEngaged";
+const NOT_ENGAGED: Reason = Reason::NotEngaged;
 
 /// The condition that summarizes the others.
 const READY: &str = "Ready";
@@ -154,11 +155,15 @@ fn forget_unobserved(conditions: &mut [Condition], report: &Report) {
 }
 
 /// Makes conditions of these kinds unknown.
-fn forget(conditions: &mut [Condition], kinds: &[ConditionType], (reason, message): (&str, &str)) {
+fn forget(
+    conditions: &mut [Condition],
+    kinds: &[ConditionType],
+    (reason, message): (Reason, &str),
+) {
     let is_one = |it: &&mut Condition| kinds.iter().any(|kind| kind.as_str() == it.type_);
     for condition in conditions.iter_mut().filter(is_one) {
         "Unknown".clone_into(&mut condition.status);
-        reason.clone_into(&mut condition.reason);
+        reason.as_str().clone_into(&mut condition.reason);
         message.clone_into(&mut condition.message);
     }
 }
@@ -256,7 +261,7 @@ fn condition(kind: &str, finding: &ConditionState) -> Condition {
             _ => "False",
         }
         .to_owned(),
-        reason: finding.reason.to_owned(),
+        reason: finding.reason.to_string(),
         message: truncated_message(&finding.message),
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
         observed_generation: None,
@@ -279,10 +284,10 @@ fn summary(conditions: &[Condition]) -> Condition {
         (Some(wrong), _) => ("False", wrong.reason.clone(), wrong.message.clone()),
         (None, Some(missing)) => (
             "Unknown",
-            "Engaging".to_owned(),
+            Reason::Engaging.to_string(),
             format!("{} is not known yet", missing.as_str()),
         ),
-        (None, None) => ("True", "Ready".to_owned(), String::new()),
+        (None, None) => ("True", Reason::Ready.to_string(), String::new()),
     };
     Condition {
         type_: READY.to_owned(),
@@ -318,7 +323,7 @@ fn served_finding(entries: &[MachineDeploymentEntry]) -> ConditionState {
         )
     });
     match not_served.clone().count() {
-        0 => ConditionState::well("AllServed"),
+        0 => ConditionState::well(Reason::AllServed),
         count => {
             let names = not_served.clone().map(|entry| entry.name.as_str());
             let first = names.take(3).collect::<Vec<_>>().join(", ");
@@ -327,7 +332,7 @@ fn served_finding(entries: &[MachineDeploymentEntry]) -> ConditionState {
                 .find_map(|entry| entry.message.as_deref());
             let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
             ConditionState::wrong(
-                "SomeNotServed",
+                Reason::SomeNotServed,
                 format!("{count} not served, among them {first}{cause}"),
             )
         }
@@ -376,7 +381,8 @@ fn entry(
 ) -> MachineDeploymentEntry {
     let message = outcome.message.as_deref().map(truncated_message);
     let unchanged = before.filter(|old| {
-        (old.state, old.reason.as_str(), &old.message) == (outcome.state, outcome.reason, &message)
+        (old.state, old.reason.as_str(), &old.message)
+            == (outcome.state, outcome.reason.as_str(), &message)
     });
     let profile = outcome.profile.as_deref().map(profile);
     match unchanged {
@@ -387,7 +393,7 @@ fn entry(
         None => MachineDeploymentEntry {
             name: name.to_owned(),
             state: outcome.state,
-            reason: outcome.reason.to_owned(),
+            reason: outcome.reason.to_string(),
             message,
             since: to_the_second(outcome.at),
             trace_id: outcome.trace_id.clone(),

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::MachineDeploymentState;
 
 /// Returns the text, cut to this many characters with `…` at its end where it is longer.
@@ -136,14 +137,14 @@ impl Removal {
     ];
 
     /// The reason as it stands in the status.
-    pub const fn reason(self) -> &'static str {
+    pub const fn reason(self) -> Reason {
         match self {
-            Self::Released => "Released",
-            Self::Purged => "Purged",
-            Self::NeverEngaged => "NeverEngaged",
-            Self::Kept => "Kept",
-            Self::Failed => "ReleaseFailed",
-            Self::KubeconfigGone => "KubeconfigGone",
+            Self::Released => Reason::Released,
+            Self::Purged => Reason::Purged,
+            Self::NeverEngaged => Reason::NeverEngaged,
+            Self::Kept => Reason::Kept,
+            Self::Failed => Reason::ReleaseFailed,
+            Self::KubeconfigGone => Reason::KubeconfigGone,
         }
     }
 
@@ -169,7 +170,7 @@ pub struct ConditionState {
     /// Whether it holds.
     pub holds: bool,
     /// The machine-readable CamelCase reason.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// A sentence for people, without secrets.
     pub message: String,
     /// Whether it is of a call that is tried again: its text may then have other numbers each time.
@@ -189,7 +190,7 @@ impl ConditionState {
     }
 
     /// A call failed, and is tried again.
-    pub fn retried(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn retried(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             is_retried: true,
             ..Self::wrong(reason, message)
@@ -197,7 +198,7 @@ impl ConditionState {
     }
 
     /// Nobody knows, and it is tried again.
-    pub fn unknown(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn unknown(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             holds: true,
             is_unknown: true,
@@ -206,7 +207,7 @@ impl ConditionState {
     }
 
     /// All is well.
-    pub fn well(reason: &'static str) -> Self {
+    pub fn well(reason: Reason) -> Self {
         Self {
             holds: true,
             reason,
@@ -217,7 +218,7 @@ impl ConditionState {
     }
 
     /// Something is wrong or missing.
-    pub fn wrong(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn wrong(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             holds: false,
             reason,
@@ -228,16 +229,13 @@ impl ConditionState {
     }
 }
 
-/// The reason of a machine deployment whose documents are another program's.
-pub const KEPT_AS_FOUND: &str = "KeptAsFound";
-
 /// What became of one machine deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Whether it is served.
     pub state: MachineDeploymentState,
     /// The machine-readable CamelCase reason.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// A sentence for people, without secrets.
     pub message: Option<String>,
     /// When this was found.
@@ -277,7 +275,7 @@ pub struct Report {
     /// What was found, by condition.
     pub findings: BTreeMap<ConditionType, ConditionState>,
     /// Why the last attempt to engage the cluster failed, if it answered.
-    pub not_engaged: Option<&'static str>,
+    pub not_engaged: Option<Reason>,
     /// The uid of the worker cluster's kube-system namespace.
     pub cluster_uid: Option<String>,
     /// The fleet that serves the tenant.
@@ -329,9 +327,9 @@ mod tests {
         ] {
             assert_eq!(is_same_failure(before, after), expected, "{before} {after}");
         }
-        let state = |text| ConditionState::retried("CallFailed", text);
+        let state = |text| ConditionState::retried(Reason::CallFailed, text);
         assert!(state(read).says(&state(again)));
-        let told = |text| ConditionState::wrong("KubeconfigRefused", text);
+        let told = |text| ConditionState::wrong(Reason::KubeconfigRefused, text);
         assert!(
             !told("line 1").says(&told("line 2")),
             "a person is told which"

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::{Serialize, Serializer};
 
 use super::report::{ConditionState, ConditionType, Outcome, Report, excerpt};
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
 
 /// A cause is cut to this many characters: a page of a thousand tenants stays a page.
@@ -202,7 +203,9 @@ pub fn row(name: String, known: Known<'_>) -> Row {
     } = known;
     let machine_deployments = report.existing.as_ref().map(|it| count(it, report));
     let (state, told_by) = state(&Findings {
-        wrong: wrong(report).map(|(kind, it)| (*kind, it.reason)).collect(),
+        wrong: wrong(report)
+            .map(|(kind, it)| (*kind, it.reason.as_str()))
+            .collect(),
         is_failing: machine_deployments.map(|count| count.failing > 0),
     });
     Row {
@@ -339,7 +342,7 @@ fn state(findings: &Findings<'_>) -> (State, &'static str) {
     let wrong = |kind| findings.wrong.get(&kind).copied();
     let at = |state, kind: ConditionType| (state, kind.as_str());
     if let Some(reason) = wrong(ConditionType::Registered) {
-        let is_paused = reason == "Paused";
+        let is_paused = Reason::Paused == reason;
         let state = if is_paused {
             State::Paused
         } else {
@@ -348,7 +351,7 @@ fn state(findings: &Findings<'_>) -> (State, &'static str) {
         return at(state, ConditionType::Registered);
     }
     if let Some(reason) = wrong(ConditionType::Connected) {
-        let is_degraded = reason == "Degraded";
+        let is_degraded = Reason::Degraded == reason;
         let state = if is_degraded {
             State::Degraded
         } else {
@@ -395,7 +398,8 @@ fn condition<'a>(status: &'a WorkerClusterStatus, kind: &str) -> Option<&'a Cond
 /// nothing else is.
 fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Option<String> {
     let wrong = || wrong(report);
-    let of = |(_, finding): (_, &ConditionState)| sentence(finding.reason, &finding.message);
+    let of =
+        |(_, finding): (_, &ConditionState)| sentence(finding.reason.as_str(), &finding.message);
     if let Some(first) = wrong().find(|(kind, _)| !is_remark(**kind)) {
         return Some(of(first));
     }
@@ -406,7 +410,7 @@ fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Opti
     let first = report.outcomes.iter().find(|(_, it)| is_failing(it.state));
     first.map(|(name, it)| {
         let message = it.message.as_deref().unwrap_or_default();
-        sentence(it.reason, &format!("{name}: {message}"))
+        sentence(it.reason.as_str(), &format!("{name}: {message}"))
     })
 }
 
@@ -459,7 +463,7 @@ fn last_reconcile(report: &Report) -> Option<LastReconcile> {
         at: Moment(last.at),
         machine_deployment: name.clone(),
         outcome: last.state,
-        reason: last.reason,
+        reason: last.reason.as_str(),
     })
 }
 

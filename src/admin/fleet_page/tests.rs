@@ -1,3 +1,4 @@
+use crate::api::reason::Reason;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -24,14 +25,18 @@ const HOSTILE: &str = "<script>alert(1)</script>\"'&</title><!--";
 fn a_report(message: &str) -> Report {
     let outcome = Outcome {
         state: MachineDeploymentState::Failing,
-        reason: "CallFailed",
+        reason: Reason::CallFailed,
         message: Some(message.to_owned()),
         at: Timestamp::from_second(1_000).unwrap(),
         trace_id: None,
         profile: None,
     };
     Report {
-        findings: [(ConditionType::Connected, ConditionState::well("Healthy"))].into(),
+        findings: [(
+            ConditionType::Connected,
+            ConditionState::well(Reason::Healthy),
+        )]
+        .into(),
         version: Some(message.to_owned()),
         existing: Some(BTreeSet::from([format!("kube-system/{message}")])),
         outcomes: [(format!("kube-system/{message}"), outcome)].into(),

@@ -215,8 +215,7 @@ async fn facts_of(place: &str, client: &Client, access: &ClusterAccess) -> Check
         ),
         Err(error) => {
             let message = chain(&error).to_string();
-            let reason = Reason::named(error.reason());
-            let fix = reason.and_then(Reason::remediation).unwrap_or_default();
+            let fix = error.reason().remediation().unwrap_or_default();
             Check::wrong(place, what, (message, &fix))
         }
     }

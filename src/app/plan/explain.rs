@@ -1,6 +1,8 @@
 //! Why a machine deployment has what it has: its profile, its inputs and where each came from, what
 //! has changed since its documents were made, and what holds it up.
 
+mod blockers;
+
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -8,6 +10,7 @@ use kube::{Api, Client, ResourceExt, core::DeserializeGuard};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::blockers::blockers;
 use super::{Answer, Question, Verdict, adopted, full_name, living, look, look::Tenant};
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -16,8 +19,6 @@ use crate::api::{
         PROFILE_NAMESPACE, REVISION,
     },
     profile::OperatingSystemProfile,
-    reason::Reason,
-    worker_cluster::WorkerCluster,
 };
 use crate::app::{built_in_profiles, cluster_client::ClusterClient};
 use crate::controllers::{adoption, profile_store::content_digest};
@@ -374,62 +375,10 @@ fn made(tenant: &Tenant, found: &MachineDeployment) -> Option<Made> {
     })
 }
 
-/// Conditions that sum up others, or warn of what is to come.
-const NO_BLOCKERS: [&str; 3] = ["Ready", "MachineDeploymentsServed", "CredentialValid"];
-
-/// What holds the tenant up, and what the machine deployment itself.
-fn blockers(own: Option<&WorkerCluster>, name: &str, answer: &Answer) -> Vec<Blocker> {
-    let blocker = |reason: &str, message: &str| Blocker {
-        reason: reason.to_owned(),
-        message: message.to_owned(),
-        fix: Reason::named(reason).and_then(Reason::remediation),
-    };
-    let mut blockers = Vec::new();
-    if own.is_some_and(|own| own.spec.paused) {
-        let fix = "set spec.paused of the WorkerCluster to false";
-        blockers.push(Blocker {
-            fix: Some(fix.to_owned()),
-            ..blocker("Paused", "the WorkerCluster is paused: nothing is written")
-        });
-    }
-    let status = own.and_then(|own| own.status.as_ref());
-    let conditions = || status.iter().flat_map(|status| &status.conditions);
-    for condition in conditions() {
-        let is_none = NO_BLOCKERS.contains(&condition.type_.as_str())
-            || ["Paused", "MachinesOutdated"].contains(&condition.reason.as_str());
-        if condition.status == "False" && !is_none {
-            let message = format!("{}: {}", condition.type_, condition.message);
-            blockers.push(blocker(&condition.reason, &message));
-        }
-    }
-    let mut entries = status.iter().flat_map(|status| &status.machine_deployments);
-    let entry = entries.find(|entry| entry.name == name);
-    let next = entry.and_then(|entry| entry.profile.as_ref()?.next.as_deref());
-    let installed = conditions().find(|it| it.type_ == "ProfilesInstalled");
-    if let (Some(next), Some(installed)) = (next, installed)
-        && installed.reason != "Installed"
-    {
-        let message = format!("{next} of its profile is to come: {}", installed.message);
-        blockers.push(blocker(&installed.reason, &message));
-    }
-    let entry = entry.filter(|entry| !["Current", "KeptAsFound"].contains(&entry.reason.as_str()));
-    match (entry, answer.verdict) {
-        (Some(entry), _) => {
-            let message = entry.message.as_deref().unwrap_or_default();
-            blockers.push(blocker(&entry.reason, message));
-        }
-        (None, Verdict::Refused) => {
-            let message = answer.message.as_deref().unwrap_or_default();
-            blockers.push(blocker("Refused", message));
-        }
-        _ => {}
-    }
-    blockers
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::worker_cluster::WorkerCluster;
 
     #[test]
     fn what_may_be_secret_is_not_shown() {

@@ -9,8 +9,8 @@ use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
 use super::{Enrolment, Params};
+use crate::api::reason::Reason;
 use crate::api::{names::KUBECONFIG_KEY, worker_cluster::WorkerCluster};
-use crate::controllers::serve::MACHINE_DEPLOYMENT_NOT_SERVED;
 use crate::tenant::access::fingerprint;
 
 /// Between two looks.
@@ -44,8 +44,8 @@ pub(super) async fn wait(
             return Ok(());
         }
         let is_not_served = |found: &WorkerCluster| {
-            let reason = ready(found).map(|it| it.reason.as_str());
-            reason == Some(MACHINE_DEPLOYMENT_NOT_SERVED) && has_taken(found, &registered)
+            let is_it = |it: &Condition| it.reason == Reason::MachineDeploymentNotServed;
+            ready(found).is_some_and(is_it) && has_taken(found, &registered)
         };
         if found.as_ref().is_some_and(is_not_served) {
             tell(format!(

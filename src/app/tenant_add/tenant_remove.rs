@@ -16,12 +16,12 @@ use super::{
     apply::{MADE_BY, US, called},
     prerequisites::{Rights, documents},
 };
+use crate::api::reason::Reason;
 use crate::api::{
     names::WORKER_CLUSTER_LABEL,
     worker_cluster::{OnRemoval, WorkerCluster},
 };
 use crate::app::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};
-use crate::fleet::worker_clusters::REGISTRATION_REMOVED;
 use crate::tenant::report::{ConditionType, Removal};
 
 /// Between two looks.
@@ -314,7 +314,8 @@ fn removed(found: &WorkerCluster) -> Option<(Removal, &str)> {
     let registered = of(ConditionType::Registered)?;
     let released = of(ConditionType::Released)?;
     let removal = Removal::of(&released.reason)?;
-    (registered.reason == REGISTRATION_REMOVED).then_some((removal, released.message.as_str()))
+    (registered.reason == Reason::RegistrationRemoved)
+        .then_some((removal, released.message.as_str()))
 }
 
 fn by_uid(uid: Option<String>) -> DeleteParams {

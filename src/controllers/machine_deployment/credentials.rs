@@ -23,6 +23,7 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::error::Error;
+use crate::api::reason::Reason;
 use crate::api::{
     names::{CLOUD_INIT_SETTINGS, DerivedNames, MADE_FOR},
     worker_cluster,
@@ -58,7 +59,7 @@ pub fn report_setting(context: &Context) {
     let kind = ConditionType::NodeCredentials;
     let tenant_status = &context.engagement.tenant_status;
     if tenant_status.was_set(kind, own.as_deref()) {
-        tenant_status.set_condition(kind, ConditionState::well("SharedGetter"));
+        tenant_status.set_condition(kind, ConditionState::well(Reason::SharedGetter));
     }
 }
 
@@ -98,7 +99,7 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
                  spec.nodeCredentials to Shared: {}",
                 chain(&error)
             );
-            let finding = ConditionState::wrong("Forbidden", message);
+            let finding = ConditionState::wrong(Reason::Forbidden, message);
             if context
                 .engagement
                 .tenant_status
@@ -119,7 +120,7 @@ pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployme
         memory.refused(None);
         context.triggers.enqueue(Affected::Everywhere);
     }
-    let finding = ConditionState::well("PerMachineDeployment");
+    let finding = ConditionState::well(Reason::PerMachineDeployment);
     context
         .engagement
         .tenant_status
@@ -185,7 +186,7 @@ impl Keeper<'_> {
         self.keep_role().await?;
         self.keep_binding().await?;
         let waiting = Error::Waiting {
-            reason: "AwaitingNodeCredentials",
+            reason: Reason::AwaitingNodeCredentials,
             until: TOKEN_WAIT,
         };
         // A token of an account that was deleted is taken away by the cluster before long.

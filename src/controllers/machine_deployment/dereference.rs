@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use rand::Rng;
 
 use super::{account_token, error::Error};
+use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, PROFILE, PROFILE_NAMESPACE},
@@ -129,7 +130,7 @@ async fn profile(
     }
     if missing.is_some_and(|missing| context.awaits_default(&namespace, missing)) {
         return Err(Error::Waiting {
-            reason: "AwaitingProfile",
+            reason: Reason::AwaitingProfile,
             until: PROFILE_WAIT,
         });
     }

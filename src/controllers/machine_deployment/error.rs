@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::core::response::StatusCause;
 
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::MachineDeploymentState;
 use crate::fleet::health::HeldBack;
 use crate::plan::validate::Invalid;
@@ -36,7 +37,7 @@ pub enum Error {
     #[error("waiting: {reason}")]
     Waiting {
         /// What for.
-        reason: &'static str,
+        reason: Reason,
         /// When to look again.
         until: Duration,
     },
@@ -110,20 +111,20 @@ impl Error {
     }
 
     /// The machine-readable CamelCase reason for status and Events.
-    pub const fn reason(&self) -> &'static str {
+    pub const fn reason(&self) -> Reason {
         match self {
             Self::Invalid(invalid) => invalid.reason(),
-            Self::NoDefaultProfile(_) => "NoDefaultProfile",
-            Self::Render(_) => "RenderFailed",
-            Self::TooLarge(_) => "UserDataTooLarge",
-            Self::RenderPanicked => "RenderPanicked",
-            Self::RenderStopped(_) => "RenderStopped",
-            Self::Waiting { reason, .. } => reason,
-            Self::RegistryCredentials(_) => "RegistryCredentialsRefused",
-            Self::BootstrapAccount(_) => "BootstrapAccountWithoutToken",
-            Self::HeldBack => "AwaitingCluster",
-            Self::Conflict { .. } => "Conflict",
-            Self::Call { .. } => "CallFailed",
+            Self::NoDefaultProfile(_) => Reason::NoDefaultProfile,
+            Self::Render(_) => Reason::RenderFailed,
+            Self::TooLarge(_) => Reason::UserDataTooLarge,
+            Self::RenderPanicked => Reason::RenderPanicked,
+            Self::RenderStopped(_) => Reason::RenderStopped,
+            Self::Waiting { reason, .. } => *reason,
+            Self::RegistryCredentials(_) => Reason::RegistryCredentialsRefused,
+            Self::BootstrapAccount(_) => Reason::BootstrapAccountWithoutToken,
+            Self::HeldBack => Reason::AwaitingCluster,
+            Self::Conflict { .. } => Reason::Conflict,
+            Self::Call { .. } => Reason::CallFailed,
         }
     }
 

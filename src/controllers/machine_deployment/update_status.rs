@@ -9,6 +9,7 @@ use kube::{
 };
 
 use super::{Served, ServedKind, error::Error};
+use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{PROFILE, PROFILE_NAMESPACE},
@@ -18,7 +19,7 @@ use crate::controllers::{adoption, context::Context};
 use crate::fleet::{events, fleet_summary::outcome_of};
 use crate::plan::default_profile::is_older;
 use crate::telemetry::{self, chain::chain, metrics::Took};
-use crate::tenant::report::{KEPT_AS_FOUND, Outcome, ProfileTried, Report};
+use crate::tenant::report::{Outcome, ProfileTried, Report};
 
 /// What a reconcile went by, and how long it took.
 #[derive(Debug)]
@@ -88,7 +89,7 @@ pub async fn update_status(
     };
     metrics.reconciled(outcome_of(outcome.state), took);
     let span = tracing::Span::current();
-    span.record("outcome", outcome.reason);
+    span.record("outcome", outcome.reason.as_str());
     match result {
         Ok(Served {
             kind: ServedKind::Current,
@@ -118,7 +119,7 @@ pub async fn update_status(
         }),
         // To wait is no failure: the first look at a new machine deployment is one.
         Err(Error::Waiting { .. }) => {
-            tracing::debug!(machine_deployment = %name, reason = outcome.reason, "waiting");
+            tracing::debug!(machine_deployment = %name, reason = %outcome.reason, "waiting");
             tenant_status.outcome(&name, outcome);
         }
         Err(Error::HeldBack) => {
@@ -135,7 +136,7 @@ pub async fn update_status(
         Err(error) => {
             metrics.failed(error.category());
             span.record("otel.status_code", "ERROR");
-            span.record("otel.status_description", error.reason());
+            span.record("otel.status_description", error.reason().as_str());
             let is_news = tenant_status.outcome(&name, outcome.clone());
             if is_news {
                 emit_event(context, machine_deployment, &outcome).await;
@@ -155,7 +156,7 @@ fn was_kept(context: &Context, name: &str, outcome: &Outcome) -> bool {
     let own = context.engagement.worker_cluster.borrow();
     let status = own.as_ref().and_then(|own| own.status.as_ref());
     let mut entries = status.iter().flat_map(|it| &it.machine_deployments);
-    outcome.reason == KEPT_AS_FOUND
+    outcome.reason == Reason::KeptAsFound
         && entries.any(|it| it.name == name && it.reason == outcome.reason)
 }
 
@@ -166,17 +167,17 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
             ..
         }) => (
             MachineDeploymentState::Served,
-            "UserDataNearLimit",
+            Reason::UserDataNearLimit,
             Some(near_limit.clone()),
         ),
         Ok(Served {
             kept: Some(kept), ..
         }) => (
             MachineDeploymentState::Served,
-            KEPT_AS_FOUND,
+            Reason::KeptAsFound,
             Some(kept.clone()),
         ),
-        Ok(_) => (MachineDeploymentState::Served, "Current", None),
+        Ok(_) => (MachineDeploymentState::Served, Reason::Current, None),
         Err(error) => (
             error.state(),
             error.reason(),
@@ -200,7 +201,7 @@ async fn emit_event(context: &Context, machine_deployment: &MachineDeployment, o
         registration = %context.engagement.registration,
         namespace = machine_deployment.namespace().unwrap_or_default(),
         name = machine_deployment.name_any(),
-        reason = outcome.reason,
+        reason = %outcome.reason,
         why = %message,
         "{}",
         match outcome.state {
@@ -218,7 +219,7 @@ async fn emit_event(context: &Context, machine_deployment: &MachineDeployment, o
     }
     let event = Event {
         type_: EventType::Warning,
-        reason: outcome.reason.to_owned(),
+        reason: outcome.reason.to_string(),
         note: Some(note),
         action: "Reconcile".to_owned(),
         secondary: None,

@@ -1,6 +1,7 @@
 //! Why an attempt failed, and the Event that reports it.
 
 use super::Params;
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::WorkerCluster;
 use crate::fleet::{
     cluster_info::ClusterInfoError,
@@ -14,15 +15,15 @@ use crate::tenant::report::{ConditionState, ConditionType};
 /// What all Events about a registration call their action.
 pub(super) const REGISTER: &str = "Register";
 /// Reasons of engage errors that a person must mend.
-const REFUSALS: [&str; 8] = [
-    "RightsMissing",
-    "KubeconfigRefused",
-    "NamespaceTaken",
-    "ClusterChanged",
-    "ClaimedByOther",
-    "UpstreamRunning",
-    "LeftoverWebhooks",
-    "AdoptionForbidden",
+const REFUSALS: [Reason; 8] = [
+    Reason::RightsMissing,
+    Reason::KubeconfigRefused,
+    Reason::NamespaceTaken,
+    Reason::ClusterChanged,
+    Reason::ClaimedByOther,
+    Reason::UpstreamRunning,
+    Reason::LeftoverWebhooks,
+    Reason::AdoptionForbidden,
 ];
 
 /// Why an attempt failed.
@@ -31,7 +32,7 @@ pub struct EngageError {
     /// What was not reached.
     pub condition: ConditionType,
     /// The machine-readable CamelCase reason.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// A sentence for people, without secrets.
     pub message: String,
     /// Whether time may heal it; otherwise a change is waited for.
@@ -40,11 +41,7 @@ pub struct EngageError {
 
 impl EngageError {
     /// A person must mend it.
-    pub fn refused(
-        condition: ConditionType,
-        reason: &'static str,
-        message: impl Into<String>,
-    ) -> Self {
+    pub fn refused(condition: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             retry: false,
             ..Self::failed(condition, reason, message)
@@ -65,11 +62,7 @@ impl EngageError {
     }
 
     /// Time may heal it.
-    pub fn failed(
-        condition: ConditionType,
-        reason: &'static str,
-        message: impl Into<String>,
-    ) -> Self {
+    pub fn failed(condition: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             condition,
             reason,
@@ -82,8 +75,8 @@ impl EngageError {
 /// The cluster was not reached, or did not let us in.
 pub fn not_connected(error: &kube::Error) -> EngageError {
     let reason = match error {
-        kube::Error::Api(_) => "Degraded",
-        _ => "Unreachable",
+        kube::Error::Api(_) => Reason::Degraded,
+        _ => Reason::Unreachable,
     };
     EngageError::failed(ConditionType::Connected, reason, chain(error).to_string())
 }
@@ -121,7 +114,7 @@ pub async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, engage_erro
 }
 
 /// Whether the status says so already: a restart tells nothing twice.
-pub(super) fn is_in_status(own: &WorkerCluster, reason: &str, message: &str) -> bool {
+pub(super) fn is_in_status(own: &WorkerCluster, reason: Reason, message: &str) -> bool {
     let mut conditions = own.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| condition.reason == reason && condition.message == message)
 }

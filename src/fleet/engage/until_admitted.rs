@@ -1,6 +1,7 @@
 //! Who may be why replicas crash waits for its turn.
 
 use super::EngageError;
+use crate::api::reason::Reason;
 use crate::fleet::registry::RegisteredCluster;
 use crate::tenant::report::ConditionType;
 
@@ -17,7 +18,11 @@ pub async fn until_admitted(registered: &RegisteredCluster, tell: impl Fn(&Engag
             suspicion.crashes,
         );
         let condition = ConditionType::Connected;
-        tell(&EngageError::failed(condition, "Quarantined", message));
+        tell(&EngageError::failed(
+            condition,
+            Reason::Quarantined,
+            message,
+        ));
         if suspicions.changed().await.is_err() {
             return;
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::api::reason::Reason;
 use crate::fleet::border::EVENTS_MIB_MAX;
 use crate::tenant::report::ConditionState;
 
@@ -70,21 +71,25 @@ impl State {
     pub(super) fn finding(&self) -> Option<ConditionState> {
         Some(match self {
             Self::Unknown => return None,
-            Self::Healthy => ConditionState::well("Healthy"),
+            Self::Healthy => ConditionState::well(Reason::Healthy),
             Self::ClocksDiffer { minutes } => ConditionState {
                 message: clocks_differ(*minutes),
-                ..ConditionState::well("ClocksDiffer")
+                ..ConditionState::well(Reason::ClocksDiffer)
             },
             Self::EventsDelayed { .. } => ConditionState {
                 message: format!(
                     "the worker cluster sends more than {EVENTS_MIB_MAX} MiB of events a second; \
                      they are read with a delay"
                 ),
-                ..ConditionState::well("EventsDelayed")
+                ..ConditionState::well(Reason::EventsDelayed)
             },
-            Self::WatchFailed { why, .. } => ConditionState::retried("WatchFailed", why.as_str()),
-            Self::Degraded { why, .. } => ConditionState::retried("Degraded", why.as_str()),
-            Self::Unreachable { why, .. } => ConditionState::retried("Unreachable", why.as_str()),
+            Self::WatchFailed { why, .. } => {
+                ConditionState::retried(Reason::WatchFailed, why.as_str())
+            }
+            Self::Degraded { why, .. } => ConditionState::retried(Reason::Degraded, why.as_str()),
+            Self::Unreachable { why, .. } => {
+                ConditionState::retried(Reason::Unreachable, why.as_str())
+            }
         })
     }
 }

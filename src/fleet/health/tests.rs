@@ -1,4 +1,5 @@
 use super::*;
+use crate::api::reason::Reason;
 use crate::tenant::report::ConditionState;
 
 #[tokio::test(start_paused = true)]
@@ -41,7 +42,7 @@ fn a_health() -> (Health, Arc<TenantStatus>) {
     )
 }
 
-fn said(tenant_status: &TenantStatus) -> (bool, &'static str, String) {
+fn said(tenant_status: &TenantStatus) -> (bool, Reason, String) {
     let report = tenant_status.report();
     let finding = report.findings[&ConditionType::Connected].clone();
     (finding.holds, finding.reason, finding.message)
@@ -114,7 +115,7 @@ async fn the_board_says_what_the_circuit_says() {
     health.admit(&Method::GET).unwrap().unreachable(&refused);
     assert_eq!(
         said(&tenant_status),
-        (false, "Unreachable", "refused".to_owned())
+        (false, Reason::Unreachable, "refused".to_owned())
     );
     health.due().await;
     health
@@ -193,10 +194,10 @@ async fn a_state_that_was_forgotten_is_news_again() {
     assert!(!health.is_wrong());
     tenant_status.set_condition(
         ConditionType::Connected,
-        ConditionState::wrong("Other", "why"),
+        ConditionState::wrong(Reason::Quarantined, "why"),
     );
     answered(&health, StatusCode::OK, 1).await;
-    assert_eq!(said(&tenant_status).1, "Other", "it was not news");
+    assert_eq!(said(&tenant_status).1, "Quarantined", "it was not news");
     health.forget();
     assert_eq!(health.state(), State::Unknown);
     answered(&health, StatusCode::OK, 1).await;
@@ -253,7 +254,10 @@ async fn a_failure_with_another_time_in_it_is_no_news() {
         let error = std::io::Error::other(format!("the time is {second}"));
         health.admit(&Method::GET).unwrap().unreachable(&error);
         let (_, reason, message) = said(&tenant_status);
-        assert_eq!((reason, message.as_str()), ("Unreachable", "the time is 1"));
+        assert_eq!(
+            (reason, message.as_str()),
+            (Reason::Unreachable, "the time is 1")
+        );
     }
     health.watch_failed("the first".to_owned());
     answered(&health, StatusCode::OK, 1).await;

@@ -1,6 +1,7 @@
 //! The status as computed from the report and the previous status.
 
 use super::*;
+use crate::api::reason::Reason;
 use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
 use crate::plan::status::{Params, status};
 use crate::tenant::report::{ConditionState, ConditionType, Outcome, ProfileTried, Report};
@@ -13,7 +14,7 @@ const ALL: [ConditionType; 5] = [
     ConditionType::ProfilesInstalled,
 ];
 
-fn an_outcome(state: MachineDeploymentState, reason: &'static str, trace: &str) -> Outcome {
+fn an_outcome(state: MachineDeploymentState, reason: Reason, trace: &str) -> Outcome {
     Outcome {
         state,
         reason,
@@ -27,9 +28,11 @@ fn an_outcome(state: MachineDeploymentState, reason: &'static str, trace: &str) 
 /// The report of a tenant whose conditions are all true.
 fn a_report() -> Report {
     let name = "kube-system/workers".to_owned();
-    let outcome = an_outcome(MachineDeploymentState::Served, "Current", "trace-1");
+    let outcome = an_outcome(MachineDeploymentState::Served, Reason::Current, "trace-1");
     Report {
-        findings: ALL.map(|kind| (kind, ConditionState::well("Well"))).into(),
+        findings: ALL
+            .map(|kind| (kind, ConditionState::well(Reason::Accepted)))
+            .into(),
         existing: Some([name.clone()].into()),
         outcomes: [(name, outcome)].into(),
         ..Report::default()
@@ -59,7 +62,7 @@ fn ready(status: &WorkerClusterStatus) -> (String, String) {
 fn nothing_is_known_of_a_cluster_whose_registration_is_refused() {
     let accepted = fresh(&a_report());
     let mut report = a_report();
-    let refused = ConditionState::wrong("KubeconfigRefused", "it is empty");
+    let refused = ConditionState::wrong(Reason::KubeconfigRefused, "it is empty");
     report.findings.insert(ConditionType::Registered, refused);
     // Also after a restart, when nothing else was observed.
     let mut restarted = report.clone();
@@ -83,9 +86,10 @@ fn nothing_is_known_of_a_cluster_whose_registration_is_refused() {
         }
         // Once it is accepted, what was not observed yet is not false.
         let mut again = restarted.clone();
-        again
-            .findings
-            .insert(ConditionType::Registered, ConditionState::well("Accepted"));
+        again.findings.insert(
+            ConditionType::Registered,
+            ConditionState::well(Reason::Accepted),
+        );
         let status = status_at(&again, &status, 2);
         assert_eq!(
             ready(&status),
@@ -98,9 +102,9 @@ fn nothing_is_known_of_a_cluster_whose_registration_is_refused() {
 fn what_is_served_is_unknown_while_the_cluster_cannot_be_engaged() {
     let served = fresh(&a_report());
     let mut report = a_report();
-    report.not_engaged = Some("RightsMissing");
+    report.not_engaged = Some(Reason::RightsMissing);
     report.forget(&ConditionType::OF_ENGAGED);
-    let missing = ConditionState::retried("RightsMissing", "a right is missing");
+    let missing = ConditionState::retried(Reason::RightsMissing, "a right is missing");
     report.findings.insert(ConditionType::Prepared, missing);
     let status = status_at(&report, &served, 1);
     let what = |kind: ConditionType| {
@@ -117,7 +121,7 @@ fn what_is_served_is_unknown_while_the_cluster_cannot_be_engaged() {
     assert_eq!(what(ConditionType::Claimed).0, "True");
     // Once it is engaged, what was not observed yet is not false.
     report.not_engaged = None;
-    let prepared = ConditionState::well("Prepared");
+    let prepared = ConditionState::well(Reason::Prepared);
     report.findings.insert(ConditionType::Prepared, prepared);
     let status = status_at(&report, &status, 2);
     assert_eq!(ready(&status), expected("Unknown", "Engaging"));
@@ -130,12 +134,15 @@ fn a_restart_changes_no_timestamps_and_no_trace_ids() {
     // First nothing is known, then some conditions, then all, each later and with another trace.
     let mut report = Report::default();
     assert_eq!(status_at(&report, &before, 60), before);
-    let first = (ConditionType::Registered, ConditionState::well("Well"));
+    let first = (
+        ConditionType::Registered,
+        ConditionState::well(Reason::Accepted),
+    );
     report.findings.insert(first.0, first.1);
     let partly = status_at(&report, &before, 61);
     assert_eq!(partly.machine_deployments, before.machine_deployments);
     for kind in ALL {
-        let found = (kind, ConditionState::well("Well"));
+        let found = (kind, ConditionState::well(Reason::Accepted));
         let findings = [found].into();
         let report = Report {
             findings,
@@ -155,17 +162,17 @@ fn a_restart_changes_no_timestamps_and_no_trace_ids() {
 fn ready_has_the_reason_of_the_first_condition_that_is_false() {
     let mut report = a_report();
     for (kind, reason) in [
-        (ConditionType::ProfilesInstalled, "InstallFailed"),
-        (ConditionType::Claimed, "ClaimedByOther"),
-        (ConditionType::Connected, "Unreachable"),
-        (ConditionType::Registered, "KubeconfigRefused"),
+        (ConditionType::ProfilesInstalled, Reason::InstallFailed),
+        (ConditionType::Claimed, Reason::ClaimedByOther),
+        (ConditionType::Connected, Reason::Unreachable),
+        (ConditionType::Registered, Reason::KubeconfigRefused),
     ] {
         report
             .findings
             .insert(kind, ConditionState::wrong(reason, "why"));
         assert_eq!(
             ready(&fresh(&report)),
-            ("False".to_owned(), reason.to_owned())
+            ("False".to_owned(), reason.to_string())
         );
     }
 }
@@ -187,11 +194,11 @@ fn the_transition_time_of_a_condition_changes_only_with_its_status() {
     let kind = ConditionType::Connected;
     report
         .findings
-        .insert(kind, ConditionState::wrong("Unreachable", "why"));
+        .insert(kind, ConditionState::wrong(Reason::Unreachable, "why"));
     let broken = status_at(&report, &before, 10);
     report
         .findings
-        .insert(kind, ConditionState::wrong("Degraded", "why"));
+        .insert(kind, ConditionState::wrong(Reason::Degraded, "why"));
     let later = status_at(&report, &broken, 20);
     let time = |status: &WorkerClusterStatus, kind: &str| {
         let found = status.conditions.iter().find(|found| found.type_ == kind);
@@ -208,7 +215,10 @@ fn the_transition_time_of_a_condition_changes_only_with_its_status() {
 #[test]
 fn conditions_are_listed_in_the_order_in_which_they_become_true() {
     let mut report = a_report();
-    let adopted = (ConditionType::Adopted, ConditionState::well("Well"));
+    let adopted = (
+        ConditionType::Adopted,
+        ConditionState::well(Reason::Accepted),
+    );
     report.findings.insert(adopted.0, adopted.1);
     let status = fresh(&report);
     let kinds: Vec<&str> = status.conditions.iter().map(|it| &*it.type_).collect();
@@ -239,7 +249,7 @@ fn entries_name_their_profile_and_those_with_a_pending_version_are_counted() {
     let mut before = fresh(&report);
     assert_eq!(before.outdated, Some(0));
     for (name, next) in [("a", Some("v2.1.0")), ("b", Some("v2.1.0")), ("c", None)] {
-        let mut outcome = an_outcome(MachineDeploymentState::Served, "Current", "trace");
+        let mut outcome = an_outcome(MachineDeploymentState::Served, Reason::Current, "trace");
         outcome.profile = tried(next);
         report.existing.as_mut().unwrap().insert(name.to_owned());
         report.outcomes.insert(name.to_owned(), outcome);
@@ -267,14 +277,17 @@ fn at_most_100_entries_are_kept_and_failing_ones_come_first() {
         let (name, outcome) = match index {
             149 => (
                 "z/refused",
-                (MachineDeploymentState::Refused, "ProfileNotFound"),
+                (MachineDeploymentState::Refused, Reason::ProfileNotFound),
             ),
-            148 => ("z/failing", (MachineDeploymentState::Failing, "CallFailed")),
+            148 => (
+                "z/failing",
+                (MachineDeploymentState::Failing, Reason::CallFailed),
+            ),
             147 => (
                 "z/waiting",
-                (MachineDeploymentState::Waiting, "AwaitingRevision"),
+                (MachineDeploymentState::Waiting, Reason::AwaitingRevision),
             ),
-            _ => ("", (MachineDeploymentState::Served, "Current")),
+            _ => ("", (MachineDeploymentState::Served, Reason::Current)),
         };
         let name = if name.is_empty() {
             format!("a/{index:03}")
@@ -374,14 +387,14 @@ fn a_long_outcome(long: &str) -> Outcome {
             default: Some((text(), text())),
             next: Some(text()),
         })),
-        ..an_outcome(MachineDeploymentState::Served, "Current", "trace-1")
+        ..an_outcome(MachineDeploymentState::Served, Reason::Current, "trace-1")
     }
 }
 
 #[test]
 fn messages_of_conditions_are_truncated() {
     let mut report = a_report();
-    let long = ConditionState::wrong("Unreachable", "é".repeat(5_000));
+    let long = ConditionState::wrong(Reason::Unreachable, "é".repeat(5_000));
     report.findings.insert(ConditionType::Connected, long);
     let status = fresh(&report);
     for kind in ["Ready", "Connected"] {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Shortage;
 use crate::api::names::LABEL_VALUE_BYTES_MAX;
+use crate::api::reason::Reason;
 use crate::render::{RenderError, overlay::OverlayError};
 use crate::rules::profile::Unsupported;
 use crate::tenant::settings::SettingsError;
@@ -124,28 +125,28 @@ pub enum Invalid {
 
 impl Invalid {
     /// Returns the machine-readable CamelCase reason for status, Events and a label of metrics.
-    pub const fn reason(&self) -> &'static str {
+    pub const fn reason(&self) -> Reason {
         match self {
-            Self::ProfileMissing { .. } => "ProfileNotFound",
-            Self::ProfileUnreadable { .. } => "ProfileUnreadable",
-            Self::ProfileOverQuota { .. } => "ProfileQuotaExceeded",
-            Self::ProfileForbidden { .. } => "ProfileForbidden",
-            Self::ProfileUnusable { .. } => "ProfileUnusable",
-            Self::Overlay(OverlayError::BaseMissing { .. }) => "ProfileBaseNotFound",
-            Self::Overlay(OverlayError::Cycle { .. }) => "OverlayCycle",
-            Self::Overlay(OverlayError::TooDeep { .. }) => "OverlayTooDeep",
+            Self::ProfileMissing { .. } => Reason::ProfileNotFound,
+            Self::ProfileUnreadable { .. } => Reason::ProfileUnreadable,
+            Self::ProfileOverQuota { .. } => Reason::ProfileQuotaExceeded,
+            Self::ProfileForbidden { .. } => Reason::ProfileForbidden,
+            Self::ProfileUnusable { .. } => Reason::ProfileUnusable,
+            Self::Overlay(OverlayError::BaseMissing { .. }) => Reason::ProfileBaseNotFound,
+            Self::Overlay(OverlayError::Cycle { .. }) => Reason::OverlayCycle,
+            Self::Overlay(OverlayError::TooDeep { .. }) => Reason::OverlayTooDeep,
             Self::Overlay(OverlayError::OperatingSystem { .. } | OverlayError::Language { .. }) => {
-                "OverlayMismatch"
+                Reason::OverlayMismatch
             }
-            Self::Unsupported(_) => "OperatingSystemProfileError",
-            Self::Settings(_) => "SettingsRefused",
-            Self::ProviderSpec(_) => "ProviderSpecRefused",
-            Self::NameTaken { .. } => "NameTaken",
-            Self::Unreadable => "Unreadable",
-            Self::TooLarge => "TooLarge",
-            Self::TooMany { .. } => "TooManyMachineDeployments",
-            Self::NameTooLong { .. } => "NameTooLong",
-            Self::NamesCollide { .. } => "NamesCollide",
+            Self::Unsupported(_) => Reason::OperatingSystemProfileError,
+            Self::Settings(_) => Reason::SettingsRefused,
+            Self::ProviderSpec(_) => Reason::ProviderSpecRefused,
+            Self::NameTaken { .. } => Reason::NameTaken,
+            Self::Unreadable => Reason::Unreadable,
+            Self::TooLarge => Reason::TooLarge,
+            Self::TooMany { .. } => Reason::TooManyMachineDeployments,
+            Self::NameTooLong { .. } => Reason::NameTooLong,
+            Self::NamesCollide { .. } => Reason::NamesCollide,
         }
     }
 

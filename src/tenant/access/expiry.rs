@@ -7,6 +7,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject};
 use serde::Deserialize;
 
 use super::ClusterAccess;
+use crate::api::reason::Reason;
 use crate::tenant::{report::ConditionState, secret_text::SecretText};
 
 /// A warning comes this long before the end, or a fifth of the lifetime: what lives for an hour and
@@ -89,10 +90,10 @@ pub fn finding(expiries: &[Expiry], now: Timestamp) -> ConditionState {
         .max_by_key(|expiry| (expiry.priority(now), std::cmp::Reverse(expiry.ends)));
     let priority = most_urgent.map_or(Priority::None, |expiry| expiry.priority(now));
     let (reason, verb) = match priority {
-        Priority::None => return ConditionState::well("Valid"),
-        Priority::Soon => ("ExpiresSoon", "expires"),
-        Priority::VerySoon => ("ExpiresVerySoon", "expires"),
-        Priority::Expired => ("Expired", "expired"),
+        Priority::None => return ConditionState::well(Reason::Valid),
+        Priority::Soon => (Reason::ExpiresSoon, "expires"),
+        Priority::VerySoon => (Reason::ExpiresVerySoon, "expires"),
+        Priority::Expired => (Reason::Expired, "expired"),
     };
     let message = most_urgent.map(|Expiry { what, ends, .. }| {
         format!("the {what} of the kubeconfig {verb} at {ends}; put a new kubeconfig in its place")

@@ -1,3 +1,4 @@
+use crate::api::reason::Reason;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
@@ -34,7 +35,7 @@ fn a_status(conditions: &[(&str, &str, i64)]) -> WorkerClusterStatus {
 fn an_outcome(state: MachineDeploymentState, second: i64) -> Outcome {
     Outcome {
         state,
-        reason: "Reason",
+        reason: Reason::CallFailed,
         message: Some("a message".to_owned()),
         at: at(second),
         trace_id: None,
@@ -72,37 +73,37 @@ fn a_tenant_is_in_the_state_that_its_first_finding_says() {
         (Report::default(), State::NotEngaged, None),
         (a_report(&[]), State::Healthy, None),
         (
-            wrong(ConditionType::Registered, "Paused"),
+            wrong(ConditionType::Registered, Reason::Paused),
             State::Paused,
             Some("Paused: the cause"),
         ),
         (
-            wrong(ConditionType::Registered, "KubeconfigRefused"),
+            wrong(ConditionType::Registered, Reason::KubeconfigRefused),
             State::Refused,
             Some("KubeconfigRefused: the cause"),
         ),
         (
-            wrong(ConditionType::Connected, "Unreachable"),
+            wrong(ConditionType::Connected, Reason::Unreachable),
             State::Unreachable,
             Some("Unreachable: the cause"),
         ),
         (
-            wrong(ConditionType::Connected, "Degraded"),
+            wrong(ConditionType::Connected, Reason::Degraded),
             State::Degraded,
             Some("Degraded: the cause"),
         ),
         (
-            wrong(ConditionType::Claimed, "ClaimedByOther"),
+            wrong(ConditionType::Claimed, Reason::ClaimedByOther),
             State::Refused,
             Some("ClaimedByOther: the cause"),
         ),
         (
-            wrong(ConditionType::ProfilesInstalled, "Failed"),
+            wrong(ConditionType::ProfilesInstalled, Reason::InstallFailed),
             State::NotReady,
-            Some("Failed: the cause"),
+            Some("InstallFailed: the cause"),
         ),
         (
-            wrong(ConditionType::CredentialValid, "ExpiresSoon"),
+            wrong(ConditionType::CredentialValid, Reason::ExpiresSoon),
             State::Healthy,
             Some("ExpiresSoon: the cause"),
         ),
@@ -117,7 +118,7 @@ fn a_tenant_is_in_the_state_that_its_first_finding_says() {
 fn the_condition_tells_since_when_unless_it_says_something_else() {
     let down = a_report(&[(
         ConditionType::Connected,
-        ConditionState::wrong("Unreachable", "refused"),
+        ConditionState::wrong(Reason::Unreachable, "refused"),
     )]);
     let well = a_report(&[]);
     for (report, ready, connected, expected) in [
@@ -174,7 +175,7 @@ fn machine_deployments_are_counted_and_the_last_reconcile_is_told() {
     };
     assert_eq!(row.machine_deployments, Some(expected));
     assert_eq!(row.state, State::NotReady);
-    assert_eq!(row.why.as_deref(), Some("Reason: c: a message"));
+    assert_eq!(row.why.as_deref(), Some("CallFailed: c: a message"));
     let last = row.last_reconcile.unwrap();
     assert_eq!(
         (last.machine_deployment.as_str(), last.at),
@@ -327,7 +328,7 @@ fn a_tenant_of_another_replica_is_counted_and_sorted_by_its_state() {
 
 #[test]
 fn a_long_cause_is_cut() {
-    let long = ConditionState::wrong("Unreachable", "é".repeat(5_000));
+    let long = ConditionState::wrong(Reason::Unreachable, "é".repeat(5_000));
     let row = shown(&a_report(&[(ConditionType::Connected, long)]), None);
     assert_eq!(row.why.unwrap().chars().count(), WHY_CHARACTERS_MAX);
 }
@@ -335,7 +336,7 @@ fn a_long_cause_is_cut() {
 fn names(query: &str, state: &str) -> Vec<String> {
     let down = a_report(&[(
         ConditionType::Connected,
-        ConditionState::wrong("Unreachable", "Connection refused"),
+        ConditionState::wrong(Reason::Unreachable, "Connection refused"),
     )]);
     let well = a_report(&[]);
     let version = Report {
