@@ -20,7 +20,8 @@ use crate::machine::{Image, Images, Reached};
 
 const DEBIAN: &str = "osp-debian";
 const UBUNTU: &str = "osp-ubuntu";
-/// The kubelet's version that the machine deployment of `loadtest/nodes` asks for.
+/// The version of `loadtest/nodes/kubelet-1.36`, for which the machine deployment of
+/// `loadtest/nodes/tenant-virtual` asks.
 const NEWEST: &str = "1.36.3";
 /// The version of `loadtest/nodes/kubelet-1.34`.
 const OLDER: &str = "1.34.4";

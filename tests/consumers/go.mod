@@ -1,7 +1,7 @@
 // Pins what Go builds to read what we write: containerd of the line that our profiles install,
 // Ignition's validator, Helm, and two small programs of our own. `.ci/consumers` builds them.
 //
-// k8s.io/kubelet follows loadtest/control-plane. After a change of a version: `go mod tidy`.
+// k8s.io/kubelet follows loadtest/nodes/kubelet-1.36. After a change of a version: `go mod tidy`.
 module consumers
 
 go 1.26.0

@@ -61,13 +61,14 @@ fn the_kubelet_refuses_what_it_would_ignore_or_not_understand() {
 }
 
 #[test]
-fn the_pins_are_those_of_our_control_plane_and_of_our_profiles() {
+fn the_pins_are_those_of_our_nodes_and_of_our_profiles() {
     let pinned = |module: &str| {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let text = fs::read_to_string(root.join(module).join("go.mod"));
         text.expect("a module's pins are readable")
     };
-    let (consumers, control_plane) = (pinned("tests/consumers"), pinned("loadtest/control-plane"));
+    let consumers = pinned("tests/consumers");
+    let nodes = pinned("loadtest/nodes/kubelet-1.36");
     let version = |text: &str, module: &str| {
         let mut pins = text
             .lines()
@@ -79,8 +80,8 @@ fn the_pins_are_those_of_our_control_plane_and_of_our_profiles() {
     };
     assert_eq!(
         version(&consumers, "k8s.io/kubelet "),
-        version(&control_plane, "k8s.io/kubelet "),
-        "tests/consumers follows loadtest/control-plane"
+        version(&nodes, "k8s.io/kubelet "),
+        "tests/consumers follows loadtest/nodes/kubelet-1.36"
     );
     let containerd = version(&consumers, "github.com/containerd/containerd/v2 ");
     let installed: BTreeSet<_> = every_rendering()

@@ -1,4 +1,4 @@
-// Pins the oldest kubelet that machines are tried with, beside the one of loadtest/control-plane.
+// Pins the oldest kubelet that machines are tried with, beside ../kubelet-1.36.
 //
 // To move to another: change every version of Kubernetes here, and run `go mod tidy`.
 module kubelet
