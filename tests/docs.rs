@@ -11,6 +11,8 @@ mod compatibility;
 mod console;
 #[path = "docs/index.rs"]
 mod index;
+#[path = "rendering/readers.rs"]
+mod readers;
 #[path = "docs/reasons_page.rs"]
 mod reasons_page;
 #[path = "docs/shell.rs"]
@@ -333,19 +335,27 @@ fn every_filter_and_function_stands_in_the_page() {
     );
 }
 
-/// Holds the table of a page, which is its last, to the rows that the code gives.
+/// Holds the only table of a page to the rows that the code gives.
 fn check_table(name: &str, rows: &[String]) {
-    let found = page(name);
-    let (before, _) = found.split_once("|---|").expect("the page has a table");
-    let columns = before
-        .lines()
-        .last()
-        .map_or(0, |head| head.matches('|').count() - 1);
-    let wanted = format!(
-        "{before}{}\n{}",
-        "|---".repeat(columns) + "|",
-        rows.concat()
-    );
+    check_tables(name, &[rows]);
+}
+
+/// Holds the tables of a page, in their order, to the rows that the code gives.
+fn check_tables(name: &str, tables: &[&[String]]) {
+    let before = page(name);
+    let mut wanted = String::new();
+    let mut tables = tables.iter();
+    let mut lines = before.lines().peekable();
+    while let Some(line) = lines.next() {
+        wanted.push_str(line);
+        wanted.push('\n');
+        if line.starts_with("|---|") {
+            let rows = tables.next().expect("the page has no table more");
+            wanted.push_str(&rows.concat());
+            while lines.next_if(|line| line.starts_with('|')).is_some() {}
+        }
+    }
+    assert_eq!(tables.len(), 0, "docs/{name} lacks tables");
     assert_current(name, &wanted);
 }
 

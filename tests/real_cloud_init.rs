@@ -11,7 +11,7 @@ use std::{
     process::Output,
 };
 
-use osm::api::profile::{OperatingSystem, OperatingSystemProfileSpec};
+use osm::api::profile::OperatingSystemProfileSpec;
 
 use crate::{
     cases::{Case, RenderedFile, every_case, files_of},
@@ -19,6 +19,7 @@ use crate::{
         check_scripts, check_units, command, consumers, distinct, distinct_scripts, run, text,
         verify, write_program,
     },
+    readers::Reader,
 };
 
 #[path = "real_cloud_init/cases.rs"]
@@ -29,6 +30,8 @@ mod encodings;
 mod kubelet;
 #[path = "real_cloud_init/programs.rs"]
 mod programs;
+#[path = "rendering/readers.rs"]
+mod readers;
 #[path = "real_cloud_init/root.rs"]
 mod root;
 #[path = "real_cloud_init/services.rs"]
@@ -287,7 +290,6 @@ fn distinct_documents() -> Vec<(String, Vec<u8>)> {
     distinct(every_case().iter().flat_map(of_case))
 }
 
-/// Flatcar has a reader of its own.
 fn is_wanted(spec: &OperatingSystemProfileSpec) -> bool {
-    spec.os_name != OperatingSystem::Flatcar
+    Reader::of(spec) == Reader::CloudInit
 }

@@ -24,6 +24,8 @@ mod ignition_root;
 mod kubelet;
 #[path = "real_consumers/machines.rs"]
 mod machines;
+#[path = "rendering/readers.rs"]
+mod readers;
 
 /// Where the programs are.
 fn consumers() -> PathBuf {

@@ -3,11 +3,12 @@
 //!
 //! `.ci/consumers` installs the programs that a machine does not bring.
 
-use osm::api::profile::{OperatingSystem, OperatingSystemProfileSpec};
+use osm::api::profile::OperatingSystemProfileSpec;
 
 use crate::{
     cases::every_case,
     programs::{check_scripts, check_units, command, run, text, write_program},
+    readers::Reader,
 };
 
 #[path = "real_flatcar/bootstrap.rs"]
@@ -20,6 +21,8 @@ mod coreos_cloudinit;
 mod ignition;
 #[path = "real_cloud_init/programs.rs"]
 mod programs;
+#[path = "rendering/readers.rs"]
+mod readers;
 #[path = "real_cloud_init/root.rs"]
 mod root;
 #[path = "real_flatcar/setup.rs"]
@@ -45,5 +48,5 @@ fn a_bootstrap_document_stays_below_every_providers_limit() {
 }
 
 fn is_wanted(spec: &OperatingSystemProfileSpec) -> bool {
-    spec.os_name == OperatingSystem::Flatcar
+    Reader::of(spec) != Reader::CloudInit
 }

@@ -1,11 +1,13 @@
-//! The page of what is compatible with what: made from the machines that have joined.
+//! The page of what is compatible with what: made from what the tests with real readers render, and
+//! from the machines that have joined.
 
+use std::collections::BTreeSet;
+
+use osm::api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec};
 use osm::render::default_profiles::default_profiles;
 
-use super::{check_table, read, root};
-
-/// The minor versions whose documents the programs that read them are tried with.
-const MINORS: [&str; 4] = ["1.33", "1.34", "1.35", "1.36"];
+use super::readers::{KUBELETS, Reader, providers};
+use super::{check_tables, read, root};
 
 /// A machine that has joined.
 struct Joined<'a> {
@@ -23,35 +25,67 @@ fn parse(line: &str) -> Option<Joined<'_>> {
     })
 }
 
-#[test]
-fn the_page_of_compatibility_is_what_has_joined() {
+/// `1.36` of `v1.36.3`.
+fn minor(version: &str) -> &str {
+    let version = version.strip_prefix('v').unwrap_or(version);
+    version.rsplit_once('.').map_or(version, |(minor, _)| minor)
+}
+
+/// A row for each default profile, with the reader of its documents and its cloud providers.
+fn read_by() -> Vec<String> {
+    let row = |name: &str, spec: &OperatingSystemProfileSpec| {
+        let reader = match Reader::of(spec) {
+            Reader::CloudInit => "cloud-init",
+            Reader::CoreosCloudinit => "none",
+            Reader::Ignition => "Ignition",
+        };
+        let providers: Vec<&str> = providers(spec).collect();
+        format!("| `{name}` | {reader} | {} |\n", providers.join(", "))
+    };
+    let profiles = default_profiles().iter().map(|profile| {
+        let parsed: OperatingSystemProfile =
+            serde_saphyr::from_str(profile.yaml).expect("a default profile is a profile");
+        row(profile.name, &parsed.spec)
+    });
+    profiles.collect()
+}
+
+/// A row for each default profile and system, with the kubelets that have joined.
+fn kubelets() -> Vec<String> {
     let text = read(&root().join("loadtest/nodes/joined.tsv"));
     let joined: Vec<Joined<'_>> = text.lines().filter_map(parse).collect();
     let mut rows = Vec::new();
     for profile in default_profiles() {
         let of_profile = joined.iter().filter(|it| it.profile == profile.name);
-        let mut systems: Vec<&str> = of_profile.map(|it| it.system).collect();
-        systems.sort_unstable();
-        systems.dedup();
+        let mut systems: BTreeSet<&str> = of_profile.map(|it| it.system).collect();
         if systems.is_empty() {
-            systems.push("");
+            systems.insert("");
         }
         for system in systems {
-            let cell = |minor: &&str| {
+            let cell = |read: &str| {
                 let of_minor = joined.iter().find(|it| {
-                    let kubelet = it.kubelet.strip_prefix('v').unwrap_or(it.kubelet);
-                    (it.profile, it.system) == (profile.name, system)
-                        && kubelet.starts_with(&format!("{minor}."))
+                    (it.profile, it.system, minor(it.kubelet))
+                        == (profile.name, system, minor(read))
                 });
                 of_minor.map_or_else(
                     || "read".to_owned(),
                     |it| format!("**joined** ({})", it.kubelet),
                 )
             };
-            let cells: Vec<String> = MINORS.iter().map(cell).collect();
-            let (name, cells) = (profile.name, cells.join(" | "));
+            let (name, cells) = (profile.name, KUBELETS.map(cell).join(" | "));
             rows.push(format!("| `{name}` | {system} | {cells} |\n"));
         }
     }
-    check_table("compatibility.md", &rows);
+    rows
+}
+
+#[test]
+fn the_page_of_compatibility_is_what_was_read_and_what_has_joined() {
+    let minors = format!("| {} |", KUBELETS.map(minor).join(" | "));
+    let text = read(&root().join("docs/compatibility.md"));
+    assert!(
+        text.contains(&minors),
+        "the page has other columns than {minors}"
+    );
+    check_tables("compatibility.md", &[&read_by(), &kubelets()]);
 }

@@ -25,6 +25,8 @@ use osm::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::readers::{KUBELETS, providers};
+
 /// A word that only the token has; the token itself is as long as a ServiceAccount's.
 pub const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9";
 
@@ -43,9 +45,6 @@ const URL_VARIABLES: [&str; 9] = [
 
 /// A value that would be a command, were it not quoted.
 pub const HOSTILE: &str = "it's \"$(touch /tmp/x)\" `id`; '; echo {{ Token }} %h \\\nsecond line";
-
-/// The versions of Kubernetes that are supported.
-pub const KUBELETS: [&str; 4] = ["1.33.5", "1.34.1", "1.35.0", "1.36.0"];
 
 /// One machine deployment, rendered. Its name is `profile/provider/what is special`.
 pub struct Case {
@@ -140,8 +139,7 @@ fn profiles() -> BTreeMap<String, OperatingSystemProfileSpec> {
 /// Every provider with every version; the settings vary for two of the providers.
 fn machines(profile: &OperatingSystemProfileSpec) -> Vec<Machine> {
     let mut machines = Vec::new();
-    for provider in &profile.supported_cloud_providers {
-        let provider = provider.name.as_str();
+    for provider in providers(profile) {
         for kubelet in KUBELETS {
             machines.push(Machine::new(provider, kubelet, kubelet));
         }

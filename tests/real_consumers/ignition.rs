@@ -16,6 +16,7 @@ use crate::{
     ignition_2::{kernel_files, list, problems, to_3_3},
     ignition_root::IgnitionRoot,
     machines::{Machine, Profile, distinct, every_profile},
+    readers::Reader,
     run, text,
 };
 
@@ -31,7 +32,7 @@ static DOCUMENTS: LazyLock<Vec<Document>> = LazyLock::new(|| {
     let small = Profile::parse(include_str!("flatcar.yaml"));
     let of_ignition = every_profile()
         .iter()
-        .filter(|profile| profile.spec.provisioning_utility == small.spec.provisioning_utility);
+        .filter(|profile| Reader::of(&profile.spec) == Reader::Ignition);
     let rendered = of_ignition.chain([&small]).flat_map(in_both_versions);
     let parse = |(name, [version_2, version_3]): (String, [Vec<u8>; 2])| Document {
         name,

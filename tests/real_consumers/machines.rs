@@ -25,8 +25,7 @@ use osm::{
 };
 use serde_json::json;
 
-/// Every Kubernetes version that is supported.
-const KUBELETS: [&str; 4] = ["1.33.5", "1.34.1", "1.35.0", "1.36.0"];
+use crate::readers::{KUBELETS, providers};
 
 /// A profile and its name.
 pub struct Profile {
@@ -103,9 +102,9 @@ impl Profile {
 
     /// A machine of the first provider that the profile supports.
     pub fn machine(&self) -> Machine {
-        let first = self.spec.supported_cloud_providers.first();
+        let first = providers(&self.spec).next();
         Machine {
-            provider: first.expect("there is a provider").name.as_str().to_owned(),
+            provider: first.expect("there is a provider").to_owned(),
             kubelet: "1.34.1",
             network: serde_json::Value::Null,
             annotations: BTreeMap::new(),
@@ -117,9 +116,9 @@ impl Profile {
     pub fn machines(&self) -> Vec<(String, Machine)> {
         let plain = self.machine();
         let mut machines = Vec::new();
-        for provider in &self.spec.supported_cloud_providers {
+        for provider in providers(&self.spec) {
             let mut machine = plain.clone();
-            provider.name.as_str().clone_into(&mut machine.provider);
+            provider.clone_into(&mut machine.provider);
             machines.push((machine.provider.clone(), machine));
         }
         for kubelet in KUBELETS {

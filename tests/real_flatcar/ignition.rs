@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::cases::{Case, Half, KUBELETS, TOKEN, case, every_case, profile_names};
+use crate::{
+    cases::{Case, Half, TOKEN, case, every_case, profile_names},
+    readers::KUBELETS,
+};
 
 /// What a document has written: contents by path.
 type Files = BTreeMap<String, String>;
