@@ -1,6 +1,6 @@
 # The doors: a demo to look at, and the checks in three sizes. Behind them everything is cargo.
 .DEFAULT_GOAL := help
-.PHONY: help demo image nodes upgrade check test test-all
+.PHONY: help demo image nodes upgrade versions check test test-all
 
 # What the clusters of the demo are: fake (in memory) or real (kube-apiserver and etcd).
 KUBE ?= fake
@@ -8,7 +8,7 @@ KUBE ?= fake
 NODE ?=
 # The commit that make upgrade upgrades from, and goes back to.
 FROM ?= HEAD^
-# Further arguments of the demo, such as --exit.
+# Further arguments of the demo (--exit), of nodes (its cases, --record), and of versions.
 ARGS ?=
 CARGO_TARGET_DIR ?= target
 
@@ -37,6 +37,9 @@ upgrade: ## Have the build of another commit (FROM=) serve before, beside and af
 	@.ci/needs test
 	@OSM_OTHER="$$(.ci/other-build $(FROM))" && KUBEBUILDER_ASSETS="$$(.ci/go-programs kubernetes)" \
 	  && export OSM_OTHER KUBEBUILDER_ASSETS && cargo test --locked --test upgrade
+
+versions: ## Test on each supported minor of Kubernetes; ARGS=--record notes what passed
+	@.ci/versions $(ARGS)
 
 check: ## Check formatting, lints and the documentation of the code
 	@.ci/check

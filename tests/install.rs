@@ -72,7 +72,8 @@ async fn kubectl(cluster: &ControlPlane, arguments: &[&str]) -> String {
 async fn install(cluster: &ControlPlane, variant: &str) {
     let folder = manifests("kustomize").join(variant);
     let folder = folder.to_str().expect("our paths are text");
-    kubectl(cluster, &["apply", "--server-side", "-k", folder]).await;
+    let apply = ["apply", "--server-side", "--validate=strict", "-k", folder];
+    kubectl(cluster, &apply).await;
     let again = kubectl(cluster, &["diff", "--server-side", "-k", folder]).await;
     assert_eq!(again, "", "what was applied is what the server keeps");
 }
@@ -262,7 +263,7 @@ async fn with_listed_namespaces_nothing_else_can_be_read_and_the_tenant_is_serve
 #[tokio::test(flavor = "multi_thread")]
 async fn the_pod_passes_the_restricted_standard_and_one_with_a_capability_does_not() {
     let management = a_cluster("management").await;
-    install(&management, "base").await;
+    install(&management, "example").await;
     let spec = deployment(&management, MANAGER, MANAGER).await.spec;
     let template = spec.map(|it| it.template).expect("it has a template");
     let pod = Pod {

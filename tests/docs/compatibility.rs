@@ -1,5 +1,5 @@
-//! The page of what is compatible with what: made from what the tests with real readers render, and
-//! from the machines that have joined.
+//! The page of what is compatible with what: made from the API servers that tests ran on, from
+//! what the tests with real readers render, and from the machines that have joined.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,9 @@ use osm::render::default_profiles::default_profiles;
 
 use super::readers::{KUBELETS, Reader, providers};
 use super::{check_tables, read, root};
+
+/// The modes that `.ci/versions` notes, in the order of the columns.
+const MODES: [&str; 2] = ["fleet", "drop-in"];
 
 /// A machine that has joined.
 struct Joined<'a> {
@@ -29,6 +32,63 @@ fn parse(line: &str) -> Option<Joined<'_>> {
 fn minor(version: &str) -> &str {
     let version = version.strip_prefix('v').unwrap_or(version);
     version.rsplit_once('.').map_or(version, |(minor, _)| minor)
+}
+
+/// The minors whose API servers `.ci/versions` builds, oldest first.
+fn pinned() -> BTreeSet<String> {
+    let entries = root().join("loadtest").read_dir().expect("it is there");
+    let pins = entries
+        .map(|entry| entry.expect("a folder is readable").path())
+        .filter(|path| path.to_string_lossy().contains("/control-plane"))
+        .map(|path| read(&path.join("go.mod")));
+    let version = |pins: String| {
+        let (_, version) = pins
+            .split_once("k8s.io/kubernetes v")
+            .expect("it is pinned");
+        minor(version.split(' ').next().unwrap_or_default()).to_owned()
+    };
+    pins.map(version).collect()
+}
+
+/// `1.35 to 1.37` of minors, oldest first.
+fn span(minors: &[&str]) -> String {
+    let ends = minors.first().zip(minors.last());
+    let (first, last) = ends.expect("there are minors");
+    format!("{first} to {last}")
+}
+
+/// A row for each minor, with the version that was tested in each mode.
+fn versions() -> Vec<String> {
+    let text = read(&root().join("loadtest/versions.tsv"));
+    let tested: Vec<_> = text.lines().filter_map(|it| it.split_once('\t')).collect();
+    let pinned = pinned();
+    let cell = |of: &str, mode: &str| {
+        let found = tested.iter().find(|it| minor(it.0) == of && it.1 == mode);
+        found.map_or("", |(version, _)| *version)
+    };
+    let mut rows = Vec::new();
+    for of in &pinned {
+        let cells = MODES.map(|mode| cell(of, mode));
+        let run = format!("make versions ARGS='--record {of}'");
+        assert!(
+            !cells.contains(&""),
+            "{of} was not tested in each mode: {run}"
+        );
+        rows.push(format!("| {of} | {} |\n", cells.join(" | ")));
+    }
+    let cells = rows.len() * MODES.len();
+    assert_eq!(tested.len(), cells, "loadtest/versions.tsv has more");
+    let pinned: Vec<&str> = pinned.iter().map(String::as_str).collect();
+    let span = span(&pinned);
+    for page in [
+        "docs/compatibility.md",
+        "README.md",
+        "manifests/helm/osm/README.md",
+    ] {
+        let text = read(&root().join(page)).replace('\n', " ");
+        assert!(text.contains(&span), "{page} does not say {span}");
+    }
+    rows
 }
 
 /// A row for each default profile, with the reader of its documents and its cloud providers.
@@ -80,12 +140,12 @@ fn kubelets() -> Vec<String> {
 }
 
 #[test]
-fn the_page_of_compatibility_is_what_was_read_and_what_has_joined() {
-    let minors = format!("| {} |", KUBELETS.map(minor).join(" | "));
-    let text = read(&root().join("docs/compatibility.md"));
-    assert!(
-        text.contains(&minors),
-        "the page has other columns than {minors}"
-    );
-    check_tables("compatibility.md", &[&read_by(), &kubelets()]);
+fn the_page_of_compatibility_is_what_was_tested_read_and_joined() {
+    let text = read(&root().join("docs/compatibility.md")).replace('\n', " ");
+    let minors = KUBELETS.map(minor);
+    let span = format!("Kubelets of {}", span(&minors));
+    for said in [span, format!("| {} |", minors.join(" | "))] {
+        assert!(text.contains(&said), "the page does not say: {said}");
+    }
+    check_tables("compatibility.md", &[&versions(), &read_by(), &kubelets()]);
 }
