@@ -5,7 +5,8 @@
 
 mod fetcher_rights;
 
-use std::fmt::Debug;
+use std::error::Error;
+use std::fmt::{Debug, Display};
 
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use kube::{
@@ -22,9 +23,16 @@ use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
 /// What a person runs where rights are missing. Those in a namespace are deleted with it.
-pub const GRANT: &str = "run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster, \
+const GRANT: &str = "run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster, \
                          which grants what the manager needs (somebody who deletes the namespace \
                          deletes the rights in it, too)";
+
+/// Returns the message about what a missing right prevents. The remedy stands before the server's
+/// words: a server that has just started lists each role that it does not know yet, and the message
+/// of a condition is cut at its end.
+pub fn denied(prevented: impl Display, cause: &(dyn Error + 'static)) -> String {
+    format!("{prevented}; {GRANT}: {}", chain(cause))
+}
 
 /// The type of a Secret that the token controller fills.
 pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
@@ -73,7 +81,7 @@ impl PrerequisiteError {
     /// restores them.
     pub fn message(&self) -> String {
         match self {
-            Self::Denied { .. } => format!("{}; {GRANT}", chain(self)),
+            Self::Denied { source, .. } => denied(self, source),
             _ => chain(self).to_string(),
         }
     }
@@ -248,8 +256,25 @@ fn named(name: &str) -> ObjectMeta {
 #[cfg(test)]
 mod tests {
     use fake_cluster::{Cluster, Fault, Matcher, Verb, object};
+    use kube::core::Status;
 
     use super::*;
+    use crate::api::worker_cluster::MESSAGE_CHARACTERS_MAX;
+    use crate::tenant::report::excerpt;
+
+    #[test]
+    fn the_remedy_stands_in_a_message_however_much_a_server_says() {
+        let denied = |words: &str| {
+            let refused = Status::failure(words, "Forbidden").with_code(403);
+            let source = kube::Error::Api(Box::new(refused));
+            PrerequisiteError::of(source, ("secret".to_owned(), "one".to_owned())).message()
+        };
+        let shown = denied("RBAC: no role");
+        assert!(shown.contains("; run `kubectl apply"), "{shown}");
+        assert!(shown.contains("): RBAC: no role"), "{shown}");
+        let shown = excerpt(&denied(&"not found, ".repeat(200)), MESSAGE_CHARACTERS_MAX);
+        assert!(shown.contains(GRANT), "{shown}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_fetcher_without_its_token_is_lost_and_one_that_cannot_be_read_is_not() {

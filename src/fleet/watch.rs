@@ -19,7 +19,7 @@ use kube::{Api, Client, Resource};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    account, border, health::Health, jitter, pages, prerequisites::GRANT, retry_delay::RetryDelay,
+    account, border, health::Health, jitter, pages, prerequisites::denied, retry_delay::RetryDelay,
 };
 use crate::telemetry::chain::chain;
 
@@ -225,12 +225,12 @@ fn report(what: &str, health: Option<&Health>, (error, failures): (&watcher::Err
         None => tracing::warn!(what, error = cause, "a watch failed"),
     }
     if let (Some(health), Some(why), true) = (health, why, failures >= first) {
-        let remedy = if is_denied(why) {
-            format!("; {GRANT}")
+        let failed = format!("the watch of {what} starts over");
+        health.watch_failed(if is_denied(why) {
+            denied(failed, why)
         } else {
-            String::new()
-        };
-        health.watch_failed(format!("the watch of {what} starts over: {why}{remedy}"));
+            format!("{failed}: {why}")
+        });
     }
 }
 
