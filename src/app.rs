@@ -385,7 +385,7 @@ fn controllers(
         profiles: Arc::new(ProfileStore::new(scope.count(), quotas)),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults,
-        turns: Arc::default(),
+        rollout_slots: Arc::default(),
         rules: Rules {
             token_lifetime: settings.token_lifetime,
             join_check: settings.join_check,

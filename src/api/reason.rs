@@ -121,7 +121,9 @@ reasons! {
         "Run the command in the message, or apply `worker.yaml`, whose last rule for \
         `cloud-init-settings` allows the manager to correct it.",
     TokenPending => "Retried. If this persists: does the cluster run the token controller?",
-    NoApiServer => "Publish one of them.",
+    NoApiServer =>
+        "Publish `kube-public/cluster-info`, or let the endpoints of Service `default/kubernetes` \
+        become ready.",
     ClusterInfoInvalid =>
         "Correct `cluster-info`, or delete it: the endpoints of Service `default/kubernetes` \
         then take its place. Retried.",
@@ -144,7 +146,9 @@ reasons! {
     SomeNotServed => "Read their entries.",
     // Of MachinesCanJoin.
     CanJoin => "",
-    AuthoritiesDiffer => "As below.",
+    AuthoritiesDiffer =>
+        "Correct `apiServerOverride`, `kubernetesCABundle` or `cluster-info`, so that both have the \
+        authority of the machines' API server.",
     CertificateRefused =>
         "Correct `apiServerOverride`, `kubernetesCABundle` or `cluster-info`. A registration \
         through a relay puts the relay's authority into documents: set `kubernetesCABundle` to \
@@ -252,13 +256,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// As words that others wrote are compared.
-impl PartialEq<str> for Reason {
-    fn eq(&self, word: &str) -> bool {
-        self.as_str() == word
-    }
-}
-
+/// Compares with a word of a status, which another release may have written.
 impl PartialEq<&str> for Reason {
     fn eq(&self, word: &&str) -> bool {
         self.as_str() == *word

@@ -62,7 +62,7 @@ impl ProcessTasks {
         (pace, metrics): (Pace, &Metrics),
     ) {
         let rollout = Rollout {
-            turns: Arc::clone(&controllers.turns),
+            slots: Arc::clone(&controllers.rollout_slots),
             tenants,
             profiles: Arc::clone(&controllers.profiles),
             defaults: Arc::clone(&controllers.defaults),

@@ -289,7 +289,7 @@ fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<
         profiles: Arc::new(ProfileStore::new(profile_scope(settings).count(), quotas)),
         subscriptions: Arc::new(Subscriptions::default()),
         defaults,
-        turns: Arc::default(),
+        rollout_slots: Arc::default(),
         rules: Rules {
             token_lifetime: TOKEN_LIFETIME,
             // Nobody would read the condition.

@@ -19,7 +19,6 @@ use serde_json::json;
 use super::cluster_client::{
     ClusterClient, KubeconfigSource, WorkerKubeconfigSource, worker_clusters,
 };
-use crate::api::reason::Reason;
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
@@ -28,6 +27,7 @@ use crate::api::{
         MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION, PROFILE,
     },
     profile::OperatingSystemProfile,
+    reason::Reason,
     worker_cluster::WorkerCluster,
 };
 use crate::fleet::{

@@ -11,11 +11,11 @@ use kube::{
 };
 
 use super::{context::Context, profile_store};
-use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{FINALIZER, KUBE_SYSTEM, PINNED, PROFILE, PROFILE_NAMESPACE, is_path_segment},
     profile::OperatingSystemProfile,
+    reason::Reason,
     worker_cluster::Adoption,
 };
 use crate::fleet::{adoption::Predecessor, pages::Pages, write};

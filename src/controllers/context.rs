@@ -64,8 +64,8 @@ pub struct Context {
     pub rules: Rules,
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
-    /// Who may install newer default profiles now.
-    pub turns: Arc<RolloutSlots>,
+    /// Which tenants may install newer default profiles now.
+    pub rollout_slots: Arc<RolloutSlots>,
     /// The profiles of the fleet; what this tenant may see of them is decided at each look.
     pub profiles: Arc<ProfileStore>,
     /// The machine deployments of the worker cluster.

@@ -11,11 +11,11 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
-use super::{
-    context::Context, machine_deployment::dereference, state::join_queue::Ended, triggers::Affected,
+use super::{context::Context, machine_deployment::dereference, triggers::Affected};
+use crate::api::{
+    names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
+    reason::Reason,
 };
-use crate::api::names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN};
-use crate::api::reason::Reason;
 use crate::fleet::{
     connect::{ClientParts, Clients},
     transport,
@@ -68,11 +68,8 @@ pub async fn check(context: &Context) {
         tokio::time::sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
         found = outcome(context, names).await;
     }
-    let ended = match &found {
-        Some(Outcome::Cannot(..)) => Ended::Failed,
-        _ => Ended::Otherwise,
-    };
-    queue.ended(&names.key, ended);
+    let has_failed = matches!(found, Some(Outcome::Cannot(..)));
+    queue.ended(has_failed.then_some(names.key.as_str()));
     if let Some(found) = found {
         report(context, found);
     }

@@ -28,10 +28,10 @@ use self::{
     update_status::{Tried, update_status},
 };
 use super::context::Context;
-use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{FINALIZER, REVISION, is_name_alone},
+    reason::Reason,
 };
 use crate::fleet::{jitter, permits::Priority};
 use crate::plan::{

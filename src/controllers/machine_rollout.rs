@@ -23,14 +23,14 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{context::Context, state::known_machines::full_name};
-use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::{MachineDeployment, MachineDeploymentStatus},
     names::REPLACED_FOR,
+    reason::Reason,
     worker_cluster::{MachineReplacement, MachineRollout},
 };
 use crate::fleet::retry_delay::RetryDelay;
-use crate::plan::machine_rollout::{Standing, standing, turns};
+use crate::plan::machine_rollout::{Standing, next_to_replace, standing};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::{ConditionState, ConditionType};
 
@@ -104,7 +104,7 @@ impl Rollout<'_> {
         let mut all = self.all();
         let standings: Vec<_> = all.iter().map(|it| it.standing).enumerate().collect();
         let max = usize::try_from(setting.max_concurrent).unwrap_or(usize::MAX);
-        for index in turns(&standings, max) {
+        for index in next_to_replace(&standings, max) {
             let Some(seen) = all.get_mut(index) else {
                 continue;
             };

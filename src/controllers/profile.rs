@@ -1,5 +1,5 @@
 //! Installs the default profiles in the tenant's namespace, and keeps them there: new ones at once,
-//! newer ones in the tenant's turn.
+//! newer ones when the tenant has a rollout slot.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,13 +15,12 @@ use super::{
     adoption,
     context::Context,
     profile_store::content_digest,
-    rollout::{AWAITING_TURN, ROLLOUT_PAUSED},
-    state::rollout_slots::{SlotRequest, Turn},
+    state::rollout_slots::{SlotRequest, SlotState},
 };
-use crate::api::reason::Reason;
 use crate::api::{
     names::INSTALLED_CONTENT,
     profile::OperatingSystemProfile,
+    reason::Reason,
     worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
 };
 use crate::fleet::{
@@ -41,22 +40,23 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(10);
 /// profile of the namespace or the policy may have changed.
 pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Notify) {
     let mut delay = RetryDelay::default();
-    let turns = &context.turns;
+    let slots = &context.rollout_slots;
     let mut asking = None;
     loop {
-        let turn = asking.as_ref().map_or(Turn::Awaited, SlotRequest::turn);
+        let slot = asking
+            .as_ref()
+            .map_or(SlotState::Awaited, SlotRequest::state);
         let tenant_status = &context.engagement.tenant_status;
-        match Box::pin(install(context, defaults, &turn)).await {
+        match Box::pin(install(context, defaults, &slot)).await {
             Ok(kept) => {
                 delay = RetryDelay::default();
                 Box::pin(report_kept(context, &kept)).await;
-                tenant_status.set_condition(ConditionType::ProfilesInstalled, kept.finding(&turn));
-                // What waits for its turn requests a slot; a tenant with nothing to install does
-                // not.
+                tenant_status.set_condition(ConditionType::ProfilesInstalled, kept.finding(&slot));
+                // A tenant with nothing to install requests no slot.
                 let waits = kept.waits();
                 match (&asking, waits) {
                     (None, true) => {
-                        asking = Some(turns.ask(&context.engagement.tenant()));
+                        asking = Some(slots.ask(&context.engagement.tenant()));
                         continue;
                     }
                     (Some(_), false) => asking = None,
@@ -64,7 +64,7 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
                 }
                 tokio::select! {
                     () = enqueue_dependents(context, &kept.created, changed) => {}
-                    () = another_turn(asking.as_mut(), &turn) => {}
+                    () = slot_changes(asking.as_mut(), &slot) => {}
                 }
             }
             Err(error) => {
@@ -94,7 +94,7 @@ async fn enqueue_dependents(context: &Context, created: &[String], changed: &Not
     drop(timeout(SHOWN_WITHIN, all_shown).await);
 }
 
-async fn another_turn(asking: Option<&mut SlotRequest>, before: &Turn) {
+async fn slot_changes(asking: Option<&mut SlotRequest>, before: &SlotState) {
     match asking {
         Some(asking) => asking.changed(before).await,
         None => std::future::pending().await,
@@ -115,21 +115,21 @@ struct Kept {
 }
 
 impl Kept {
-    /// Whether something waits for the tenant's turn.
+    /// Returns true if something waits for the tenant's slot.
     fn waits(&self) -> bool {
         !self.awaiting.is_empty() && self.pace == ProfileRollout::Waves
     }
 
-    fn finding(&self, turn: &Turn) -> ConditionState {
-        let reason = match (turn, self.pace) {
+    fn finding(&self, slot: &SlotState) -> ConditionState {
+        let reason = match (slot, self.pace) {
             _ if self.is_disabled => Reason::Disabled,
             _ if self.awaiting.is_empty() => Reason::Installed,
             (_, ProfileRollout::Manual) => Reason::AwaitingApproval,
-            (Turn::Paused(_), _) => ROLLOUT_PAUSED,
-            _ => AWAITING_TURN,
+            (SlotState::Paused(_), _) => Reason::RolloutPaused,
+            _ => Reason::AwaitingTurn,
         };
         let mut message = self.remarks();
-        if let (Turn::Paused(why), ROLLOUT_PAUSED) = (turn, reason) {
+        if let (SlotState::Paused(why), Reason::RolloutPaused) = (slot, reason) {
             message.push(why.clone());
         }
         ConditionState {
@@ -156,7 +156,7 @@ impl Kept {
 async fn install(
     context: &Context,
     defaults: &[DefaultProfile],
-    turn: &Turn,
+    slot: &SlotState,
 ) -> Result<Kept, kube::Error> {
     let (policy, settings) = {
         let own = context.engagement.worker_cluster.borrow();
@@ -176,7 +176,7 @@ async fn install(
     let mut failure = None;
     for default in defaults.iter().filter(|it| settings.wants(&it.name)) {
         // One that cannot be installed does not hold up the others.
-        let installed = install_one(context, default, (policy, turn), &mut kept).await;
+        let installed = install_one(context, default, (policy, slot), &mut kept).await;
         failure = failure.or(installed.err());
     }
     failure.map_or(Ok(kept), Err)
@@ -185,7 +185,7 @@ async fn install(
 async fn install_one(
     context: &Context,
     default: &DefaultProfile,
-    (policy, turn): (DefaultProfiles, &Turn),
+    (policy, slot): (DefaultProfiles, &SlotState),
     kept: &mut Kept,
 ) -> Result<(), kube::Error> {
     let tenant = context.engagement.tenant();
@@ -219,7 +219,7 @@ async fn install_one(
     };
     let may_replace = match kept.pace {
         ProfileRollout::Immediate => true,
-        ProfileRollout::Waves => *turn == Turn::Come,
+        ProfileRollout::Waves => *slot == SlotState::Granted,
         ProfileRollout::Manual => false,
     };
     match evaluate(policy, installed, (&default.spec.version, &default.content)) {

@@ -18,9 +18,11 @@ use super::{
     profile_store::ProfileStore,
     state::rollout_slots::{Decided, RolloutSlots},
 };
-use crate::api::reason::Reason;
-use crate::api::worker_cluster::{
-    DefaultProfiles, MachineDeploymentEntry, ProfileRollout, WorkerClusterStatus,
+use crate::api::{
+    reason::Reason,
+    worker_cluster::{
+        DefaultProfiles, MachineDeploymentEntry, ProfileRollout, WorkerClusterStatus,
+    },
 };
 use crate::fleet::{
     registry::{Place, RegisteredCluster, Registry},
@@ -41,15 +43,12 @@ use crate::tenant::{
 
 /// How often the fleet is looked at while somebody asks: a wave takes many times as long.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Where others serve tenants, too, turns are given when nobody's standing has changed for this
-/// long: by then all replicas have read the same.
+/// While other replicas serve tenants, slots are granted once no tenant's standing has changed for
+/// this long: by then all replicas have read the same.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Of a tenant's profiles, while newer ones wait for a turn that has not come.
-pub const AWAITING_TURN: Reason = Reason::AwaitingTurn;
-/// The same, while nobody has a turn.
-pub const ROLLOUT_PAUSED: Reason = Reason::RolloutPaused;
-const WAITING: [Reason; 2] = [AWAITING_TURN, ROLLOUT_PAUSED];
+/// The reasons of profiles that wait for a slot.
+const WAITING: [Reason; 2] = [Reason::AwaitingTurn, Reason::RolloutPaused];
 
 /// The tenants of the fleet.
 #[derive(Debug)]
@@ -76,8 +75,8 @@ impl Tenants {
 /// Grants rollout slots.
 #[derive(Debug)]
 pub struct Rollout {
-    /// Who asks.
-    pub turns: Arc<RolloutSlots>,
+    /// The requests, and the decision.
+    pub slots: Arc<RolloutSlots>,
     /// The tenants.
     pub tenants: Tenants,
     /// What is installed.
@@ -95,8 +94,8 @@ impl Rollout {
     pub async fn run(self) {
         let mut calm = Calm::default();
         loop {
-            self.turns.bell.notified().await;
-            while !self.turns.asking().is_empty() {
+            self.slots.bell.notified().await;
+            while !self.slots.asking().is_empty() {
                 self.observe(&mut calm);
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -105,7 +104,7 @@ impl Rollout {
     }
 
     fn observe(&self, calm: &mut Calm) {
-        let asking = self.turns.asking().clone();
+        let asking = self.slots.asking().clone();
         let registered = self.tenants.registry.all();
         let (mut participants, mut here) = (Vec::new(), Vec::new());
         let mut is_shared = false;
@@ -146,7 +145,7 @@ impl Rollout {
             },
         };
         self.report(&decided, &participants);
-        self.turns.decided.send_if_modified(|before| {
+        self.slots.decided.send_if_modified(|before| {
             let news = *before != decided;
             *before = decided;
             news
@@ -155,7 +154,7 @@ impl Rollout {
 
     /// Those who have a turn and have not used it.
     fn still_asking(&self, participants: &[Participant<TenantId>]) -> BTreeSet<TenantId> {
-        let before = self.turns.decided.borrow();
+        let before = self.slots.decided.borrow();
         let asks =
             |it: &&Participant<TenantId>| it.standing.asks() && before.granted.contains(&it.id);
         participants
@@ -187,7 +186,7 @@ impl Rollout {
 
     /// A pause, its end and each new turn are told once, in the log.
     fn report(&self, decided: &Decided, participants: &[Participant<TenantId>]) {
-        let before = self.turns.decided.borrow();
+        let before = self.slots.decided.borrow();
         let paused = decided.paused.as_ref().map_or(Paused::No, |_| Paused::Yes);
         self.metrics.set_rollout_paused(paused);
         match (&before.paused, &decided.paused) {

@@ -42,8 +42,9 @@ use super::{
     triggers::{Affected, Destinations, TriggerRouter},
     watch::{self as watches, Watchers},
 };
-use crate::api::reason::Reason;
-use crate::api::{machine_deployment::MachineDeployment, worker_cluster::WorkerCluster};
+use crate::api::{
+    machine_deployment::MachineDeployment, reason::Reason, worker_cluster::WorkerCluster,
+};
 use crate::fleet::{
     engagement::Engagement, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,
 };
@@ -63,8 +64,8 @@ pub struct Controllers {
     pub subscriptions: Arc<Subscriptions>,
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
-    /// Who may install newer default profiles now.
-    pub turns: Arc<RolloutSlots>,
+    /// Which tenants may install newer default profiles now.
+    pub rollout_slots: Arc<RolloutSlots>,
     /// What all tenants go by.
     pub rules: Rules,
 }
@@ -112,7 +113,7 @@ impl Controllers {
             engagement,
             rules: self.rules.clone(),
             defaults: Arc::clone(&self.defaults),
-            turns: Arc::clone(&self.turns),
+            rollout_slots: Arc::clone(&self.rollout_slots),
             profiles: Arc::clone(&self.profiles),
             index: Arc::new(MachineDeploymentIndex::new(
                 machine_deployments.clone(),

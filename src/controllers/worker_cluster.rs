@@ -12,8 +12,10 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::api::reason::Reason;
-use crate::api::worker_cluster::{WorkerCluster, WorkerClusterStatus};
+use crate::api::{
+    reason::Reason,
+    worker_cluster::{WorkerCluster, WorkerClusterStatus},
+};
 use crate::fleet::{
     engagement::Reporting,
     events::{self, Warning},

@@ -18,10 +18,10 @@ use super::{
     pages::{is_forbidden, is_not_served},
     removal,
 };
-use crate::api::reason::Reason;
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM},
     profile::OperatingSystemProfile,
+    reason::Reason,
 };
 
 /// Where the program before us keeps its profiles and configs.

@@ -10,9 +10,9 @@ use kube::{
 use serde_json::json;
 
 use super::{pages, registry::Registry};
-use crate::api::reason::Reason;
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
+    reason::Reason,
     worker_cluster::WorkerCluster,
 };
 use crate::tenant::{id::TenantId, report::ConditionType};

@@ -39,9 +39,9 @@ use super::{
     sharding::fence::Fence,
     worker_clusters,
 };
-use crate::api::reason::Reason;
 use crate::api::{
     names::{KUBE_SYSTEM, SETTINGS_RESTORED},
+    reason::Reason,
     worker_cluster::{
         UID_CHARACTERS_MAX, URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerCluster,
     },

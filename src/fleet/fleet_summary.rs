@@ -9,8 +9,7 @@ use super::{
     registry::{Place, RegisteredCluster, Registry},
     tenant_status::TenantStatus,
 };
-use crate::api::reason::Reason;
-use crate::api::worker_cluster::MachineDeploymentState;
+use crate::api::{reason::Reason, worker_cluster::MachineDeploymentState};
 use crate::telemetry::metrics::{
     Connection, CredentialState, MachineState, Metrics, Outcome, TenantState,
 };

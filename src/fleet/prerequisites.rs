@@ -17,8 +17,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::fetcher_rights::{FetcherError, keep_fetcher, plan_fetcher};
 use super::{pages::is_forbidden, removal};
-use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN};
-use crate::api::reason::Reason;
+use crate::api::{
+    names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN},
+    reason::Reason,
+};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 

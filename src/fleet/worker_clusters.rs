@@ -24,9 +24,9 @@ use super::{
     registry::{RegisteredCluster, Registry},
     watch::{RELIST, Scope, covers, interpret, relisted},
 };
-use crate::api::reason::Reason;
 use crate::api::{
     names::SETTINGS_RESTORED,
+    reason::Reason,
     worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus},
 };
 use crate::tenant::{

@@ -191,7 +191,7 @@ pub fn is_at_rest(found: &MachineDeployment) -> bool {
 
 /// Returns the machine deployments to ask for new machines now, in the given order, so that at most
 /// `max_concurrent` replace machines at the same time.
-pub fn turns<Id: Clone>(standings: &[(Id, Standing)], max_concurrent: usize) -> Vec<Id> {
+pub fn next_to_replace<Id: Clone>(standings: &[(Id, Standing)], max_concurrent: usize) -> Vec<Id> {
     let of = |wanted: Standing| standings.iter().filter(move |(_, it)| *it == wanted);
     let room = max_concurrent.saturating_sub(of(Standing::Replacing).count());
     let outdated = of(Standing::Outdated).take(room);

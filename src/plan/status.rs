@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::api::reason::Reason;
-use crate::api::worker_cluster::{
-    FULL_NAME_CHARACTERS_MAX, MESSAGE_CHARACTERS_MAX, MachineDeploymentEntry,
-    MachineDeploymentState, ProfileEntry, TEXT_CHARACTERS_MAX, UID_CHARACTERS_MAX,
-    URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerClusterStatus,
+use crate::api::{
+    reason::Reason,
+    worker_cluster::{
+        FULL_NAME_CHARACTERS_MAX, MESSAGE_CHARACTERS_MAX, MachineDeploymentEntry,
+        MachineDeploymentState, ProfileEntry, TEXT_CHARACTERS_MAX, UID_CHARACTERS_MAX,
+        URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerClusterStatus,
+    },
 };
 use crate::tenant::report::{
     ConditionState, ConditionType, Outcome, ProfileTried, Report, excerpt,
@@ -23,11 +25,6 @@ use crate::tenant::report::{
 /// The maximum number of machine deployments in a status. Served ones are left out first. A status
 /// must stay far below 1.5 MiB, the limit of an object, and people read the first screen.
 const ENTRIES_MAX: usize = 100;
-
-/// Why a condition is unknown while `Registered` is false.
-const NOT_REGISTERED: Reason = Reason::NotRegistered;
-/// Why a condition is unknown while the cluster answers and cannot be engaged.
-const NOT_ENGAGED: Reason = Reason::NotEngaged;
 
 /// The condition that summarizes the others.
 const READY: &str = "Ready";
@@ -147,10 +144,14 @@ fn forget_unobserved(conditions: &mut [Condition], report: &Report) {
             refused.reason
         );
         let kinds = &ConditionType::OF_REGISTERED;
-        forget(conditions, kinds, (NOT_REGISTERED, &why));
+        forget(conditions, kinds, (Reason::NotRegistered, &why));
     } else if let Some(reason) = report.not_engaged {
         let why = format!("not observed while the cluster is not served ({reason})");
-        forget(conditions, &ConditionType::OF_ENGAGED, (NOT_ENGAGED, &why));
+        forget(
+            conditions,
+            &ConditionType::OF_ENGAGED,
+            (Reason::NotEngaged, &why),
+        );
     }
 }
 

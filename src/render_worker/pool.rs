@@ -17,7 +17,7 @@ use super::{
     MEMORY_BYTES_MAX,
     limit_hits::LimitHits,
     task::Outcome,
-    worker::{Worker, WorkerError},
+    worker::{DEADLINE, Worker, WorkerError},
 };
 use crate::api::profile::OperatingSystemProfileSpec;
 use crate::fleet::permits::{Permit, Permits, Priority};
@@ -34,6 +34,8 @@ const IDLE_MAX: Duration = Duration::from_mins(1);
 /// worker.
 pub struct Pool {
     program: PathBuf,
+    /// Of one render.
+    deadline: Duration,
     slots: Permits,
     slots_after_limit_hit: Permits,
     limit_hits: LimitHits,
@@ -64,12 +66,21 @@ impl Pool {
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
+            deadline: DEADLINE,
             slots: Permits::new(WORKERS_MAX),
             slots_after_limit_hit: Permits::new(1),
             limit_hits: LimitHits::default(),
             idle: Mutex::default(),
             worker_released: Notify::new(),
         }
+    }
+
+    /// Gives renders another deadline: a test of what templates come to must not depend on how busy
+    /// its machine is.
+    #[must_use]
+    pub const fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
     }
 
     /// Creates a pool whose workers run the executable of the current process.
@@ -138,7 +149,7 @@ impl Pool {
         let at = compiled.or(idle.len().checked_sub(1));
         let reused = at.map(|at| idle.remove(at).1);
         drop(idle);
-        reused.map_or_else(|| Worker::start(&self.program), Ok)
+        reused.map_or_else(|| Worker::start(&self.program, self.deadline), Ok)
     }
 
     fn release(&self, worker: Worker) {

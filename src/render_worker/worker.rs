@@ -40,9 +40,9 @@ pub enum WorkerError {
     /// The deadline expired, and the worker was killed.
     #[error(
         "the render took longer than {} s and was ended; nothing was changed",
-        DEADLINE.as_secs()
+        .0.as_secs()
     )]
-    TimedOut,
+    TimedOut(Duration),
     /// The worker exited, most likely at its memory limit.
     #[error(
         "the render ended its process, as one does that takes more than {} MiB of memory; \
@@ -62,12 +62,13 @@ pub(super) struct Worker {
     from: ChildStdout,
     /// Mirrors the profiles that the worker keeps: both sides evict by the same rule.
     profiles: Recent<String, ()>,
+    deadline: Duration,
 }
 
 impl Worker {
     /// Starts a worker with the allocator's settings as its environment and no inherited files
     /// except its pipes.
-    pub(super) fn start(program: &Path) -> Result<Self, WorkerError> {
+    pub(super) fn start(program: &Path, deadline: Duration) -> Result<Self, WorkerError> {
         // Files that this process inherited from its parent are not close-on-exec yet.
         set_fds_cloexec_threadsafe(FIRST_INHERITED, &[]);
         let started = Command::new(program)
@@ -88,6 +89,7 @@ impl Worker {
             to,
             from,
             profiles: Recent::new(KEPT_BYTES_MAX),
+            deadline,
         })
     }
 
@@ -112,7 +114,7 @@ impl Worker {
         input: &RenderInput<'_>,
         limits: &Limits,
     ) -> Result<Outcome, WorkerError> {
-        before_deadline(async {
+        before(self.deadline, async {
             let mut render = Render::new(input, limits);
             if !self.has(&render.digest) {
                 let profile = to_raw_value(input.profile.spec())?;
@@ -134,7 +136,7 @@ impl Worker {
         name: &str,
         profile: &OperatingSystemProfileSpec,
     ) -> Result<Vec<String>, WorkerError> {
-        before_deadline(async {
+        before(self.deadline, async {
             let (name, profile) = (name.into(), Cow::Borrowed(profile));
             let [findings, ..] = self.request(&Task::Lint { name, profile }).await?;
             Ok(serde_json::from_slice(&findings)?)
@@ -153,10 +155,13 @@ impl Worker {
     }
 }
 
-async fn before_deadline<T>(answer: impl Future<Output = io::Result<T>>) -> Result<T, WorkerError> {
-    match timeout(DEADLINE, answer).await {
+async fn before<T>(
+    deadline: Duration,
+    answer: impl Future<Output = io::Result<T>>,
+) -> Result<T, WorkerError> {
+    match timeout(deadline, answer).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => Err(WorkerError::Exited),
-        Err(_) => Err(WorkerError::TimedOut),
+        Err(_) => Err(WorkerError::TimedOut(deadline)),
     }
 }

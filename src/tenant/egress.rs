@@ -31,7 +31,7 @@ pub struct ProxyUrl {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAProxy {
     /// It has a user or a password.
-    #[error("a proxy's user and password belong into a file, not into its URL")]
+    #[error("a proxy's user and password belong in a file, not into its URL")]
     Credentials,
     /// Everything else.
     #[error("the URL of a proxy is http://, a host and a port, such as http://proxy.example:3128")]

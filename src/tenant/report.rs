@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::api::reason::Reason;
-use crate::api::worker_cluster::MachineDeploymentState;
+use crate::api::{reason::Reason, worker_cluster::MachineDeploymentState};
 
 /// Returns the text, cut to this many characters with `…` at its end where it is longer.
 pub fn excerpt(text: &str, characters_max: usize) -> String {

@@ -13,8 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::{Serialize, Serializer};
 
 use super::report::{ConditionState, ConditionType, Outcome, Report, excerpt};
-use crate::api::reason::Reason;
-use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
+use crate::api::{
+    reason::Reason,
+    worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
+};
 
 /// A cause is cut to this many characters: a page of a thousand tenants stays a page.
 const WHY_CHARACTERS_MAX: usize = 300;

@@ -308,9 +308,14 @@ impl Walk {
         let documents = lines.filter(|(name, _)| {
             name.ends_with("-provisioning-config") || name.ends_with("-system-bootstrap-config")
         });
-        Ok(documents
+        let documents: BTreeMap<_, _> = documents
             .map(|(name, uid)| (name.to_owned(), uid.to_owned()))
-            .collect())
+            .collect();
+        ensure!(
+            documents.len() == 6,
+            "two of each machine deployment: {documents:?}"
+        );
+        Ok(documents)
     }
 
     async fn back_up(&mut self) -> anyhow::Result<()> {

@@ -1,4 +1,3 @@
-use crate::api::reason::Reason;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,10 @@ use tower::ServiceExt;
 
 use super::*;
 use crate::admin::{Readiness, router};
-use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
+use crate::api::{
+    reason::Reason,
+    worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
+};
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::report::{ConditionState, ConditionType, Outcome, Report};
 use crate::tenant::summary::{self, Known, Queue, Row, Statistics};

@@ -9,8 +9,7 @@ use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
 use super::{Enrolment, Params};
-use crate::api::reason::Reason;
-use crate::api::{names::KUBECONFIG_KEY, worker_cluster::WorkerCluster};
+use crate::api::{names::KUBECONFIG_KEY, reason::Reason, worker_cluster::WorkerCluster};
 use crate::tenant::access::fingerprint;
 
 /// Between two looks.

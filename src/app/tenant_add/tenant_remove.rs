@@ -16,9 +16,9 @@ use super::{
     apply::{MADE_BY, US, called},
     prerequisites::{Rights, documents},
 };
-use crate::api::reason::Reason;
 use crate::api::{
     names::WORKER_CLUSTER_LABEL,
+    reason::Reason,
     worker_cluster::{OnRemoval, WorkerCluster},
 };
 use crate::app::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};

@@ -23,9 +23,9 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::error::Error;
-use crate::api::reason::Reason;
 use crate::api::{
     names::{CLOUD_INIT_SETTINGS, DerivedNames, MADE_FOR},
+    reason::Reason,
     worker_cluster,
 };
 use crate::controllers::{context::Context, state::node_credentials::Known, triggers::Affected};

@@ -9,10 +9,10 @@ use kube::ResourceExt;
 use rand::Rng;
 
 use super::{account_token, error::Error};
-use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, PROFILE, PROFILE_NAMESPACE},
+    reason::Reason,
 };
 use crate::controllers::{
     adoption,

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use kube::core::response::StatusCause;
 
-use crate::api::reason::Reason;
-use crate::api::worker_cluster::MachineDeploymentState;
+use crate::api::{reason::Reason, worker_cluster::MachineDeploymentState};
 use crate::fleet::health::HeldBack;
 use crate::plan::validate::Invalid;
 use crate::render::RenderError;

@@ -9,10 +9,10 @@ use kube::{
 };
 
 use super::{Served, ServedKind, error::Error};
-use crate::api::reason::Reason;
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{PROFILE, PROFILE_NAMESPACE},
+    reason::Reason,
     worker_cluster::MachineDeploymentState,
 };
 use crate::controllers::{adoption, context::Context};

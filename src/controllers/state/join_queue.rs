@@ -7,15 +7,6 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// How a check ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Machines cannot join.
-    Failed,
-    /// They can, or it is not known.
-    Otherwise,
-}
-
 /// Which machine deployment of a tenant is checked next, by its key.
 #[derive(Debug, Default)]
 pub struct JoinQueue {
@@ -64,9 +55,10 @@ impl JoinQueue {
         next
     }
 
-    /// A check of the chosen one ended. Where it came to nothing, the others do not wait for it.
-    pub fn ended(&self, key: &str, ended: Ended) {
-        self.lock().failed = (ended == Ended::Failed).then(|| key.to_owned());
+    /// A check ended. Its machine deployment is `failed` if its machines cannot join: it is checked
+    /// again until they can.
+    pub fn ended(&self, failed: Option<&str>) {
+        self.lock().failed = failed.map(str::to_owned);
     }
 
     /// Returns whether the machines of a machine deployment could not join.
@@ -92,12 +84,12 @@ mod tests {
         queue.changed("c");
         queue.changed("gone");
         assert_eq!([next(), next()], ["c", "b"]);
-        queue.ended("a", Ended::Failed);
+        queue.ended(Some("a"));
         assert_eq!([next(), next()], ["a", "a"]);
-        queue.ended("a", Ended::Otherwise);
+        queue.ended(None);
         assert_eq!(next(), "c");
-        queue.ended("b", Ended::Failed);
-        queue.ended("b", Ended::Otherwise);
+        queue.ended(Some("b"));
+        queue.ended(None);
         assert_eq!(
             next(),
             "a",

@@ -1,4 +1,4 @@
-//! Who asks to install newer default profiles, and whose turn has come.
+//! Rollout slots: which tenants request one to install newer default profiles, and which have one.
 
 use std::{
     collections::BTreeSet,
@@ -9,26 +9,26 @@ use tokio::sync::{Notify, watch};
 
 use crate::tenant::id::TenantId;
 
-/// Whether a tenant's turn has come.
+/// The state of a tenant's request for a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// It has.
-    Come,
-    /// It has not yet.
+pub enum SlotState {
+    /// The tenant has a slot.
+    Granted,
+    /// It has none yet.
     Awaited,
-    /// Nobody's has, for this reason.
+    /// No tenant gets one, for this reason.
     Paused(String),
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::controllers) struct Decided {
-    /// The tenants that have a turn.
+    /// The tenants that have a slot.
     pub(in crate::controllers) granted: BTreeSet<TenantId>,
-    /// Why nobody has one.
+    /// Why no tenant gets one.
     pub(in crate::controllers) paused: Option<String>,
 }
 
-/// Who asks for a turn, and who has one.
+/// The requests for slots, and the decision.
 #[derive(Debug, Default)]
 pub struct RolloutSlots {
     asking: Mutex<BTreeSet<TenantId>>,
@@ -36,21 +36,21 @@ pub struct RolloutSlots {
     pub(in crate::controllers) decided: watch::Sender<Decided>,
 }
 
-/// A tenant that asks for its turn, until it is dropped.
+/// A tenant's request for a slot; dropping it withdraws it.
 #[derive(Debug)]
 pub struct SlotRequest {
-    turns: Arc<RolloutSlots>,
+    slots: Arc<RolloutSlots>,
     tenant: TenantId,
     decided: watch::Receiver<Decided>,
 }
 
 impl RolloutSlots {
-    /// Asks for a turn.
+    /// Requests a slot.
     pub fn ask(self: &Arc<Self>, tenant: &TenantId) -> SlotRequest {
         self.asking().insert(tenant.clone());
         self.bell.notify_one();
         SlotRequest {
-            turns: Arc::clone(self),
+            slots: Arc::clone(self),
             tenant: tenant.clone(),
             decided: self.decided.subscribe(),
         }
@@ -62,25 +62,25 @@ impl RolloutSlots {
 }
 
 impl SlotRequest {
-    /// Whether the turn has come.
-    pub fn turn(&self) -> Turn {
+    /// Returns the state of the request.
+    pub fn state(&self) -> SlotState {
         let decided = self.decided.borrow();
         match &decided.paused {
-            _ if decided.granted.contains(&self.tenant) => Turn::Come,
-            Some(why) => Turn::Paused(why.clone()),
-            None => Turn::Awaited,
+            _ if decided.granted.contains(&self.tenant) => SlotState::Granted,
+            Some(why) => SlotState::Paused(why.clone()),
+            None => SlotState::Awaited,
         }
     }
 
-    /// Waits until the answer is another than `before`; it may be already.
-    pub async fn changed(&mut self, before: &Turn) {
-        // The sender is part of the turns: it cannot be gone.
-        while self.turn() == *before && self.decided.changed().await.is_ok() {}
+    /// Waits until the state differs from `before`; it may already.
+    pub async fn changed(&mut self, before: &SlotState) {
+        // The sender is part of the slots: it cannot be gone.
+        while self.state() == *before && self.decided.changed().await.is_ok() {}
     }
 }
 
 impl Drop for SlotRequest {
     fn drop(&mut self) {
-        self.turns.asking().remove(&self.tenant);
+        self.slots.asking().remove(&self.tenant);
     }
 }

@@ -1,8 +1,7 @@
 //! Why an attempt failed, and the Event that reports it.
 
 use super::Params;
-use crate::api::reason::Reason;
-use crate::api::worker_cluster::WorkerCluster;
+use crate::api::{reason::Reason, worker_cluster::WorkerCluster};
 use crate::fleet::{
     cluster_info::ClusterInfoError,
     events::{self, Warning},

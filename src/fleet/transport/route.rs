@@ -73,9 +73,9 @@ impl Route {
             return Ok(self.direct.call(uri).await?.into_inner());
         };
         let addresses = proxied.addresses(&uri).await?;
-        // Where one is silent, the next gets its turn.
-        let turns = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
-        let within = proxied.patience.dial / turns;
+        // An address that does not answer leaves time for the others.
+        let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+        let within = proxied.patience.dial / count;
         let mut last: BoxError = "the name has no address".into();
         for server in addresses {
             let connected = if proxied.proxy.excepts(&Host::Address(server.ip())) {
@@ -145,8 +145,7 @@ fn basic(credentials: &SecretText) -> Result<HeaderValue, RouteError> {
     if line.contains(['\n', '\r']) || !line.contains(':') {
         return Err(RouteError::NotCredentials);
     }
-    let encoded = SecretText::new(format!("Basic {}", STANDARD.encode(line)));
-    let value = HeaderValue::try_from(encoded.expose());
+    let value = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(line)));
     let mut value = value.map_err(|_| RouteError::NotCredentials)?;
     value.set_sensitive(true);
     Ok(value)

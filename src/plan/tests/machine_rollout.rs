@@ -8,7 +8,7 @@ use crate::api::{
     worker_cluster::{MachineReplacement, MachineRollout},
 };
 use crate::plan::{
-    machine_rollout::{Machines, MadeFrom, Standing, machines, standing, turns},
+    machine_rollout::{Machines, MadeFrom, Standing, machines, next_to_replace, standing},
     validate::validate,
 };
 
@@ -310,7 +310,11 @@ fn replacements_are_granted_in_order_up_to_the_maximum() {
     ];
     for (standings, max, expected) in cases {
         let standings: Vec<_> = standings.iter().copied().enumerate().collect();
-        assert_eq!(turns(&standings, *max), *expected, "{standings:?} {max}");
+        assert_eq!(
+            next_to_replace(&standings, *max),
+            *expected,
+            "{standings:?} {max}"
+        );
     }
 }
 

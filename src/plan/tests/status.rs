@@ -1,8 +1,10 @@
 //! The status as computed from the report and the previous status.
 
 use super::*;
-use crate::api::reason::Reason;
-use crate::api::worker_cluster::{MachineDeploymentState, WorkerClusterStatus};
+use crate::api::{
+    reason::Reason,
+    worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
+};
 use crate::plan::status::{Params, status};
 use crate::tenant::report::{ConditionState, ConditionType, Outcome, ProfileTried, Report};
 

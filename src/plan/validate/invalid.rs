@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::Shortage;
-use crate::api::names::LABEL_VALUE_BYTES_MAX;
-use crate::api::reason::Reason;
+use crate::api::{names::LABEL_VALUE_BYTES_MAX, reason::Reason};
 use crate::render::{RenderError, overlay::OverlayError};
 use crate::rules::profile::Unsupported;
 use crate::tenant::settings::SettingsError;
