@@ -3,6 +3,7 @@
 //!
 //! These are data types only: they contain no decisions and send no requests.
 
+pub mod condition;
 pub mod config;
 pub mod machine_deployment;
 pub mod names;

@@ -1,12 +1,65 @@
 //! Why something is as it is: the reasons in conditions, in the entries of machine deployments, and
-//! in Events, each with what to do about it. `docs/reasons.md` explains them in the same words.
+//! in Events, each with its severity, who can act, and what to do. `docs/reasons.md` explains them.
 
 use std::fmt;
 
-/// Declares the reasons, each with what to do about it in Markdown; empty where there is nothing to
-/// do.
+use serde::Serialize;
+
+/// How bad a reason is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Everything is as it should be, or as somebody asked for.
+    Normal,
+    /// Something is still to come. Nothing is wrong.
+    Pending,
+    /// What was asked for is done, and somebody should look at it.
+    Warning,
+    /// Something that was asked for is not done.
+    Error,
+}
+
+impl Severity {
+    /// Returns the name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Pending => "Pending",
+            Self::Warning => "Warning",
+            Self::Error => "Error",
+        }
+    }
+}
+
+/// Who can act on a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Actor {
+    /// Nobody has to: it is retried, or nothing is wrong.
+    Nobody,
+    /// Whoever runs the platform: the manager, the registrations and the worker clusters.
+    Operator,
+    /// Whoever writes machine deployments and profiles.
+    Tenant,
+    /// One of the two.
+    Either,
+}
+
+impl Actor {
+    /// Returns who that is; absent where nobody has to act.
+    pub const fn as_str(self) -> Option<&'static str> {
+        match self {
+            Self::Nobody => None,
+            Self::Operator => Some("operator"),
+            Self::Tenant => Some("tenant"),
+            Self::Either => Some("operator or tenant"),
+        }
+    }
+}
+
+/// Declares the reasons, each with its severity, who can act, and what to do in Markdown; empty
+/// where there is nothing to do.
 macro_rules! reasons {
-    ($($name:ident => $remediation:literal,)*) => {
+    ($($name:ident: $severity:ident, $actor:ident => $remediation:literal,)*) => {
         /// A reason: a word for programs, which users look up.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Reason {
@@ -24,6 +77,20 @@ macro_rules! reasons {
                 }
             }
 
+            /// Returns how bad it is.
+            pub const fn severity(self) -> Severity {
+                match self {
+                    $(Self::$name => Severity::$severity,)*
+                }
+            }
+
+            /// Returns who can act on it.
+            pub const fn actor(self) -> Actor {
+                match self {
+                    $(Self::$name => Actor::$actor,)*
+                }
+            }
+
             /// Returns what to do about it, in Markdown; empty if there is nothing to do.
             pub const fn remediation_in_markdown(self) -> &'static str {
                 match self {
@@ -36,32 +103,32 @@ macro_rules! reasons {
 
 reasons! {
     // Of Ready, which else repeats the reason of another condition.
-    Ready => "",
-    Engaging => "",
+    Ready: Normal, Nobody => "",
+    Engaging: Pending, Nobody => "",
     // Of Registered.
-    Accepted => "",
-    SettingsRestored => "Check the `spec`, and confirm it with the command in the message.",
-    KubeconfigRefused => "Write what the message says.",
-    PolicyUnknown =>
+    Accepted: Normal, Nobody => "",
+    SettingsRestored: Warning, Operator => "Check the `spec`, and confirm it with the command in the message.",
+    KubeconfigRefused: Error, Operator => "Write what the message says.",
+    PolicyUnknown: Error, Operator =>
         "The message has the API server's answer. Grant `get namespaces`, see \
         [permissions](install.md#permissions).",
-    NamespaceTaken => "Remove one of the two.",
-    Paused => "",
-    WorkerClusterUnreadable =>
+    NamespaceTaken: Error, Operator => "Remove one of the two.",
+    Paused: Normal, Nobody => "",
+    WorkerClusterUnreadable: Error, Operator =>
         "`osm tenants` and `osm doctor` name it. Correct it, or use the version that wrote it. \
         Retried.",
-    NoWorkerCluster =>
+    NoWorkerCluster: Error, Operator =>
         "Retried. Does a WorkerCluster with the Secret's name refer to another Secret? May the \
         process create WorkerClusters?",
-    RegistrationRemoved => "See [removing a registration](register.md#remove).",
+    RegistrationRemoved: Error, Operator => "See [removing a registration](register.md#remove).",
     // Of ProfilesInstalled, NodeCredentials, MachineDeploymentsServed, MachinesCanJoin,
     // MachinesCurrent.
-    NotEngaged => "See that condition.",
+    NotEngaged: Pending, Nobody => "See that condition.",
     // Of any but Registered and Adopted.
-    NotRegistered => "See `Registered`.",
+    NotRegistered: Pending, Nobody => "See `Registered`.",
     // Of Connected.
-    Healthy => "",
-    Unreachable =>
+    Healthy: Normal, Nobody => "",
+    Unreachable: Error, Operator =>
         "Retried with a delay of up to 15 s, and after an hour of up to 60 s. Check the network, \
         the address and the certificate. Certificates and their signatures may use RSA of at \
         least 2048 bits, ECDSA on P-256 or P-384, or Ed25519. Not accepted, although kubectl \
@@ -72,176 +139,181 @@ reasons! {
         reach a worker cluster`, with `registration` and `cause`, and `the worker cluster \
         answers again` at the end. Also an Event. On an established connection the message says \
         `no answer`.",
-    ClocksDiffer =>
+    ClocksDiffer: Warning, Operator =>
         "Let both machines synchronise their clocks. If the message is the same for all tenants, \
         the manager's clock is wrong.",
-    EventsDelayed =>
+    EventsDelayed: Warning, Operator =>
         "The events are read with a delay. Find out who changes machine deployments or Secrets \
         in the worker cluster all the time. The first successful call a minute after the last \
         delay clears this reason.",
-    WatchFailed =>
+    WatchFailed: Error, Operator =>
         "Remove the cause, for example by deleting objects. The reason is cleared a minute after \
         the last failure.",
-    Degraded =>
+    Degraded: Error, Operator =>
         "After three such responses in a row, or one with `Retry-After`, the API server is \
         called again with the delays of `Unreachable`; no other calls are sent meanwhile. After \
         401 or 403, check the credential and `worker.yaml`.",
-    Quarantined =>
+    Quarantined: Error, Operator =>
         "Find out why the replicas crashed: `kubectl describe pod` (`OOMKilled`?) and the logs \
         of the previous container (`kubectl logs --previous`). If one tenant stays in \
         quarantine, compare its objects with those of others, and report the crash.",
-    UpstreamRunning => "Scale it to zero. Retried.",
-    LeftoverWebhooks => "Run the command in the message. Retried.",
-    AdoptionForbidden => "Apply `worker-adoption.yaml`. Retried.",
-    ProfilesCopied => "",
-    SecretsKept => "",
-    SecretsDiffer => "See `KeptAsFound`.",
-    NothingToAdopt => "",
+    UpstreamRunning: Error, Operator => "Scale it to zero. Retried.",
+    LeftoverWebhooks: Error, Operator => "Run the command in the message. Retried.",
+    AdoptionForbidden: Error, Operator => "Apply `worker-adoption.yaml`. Retried.",
+    ProfilesCopied: Normal, Nobody => "",
+    SecretsKept: Normal, Nobody => "",
+    SecretsDiffer: Warning, Operator => "See `KeptAsFound`.",
+    NothingToAdopt: Normal, Nobody => "",
     // Of Claimed.
-    Claimed => "",
-    ClusterChanged =>
+    Claimed: Normal, Nobody => "",
+    ClusterChanged: Error, Operator =>
         "Put the old kubeconfig back, or, if you rebuilt the cluster, set \
         `spec.confirmedClusterUid` to the uid in the message.",
-    ClaimedByOther =>
+    ClaimedByOther: Error, Operator =>
         "Remove the other registration with `Release` or `Purge`. If the holder no longer \
         exists, remove its annotation; if its management cluster was [restored as this \
         one](backup.md), set `--former-management-cluster`. Retried.",
-    NotClaimed => "See `Ready`.",
-    ClaimFailed => "Retried.",
+    NotClaimed: Pending, Nobody => "See `Ready`.",
+    ClaimFailed: Error, Nobody => "Retried.",
     // Of Prepared.
-    Prepared => "",
-    PrerequisitesFailed => "Retried. The message has the API server's answer.",
-    NamespaceTerminating =>
+    Prepared: Normal, Nobody => "",
+    PrerequisitesFailed: Error, Nobody => "Retried. The message has the API server's answer.",
+    NamespaceTerminating: Error, Nobody =>
         "Retried. If it stays, `kubectl get namespace cloud-init-settings -o yaml` shows what \
         holds it.",
-    RightsMissing =>
+    RightsMissing: Error, Operator =>
         "Run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster. Retried: \
         everything comes back by itself, and only the fetcher's token is another one.",
-    FetcherRefused =>
+    FetcherRefused: Error, Operator =>
         "Run the command in the message, or apply `worker.yaml`, whose last rule for \
         `cloud-init-settings` allows the manager to correct it.",
-    TokenPending => "Retried. If this persists: does the cluster run the token controller?",
-    NoApiServer =>
+    TokenPending: Error, Nobody => "Retried. If this persists: does the cluster run the token controller?",
+    NoApiServer: Error, Operator =>
         "Publish `kube-public/cluster-info`, or let the endpoints of Service `default/kubernetes` \
         become ready.",
-    ClusterInfoInvalid =>
+    ClusterInfoInvalid: Error, Operator =>
         "Correct `cluster-info`, or delete it: the endpoints of Service `default/kubernetes` \
         then take its place. Retried.",
-    FactsFailed => "Retried.",
-    MachineDeploymentNotServed => "Install machine-controller. Retried.",
-    InventoryFailed => "Retried.",
+    FactsFailed: Error, Nobody => "Retried.",
+    MachineDeploymentNotServed: Error, Operator => "Install machine-controller. Retried.",
+    InventoryFailed: Error, Nobody => "Retried.",
     // Of ProfilesInstalled.
-    Installed => "",
-    Disabled => "",
-    AwaitingTurn => "See [newer default profiles](roll-out.md#newer-default-profiles).",
-    AwaitingApproval => "",
-    RolloutPaused => "Find the tenants in the log, and check their entries.",
-    InstallFailed => "Retried. The message has the API server's answer.",
+    Installed: Normal, Nobody => "",
+    Disabled: Normal, Nobody => "",
+    AwaitingTurn: Pending, Nobody => "See [newer default profiles](roll-out.md#newer-default-profiles).",
+    AwaitingApproval: Pending, Operator => "",
+    RolloutPaused: Warning, Operator => "Find the tenants in the log, and check their entries.",
+    InstallFailed: Error, Nobody => "Retried. The message has the API server's answer.",
     // Of NodeCredentials.
-    PerMachineDeployment => "",
-    Forbidden => "Apply `worker-node-credentials.yaml` to the worker cluster. Retried every 5 min.",
-    SharedGetter => "",
+    PerMachineDeployment: Normal, Nobody => "",
+    Forbidden: Warning, Operator => "Apply `worker-node-credentials.yaml` to the worker cluster. Retried every 5 min.",
+    SharedGetter: Normal, Nobody => "",
     // Of MachineDeploymentsServed.
-    AllServed => "",
-    SomeNotServed => "Read their entries.",
+    AllServed: Normal, Nobody => "",
+    SomeNotServed: Error, Tenant => "Read their entries.",
     // Of MachinesCanJoin.
-    CanJoin => "",
-    AuthoritiesDiffer =>
+    CanJoin: Normal, Nobody => "",
+    AuthoritiesDiffer: Error, Operator =>
         "Correct `apiServerOverride`, `kubernetesCABundle` or `cluster-info`, so that both have the \
         authority of the machines' API server.",
-    CertificateRefused =>
+    CertificateRefused: Error, Operator =>
         "Correct `apiServerOverride`, `kubernetesCABundle` or `cluster-info`. A registration \
         through a relay puts the relay's authority into documents: set `kubernetesCABundle` to \
         the cluster's.",
-    FetchRefused =>
+    FetchRefused: Error, Operator =>
         "If the token itself is not accepted, delete the Secret that the message names: the \
         manager creates it again. Otherwise compare the ServiceAccount, Role and RoleBinding \
         `cloud-init-getter`. `Prepared` says what the manager may not correct.",
-    BootstrapTokenRefused =>
+    BootstrapTokenRefused: Error, Operator =>
         "Does the API server run with `--enable-bootstrap-token-auth`? Is the address that of \
         this cluster?",
-    JoinForbidden =>
+    JoinForbidden: Error, Operator =>
         "machine-controller's manifests bind the ClusterRole `system:node-bootstrapper` to the \
         group `system:bootstrappers:machine-controller:default-node-token`; \
         `tenants-example/worker-crds/kubelet-bootstrap.yaml` has the binding.",
-    NotChecked => "If only the machines' network reaches the address, there is nothing to do.",
+    NotChecked: Warning, Operator => "If only the machines' network reaches the address, there is nothing to do.",
     // Of MachinesCurrent.
-    MachinesCurrent => "",
-    MachinesOutdated => "See [replacing machines](roll-out.md#replacing-machines).",
-    MachinesHeldUp => "Check its machines.",
-    MachineRolloutFailed => "Retried. The message has the API server's answer.",
-    MachinesLeftAlone => "",
+    MachinesCurrent: Normal, Nobody => "",
+    MachinesOutdated: Pending, Nobody => "See [replacing machines](roll-out.md#replacing-machines).",
+    MachinesHeldUp: Error, Tenant => "Check its machines.",
+    MachineRolloutFailed: Error, Nobody => "Retried. The message has the API server's answer.",
+    MachinesLeftAlone: Normal, Nobody => "",
     // Of CredentialValid.
-    Valid => "",
-    ExpiresSoon => "Put a new kubeconfig into the Secret.",
-    ExpiresVerySoon => "Put a new kubeconfig into the Secret now.",
-    Expired => "Put a new kubeconfig into the Secret.",
+    Valid: Normal, Nobody => "",
+    ExpiresSoon: Warning, Operator => "Put a new kubeconfig into the Secret.",
+    ExpiresVerySoon: Warning, Operator => "Put a new kubeconfig into the Secret now.",
+    Expired: Error, Operator => "Put a new kubeconfig into the Secret.",
     // Of Released.
-    Released => "",
-    Purged => "",
-    NeverEngaged => "",
-    Kept => "Register it again, and remove it with another `onRemoval`.",
-    ReleaseFailed =>
+    Released: Normal, Nobody => "",
+    Purged: Normal, Nobody => "",
+    NeverEngaged: Normal, Nobody => "",
+    Kept: Pending, Operator => "Register it again, and remove it with another `onRemoval`.",
+    ReleaseFailed: Error, Nobody =>
         "The message has the API server's answer. If the reason stays, register the cluster \
         again, and remove it.",
-    KubeconfigGone => "Register it again, wait for `Ready`, and remove it.",
+    KubeconfigGone: Error, Operator => "Register it again, wait for `Ready`, and remove it.",
     // Of a machine deployment.
-    Current => "",
-    KeptAsFound =>
+    Current: Normal, Nobody => "",
+    KeptAsFound: Warning, Tenant =>
         "To see our documents beforehand, use `osm render`. To switch to them, change the \
         revision.",
-    AwaitingRevision => "",
-    AwaitingProfile => "",
-    AwaitingCluster => "See `Connected`.",
-    AwaitingNodeCredentials => "If this persists: does the cluster run the token controller?",
-    Unreadable => "Correct the machine deployment.",
-    TooLarge =>
+    AwaitingRevision: Pending, Nobody => "",
+    AwaitingProfile: Pending, Nobody => "",
+    AwaitingCluster: Pending, Nobody => "See `Connected`.",
+    AwaitingNodeCredentials: Pending, Nobody => "If this persists: does the cluster run the token controller?",
+    Unreadable: Error, Tenant => "Correct the machine deployment.",
+    TooLarge: Error, Either =>
         "Shorten its annotations, labels and provider spec, or those of others; or raise \
         `--tenant-machine-deployments`.",
-    Conflict => "",
-    ProfileUnreadable =>
+    Conflict: Pending, Nobody => "",
+    ProfileUnreadable: Error, Tenant =>
         "`kubectl get osp NAME -o yaml > p.yaml; osm lint p.yaml` names the field. Correct it \
         under another `spec.version`.",
-    ProfileNotFound => "Create it, or name another in `k8c.io/operating-system-profile`.",
-    ProfileQuotaExceeded =>
+    ProfileNotFound: Error, Tenant => "Create it, or name another in `k8c.io/operating-system-profile`.",
+    ProfileQuotaExceeded: Error, Either =>
         "Remove some. For the quota, raise `--tenant-profiles` or `--tenant-profile-bytes`; for \
         the memory, see `OsmBudgetShort`. It is retried once a minute.",
-    ProfileForbidden => "",
-    ProfileBaseNotFound => "Create the base, or name another in `spec.extends`.",
-    OverlayCycle => "Remove `spec.extends` from one of them.",
-    OverlayTooDeep => "Extend a profile that is closer to the base.",
-    OverlayMismatch => "Use that of the base, or extend another profile.",
-    ProfileUnusable => "Correct the profile.",
-    OperatingSystemProfileError => "",
-    NoDefaultProfile => "Name one.",
-    SettingsRefused => "",
-    ProviderSpecRefused => "",
-    NameTaken => "Rename one of the two.",
-    NamesCollide => "Shorten its name, or use another namespace.",
-    NameTooLong => "",
-    TooManyMachineDeployments => "Remove some, or raise the limit.",
-    RenderFailed => "",
-    UserDataTooLarge =>
+    ProfileForbidden: Error, Tenant => "",
+    ProfileBaseNotFound: Error, Tenant => "Create the base, or name another in `spec.extends`.",
+    OverlayCycle: Error, Tenant => "Remove `spec.extends` from one of them.",
+    OverlayTooDeep: Error, Tenant => "Extend a profile that is closer to the base.",
+    OverlayMismatch: Error, Tenant => "Use that of the base, or extend another profile.",
+    ProfileUnusable: Error, Tenant => "Correct the profile.",
+    OperatingSystemProfileError: Error, Tenant => "",
+    NoDefaultProfile: Error, Tenant => "Name one.",
+    SettingsRefused: Error, Operator => "",
+    ProviderSpecRefused: Error, Tenant => "",
+    NameTaken: Error, Tenant => "Rename one of the two.",
+    NamesCollide: Error, Tenant => "Shorten its name, or use another namespace.",
+    NameTooLong: Error, Tenant => "",
+    TooManyMachineDeployments: Error, Either => "Remove some, or raise the limit.",
+    RenderFailed: Error, Tenant => "",
+    UserDataTooLarge: Error, Tenant =>
         "Shrink the file that the message names; see [user-data-sizes.md](user-data-sizes.md).",
-    UserDataNearLimit => "Shrink it before it grows further.",
-    RenderPanicked => "Report it.",
-    RenderStopped =>
+    UserDataNearLimit: Warning, Tenant => "Shrink it before it grows further.",
+    RenderPanicked: Error, Operator => "Report it.",
+    RenderStopped: Error, Tenant =>
         "Simplify the templates; `osm render` shows their output. If the manager's CPU is \
         throttled, raise its limit.",
-    RegistryCredentialsRefused => "Correct the Secret.",
-    BootstrapAccountWithoutToken =>
+    RegistryCredentialsRefused: Error, Operator => "Correct the Secret.",
+    BootstrapAccountWithoutToken: Error, Operator =>
         "Create the Secret, and name it in the ServiceAccount's `secrets`.",
-    CallFailed => "The message has the call and the answer.",
+    CallFailed: Error, Nobody => "The message has the call and the answer.",
     // Of an Event alone.
-    DefaultProfileEdited => "",
-    DefaultProfileReplaced => "",
-    ReplacingMachines => "",
+    DefaultProfileEdited: Warning, Nobody => "",
+    DefaultProfileReplaced: Warning, Nobody => "",
+    ReplacingMachines: Normal, Nobody => "",
 }
 
 impl Reason {
     /// Returns the reason that a word stands for, if this version knows it.
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.as_str() == word)
+    }
+
+    /// Returns true if something is not done until a person acts.
+    pub fn needs_a_person(self) -> bool {
+        self.severity() == Severity::Error && self.actor() != Actor::Nobody
     }
 
     /// Returns what to do about it, if there is something to do.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 pub use self::rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout};
-use super::profile::null_is_absent;
+use super::{condition::ConditionType, profile::null_is_absent};
 
 /// What an operator says about a worker cluster. Everything but the Secret's name has a default.
 #[expect(
@@ -315,6 +315,13 @@ pub struct WorkerClusterStatus {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub machine_deployments: Vec<MachineDeploymentEntry>,
+}
+
+impl WorkerCluster {
+    /// Returns a condition of the status, if it is there.
+    pub fn condition(&self, kind: ConditionType) -> Option<&Condition> {
+        kind.find_in(&self.status.as_ref()?.conditions)
+    }
 }
 
 /// What became of one machine deployment.

@@ -20,6 +20,7 @@ use super::cluster_client::{
     ClusterClient, KubeconfigSource, WorkerKubeconfigSource, worker_clusters,
 };
 use crate::api::{
+    condition::ConditionType,
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
     names::{
@@ -371,6 +372,6 @@ fn has_let_go(found: &WorkerCluster) -> bool {
         return false;
     };
     let is_about_it = status.observed_generation == found.metadata.generation;
-    let mut conditions = status.conditions.iter();
-    is_about_it && conditions.any(|it| it.type_ == "Registered" && it.reason == Reason::Paused)
+    let registered = found.condition(ConditionType::Registered);
+    is_about_it && registered.is_some_and(|it| it.reason == Reason::Paused)
 }

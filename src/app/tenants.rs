@@ -14,7 +14,10 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace, list_own};
-use crate::api::worker_cluster::{MachineDeploymentState, WorkerCluster};
+use crate::api::{
+    condition::ConditionType,
+    worker_cluster::{MachineDeploymentState, WorkerCluster},
+};
 use crate::fleet::retry_delay::RetryDelay;
 
 /// One tenant, as its WorkerCluster tells it.
@@ -197,7 +200,7 @@ fn unreadable_row(found: &ObjectMeta) -> Row {
 
 fn row(found: &WorkerCluster) -> Row {
     let status = found.status.clone().unwrap_or_default();
-    let ready = status.conditions.iter().find(|it| it.type_ == "Ready");
+    let ready = found.condition(ConditionType::Ready);
     let (served, all) = counts(status.served.as_deref());
     let failing = status.machine_deployments.iter().filter(|entry| {
         [

@@ -122,7 +122,9 @@ fn lines(explained: &Explanation) -> Vec<String> {
     for blocker in blockers {
         lines.push(format!("  {}: {}", blocker.reason, blocker.message));
         if let Some(fix) = &blocker.fix {
-            lines.push(format!("    fix: {fix}"));
+            let who = blocker.actor.as_str();
+            let who = who.map_or_else(String::new, |who| format!(" ({who})"));
+            lines.push(format!("    fix{who}: {fix}"));
         }
     }
     if !remarks.is_empty() {

@@ -12,6 +12,7 @@ use kube::{
 
 use super::{context::Context, profile_store};
 use crate::api::{
+    condition::ConditionType,
     machine_deployment::MachineDeployment,
     names::{FINALIZER, KUBE_SYSTEM, PINNED, PROFILE, PROFILE_NAMESPACE, is_path_segment},
     profile::OperatingSystemProfile,
@@ -22,7 +23,7 @@ use crate::fleet::{adoption::Predecessor, pages::Pages, write};
 use crate::tenant::{
     id::TenantId,
     policy::{ProfileQuota, TenantPolicy},
-    report::{ConditionState, ConditionType},
+    report::ConditionState,
 };
 
 /// A page of machine deployments, by their metadata.

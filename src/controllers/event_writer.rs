@@ -12,7 +12,7 @@ use kube::{
     runtime::events::{Event, Recorder, Reporter},
 };
 
-use crate::fleet::{clock::Clock, connect::Clients, engagement::Engagement};
+use crate::fleet::{clock::Clock, connect::Clients, engagement::Engagement, events};
 use crate::tenant::mode::{Mode, Right};
 
 const REPORTER: &str = "osm";
@@ -44,8 +44,14 @@ impl EventWriter {
         }
     }
 
-    /// Writes one Event about an object.
-    pub async fn publish(&self, event: &Event, about: &ObjectReference) -> Result<(), kube::Error> {
+    /// Writes an Event about an object. A failure is logged: a status says the same.
+    pub async fn publish(&self, event: &Event, about: &ObjectReference) {
+        if let Err(error) = self.create(event, about).await {
+            events::log_failure(&error);
+        }
+    }
+
+    async fn create(&self, event: &Event, about: &ObjectReference) -> Result<(), kube::Error> {
         match self {
             Self::Series(worker, recorder) => {
                 let recorder = lock(recorder)

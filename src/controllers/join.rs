@@ -8,16 +8,13 @@ use super::{
     join_check::{self, SECOND_TRY},
     tokens,
 };
-use crate::api::reason::Reason;
+use crate::api::{condition::ConditionType, reason::Reason};
 use crate::fleet::{
     jitter,
     prerequisites::{self, FetcherError, PrerequisiteError},
 };
 use crate::telemetry::chain::chain;
-use crate::tenant::{
-    mode::Right,
-    report::{ConditionState, ConditionType},
-};
+use crate::tenant::{mode::Right, report::ConditionState};
 
 /// Corrects from time to time what somebody deleted or changed, and checks whether machines can
 /// join. Checks also once something was written, unless there was a check within the interval.

@@ -13,6 +13,7 @@ use kube::{Api, Client, ResourceExt, api::PostParams};
 
 use super::{context::Context, machine_deployment::dereference, triggers::Affected};
 use crate::api::{
+    condition::ConditionType,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
     reason::Reason,
 };
@@ -25,11 +26,7 @@ use crate::telemetry::{
     chain::chain,
     metrics::{ClusterKind, JoinCheck},
 };
-use crate::tenant::{
-    access::ClusterAccess,
-    report::{ConditionState, ConditionType},
-    secret_text::SecretText,
-};
+use crate::tenant::{access::ClusterAccess, report::ConditionState, secret_text::SecretText};
 
 /// How long to wait before a first failure is believed.
 pub const SECOND_TRY: Duration = Duration::from_secs(30);

@@ -14,25 +14,23 @@ use std::{
 use kube::{
     Api, Resource, ResourceExt,
     api::{Patch, PatchParams},
-    runtime::{
-        events::{Event, EventType},
-        reflector::ObjectRef,
-    },
+    runtime::reflector::ObjectRef,
 };
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{context::Context, state::known_machines::full_name};
 use crate::api::{
+    condition::ConditionType,
     machine_deployment::{MachineDeployment, MachineDeploymentStatus},
     names::REPLACED_FOR,
     reason::Reason,
     worker_cluster::{MachineReplacement, MachineRollout},
 };
-use crate::fleet::retry_delay::RetryDelay;
+use crate::fleet::{events, retry_delay::RetryDelay};
 use crate::plan::machine_rollout::{Standing, next_to_replace, standing};
 use crate::telemetry::chain::chain;
-use crate::tenant::report::{ConditionState, ConditionType};
+use crate::tenant::report::ConditionState;
 
 /// Without progress for this long the replacement is held up: machine-controller's own default.
 const PROGRESS_DEADLINE: Duration = Duration::from_mins(10);
@@ -174,17 +172,12 @@ impl Rollout<'_> {
             content = seen.content,
             "machines are replaced: they were made from another document"
         );
-        let event = Event {
-            type_: EventType::Normal,
-            reason: Reason::ReplacingMachines.to_string(),
-            note: Some(format!(
-                "the machines were made from another document than machines get now, which is {}",
-                seen.content
-            )),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        };
-        self.publish(&seen.found, &event).await;
+        let note = format!(
+            "the machines were made from another document than machines get now, which is {}",
+            seen.content
+        );
+        self.publish(&seen.found, Reason::ReplacingMachines, note)
+            .await;
         Ok(())
     }
 
@@ -234,21 +227,16 @@ impl Rollout<'_> {
             why = note,
             "the replacement of machines is held up"
         );
-        let event = Event {
-            type_: EventType::Warning,
-            reason: Reason::MachinesHeldUp.to_string(),
-            note: Some(note),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        };
-        self.publish(&seen.found, &event).await;
+        self.publish(&seen.found, Reason::MachinesHeldUp, note)
+            .await;
     }
 
-    async fn publish(&self, found: &MachineDeployment, event: &Event) {
-        let reference = found.object_ref(&());
-        if let Err(error) = self.context.recorder.publish(event, &reference).await {
-            tracing::debug!(error = %chain(&error), "cannot write an Event");
-        }
+    async fn publish(&self, found: &MachineDeployment, reason: Reason, note: String) {
+        let event = events::event("Reconcile", reason, note);
+        self.context
+            .recorder
+            .publish(&event, &found.object_ref(&()))
+            .await;
     }
 
     fn finding(&self, all: &[Seen]) -> ConditionState {

@@ -18,6 +18,7 @@ use super::{
     state::rollout_slots::{SlotRequest, SlotState},
 };
 use crate::api::{
+    condition::ConditionType,
     names::INSTALLED_CONTENT,
     profile::OperatingSystemProfile,
     reason::Reason,
@@ -31,7 +32,7 @@ use crate::fleet::{
 };
 use crate::plan::default_profile::{DefaultProfile, Installed, Verdict, evaluate};
 use crate::telemetry::chain::chain;
-use crate::tenant::report::{ConditionState, ConditionType};
+use crate::tenant::report::ConditionState;
 
 /// How long the watch may take to show a profile that was made.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);

@@ -19,6 +19,7 @@ use super::{
     state::rollout_slots::{Decided, RolloutSlots},
 };
 use crate::api::{
+    condition::ConditionType,
     reason::Reason,
     worker_cluster::{
         DefaultProfiles, MachineDeploymentEntry, ProfileRollout, WorkerClusterStatus,
@@ -34,21 +35,13 @@ use crate::plan::{
     rollout::{Decision, Participant, Standing, decide, is_profiles_fault},
 };
 use crate::telemetry::metrics::{Metrics, Paused, RolloutState};
-use crate::tenant::{
-    id::TenantId,
-    report::{ConditionType, Outcome},
-    settings::TenantSettings,
-    waves::Pace,
-};
+use crate::tenant::{id::TenantId, report::Outcome, settings::TenantSettings, waves::Pace};
 
 /// How often the fleet is looked at while somebody asks: a wave takes many times as long.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// While other replicas serve tenants, slots are granted once no tenant's standing has changed for
 /// this long: by then all replicas have read the same.
 const CALM: Duration = Duration::from_secs(3);
-
-/// The reasons of profiles that wait for a slot.
-const WAITING: [Reason; 2] = [Reason::AwaitingTurn, Reason::RolloutPaused];
 
 /// The tenants of the fleet.
 #[derive(Debug)]
@@ -343,16 +336,14 @@ enum Told {
 
 impl Told {
     fn from_status(status: &WorkerClusterStatus) -> Self {
-        let condition = |kind: ConditionType| {
-            let mut conditions = status.conditions.iter();
-            conditions.find(|it| it.type_ == kind.as_str())
-        };
+        let condition = |kind: ConditionType| kind.find_in(&status.conditions);
         let connected = condition(ConditionType::Connected);
         if connected.is_none_or(|it| it.status != "True") {
             return Self::Away;
         }
-        match condition(ConditionType::ProfilesInstalled) {
-            Some(it) if WAITING.iter().any(|reason| it.reason == *reason) => Self::Asks,
+        let installed = condition(ConditionType::ProfilesInstalled);
+        match installed.and_then(|it| Reason::named(&it.reason)) {
+            Some(Reason::AwaitingTurn | Reason::RolloutPaused) => Self::Asks,
             _ => Self::Served,
         }
     }

@@ -43,17 +43,15 @@ use super::{
     watch::{self as watches, Watchers},
 };
 use crate::api::{
-    machine_deployment::MachineDeployment, reason::Reason, worker_cluster::WorkerCluster,
+    condition::ConditionType, machine_deployment::MachineDeployment, reason::Reason,
+    worker_cluster::WorkerCluster,
 };
 use crate::fleet::{
     engagement::Engagement, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,
 };
 use crate::plan::{default_profile::DefaultProfile, digest::DigestKey};
 use crate::telemetry::{chain::chain, metrics::Trigger};
-use crate::tenant::{
-    policy::ProfileReach,
-    report::{ConditionState, ConditionType},
-};
+use crate::tenant::{policy::ProfileReach, report::ConditionState};
 
 /// What serving takes besides the engaged cluster: the same for all tenants.
 #[derive(Clone, Debug)]

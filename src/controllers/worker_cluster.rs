@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
@@ -13,6 +12,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::api::{
+    condition::ConditionType,
     reason::Reason,
     worker_cluster::{WorkerCluster, WorkerClusterStatus},
 };
@@ -24,7 +24,6 @@ use crate::fleet::{
 };
 use crate::plan::status::{self, status};
 use crate::telemetry::chain::chain;
-use crate::tenant::report::ConditionType;
 
 /// A status is written at most this often.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -221,16 +220,11 @@ impl Writer<'_> {
     }
 }
 
-/// Reasons why a cluster is not connected, of which an Event tells.
-const LOST: [Reason; 3] = [Reason::Unreachable, Reason::Degraded, Reason::WatchFailed];
-
 /// Returns the reason and the message if the cluster is not connected.
 fn lost(status: &WorkerClusterStatus) -> Option<(Reason, &str)> {
-    let is_lost =
-        |it: &&Condition| it.type_ == ConditionType::Connected.as_str() && it.status == "False";
-    let lost = status.conditions.iter().find(is_lost)?;
-    let reason = LOST.into_iter().find(|reason| lost.reason == *reason)?;
-    Some((reason, &lost.message))
+    let connected = ConditionType::Connected.find_in(&status.conditions)?;
+    let reason = Reason::named(&connected.reason)?;
+    (connected.status == "False").then_some((reason, &connected.message))
 }
 
 #[cfg(test)]

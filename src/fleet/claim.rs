@@ -11,11 +11,12 @@ use serde_json::json;
 
 use super::{pages, registry::Registry};
 use crate::api::{
+    condition::ConditionType,
     names::{CLAIM, CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
     reason::Reason,
     worker_cluster::WorkerCluster,
 };
-use crate::tenant::{id::TenantId, report::ConditionType};
+use crate::tenant::id::TenantId;
 
 /// Who claims a worker cluster: a tenant of a management cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,10 +108,8 @@ impl Registrations<'_> {
 
 /// Whether the fleet that it was registered with says that the registration was removed.
 fn is_removed(own: &WorkerCluster) -> bool {
-    let mut conditions = own.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|it| {
-        it.type_ == ConditionType::Registered.as_str() && it.reason == Reason::RegistrationRemoved
-    })
+    let registered = own.condition(ConditionType::Registered);
+    registered.is_some_and(|it| it.reason == Reason::RegistrationRemoved)
 }
 
 /// Claims the cluster whose namespace was just read. A claim that a tenant of this management

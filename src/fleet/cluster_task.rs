@@ -28,13 +28,13 @@ use super::{
     sharding::fence::Fence,
     tenant_limits, worker_clusters,
 };
-use crate::api::reason::Reason;
 use crate::api::worker_cluster::{OnRemoval, WorkerClusterStatus};
+use crate::api::{condition::ConditionType, reason::Reason};
 use crate::telemetry::{chain::chain, metrics::ClusterKind};
 use crate::tenant::{
     id::{RegistrationId, TenantId},
     policy::TenantPolicy,
-    report::{ConditionState, ConditionType, Removal},
+    report::{ConditionState, Removal},
 };
 
 /// How long running reconciles may take to end when their cluster is disengaged: one request

@@ -40,6 +40,7 @@ use super::{
     worker_clusters,
 };
 use crate::api::{
+    condition::ConditionType,
     names::{KUBE_SYSTEM, SETTINGS_RESTORED},
     reason::Reason,
     worker_cluster::{
@@ -54,7 +55,7 @@ use crate::tenant::{
     access::{ClusterAccess, expiry::Expiry},
     cluster_info::ClusterInfo,
     policy::TenantPolicy,
-    report::{ConditionState, ConditionType, excerpt},
+    report::{ConditionState, excerpt},
 };
 
 /// How often a token that is still missing is looked for, and how long it is waited between: a

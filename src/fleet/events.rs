@@ -5,7 +5,10 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 
-use crate::api::{reason::Reason, worker_cluster::WorkerCluster};
+use crate::api::{
+    reason::{Reason, Severity},
+    worker_cluster::WorkerCluster,
+};
 use crate::telemetry::chain::chain;
 
 /// The API server takes 1,024 bytes of a note; a trace's id may follow.
@@ -28,17 +31,30 @@ pub async fn warn(management: &Client, own: &WorkerCluster, warning: Warning<'_>
         controller: "osm".to_owned(),
         instance: None,
     };
-    let event = Event {
-        type_: EventType::Warning,
-        reason: warning.reason.to_string(),
-        note: Some(cut(warning.note)),
-        action: warning.action.to_owned(),
-        secondary: None,
-    };
     let recorder = Recorder::new(management.clone(), reporter);
+    let event = event(warning.action, warning.reason, cut(warning.note));
     if let Err(error) = recorder.publish(&event, &own.object_ref(&())).await {
-        tracing::debug!(error = %chain(&error), "cannot write an Event");
+        log_failure(&error);
     }
+}
+
+/// Returns an Event. Its type follows from the reason's severity.
+pub fn event(action: &str, reason: Reason, note: String) -> Event {
+    Event {
+        type_: match reason.severity() {
+            Severity::Normal | Severity::Pending => EventType::Normal,
+            Severity::Warning | Severity::Error => EventType::Warning,
+        },
+        reason: reason.to_string(),
+        note: Some(note),
+        action: action.to_owned(),
+        secondary: None,
+    }
+}
+
+/// Logs that an Event could not be written.
+pub fn log_failure(error: &kube::Error) {
+    tracing::debug!(error = %chain(error), "cannot write an Event");
 }
 
 /// As much of a note as an Event takes.

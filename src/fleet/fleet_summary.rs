@@ -9,18 +9,21 @@ use super::{
     registry::{Place, RegisteredCluster, Registry},
     tenant_status::TenantStatus,
 };
-use crate::api::{reason::Reason, worker_cluster::MachineDeploymentState};
+use crate::api::{
+    condition::ConditionType, reason::Reason, worker_cluster::MachineDeploymentState,
+};
 use crate::telemetry::metrics::{
     Connection, CredentialState, MachineState, Metrics, Outcome, TenantState,
 };
 use crate::tenant::{
-    report::{ConditionType, Report},
+    report::Report,
+    summary::State,
     summary::{self, Filter, FleetSummary, Known, Row},
 };
 
 /// The fleet in numbers, by the words of their labels.
 #[derive(Debug, Default)]
-struct Census {
+struct FleetCounts {
     tenants: BTreeMap<&'static str, usize>,
     machine_deployments: BTreeMap<&'static str, usize>,
     kubeconfigs: BTreeMap<&'static str, usize>,
@@ -29,25 +32,24 @@ struct Census {
 
 /// Sets the gauges of the fleet to what stands on the boards now.
 pub fn update_metrics(registry: &Registry, metrics: &Metrics) {
-    let mut fleet_summary = Census::default();
+    let mut counts = FleetCounts::default();
     for registered in registry.all() {
         if registered.place() == Place::Here {
-            let connection = fleet_summary.count(&registered.status);
+            let connection = counts.count(&registered.status);
             metrics.set_cluster(&registered.id.to_string(), connection);
         } else {
-            *fleet_summary
-                .tenants
-                .entry(TenantState::Elsewhere.as_str())
-                .or_default() += 1;
+            let elsewhere = TenantState::Elsewhere.as_str();
+            *counts.tenants.entry(elsewhere).or_default() += 1;
         }
     }
-    fleet_summary.record(metrics);
+    counts.record(metrics);
 }
 
-impl Census {
+impl FleetCounts {
     fn count(&mut self, tenant_status: &TenantStatus) -> Connection {
         tenant_status.read(|report| {
-            *self.tenants.entry(state(report).as_str()).or_default() += 1;
+            let state = label(summary::state(report)).as_str();
+            *self.tenants.entry(state).or_default() += 1;
             for outcome in report.outcomes.values() {
                 let outcome = outcome_of(outcome.state).as_str();
                 *self.machine_deployments.entry(outcome).or_default() += 1;
@@ -148,25 +150,14 @@ fn connection(report: &Report) -> Connection {
     }
 }
 
-fn state(report: &Report) -> TenantState {
-    let wrong = |kind| report.findings.get(&kind).filter(|finding| !finding.holds);
-    if let Some(refused) = wrong(ConditionType::Registered) {
-        return if refused.reason == Reason::Paused {
-            TenantState::Paused
-        } else {
-            TenantState::Refused
-        };
-    }
-    if wrong(ConditionType::Connected).is_some() {
-        return TenantState::Unreachable;
-    }
-    if wrong(ConditionType::Claimed).is_some() {
-        return TenantState::Refused;
-    }
-    if report.existing.is_some() {
-        TenantState::Engaged
-    } else {
-        TenantState::Engaging
+/// Returns the label of a tenant's state.
+const fn label(state: State) -> TenantState {
+    match state {
+        State::Unreachable | State::Degraded => TenantState::Unreachable,
+        State::Refused => TenantState::Refused,
+        State::Paused => TenantState::Paused,
+        State::NotEngaged => TenantState::Engaging,
+        State::NotReady | State::Healthy => TenantState::Engaged,
     }
 }
 
@@ -234,17 +225,17 @@ mod tests {
             tenant_status.set_condition(kind, finding);
             tenant_status
         };
-        let mut fleet_summary = Census::default();
+        let mut counts = FleetCounts::default();
         let soon = ConditionState::wrong(Reason::ExpiresVerySoon, "");
-        fleet_summary.count(&tenant_status(ConditionType::CredentialValid, soon));
+        counts.count(&tenant_status(ConditionType::CredentialValid, soon));
         let current = ConditionState::well(Reason::MachinesCurrent);
-        fleet_summary.count(&tenant_status(ConditionType::MachinesCurrent, current));
+        counts.count(&tenant_status(ConditionType::MachinesCurrent, current));
         let held_up = ConditionState::wrong(Reason::MachinesHeldUp, "");
-        fleet_summary.count(&tenant_status(ConditionType::MachinesCurrent, held_up));
+        counts.count(&tenant_status(ConditionType::MachinesCurrent, held_up));
         let alone = ConditionState::well(Reason::MachinesLeftAlone);
-        fleet_summary.count(&tenant_status(ConditionType::MachinesCurrent, alone));
+        counts.count(&tenant_status(ConditionType::MachinesCurrent, alone));
         let metrics = Metrics::new();
-        fleet_summary.record(&metrics);
+        counts.record(&metrics);
         let page = metrics.encode();
         for line in [
             r#"osm_expiring_kubeconfigs{state="very_soon"} 1"#,
@@ -291,7 +282,7 @@ mod tests {
                 TenantState::Unreachable,
             ),
         ] {
-            assert_eq!(state(&report), expected, "{report:?}");
+            assert_eq!(label(summary::state(&report)), expected, "{report:?}");
         }
     }
 }

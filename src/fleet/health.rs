@@ -36,11 +36,9 @@ use super::{
     tenant_status::TenantStatus,
     transport::{self, OneCallAtATime},
 };
+use crate::api::condition::ConditionType;
 use crate::telemetry::chain::chain;
-use crate::tenant::{
-    id::RegistrationId,
-    report::{ConditionType, is_same_failure},
-};
+use crate::tenant::{id::RegistrationId, report::is_same_failure};
 
 /// How long a problem of a watch is reported after it was last seen. A failing watch starts over
 /// more often than that.

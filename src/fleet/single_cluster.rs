@@ -32,14 +32,11 @@ use super::{
     watch::Scope,
     worker_clusters,
 };
+use crate::api::condition::ConditionType;
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
-    cluster_info::ClusterInfo,
-    id::RegistrationId,
-    policies::TenantPolicies,
-    policy::TenantPolicy,
-    report::{ConditionState, ConditionType},
-    settings::TenantSettings,
+    cluster_info::ClusterInfo, id::RegistrationId, policies::TenantPolicies, policy::TenantPolicy,
+    report::ConditionState, settings::TenantSettings,
 };
 
 /// How long running reconciles may take to end: one request timeout and a render.

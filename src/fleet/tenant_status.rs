@@ -5,12 +5,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use tokio::sync::Notify;
 
 use super::statistics::Statistics;
-use crate::api::worker_cluster::WorkerCluster;
-use crate::tenant::report::{ConditionState, ConditionType, Outcome, Report};
+use crate::api::{condition::ConditionType, worker_cluster::WorkerCluster};
+use crate::tenant::report::{ConditionState, Outcome, Report};
 
 /// What is known of one tenant.
 #[derive(Debug, Default)]
@@ -35,12 +34,16 @@ impl TenantStatus {
     /// Whether a condition holds: as it was found here, or else as the WorkerCluster's status says.
     pub fn holds(&self, kind: ConditionType, own: Option<&WorkerCluster>) -> bool {
         let found = self.read(|report| report.findings.get(&kind).map(|finding| finding.holds));
-        found.unwrap_or_else(|| stored(kind, own).is_some_and(|stored| stored.status == "True"))
+        found.unwrap_or_else(|| {
+            let stored = own.and_then(|own| own.condition(kind));
+            stored.is_some_and(|stored| stored.status == "True")
+        })
     }
 
     /// Whether a condition was ever set, whatever it said.
     pub fn was_set(&self, kind: ConditionType, own: Option<&WorkerCluster>) -> bool {
-        self.read(|report| report.findings.contains_key(&kind)) || stored(kind, own).is_some()
+        self.read(|report| report.findings.contains_key(&kind))
+            || own.is_some_and(|own| own.condition(kind).is_some())
     }
 
     /// Waits until something has changed since the last wait.
@@ -145,11 +148,4 @@ impl TenantStatus {
     fn lock(&self) -> MutexGuard<'_, Report> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The condition as it is in the WorkerCluster's status.
-fn stored(kind: ConditionType, own: Option<&WorkerCluster>) -> Option<&Condition> {
-    let status = own?.status.as_ref()?;
-    let mut conditions = status.conditions.iter();
-    conditions.find(|it| it.type_ == kind.as_str())
 }

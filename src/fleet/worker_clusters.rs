@@ -25,14 +25,12 @@ use super::{
     watch::{RELIST, Scope, covers, interpret, relisted},
 };
 use crate::api::{
+    condition::ConditionType,
     names::SETTINGS_RESTORED,
     reason::Reason,
     worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus},
 };
-use crate::tenant::{
-    id::{RegistrationId, TenantId},
-    report::ConditionType,
-};
+use crate::tenant::id::{RegistrationId, TenantId};
 
 /// How many registered clusters are notified of a list before other tasks run: ten thousand at once
 /// would block the thread.
@@ -74,10 +72,8 @@ impl WorkerClusters {
             if writer.is_some_and(|writer| writer != fleet) {
                 return false;
             }
-            let conditions = found.status.iter().flat_map(|status| &status.conditions);
-            let mut registered =
-                conditions.filter(|it| it.type_ == ConditionType::Registered.as_str());
-            registered.any(|it| it.reason != Reason::RegistrationRemoved)
+            let registered = found.condition(ConditionType::Registered);
+            registered.is_some_and(|it| it.reason != Reason::RegistrationRemoved)
         };
         let watches: Vec<&Watched> = match limit {
             Some(namespace) => self.watch_of(namespace).into_iter().collect(),

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::api::{
+    condition::ConditionType,
     reason::Reason,
     worker_cluster::{
         FULL_NAME_CHARACTERS_MAX, MESSAGE_CHARACTERS_MAX, MachineDeploymentEntry,
@@ -18,16 +19,11 @@ use crate::api::{
         URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerClusterStatus,
     },
 };
-use crate::tenant::report::{
-    ConditionState, ConditionType, Outcome, ProfileTried, Report, excerpt,
-};
+use crate::tenant::report::{ConditionState, Outcome, ProfileTried, Report, excerpt};
 
 /// The maximum number of machine deployments in a status. Served ones are left out first. A status
 /// must stay far below 1.5 MiB, the limit of an object, and people read the first screen.
 const ENTRIES_MAX: usize = 100;
-
-/// The condition that summarizes the others.
-const READY: &str = "Ready";
 
 /// The other conditions, in the order in which they become true for a new tenant. They are listed
 /// and summarized in this order.
@@ -248,7 +244,7 @@ fn unobserved(report: &Report, before: &[Condition], observed: &[Condition]) -> 
     let is_over = |old: &Condition| is_known && old.type_ == ConditionType::Released.as_str();
     let kept = before.iter().filter(|old| {
         let is_observed = observed.iter().any(|new| new.type_ == old.type_);
-        old.type_ != READY && !is_observed && !is_over(old)
+        old.type_ != ConditionType::Ready.as_str() && !is_observed && !is_over(old)
     });
     kept.cloned().collect()
 }
@@ -272,7 +268,7 @@ fn condition(kind: &str, finding: &ConditionState) -> Condition {
 /// Returns the condition `Ready`. It has the reason of the first condition in [`ORDER`] that is
 /// false.
 fn summary(conditions: &[Condition]) -> Condition {
-    let of = |kind: &ConditionType| conditions.iter().find(|it| it.type_ == kind.as_str());
+    let of = |kind: &ConditionType| kind.find_in(conditions);
     let wrong = ORDER
         .iter()
         .filter_map(of)
@@ -291,7 +287,7 @@ fn summary(conditions: &[Condition]) -> Condition {
         (None, None) => ("True", Reason::Ready.to_string(), String::new()),
     };
     Condition {
-        type_: READY.to_owned(),
+        type_: ConditionType::Ready.as_str().to_owned(),
         status: status.to_owned(),
         reason,
         message,

@@ -12,8 +12,9 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::{Serialize, Serializer};
 
-use super::report::{ConditionState, ConditionType, Outcome, Report, excerpt};
+use super::report::{ConditionState, Outcome, Report, excerpt};
 use crate::api::{
+    condition::ConditionType,
     reason::Reason,
     worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
 };
@@ -204,17 +205,12 @@ pub fn row(name: String, known: Known<'_>) -> Row {
         statistics,
     } = known;
     let machine_deployments = report.existing.as_ref().map(|it| count(it, report));
-    let (state, told_by) = state(&Findings {
-        wrong: wrong(report)
-            .map(|(kind, it)| (*kind, it.reason.as_str()))
-            .collect(),
-        is_failing: machine_deployments.map(|count| count.failing > 0),
-    });
+    let found = Findings::of_report(report).state();
     Row {
         name,
-        state,
+        state: found.0,
         served_here: true,
-        since: status.and_then(|status| since(status, state, told_by)),
+        since: status.and_then(|status| since(status, found)),
         why: why(report, machine_deployments),
         version: report.version.clone(),
         machine_deployments,
@@ -228,12 +224,12 @@ pub fn row(name: String, known: Known<'_>) -> Row {
 /// The row of a tenant that another replica serves: what its WorkerCluster says.
 pub fn row_elsewhere(name: String, status: Option<&WorkerClusterStatus>) -> Row {
     let conditions = status.map_or(&[][..], |status| &status.conditions);
-    let (state, told_by) = state(&Findings::of_conditions(conditions));
+    let found = Findings::of_conditions(conditions).state();
     Row {
         name,
-        state,
+        state: found.0,
         served_here: false,
-        since: status.and_then(|status| since(status, state, told_by)),
+        since: status.and_then(|status| since(status, found)),
         why: why_elsewhere(conditions),
         version: status.and_then(|status| status.version.clone()),
         machine_deployments: None,
@@ -307,27 +303,37 @@ impl Filter {
     }
 }
 
-/// The condition that sums up the others.
-const READY: &str = "Ready";
-
-/// What the state of a tenant depends on.
-struct Findings<'a> {
-    /// The conditions that are false, with their reasons.
-    wrong: BTreeMap<ConditionType, &'a str>,
-    /// Whether a machine deployment is refused or fails; absent until they have been listed.
+/// The inputs of a tenant's state.
+struct Findings {
+    /// The conditions that are false. The reason is absent if this version does not know it.
+    wrong: BTreeMap<ConditionType, Option<Reason>>,
+    /// True if a machine deployment is refused or fails; absent until they have been listed.
     is_failing: Option<bool>,
 }
 
-impl<'a> Findings<'a> {
-    fn of_conditions(conditions: &'a [Condition]) -> Self {
-        let of = |kind: ConditionType| conditions.iter().find(|it| it.type_ == kind.as_str());
+impl Findings {
+    fn of_report(report: &Report) -> Self {
+        let wrong = wrong(report).map(|(kind, it)| (*kind, Some(it.reason)));
+        let has_failing = |existing: &BTreeSet<String>| {
+            let ours = existing.difference(&report.ignored);
+            let mut outcomes = ours.filter_map(|name| report.outcomes.get(name));
+            outcomes.any(|it| is_failing(it.state))
+        };
+        Self {
+            wrong: wrong.collect(),
+            is_failing: report.existing.as_ref().map(has_failing),
+        }
+    }
+
+    fn of_conditions(conditions: &[Condition]) -> Self {
         let kinds = ConditionType::OF_REGISTERED.into_iter();
         let kinds = kinds.chain([ConditionType::Registered, ConditionType::Adopted]);
         let wrong = kinds.filter_map(|kind| {
-            let condition = of(kind).filter(|it| it.status == "False")?;
-            Some((kind, condition.reason.as_str()))
+            let condition = kind.find_in(conditions);
+            let condition = condition.filter(|it| it.status == "False")?;
+            Some((kind, Reason::named(&condition.reason)))
         });
-        let listed = of(ConditionType::MachineDeploymentsServed);
+        let listed = ConditionType::MachineDeploymentsServed.find_in(conditions);
         Self {
             wrong: wrong.collect(),
             is_failing: listed.and_then(|it| match it.status.as_str() {
@@ -337,63 +343,52 @@ impl<'a> Findings<'a> {
             }),
         }
     }
+
+    /// Returns the state, and the condition whose last transition dates it.
+    fn state(&self) -> (State, ConditionType) {
+        let wrong = |kind| self.wrong.get(&kind).copied();
+        if let Some(reason) = wrong(ConditionType::Registered) {
+            let state = match reason {
+                Some(Reason::Paused) => State::Paused,
+                _ => State::Refused,
+            };
+            return (state, ConditionType::Registered);
+        }
+        if let Some(reason) = wrong(ConditionType::Connected) {
+            let state = match reason {
+                Some(Reason::Degraded) => State::Degraded,
+                _ => State::Unreachable,
+            };
+            return (state, ConditionType::Connected);
+        }
+        if wrong(ConditionType::Claimed).is_some() {
+            return (State::Refused, ConditionType::Claimed);
+        }
+        let state = match self.is_failing {
+            None => State::NotEngaged,
+            Some(true) => State::NotReady,
+            Some(false) if self.wrong.keys().any(|kind| !kind.is_remark()) => State::NotReady,
+            Some(false) => State::Healthy,
+        };
+        (state, ConditionType::Ready)
+    }
 }
 
-/// The state, and the condition that tells since when.
-fn state(findings: &Findings<'_>) -> (State, &'static str) {
-    let wrong = |kind| findings.wrong.get(&kind).copied();
-    let at = |state, kind: ConditionType| (state, kind.as_str());
-    if let Some(reason) = wrong(ConditionType::Registered) {
-        let is_paused = Reason::Paused == reason;
-        let state = if is_paused {
-            State::Paused
-        } else {
-            State::Refused
-        };
-        return at(state, ConditionType::Registered);
-    }
-    if let Some(reason) = wrong(ConditionType::Connected) {
-        let is_degraded = Reason::Degraded == reason;
-        let state = if is_degraded {
-            State::Degraded
-        } else {
-            State::Unreachable
-        };
-        return at(state, ConditionType::Connected);
-    }
-    if wrong(ConditionType::Claimed).is_some() {
-        return at(State::Refused, ConditionType::Claimed);
-    }
-    let Some(is_failing) = findings.is_failing else {
-        return (State::NotEngaged, READY);
-    };
-    if is_failing || findings.wrong.keys().any(|kind| !is_remark(*kind)) {
-        return (State::NotReady, READY);
-    }
-    (State::Healthy, READY)
-}
-
-/// Whether `Ready` does not depend on it.
-const fn is_remark(kind: ConditionType) -> bool {
-    matches!(
-        kind,
-        ConditionType::MachinesCurrent | ConditionType::CredentialValid | ConditionType::Released
-    )
+/// Returns the state of a tenant that this replica serves.
+pub fn state(report: &Report) -> State {
+    Findings::of_report(report).state().0
 }
 
 fn wrong(report: &Report) -> impl Iterator<Item = (&ConditionType, &ConditionState)> {
     report.findings.iter().filter(|(_, finding)| !finding.holds)
 }
 
-/// When the condition became what it is; nothing where the status has not been written since.
-fn since(status: &WorkerClusterStatus, state: State, told_by: &str) -> Option<Moment> {
-    let condition = condition(status, told_by)?;
+/// Returns when the state began; absent if the status has not been written since.
+fn since(status: &WorkerClusterStatus, found: (State, ConditionType)) -> Option<Moment> {
+    let (state, dated_by) = found;
+    let condition = dated_by.find_in(&status.conditions)?;
     let is_well = condition.status == "True";
     (is_well == (state == State::Healthy)).then_some(Moment(condition.last_transition_time.0))
-}
-
-fn condition<'a>(status: &'a WorkerClusterStatus, kind: &str) -> Option<&'a Condition> {
-    status.conditions.iter().find(|found| found.type_ == kind)
 }
 
 /// The first thing that is wrong, in the order in which a tenant comes to life; a remark where
@@ -402,7 +397,7 @@ fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Opti
     let wrong = || wrong(report);
     let of =
         |(_, finding): (_, &ConditionState)| sentence(finding.reason.as_str(), &finding.message);
-    if let Some(first) = wrong().find(|(kind, _)| !is_remark(**kind)) {
+    if let Some(first) = wrong().find(|(kind, _)| !kind.is_remark()) {
         return Some(of(first));
     }
     let failing = machine_deployments.map_or(0, |count| count.failing);
@@ -418,7 +413,7 @@ fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Opti
 
 /// The same of a WorkerCluster: `Ready` has the cause of the first condition that is false.
 fn why_elsewhere(conditions: &[Condition]) -> Option<String> {
-    let ready = conditions.iter().find(|it| it.type_ == READY);
+    let ready = ConditionType::Ready.find_in(conditions);
     let not_ready = ready.filter(|it| it.status != "True");
     let first = not_ready.or_else(|| conditions.iter().find(|it| it.status == "False"))?;
     Some(sentence(&first.reason, &first.message))

@@ -49,14 +49,14 @@ fn the_manager_gives_every_reason() {
 }
 
 #[test]
-fn the_page_says_what_to_do_as_the_commands_do() {
+fn the_page_says_how_bad_who_acts_and_what_to_do_as_the_code_does() {
     let page = page("reasons.md");
     let lines = page.lines().map(|line| {
         let Some(row) = line.strip_prefix("| ").and_then(|it| it.strip_suffix('|')) else {
             return line.to_owned();
         };
-        let cells: Vec<&str> = row.split(" | ").collect();
-        let [first, second, _, _] = cells.as_slice() else {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [first, second, _, _, meaning, _] = cells.as_slice() else {
             return line.to_owned();
         };
         // The first cell of a condition is the condition.
@@ -64,11 +64,36 @@ fn the_page_says_what_to_do_as_the_commands_do() {
         let Some(reason) = words.find_map(Reason::named) else {
             return line.to_owned();
         };
-        let before = cells.get(..cells.len() - 1).unwrap_or_default().join(" | ");
+        let severity = reason.severity().as_str();
+        let actor = reason.actor().as_str().unwrap_or_default();
         let what = reason.remediation_in_markdown();
-        let space = if what.is_empty() { "" } else { " " };
-        format!("| {before} | {what}{space}|")
+        let cells = [first, second, severity, actor, meaning, what];
+        let cells = cells.map(|it| {
+            if it.is_empty() {
+                " ".to_owned()
+            } else {
+                format!(" {it} ")
+            }
+        });
+        format!("|{}|", cells.join("|"))
     });
     let expected: String = lines.map(|line| line + "\n").collect();
     assert_current("reasons.md", &expected);
+}
+
+#[test]
+fn the_state_of_an_entry_and_the_severity_of_its_reason_agree() {
+    let page = page("reasons.md");
+    for row in rows(&page, "Entries of machine deployments") {
+        let [reason, state, severity, ..] = row.as_slice() else {
+            continue;
+        };
+        let expected: &[&str] = match *state {
+            "Served" => &["Normal", "Warning"],
+            "Waiting" => &["Pending"],
+            "Refused" | "Failing" => &["Error"],
+            _ => continue,
+        };
+        assert!(expected.contains(severity), "{reason}: {state}, {severity}");
+    }
 }

@@ -14,11 +14,12 @@ use tower::ServiceExt;
 use super::*;
 use crate::admin::{Readiness, router};
 use crate::api::{
+    condition::ConditionType,
     reason::Reason,
     worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
 };
 use crate::telemetry::metrics::Metrics;
-use crate::tenant::report::{ConditionState, ConditionType, Outcome, Report};
+use crate::tenant::report::{ConditionState, Outcome, Report};
 use crate::tenant::summary::{self, Known, Queue, Row, Statistics};
 
 const TOKEN: &str = "t0ken-of-sixteen-bytes";

@@ -7,6 +7,7 @@ use kube::{Client, ResourceExt};
 
 use super::{Check, State, clock, memory, reach, rights, rights::Subject};
 use crate::api::{
+    condition::ConditionType,
     names::CLOUD_INIT_SETTINGS,
     reason::Reason,
     worker_cluster::{NodeCredentials, WorkerCluster},
@@ -17,10 +18,7 @@ use crate::app::{
 };
 use crate::fleet::cluster_info::{self, InUse};
 use crate::telemetry::chain::{chain, whole};
-use crate::tenant::{
-    access::{AccessRules, ClusterAccess},
-    report::ConditionType,
-};
+use crate::tenant::access::{AccessRules, ClusterAccess};
 
 /// Checks one tenant. The management cluster's clock is ahead of this machine's by what is given.
 pub(super) async fn run_checks(
@@ -99,7 +97,7 @@ fn conditions(place: &str, own: Option<&WorkerCluster>) -> Check {
         let remarks = [ConditionType::Registered, ConditionType::Connected];
         let is_remark =
             remarks.iter().any(|kind| kind.as_str() == it.type_) && !it.message.is_empty();
-        it.type_ != "Ready" && (it.status == "False" || is_remark)
+        it.type_ != ConditionType::Ready.as_str() && (it.status == "False" || is_remark)
     });
     let Some(first) = wrong.next() else {
         return match &own.status {

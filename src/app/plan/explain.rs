@@ -19,6 +19,7 @@ use crate::api::{
         PROFILE_NAMESPACE, REVISION,
     },
     profile::OperatingSystemProfile,
+    reason::Actor,
 };
 use crate::app::{built_in_profiles, cluster_client::ClusterClient};
 use crate::controllers::{adoption, profile_store::content_digest};
@@ -100,6 +101,8 @@ pub struct Blocker {
     pub reason: String,
     /// What it is.
     pub message: String,
+    /// Who can act.
+    pub actor: Actor,
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,

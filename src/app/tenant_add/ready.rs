@@ -9,7 +9,9 @@ use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
 use super::{Enrolment, Params};
-use crate::api::{names::KUBECONFIG_KEY, reason::Reason, worker_cluster::WorkerCluster};
+use crate::api::{
+    condition::ConditionType, names::KUBECONFIG_KEY, reason::Reason, worker_cluster::WorkerCluster,
+};
 use crate::tenant::access::fingerprint;
 
 /// Between two looks.
@@ -95,8 +97,9 @@ fn has_taken(found: &WorkerCluster, registered: &str) -> bool {
 fn ready(found: &WorkerCluster) -> Option<&Condition> {
     let status = found.status.as_ref()?;
     let is_about_it = status.observed_generation == found.metadata.generation;
-    let mut conditions = status.conditions.iter();
-    conditions.find(|it| it.type_ == "Ready" && is_about_it)
+    found
+        .condition(ConditionType::Ready)
+        .filter(|_| is_about_it)
 }
 
 fn is_ready(found: &WorkerCluster) -> bool {

@@ -17,12 +17,13 @@ use super::{
     prerequisites::{Rights, documents},
 };
 use crate::api::{
+    condition::ConditionType,
     names::WORKER_CLUSTER_LABEL,
     reason::Reason,
     worker_cluster::{OnRemoval, WorkerCluster},
 };
 use crate::app::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};
-use crate::tenant::report::{ConditionType, Removal};
+use crate::tenant::report::Removal;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -309,10 +310,8 @@ impl Leaving {
 
 /// What became of the cluster after the registration was removed, as the manager says.
 fn removed(found: &WorkerCluster) -> Option<(Removal, &str)> {
-    let conditions = &found.status.as_ref()?.conditions;
-    let of = |kind: ConditionType| conditions.iter().find(|it| it.type_ == kind.as_str());
-    let registered = of(ConditionType::Registered)?;
-    let released = of(ConditionType::Released)?;
+    let registered = found.condition(ConditionType::Registered)?;
+    let released = found.condition(ConditionType::Released)?;
     let removal = Removal::of(&released.reason)?;
     (registered.reason == Reason::RegistrationRemoved)
         .then_some((removal, released.message.as_str()))

@@ -24,6 +24,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::error::Error;
 use crate::api::{
+    condition::ConditionType,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, MADE_FOR},
     reason::Reason,
     worker_cluster,
@@ -35,10 +36,7 @@ use crate::fleet::{
 };
 use crate::plan::{desired::secret_digest, validate::Deployment};
 use crate::telemetry::{chain::chain, metrics::SecretKind};
-use crate::tenant::{
-    report::{ConditionState, ConditionType},
-    secret_text::SecretText,
-};
+use crate::tenant::{report::ConditionState, secret_text::SecretText};
 
 /// The token is there within milliseconds, and the watch shows it: this covers one that is not.
 const TOKEN_WAIT: Duration = Duration::from_secs(1);

@@ -3,10 +3,7 @@
 
 use std::sync::Arc;
 
-use kube::{
-    Resource, ResourceExt,
-    runtime::events::{Event, EventType},
-};
+use kube::{Resource, ResourceExt};
 
 use super::{Served, ServedKind, error::Error};
 use crate::api::{
@@ -217,15 +214,7 @@ async fn emit_event(context: &Context, machine_deployment: &MachineDeployment, o
     if let Some(trace_id) = &outcome.trace_id {
         note = format!("{note} (trace {trace_id})");
     }
-    let event = Event {
-        type_: EventType::Warning,
-        reason: outcome.reason.to_string(),
-        note: Some(note),
-        action: "Reconcile".to_owned(),
-        secondary: None,
-    };
+    let event = events::event("Reconcile", outcome.reason, note);
     let reference = machine_deployment.object_ref(&());
-    if let Err(error) = context.recorder.publish(&event, &reference).await {
-        tracing::debug!(error = %chain(&error), "cannot write an Event");
-    }
+    context.recorder.publish(&event, &reference).await;
 }

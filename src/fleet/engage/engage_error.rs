@@ -1,7 +1,7 @@
 //! Why an attempt failed, and the Event that reports it.
 
 use super::Params;
-use crate::api::{reason::Reason, worker_cluster::WorkerCluster};
+use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCluster};
 use crate::fleet::{
     cluster_info::ClusterInfoError,
     events::{self, Warning},
@@ -9,22 +9,10 @@ use crate::fleet::{
     tenant_status::TenantStatus,
 };
 use crate::telemetry::chain::chain;
-use crate::tenant::report::{ConditionState, ConditionType};
+use crate::tenant::{report::ConditionState, report::is_same_failure};
 
 /// What all Events about a registration call their action.
 pub(super) const REGISTER: &str = "Register";
-/// Reasons of engage errors that a person must mend.
-const REFUSALS: [Reason; 8] = [
-    Reason::RightsMissing,
-    Reason::KubeconfigRefused,
-    Reason::NamespaceTaken,
-    Reason::ClusterChanged,
-    Reason::ClaimedByOther,
-    Reason::UpstreamRunning,
-    Reason::LeftoverWebhooks,
-    Reason::AdoptionForbidden,
-];
-
 /// Why an attempt failed.
 #[derive(Debug)]
 pub struct EngageError {
@@ -49,14 +37,18 @@ impl EngageError {
 
     /// Records it in the tenant's status. Returns true if it is news.
     pub fn report_to(&self, status: &TenantStatus) -> bool {
-        let state = ConditionState {
-            is_retried: self.retry,
-            ..ConditionState::wrong(self.reason, self.message.as_str())
-        };
+        let state = self.state();
         match self.condition {
             ConditionType::Registered => status.refuse(state),
             ConditionType::Connected => status.set_condition(ConditionType::Connected, state),
             other => status.cannot_engage(other, state),
+        }
+    }
+
+    fn state(&self) -> ConditionState {
+        ConditionState {
+            is_retried: self.retry,
+            ..ConditionState::wrong(self.reason, self.message.as_str())
         }
     }
 
@@ -91,17 +83,18 @@ pub fn not_prepared(error: &ClusterInfoError) -> EngageError {
     EngageError::failed(ConditionType::Prepared, error.reason(), message)
 }
 
-/// A refusal is told where people look, once. The Event itself may fail: the condition says the
-/// same.
+/// Sends an Event about an error that a person must mend, once. A lost connection has an Event of
+/// its own, after a while. The Event itself may fail: the condition says the same.
 pub async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, engage_error: &EngageError) {
-    if !REFUSALS.contains(&engage_error.reason) {
+    let is_lost = engage_error.condition == ConditionType::Connected;
+    if is_lost || !engage_error.reason.needs_a_person() {
         return;
     }
-    let on_board = params.registered.status.read(|report| {
+    let is_known = params.registered.status.read(|report| {
         let finding = report.findings.get(&engage_error.condition);
-        finding.is_some_and(|finding| finding.message == engage_error.message)
+        finding.is_some_and(|finding| finding.says(&engage_error.state()))
     });
-    if on_board || is_in_status(own, engage_error.reason, &engage_error.message) {
+    if is_known || is_in_status(own, engage_error.reason, &engage_error.message) {
         return;
     }
     let warning = Warning {
@@ -112,8 +105,9 @@ pub async fn warn_by_event(params: &Params<'_>, own: &WorkerCluster, engage_erro
     events::warn(&params.management.client(), own, warning).await;
 }
 
-/// Whether the status says so already: a restart tells nothing twice.
+/// Returns true if the status says so already: a restart sends no Event again.
 pub(super) fn is_in_status(own: &WorkerCluster, reason: Reason, message: &str) -> bool {
     let mut conditions = own.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.reason == reason && condition.message == message)
+    conditions
+        .any(|condition| condition.reason == reason && is_same_failure(&condition.message, message))
 }

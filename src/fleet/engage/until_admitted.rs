@@ -1,9 +1,8 @@
 //! Who may be why replicas crash waits for its turn.
 
 use super::EngageError;
-use crate::api::reason::Reason;
+use crate::api::{condition::ConditionType, reason::Reason};
 use crate::fleet::registry::RegisteredCluster;
-use crate::tenant::report::ConditionType;
 
 /// Waits while the tenant is held back, and tells why.
 pub async fn until_admitted(registered: &RegisteredCluster, tell: impl Fn(&EngageError)) {

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::api::{
+    condition::ConditionType,
     reason::Reason,
     worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
 };
 use crate::plan::status::{Params, status};
-use crate::tenant::report::{ConditionState, ConditionType, Outcome, ProfileTried, Report};
+use crate::tenant::report::{ConditionState, Outcome, ProfileTried, Report};
 
 const ALL: [ConditionType; 5] = [
     ConditionType::Registered,
