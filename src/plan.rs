@@ -13,6 +13,8 @@ pub mod changes;
 pub mod default_profile;
 pub mod desired;
 pub mod digest;
+pub mod found;
+pub mod invalid;
 pub mod machine_rollout;
 pub mod observed;
 pub mod provenance;

@@ -36,9 +36,9 @@ impl Severity {
 pub enum Actor {
     /// Nobody has to: it is retried, or nothing is wrong.
     Nobody,
-    /// Whoever runs the platform: the manager, the registrations and the worker clusters.
+    /// The operator of the platform, who runs the manager and registers worker clusters.
     Operator,
-    /// Whoever writes machine deployments and profiles.
+    /// The tenant, who writes machine deployments and profiles.
     Tenant,
     /// One of the two.
     Either,
@@ -61,7 +61,7 @@ impl Actor {
 macro_rules! reasons {
     ($($name:ident: $severity:ident, $actor:ident => $remediation:literal,)*) => {
         /// A reason: a word for programs, which users look up.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         pub enum Reason {
             $(#[doc = concat!("`", stringify!($name), "`.")] $name,)*
         }

@@ -8,37 +8,42 @@ mod profiles;
 use std::{collections::BTreeMap, sync::Arc};
 
 use anyhow::Context as _;
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::ListParams,
+    runtime::{reflector, watcher::Event},
+};
 use serde::Serialize;
 
 use self::look::Tenant;
 pub(super) use self::look::kubeconfig_of;
+use super::built_in_profiles;
 use super::cluster_client::{ClusterClient, KubeconfigSource};
 use crate::api::{
     machine_deployment::MachineDeployment,
-    names::{DerivedNames, FINALIZER, PROFILE, PROFILE_NAMESPACE},
+    names::{DerivedNames, PROFILE},
     profile::OperatingSystemProfileSpec,
-    worker_cluster::{NodeCredentials, ProfileAnnotation},
+    reason::Reason,
+    worker_cluster::NodeCredentials,
 };
-use crate::controllers::adoption;
-use crate::fleet::{
-    pages::{self, Listed},
-    prerequisites,
-};
+use crate::controllers::machine_deployment_index::MachineDeploymentIndex;
+use crate::fleet::{account::Account, memory::Reservation, pages, prerequisites};
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},
     desired::{desired, is_current},
+    found::{Lacking, NotServed, ProfileName, find_profile, lacking},
+    invalid::Invalid,
     machine_rollout::{Machines, Standing, machines, standing},
     observed::Observed,
     provenance::Provenance,
-    validate::{Deployment, Found, NameConflict, Policy, ProfileFound, Quota, created, validate},
+    validate::{Deployment, Found, Policy, Profile, validate},
 };
-use crate::render::{Limits, input::ProviderConfig, overlay, render, template::CompiledProfile};
+use crate::render::Limits;
+use crate::render_worker::Renderer;
 use crate::rules::{
     diff::{Names, differences},
-    machine_deployment::default_profile,
-    user_data::fit,
+    user_data::SizeChecked,
 };
 use crate::settings::Settings;
 use crate::telemetry::chain::whole;
@@ -81,6 +86,9 @@ pub struct Answer {
     pub machine_deployment: Option<String>,
     /// What it would come to.
     pub verdict: Verdict,
+    /// Why it is not served now: the reason that its entry would have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
     /// Why it cannot be told, or would be refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -104,6 +112,8 @@ pub enum Verdict {
     Written,
     /// Its documents would be recreated with other bytes.
     Rotated,
+    /// It would wait for something that is still to come.
+    Waiting,
     /// It would be refused.
     Refused,
     /// It cannot be told.
@@ -147,9 +157,11 @@ async fn of_tenant(
     registration: &k8s_openapi::api::core::v1::Secret,
 ) -> anyhow::Result<Vec<Answer>> {
     let tenant = Tenant::read(client, question, registration).await?;
-    let living = living(&tenant).await?;
-    let served = living.iter().filter(|it| tenant.serves(it));
-    let mut answers: Vec<Answer> = served.map(|it| tenant.answer(it, &living)).collect();
+    let listed = Listed::read(&tenant).await?;
+    let answers = listed
+        .living()
+        .filter_map(|it| tenant.answer(it, &listed.index));
+    let mut answers: Vec<Answer> = answers.collect();
     let writes = prerequisites::plan_fetcher(&tenant.worker).await?;
     if !writes.is_empty() {
         let of_all = Answer {
@@ -168,17 +180,40 @@ async fn of_tenant(
     Ok(answers)
 }
 
-/// The machine deployments of the worker cluster that are not being deleted.
-async fn living(tenant: &Tenant) -> anyhow::Result<Vec<Arc<MachineDeployment>>> {
-    let all = Api::all(tenant.worker.clone());
-    let all: Listed<MachineDeployment> = pages::all(&all, ListParams::default())
-        .await
-        .context("cannot list machine deployments")?;
-    let living = all
-        .into_all(MachineDeployment::from)
-        .into_iter()
-        .filter(|it| it.metadata.deletion_timestamp.is_none());
-    Ok(living.map(Arc::new).collect())
+/// The machine deployments of a worker cluster, as the manager knows them.
+struct Listed {
+    all: Vec<Arc<MachineDeployment>>,
+    index: MachineDeploymentIndex,
+}
+
+impl Listed {
+    async fn read(tenant: &Tenant) -> anyhow::Result<Self> {
+        let all = Api::all(tenant.worker.clone());
+        let all: pages::Listed<MachineDeployment> = pages::all(&all, ListParams::default())
+            .await
+            .context("cannot list machine deployments")?;
+        let all = all.into_all(MachineDeployment::from).into_iter();
+        let (store, mut writer) = reflector::store();
+        let index = MachineDeploymentIndex::new(store, tenant.policy.machine_deployments_max);
+        let bytes_max = tenant.policy.metadata_bytes_max();
+        let mut account = Account::of(bytes_max, Reservation::guaranteed(&Arc::default()));
+        let events = std::iter::once(Event::Init).chain(all.map(Event::InitApply));
+        for event in events.chain([Event::InitDone]) {
+            let event = account.keep(event)?;
+            writer.apply_watcher_event(&event);
+            index.follow(&event);
+        }
+        Ok(Self {
+            all: writer.as_reader().state(),
+            index,
+        })
+    }
+
+    /// Those that are not being deleted.
+    fn living(&self) -> impl Iterator<Item = &Arc<MachineDeployment>> {
+        let all = self.all.iter();
+        all.filter(|it| it.metadata.deletion_timestamp.is_none())
+    }
 }
 
 impl Answer {
@@ -187,6 +222,7 @@ impl Answer {
             tenant: tenant.to_owned(),
             machine_deployment,
             verdict,
+            reason: None,
             message: None,
             inputs: Vec::new(),
             machines: None,
@@ -201,47 +237,56 @@ fn full_name(machine_deployment: &MachineDeployment) -> String {
     format!("{namespace}/{}", machine_deployment.name_any())
 }
 
-impl Tenant {
-    /// Whether a machine deployment is one that the manager serves.
-    fn serves(&self, found: &MachineDeployment) -> bool {
-        let is_named = found
-            .annotations()
-            .get(PROFILE)
-            .is_some_and(|it| !it.is_empty());
-        let is_ours = found.finalizers().iter().any(|name| name == FINALIZER);
-        is_named || is_ours || self.unnamed == ProfileAnnotation::Default
+impl Answer {
+    fn not_served(self, not_served: &NotServed) -> Self {
+        Self {
+            verdict: match not_served {
+                NotServed::Invalid(_) => Verdict::Refused,
+                NotServed::Waiting { .. } => Verdict::Waiting,
+            },
+            reason: Some(not_served.reason()),
+            message: Some(not_served.to_string()),
+            ..self
+        }
     }
+}
 
-    fn answer(&self, found: &Arc<MachineDeployment>, all: &[Arc<MachineDeployment>]) -> Answer {
-        let answer = Answer::new(&self.namespace, Some(full_name(found)), Verdict::Unchanged);
+impl Tenant {
+    /// Returns what would become of a machine deployment; `None` if the manager does not serve it.
+    fn answer(
+        &self,
+        found: &Arc<MachineDeployment>,
+        index: &MachineDeploymentIndex,
+    ) -> Option<Answer> {
         let answer = Answer {
             message: self.is_paused.then(|| PAUSED.to_owned()),
-            ..answer
+            ..Answer::new(&self.namespace, Some(full_name(found)), Verdict::Unchanged)
         };
-        let decided = adopted(found).and_then(|(adopted, writes)| {
-            let mut answer = answer.clone();
-            answer.writes = writes;
-            self.decide(&adopted, all, answer)
-        });
-        decided.unwrap_or_else(|refusal| Answer {
-            verdict: Verdict::Refused,
-            message: Some(refusal),
-            ..answer
-        })
+        let lacking = match lacking(found, self.unnamed) {
+            Ok(lacking) => lacking?,
+            Err(invalid) => return Some(answer.not_served(&invalid.into())),
+        };
+        let (supplied, writes) = supplied(found, lacking);
+        let supposed = Answer {
+            writes,
+            ..answer.clone()
+        };
+        let decided = self.decide(&supplied, index, supposed);
+        Some(decided.unwrap_or_else(|not_served| answer.not_served(&not_served)))
     }
 
     fn decide(
         &self,
         machine_deployment: &Arc<MachineDeployment>,
-        all: &[Arc<MachineDeployment>],
+        index: &MachineDeploymentIndex,
         mut answer: Answer,
-    ) -> Result<Answer, String> {
-        let found = self.inputs(machine_deployment, all);
+    ) -> Result<Answer, NotServed> {
+        let found = self.inputs(machine_deployment, index);
         let policy = Policy {
             token_lifetime: self.token_lifetime,
             machine_deployments_max: self.policy.machine_deployments_max,
         };
-        let deployment = validate(&found, &policy).map_err(|error| error.to_string())?;
+        let deployment = validate(&found, &policy)?;
         let deployment = self.equip(deployment, &mut answer);
         answer.inputs = differing(&deployment.provenance, &found.observed);
         let documents = if is_current(&deployment, &found.observed) {
@@ -297,17 +342,8 @@ impl Tenant {
         deployment
     }
 
-    fn render(
-        &self,
-        deployment: &Deployment,
-        answer: &mut Answer,
-    ) -> Result<crate::rules::user_data::SizeChecked, String> {
-        let machine_deployment = &deployment.machine_deployment;
-        let namespace = machine_deployment.namespace().unwrap_or_default();
-        let name = machine_deployment.name_any();
-        let input = deployment.render_input(&name, &namespace);
-        let rendered = render(&input, &Limits::default()).map_err(|error| error.to_string())?;
-        let documents = fit(rendered).map_err(|error| error.to_string())?;
+    fn render(&self, deployment: &Deployment, answer: &mut Answer) -> Result<SizeChecked, Invalid> {
+        let documents = deployment.render(&Limits::default())?;
         if let Some(before) = self.configs.get(&deployment.names.config) {
             let names = Names {
                 old: "live",
@@ -321,30 +357,13 @@ impl Tenant {
     fn inputs(
         &self,
         machine_deployment: &Arc<MachineDeployment>,
-        all: &[Arc<MachineDeployment>],
+        index: &MachineDeploymentIndex,
     ) -> Found {
         let namespace = machine_deployment.namespace().unwrap_or_default();
         let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
-        let age = |it: &MachineDeployment| (created(it), it.uid());
-        let others = all.iter().filter(|it| it.uid() != machine_deployment.uid());
-        let name_conflicts = others.clone().filter(|other| {
-            let namespace = other.namespace().unwrap_or_default();
-            DerivedNames::new(&namespace, &other.name_any()).overlaps(&names)
-        });
-        let older = others.filter(|it| age(it) < age(machine_deployment));
         Found {
-            name_conflicts: name_conflicts
-                .map(|other| NameConflict {
-                    created: created(other),
-                    uid: other.uid().unwrap_or_default(),
-                    name: full_name(other),
-                })
-                .collect(),
-            quota: if older.count() < self.policy.machine_deployments_max {
-                Quota::Within
-            } else {
-                Quota::Exceeded
-            },
+            name_conflicts: index.conflicts(machine_deployment),
+            quota: index.quota(machine_deployment),
             profile: self.profile(machine_deployment),
             settings: self.settings.clone(),
             cluster_info: Arc::clone(&self.cluster_info),
@@ -365,72 +384,40 @@ impl Tenant {
         }
     }
 
-    fn profile(&self, machine_deployment: &MachineDeployment) -> ProfileFound {
-        let annotations = machine_deployment.annotations();
-        let name = annotations.get(PROFILE).cloned().unwrap_or_default();
-        let named = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
-        let namespace = adoption::profile_namespace(&self.id, &self.policy, named);
-        if !self.policy.allows_profiles_of(&self.id, &namespace) {
-            return ProfileFound::Forbidden { namespace };
-        }
-        let find = |name: &str| {
-            let key = (namespace.clone(), name.to_owned());
-            self.profiles.get(&key).cloned().flatten()
+    fn profile(&self, machine_deployment: &MachineDeployment) -> Result<Profile, NotServed> {
+        let named = ProfileName::of(machine_deployment, &self.id, &self.policy)?;
+        let is_own = named.namespace == self.id.namespace();
+        let awaits = |name: &str| {
+            let defaults = built_in_profiles().unwrap_or_default();
+            is_own && self.default_profiles.installs(name, &defaults)
         };
-        let Some(spec) = find(&name) else {
-            return if self
-                .profiles
-                .contains_key(&(namespace.clone(), name.clone()))
-            {
-                ProfileFound::Unreadable { namespace, name }
-            } else {
-                ProfileFound::Missing { namespace, name }
-            };
-        };
-        let whole = match overlay::resolve(&name, &spec, find) {
-            Ok(whole) => whole,
-            Err(error) => return ProfileFound::Unresolved { error },
-        };
-        match CompiledProfile::compile(&whole) {
-            Ok(profile) => ProfileFound::Usable {
-                name,
-                profile: Arc::new(profile),
-            },
-            Err(error) => ProfileFound::Unusable {
-                name: format!("{namespace}/{name}"),
-                error: Arc::new(error),
-            },
+        let shared = find_profile(&named, &self.profiles, awaits)?;
+        match shared.compile(&Renderer::InProcess) {
+            Ok(compiled) => Ok(Profile {
+                name: named.name,
+                compiled,
+            }),
+            Err(error) => Err(Invalid::unusable(&named, error).into()),
         }
     }
 }
 
-/// The machine deployment as it would be served.
-fn adopted(
+/// Returns the machine deployment as it would be served, and what is written for that.
+fn supplied(
     found: &Arc<MachineDeployment>,
-) -> Result<(Arc<MachineDeployment>, Vec<String>), String> {
+    lacking: Lacking,
+) -> (Arc<MachineDeployment>, Vec<String>) {
     let mut writes = Vec::new();
-    let mut adopted = MachineDeployment::clone(found);
-    if !found.finalizers().iter().any(|name| name == FINALIZER) {
+    let mut supplied = Arc::clone(found);
+    if lacking.finalizer {
         writes.push("add the finalizer to the machine deployment".to_owned());
     }
-    let named = found.annotations().get(PROFILE);
-    if named.is_none_or(String::is_empty) {
-        let provider = ProviderConfig::decode(&found.spec.template.spec.provider_spec.json())
-            .map_err(|error| error.to_string())?;
-        let utility = provider
-            .provisioning_utility()
-            .map_err(|error| error.to_string())?;
-        let profile = default_profile(
-            &provider.operating_system,
-            &provider.cloud_provider,
-            utility.as_str(),
-        )
-        .map_err(|error| error.to_string())?;
+    if let Some(profile) = lacking.profile {
         writes.push(format!("annotate the machine deployment with {profile}"));
-        let annotations = adopted.annotations_mut();
+        let annotations = Arc::make_mut(&mut supplied).annotations_mut();
         annotations.insert(PROFILE.to_owned(), profile.to_owned());
     }
-    Ok((Arc::new(adopted), writes))
+    (supplied, writes)
 }
 
 /// The inputs that differ from what the bootstrap Secret says of itself.

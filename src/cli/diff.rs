@@ -44,7 +44,10 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
                 match world.render(profile, &machine_deployment) {
                     Ok(rendered) => configs.push(rendered.stored_config),
                     Err(refused) => {
-                        output::remark(&format!("refused: {name} by {argument}: {refused}"));
+                        let reason = refused.reason();
+                        output::remark(&format!(
+                            "refused: {name} by {argument}: {reason}: {refused}"
+                        ));
                     }
                 }
             }

@@ -77,6 +77,7 @@ fn lines(explained: &Explanation) -> Vec<String> {
         Verdict::Unchanged => "current",
         Verdict::Written => "about to be written, without a rotation",
         Verdict::Rotated => "about to be rotated",
+        Verdict::Waiting => "waiting",
         Verdict::Refused => "refused",
         Verdict::Unknown => "unknown",
     };

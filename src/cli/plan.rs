@@ -80,7 +80,7 @@ pub(super) fn run(flags: PlanFlags) -> anyhow::Result<ExitCode> {
 
 fn code(answers: &[Answer]) -> ExitCode {
     let is = |verdicts: &[Verdict]| answers.iter().any(|it| verdicts.contains(&it.verdict));
-    if is(&[Verdict::Refused, Verdict::Unknown]) {
+    if is(&[Verdict::Waiting, Verdict::Refused, Verdict::Unknown]) {
         output::ERROR
     } else if is(&[Verdict::Written, Verdict::Rotated]) {
         output::found()
@@ -90,10 +90,11 @@ fn code(answers: &[Answer]) -> ExitCode {
 }
 
 /// From the best to the worst.
-const VERDICTS: [Verdict; 5] = [
+const VERDICTS: [Verdict; 6] = [
     Verdict::Unchanged,
     Verdict::Written,
     Verdict::Rotated,
+    Verdict::Waiting,
     Verdict::Refused,
     Verdict::Unknown,
 ];
@@ -103,6 +104,7 @@ fn called(verdict: Verdict) -> &'static str {
         Verdict::Unchanged => "unchanged",
         Verdict::Written => "would be written",
         Verdict::Rotated => "would be rotated",
+        Verdict::Waiting => "would wait",
         Verdict::Refused => "would be refused",
         Verdict::Unknown => "unknown",
     }
@@ -159,7 +161,10 @@ fn lines(answer: &Answer) -> Vec<String> {
     let verdict = format!("{}{more}", called(answer.verdict));
     let name = answer.machine_deployment.as_deref().unwrap_or("-");
     let mut lines = vec![format!("{} {name}: {verdict}", answer.tenant)];
-    lines.extend(answer.message.iter().map(|message| format!("  {message}")));
+    lines.extend(answer.message.iter().map(|message| match answer.reason {
+        Some(reason) => format!("  {reason}: {message}"),
+        None => format!("  {message}"),
+    }));
     if !answer.inputs.is_empty() {
         lines.push(format!("  differs: {}", answer.inputs.join(", ")));
     }

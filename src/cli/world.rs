@@ -1,11 +1,10 @@
 //! A profile rendered as the controller would, with files in place of clusters: the same decision,
 //! the same refusals.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::Args;
 use jiff::Timestamp;
-use kube::ResourceExt as _;
 
 use super::{
     cluster_info::Facts,
@@ -15,11 +14,12 @@ use super::{
 use crate::api::machine_deployment::MachineDeployment;
 use crate::plan::{
     bootstrap::Randomness,
+    found::NotServed,
+    invalid::Invalid,
     observed::Observed,
-    validate::{Found, Invalid, Policy, ProfileFound, Quota, validate},
+    validate::{Found, Policy, Profile, Quota, validate},
 };
-use crate::render::{Limits, RenderError, Rendered, render, template::CompiledProfile};
-use crate::rules::user_data::{TooLarge, fit};
+use crate::render::{Limits, Rendered, template::CompiledProfile};
 use crate::tenant::settings::{SettingsError, TenantSettings};
 
 /// Where machine deployments stand unless their file says otherwise.
@@ -47,23 +47,6 @@ pub(super) struct World {
     pub(super) bases: Bases,
 }
 
-/// Why nothing is rendered.
-pub(super) enum Refused {
-    Invalid(Invalid),
-    Render(RenderError),
-    TooLarge(TooLarge),
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Invalid(invalid) => write!(formatter, "{}: {invalid}", invalid.reason()),
-            Self::Render(error) => write!(formatter, "RenderFailed: {error}"),
-            Self::TooLarge(error) => write!(formatter, "UserDataTooLarge: {error}"),
-        }
-    }
-}
-
 impl WorldFlags {
     /// Reads the files, and tells what they leave out.
     pub(super) fn load(&self) -> anyhow::Result<World> {
@@ -84,41 +67,48 @@ impl WorldFlags {
 
 impl World {
     /// Renders a profile for a machine deployment.
+    ///
+    /// # Errors
+    ///
+    /// A reconcile would not serve it either.
     pub(super) fn render(
         &self,
         profile: &NamedProfile,
         machine_deployment: &MachineDeployment,
-    ) -> Result<Rendered, Refused> {
-        let found = self.inputs(profile, machine_deployment);
+    ) -> Result<Rendered, NotServed> {
+        let found = self.inputs(profile, machine_deployment)?;
         let policy = Policy {
             token_lifetime: Duration::from_hours(1),
             machine_deployments_max: 1,
         };
-        let mut deployment = validate(&found, &policy).map_err(Refused::Invalid)?;
+        let mut deployment = validate(&found, &policy)?;
         if let Some(kubeconfig) = &self.cluster_info.bootstrap_kubeconfig {
             deployment.bootstrap_kubeconfig = kubeconfig.clone();
         }
-        let name = machine_deployment.name_any();
-        let namespace = found.machine_deployment.namespace().unwrap_or_default();
-        let input = deployment.render_input(&name, &namespace);
-        let rendered = render(&input, &Limits::default()).map_err(Refused::Render)?;
-        let documents = fit(rendered).map_err(Refused::TooLarge)?;
+        let documents = deployment.render(&Limits::default())?;
         if let Some(near_limit) = documents.near_limit {
             output::note(&near_limit);
         }
         Ok(documents.rendered)
     }
 
-    /// What the controller would have found.
-    fn inputs(&self, profile: &NamedProfile, machine_deployment: &MachineDeployment) -> Found {
+    /// Returns what a reconcile would have found.
+    fn inputs(
+        &self,
+        profile: &NamedProfile,
+        machine_deployment: &MachineDeployment,
+    ) -> Result<Found, Invalid> {
         let mut machine_deployment = machine_deployment.clone();
+        if machine_deployment.spec.is_unreadable {
+            return Err(Invalid::Unreadable);
+        }
         let namespace = &mut machine_deployment.metadata.namespace;
         namespace.get_or_insert_with(|| NAMESPACE.to_owned());
-        Found {
+        Ok(Found {
             machine_deployment: Arc::new(machine_deployment),
             name_conflicts: Vec::new(),
             quota: Quota::Within,
-            profile: self.profile_found(profile),
+            profile: self.profile(profile).map_err(NotServed::from),
             settings: self.settings.clone(),
             cluster_info: Arc::new(self.cluster_info.cluster.clone()),
             kubeconfig_ca: self.cluster_info.certificate.as_bytes().into(),
@@ -129,24 +119,20 @@ impl World {
             random: Randomness([0; 64]),
             observed: Observed::default(),
             now: Timestamp::UNIX_EPOCH,
-        }
+        })
     }
 
-    fn profile_found(&self, profile: &NamedProfile) -> ProfileFound {
-        let whole = match self.bases.resolve(profile) {
-            Ok(whole) => whole,
-            Err(error) => return ProfileFound::Unresolved { error },
-        };
-        let name = whole.name;
-        match CompiledProfile::compile(&whole.spec) {
-            Ok(compiled) => ProfileFound::Usable {
+    fn profile(&self, profile: &NamedProfile) -> Result<Profile, Invalid> {
+        let NamedProfile { name, spec } = self.bases.resolve(profile).map_err(Invalid::Overlay)?;
+        match CompiledProfile::compile(&spec) {
+            Ok(compiled) => Ok(Profile {
                 name,
-                profile: Arc::new(compiled),
-            },
-            Err(error) => ProfileFound::Unusable {
+                compiled: Arc::new(compiled),
+            }),
+            Err(error) => Err(Invalid::ProfileUnusable {
                 name,
                 error: Arc::new(error),
-            },
+            }),
         }
     }
 }

@@ -20,11 +20,8 @@ use crate::api::{
     worker_cluster::Adoption,
 };
 use crate::fleet::{adoption::Predecessor, pages::Pages, write};
-use crate::tenant::{
-    id::TenantId,
-    policy::{ProfileQuota, TenantPolicy},
-    report::ConditionState,
-};
+use crate::plan::found::profile_namespace;
+use crate::tenant::{policy::ProfileQuota, report::ConditionState};
 
 /// A page of machine deployments, by their metadata.
 const PAGE: u32 = 100;
@@ -34,16 +31,6 @@ const NAMED_MAX: usize = 10;
 /// Whether a profile was adopted with its cluster, and no default replaces it.
 pub fn is_pinned(profile: &impl ResourceExt) -> bool {
     profile.annotations().contains_key(PINNED)
-}
-
-/// The namespace that a machine deployment's profile is read from. The worker cluster's
-/// `kube-system`, where the program before us had its profiles, means the tenant's own.
-pub fn profile_namespace(tenant: &TenantId, policy: &TenantPolicy, named: Option<&str>) -> String {
-    match named.unwrap_or_default() {
-        KUBE_SYSTEM if policy.allows_profiles_of(tenant, KUBE_SYSTEM) => KUBE_SYSTEM.to_owned(),
-        "" | KUBE_SYSTEM => tenant.namespace().to_owned(),
-        named => named.to_owned(),
-    }
 }
 
 /// Copies the profiles that machine deployments name into the tenant's namespace, and pins them;
@@ -229,23 +216,6 @@ fn bounded(names: Vec<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_namespace_of_the_program_before_us_means_the_tenants_own() {
-        let berlin = TenantId::new("berlin");
-        let policy = TenantPolicy::default();
-        let of = |named| profile_namespace(&berlin, &policy, named);
-        for named in [None, Some(""), Some(KUBE_SYSTEM), Some("berlin")] {
-            assert_eq!(of(named), "berlin", "{named:?}");
-        }
-        assert_eq!(of(Some("lisbon")), "lisbon", "to be refused");
-        let allowing = TenantPolicy {
-            profile_namespaces: BTreeSet::from([KUBE_SYSTEM.to_owned()]),
-            ..TenantPolicy::default()
-        };
-        let named = profile_namespace(&berlin, &allowing, Some(KUBE_SYSTEM));
-        assert_eq!(named, KUBE_SYSTEM);
-    }
 
     #[test]
     fn a_message_names_a_few() {

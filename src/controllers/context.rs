@@ -23,18 +23,17 @@ use super::{
     },
     triggers::TriggerRouter,
 };
-use crate::api::{
-    machine_deployment::MachineDeployment,
-    worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
-};
+use crate::api::machine_deployment::MachineDeployment;
 use crate::fleet::engagement::Engagement;
-use crate::plan::{default_profile::DefaultProfile, digest::DigestKey};
+use crate::plan::{
+    default_profile::{DefaultProfile, DefaultProfileSettings},
+    digest::DigestKey,
+};
 use crate::render::Limits;
 use crate::render_worker::Renderer;
 use crate::tenant::{
     cluster_info::ClusterInfo,
     mode::{Mode, NamespacedName},
-    settings::TenantSettings,
 };
 
 /// What the reconciles of all tenants go by.
@@ -102,33 +101,6 @@ pub struct Context {
     pub key: Mutex<(Arc<ClusterInfo>, DigestKey)>,
 }
 
-/// What a tenant's settings say about the default profiles.
-#[derive(Clone, Debug)]
-pub struct DefaultProfileSettings {
-    /// When newer ones are installed.
-    pub pace: ProfileRollout,
-    names: Option<Vec<String>>,
-}
-
-impl DefaultProfileSettings {
-    /// What the settings of a WorkerCluster come to, over the fleet's defaults.
-    pub fn new(defaults: &TenantSettings, own: Option<&WorkerCluster>) -> Self {
-        let spec = own.map(|own| &own.spec);
-        let names = spec.and_then(|spec| spec.default_profile_names.as_ref());
-        let pace = spec.and_then(|spec| spec.rollout?.default_profiles);
-        Self {
-            pace: pace.unwrap_or(defaults.profile_rollout),
-            names: names.or(defaults.default_profile_names.as_ref()).cloned(),
-        }
-    }
-
-    /// Whether the tenant gets the default profile of this name.
-    pub fn wants(&self, name: &str) -> bool {
-        let names = self.names.as_ref();
-        names.is_none_or(|names| names.iter().any(|wanted| wanted == name))
-    }
-}
-
 impl Context {
     /// The worker cluster was restored from a backup: its tokens and machine deployments are
     /// others, and only lists show them. It is engaged again.
@@ -142,20 +114,6 @@ impl Context {
     pub fn default_profile_settings(&self) -> DefaultProfileSettings {
         let own = self.engagement.worker_cluster.borrow();
         DefaultProfileSettings::new(&self.engagement.shared.defaults, own.as_deref())
-    }
-
-    /// Whether a profile that is not there is about to be installed: a default one of the tenant's
-    /// own namespace, unless its policy forgoes them. Where the installation fails the tenant's
-    /// condition says so.
-    pub fn awaits_default(&self, namespace: &str, name: &str) -> bool {
-        let own = self.engagement.worker_cluster.borrow();
-        let forgoes = own
-            .as_ref()
-            .is_some_and(|own| own.spec.default_profiles == DefaultProfiles::Disabled);
-        !forgoes
-            && namespace == self.engagement.tenant().namespace()
-            && self.default_profile_settings().wants(name)
-            && self.defaults.iter().any(|default| default.name == name)
     }
 
     /// The Secret with credentials of registries, in the management cluster.

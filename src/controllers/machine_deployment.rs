@@ -12,7 +12,6 @@ pub mod update_status;
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
 use kube::{
     ResourceExt,
     runtime::{controller::Action, reflector::ObjectRef},
@@ -23,32 +22,29 @@ use tracing::Instrument;
 use self::{
     apply::apply,
     dereference::dereference,
-    ensure_finalizer::Managed,
+    ensure_finalizer::supply,
     error::Error,
     update_status::{Tried, update_status},
 };
 use super::context::Context;
 use crate::api::{
-    machine_deployment::MachineDeployment,
-    names::{FINALIZER, REVISION, is_name_alone},
-    reason::Reason,
+    machine_deployment::MachineDeployment, names::REVISION, worker_cluster::ProfileAnnotation,
 };
 use crate::fleet::{jitter, permits::Priority};
 use crate::plan::{
     bootstrap::renewal,
     changes::{changes, kept_as_found},
     desired::{desired, is_current, known_near_limit},
+    found::{ProfileName, has_finalizer, lacking},
+    invalid::Invalid,
     machine_rollout::{Machines, machines},
-    validate::{Deployment, Invalid, Policy, created, validate},
+    validate::{Deployment, Policy, validate},
 };
 use crate::telemetry::{
     metrics::{Took, Trigger},
     traces::{self, TRACEPARENT},
 };
-
-/// machine-controller sets the revision right after it makes the first MachineSet; a machine
-/// deployment without one is served with an empty revision after this long.
-const REVISION_WAIT: Duration = Duration::from_secs(1);
+use crate::tenant::report::ProfileTried;
 
 /// Reconciles once. Never returns an error: the outcome is recorded in the tenant's status, and the
 /// action says when to reconcile again.
@@ -82,8 +78,9 @@ pub async fn reconcile(
         let at_work = context.resync.begin(&reference);
         let queue = queue_latency.begin(&reference, &context.engagement.shared.metrics);
         let begun = Instant::now();
-        let profile = update_status::profile(&context, &machine_deployment);
-        let outcome = serve(&machine_deployment, &context, at_work.priority()).await;
+        let mut profile = None;
+        let priority = at_work.priority();
+        let outcome = serve(&machine_deployment, &context, priority, &mut profile).await;
         let tried = Tried {
             profile,
             took: Took {
@@ -102,12 +99,7 @@ pub async fn reconcile(
                     queue_latency.later(&reference, Trigger::Time, after)
                 })
             }
-            Err(
-                Error::Invalid(_)
-                | Error::NoDefaultProfile(_)
-                | Error::Render(_)
-                | Error::TooLarge(_),
-            ) => Action::await_change(),
+            Err(Error::Invalid(_)) => Action::await_change(),
             Err(Error::Waiting { until, .. }) => {
                 queue_latency.later(&reference, Trigger::Retry, until)
             }
@@ -164,42 +156,41 @@ async fn serve(
     machine_deployment: &Arc<MachineDeployment>,
     context: &Context,
     priority: Priority,
+    tried: &mut Option<Box<ProfileTried>>,
 ) -> Result<Served, Error> {
     if machine_deployment.metadata.deletion_timestamp.is_some() {
-        if !machine_deployment
-            .finalizers()
-            .iter()
-            .any(|name| name == FINALIZER)
-        {
+        if !has_finalizer(machine_deployment) {
             return Ok(Served::without_next(ServedKind::Ignored));
         }
         finalize::finalize(context, machine_deployment).await?;
         return Ok(Served::without_next(ServedKind::Removed));
     }
-    if is_name_alone(&machine_deployment.metadata) {
-        return Err(Invalid::TooLarge.into());
-    }
-    if machine_deployment.spec.is_unreadable {
-        return Err(Invalid::Unreadable.into());
-    }
-    let machine_deployment =
-        match ensure_finalizer::ensure_finalizer(context, machine_deployment).await? {
-            Managed::Yes(machine_deployment) => machine_deployment,
-            Managed::No => return Ok(Served::without_next(ServedKind::Ignored)),
-        };
-    wait_for_revision(context, &machine_deployment)?;
+    let lacking = lacking(machine_deployment, unnamed(context))?;
+    let Some(lacking) = lacking else {
+        return Ok(Served::without_next(ServedKind::Ignored));
+    };
+    let machine_deployment = supply(context, machine_deployment, lacking).await?;
+    // Which profile it names is kept even if it cannot be served.
+    let engagement = &context.engagement;
+    let named = ProfileName::of(
+        &machine_deployment,
+        &engagement.tenant(),
+        &engagement.policy,
+    );
+    let named_well = named.as_ref().ok();
+    *tried = named_well.and_then(|named| update_status::profile(context, named));
     // On the heap: it is the largest part of a reconcile, and most end before it.
-    Box::pin(converge(context, machine_deployment, priority)).await
+    Box::pin(converge(context, (machine_deployment, named), priority)).await
 }
 
 /// The seven steps.
 async fn converge(
     context: &Context,
-    machine_deployment: Arc<MachineDeployment>,
+    (machine_deployment, named): (Arc<MachineDeployment>, Result<ProfileName, Invalid>),
     priority: Priority,
 ) -> Result<Served, Error> {
     // What is there? (client)
-    let found = dereference(context, machine_deployment)
+    let found = dereference(context, machine_deployment, named)
         .instrument(tracing::info_span!("dereference"))
         .await?;
     // Can it be served? (pure)
@@ -271,29 +262,12 @@ fn next_look(context: &Context, deployment: &Deployment) -> Duration {
     left + jitter
 }
 
-fn wait_for_revision(
-    context: &Context,
-    machine_deployment: &MachineDeployment,
-) -> Result<(), Error> {
-    match revision_wait(machine_deployment, context.engagement.health.server_time()) {
-        Some(until) => Err(Error::Waiting {
-            reason: Reason::AwaitingRevision,
-            until,
-        }),
-        None => Ok(()),
-    }
-}
-
-/// How long a machine deployment without a revision is left to machine-controller, which gives it
-/// one. Times in objects have whole seconds: it may be a second longer than it should.
-fn revision_wait(machine_deployment: &MachineDeployment, now: Timestamp) -> Option<Duration> {
-    if machine_deployment.annotations().contains_key(REVISION) {
-        return None;
-    }
-    let age = Duration::try_from(now.duration_since(created(machine_deployment))).ok()?;
-    REVISION_WAIT
-        .checked_sub(age)
-        .filter(|left| !left.is_zero())
+/// Returns what the tenant wants of machine deployments that name no profile.
+fn unnamed(context: &Context) -> ProfileAnnotation {
+    let own = context.engagement.worker_cluster.borrow();
+    let default = context.rules.mode.profile_annotation();
+    own.as_ref()
+        .map_or(default, |own| own.spec.profile_annotation)
 }
 
 impl Served {
@@ -306,33 +280,5 @@ impl Served {
             kept: None,
             machines: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
-    #[test]
-    fn without_a_revision_a_machine_deployment_is_left_alone_for_its_first_second() {
-        let at = |milliseconds| Timestamp::from_millisecond(milliseconds).unwrap();
-        let mut found = MachineDeployment::default();
-        found.metadata.creation_timestamp = Some(Time(at(10_000)));
-        let left =
-            |found: &MachineDeployment, now| revision_wait(found, at(now)).map(|it| it.as_millis());
-        assert_eq!(left(&found, 10_000), Some(1_000));
-        assert_eq!(left(&found, 10_999), Some(1));
-        assert_eq!(left(&found, 11_000), None);
-        assert_eq!(left(&found, 60_000), None);
-        assert_eq!(
-            left(&found, 9_000),
-            None,
-            "a clock that is behind holds up nobody"
-        );
-        found
-            .annotations_mut()
-            .insert(REVISION.to_owned(), "1".to_owned());
-        assert_eq!(left(&found, 10_000), None);
     }
 }

@@ -14,7 +14,10 @@ use kube::{
 
 use crate::api::{machine_deployment::MachineDeployment, names::DerivedNames};
 use crate::fleet::index::Index;
-use crate::plan::validate::{Quota, created};
+use crate::plan::{
+    found::created,
+    validate::{NameConflict, Quota},
+};
 
 /// An index of a tenant's machine deployments.
 #[derive(Debug)]
@@ -68,6 +71,23 @@ impl MachineDeploymentIndex {
             self::names(other).overlaps(names)
         });
         found
+    }
+
+    /// Returns the other machine deployments that share a derived name with this one.
+    pub fn conflicts(&self, machine_deployment: &MachineDeployment) -> Vec<NameConflict> {
+        let overlapping = self.overlapping(&names(machine_deployment));
+        let uid = machine_deployment.uid();
+        let others = overlapping.iter().filter(|other| other.uid() != uid);
+        let conflicts = others.map(|other| NameConflict {
+            created: created(other),
+            uid: other.uid().unwrap_or_default(),
+            name: format!(
+                "{}/{}",
+                other.namespace().unwrap_or_default(),
+                other.name_any()
+            ),
+        });
+        conflicts.collect()
     }
 
     /// Returns the machine deployments that a config or Secret of this name is made for, by name.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use jiff::Timestamp;
 
 use crate::fleet::memory::Reservation;
-use crate::plan::validate::Shortage;
+use crate::plan::invalid::Shortage;
 use crate::tenant::policy::ProfileQuota;
 
 /// The older comes first; of two made in one second, the one whose name does.

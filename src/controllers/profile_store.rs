@@ -248,7 +248,7 @@ impl ProfileStore {
     }
 
     /// A profile laid over what it extends, if there is one.
-    pub fn resolved(&self, namespace: &str, name: &str) -> Option<Resolved> {
+    fn resolved(&self, namespace: &str, name: &str) -> Option<Resolved> {
         let key = (namespace.to_owned(), name.to_owned());
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         let shared = inner.profiles.get(&key)?;
@@ -283,7 +283,7 @@ impl ProfileStore {
         let _ = incomplete.wait_for(|count| *count == 0).await;
     }
 
-    /// Takes a profile. Gives the names of those that come to something else by it.
+    /// Takes a profile. Returns the names of those that come to something else by it.
     fn insert(&self, key: &Key, profile: Aged) -> BTreeSet<String> {
         let Aged { created, spec } = profile;
         let (id, size) = content_id(&spec);
@@ -313,6 +313,8 @@ impl ProfileStore {
 
     /// Takes a profile away. Gives the names of those that come to something else by it.
     fn remove(&self, key: &Key) -> BTreeSet<String> {
+        self.mark(key, &BTreeMap::new());
+        self.clear_unreadable(key);
         let (namespace, name) = key;
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         inner.wanted.remove(key);
@@ -448,36 +450,25 @@ impl Follower {
         }
     }
 
-    /// A profile that cannot be decoded does not hide the others. What it says of itself in
-    /// annotations holds, and nothing of its content is used.
+    /// A profile that cannot be decoded does not hide the others.
     fn insert(&self, profile: DeserializeGuard<OperatingSystemProfile>) {
         let key = key(&profile);
-        let annotations = profile.annotations().clone();
-        let Ok(profile) = profile.0 else {
-            tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
-            self.remove(&key);
-            self.store.mark(&key, &annotations);
-            self.store.set_unreadable(&key);
-            let name = BTreeSet::from([key.1.clone()]);
-            return notify(&self.subscriptions, &key, &name);
+        let changed = match profile.0 {
+            Ok(profile) => self.store.put(profile),
+            Err(unreadable) => {
+                tracing::warn!(namespace = key.0, name = key.1, "a profile cannot be read");
+                self.store.put_unreadable(&unreadable.metadata)
+            }
         };
-        self.store.mark(&key, &annotations);
-        self.store.clear_unreadable(&key);
-        notify(
-            &self.subscriptions,
-            &key,
-            &self.store.insert(&key, Aged::of(profile)),
-        );
+        notify(&self.subscriptions, &key, &changed);
     }
 
     fn remove(&self, key: &Key) {
-        self.store.mark(key, &BTreeMap::new());
-        self.store.clear_unreadable(key);
         notify(&self.subscriptions, key, &self.store.remove(key));
     }
 }
 
-fn key(profile: &DeserializeGuard<OperatingSystemProfile>) -> Key {
+fn key(profile: &impl ResourceExt) -> Key {
     (profile.namespace().unwrap_or_default(), profile.name_any())
 }
 

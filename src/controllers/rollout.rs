@@ -14,7 +14,6 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    context::DefaultProfileSettings,
     profile_store::ProfileStore,
     state::rollout_slots::{Decided, RolloutSlots},
 };
@@ -31,6 +30,7 @@ use crate::fleet::{
     watch::Scope,
 };
 use crate::plan::{
+    default_profile::DefaultProfileSettings,
     default_profile::{DefaultProfile, is_older},
     rollout::{Decision, Participant, Standing, decide, is_profiles_fault},
 };

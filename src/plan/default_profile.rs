@@ -4,8 +4,12 @@
 
 use std::cmp::Ordering;
 
-use crate::api::{profile::OperatingSystemProfileSpec, worker_cluster::DefaultProfiles};
+use crate::api::{
+    profile::OperatingSystemProfileSpec,
+    worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
+};
 use crate::render::default_profiles::version_order;
+use crate::tenant::settings::TenantSettings;
 
 /// A default profile, as it is built into this program.
 #[derive(Clone, Debug)]
@@ -27,6 +31,43 @@ pub struct Installed<'a> {
     pub content: &'a str,
     /// The digest of the content that one of our releases installed, if that is recorded.
     pub installed_content: Option<&'a str>,
+}
+
+/// A tenant's settings about the default profiles.
+#[derive(Clone, Debug)]
+pub struct DefaultProfileSettings {
+    /// When newer ones are installed.
+    pub pace: ProfileRollout,
+    policy: DefaultProfiles,
+    names: Option<Vec<String>>,
+}
+
+impl DefaultProfileSettings {
+    /// Returns the settings of a WorkerCluster, over the fleet's defaults.
+    pub fn new(defaults: &TenantSettings, own: Option<&WorkerCluster>) -> Self {
+        let spec = own.map(|own| &own.spec);
+        let names = spec.and_then(|spec| spec.default_profile_names.as_ref());
+        let pace = spec.and_then(|spec| spec.rollout?.default_profiles);
+        Self {
+            pace: pace.unwrap_or(defaults.profile_rollout),
+            policy: spec.map_or_else(DefaultProfiles::default, |spec| spec.default_profiles),
+            names: names.or(defaults.default_profile_names.as_ref()).cloned(),
+        }
+    }
+
+    /// Returns true if the tenant gets the default profile of this name.
+    pub fn wants(&self, name: &str) -> bool {
+        let names = self.names.as_ref();
+        names.is_none_or(|names| names.iter().any(|wanted| wanted == name))
+    }
+
+    /// Returns true if a profile of this name is installed in the tenant's namespace when it is
+    /// missing there. If the installation fails, a condition of the tenant says so.
+    pub fn installs(&self, name: &str, defaults: &[DefaultProfile]) -> bool {
+        self.policy != DefaultProfiles::Disabled
+            && self.wants(name)
+            && defaults.iter().any(|default| default.name == name)
+    }
 }
 
 /// What to do with an installed default profile.

@@ -11,8 +11,10 @@ use super::{
     changes::{Change, changes, kept_as_found},
     desired::{Desired, desired, known_near_limit},
     digest::Digest,
+    found::{NotServed, ProfileName},
+    invalid::Invalid,
     observed::{Observed, Seen},
-    validate::{Deployment, Found, Invalid, NameConflict, Policy, ProfileFound, Quota},
+    validate::{Deployment, Found, NameConflict, Policy, Profile, Quota},
 };
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -48,10 +50,10 @@ fn a_profile_spec(text: &str) -> OperatingSystemProfileSpec {
     .unwrap()
 }
 
-fn a_profile(text: &str) -> ProfileFound {
-    ProfileFound::Usable {
+fn a_profile(text: &str) -> Profile {
+    Profile {
         name: "own".to_owned(),
-        profile: Arc::new(CompiledProfile::compile(&a_profile_spec(text)).unwrap()),
+        compiled: Arc::new(CompiledProfile::compile(&a_profile_spec(text)).unwrap()),
     }
 }
 
@@ -84,7 +86,7 @@ fn a_found() -> Found {
         machine_deployment: Arc::new(a_machine_deployment("1")),
         name_conflicts: Vec::new(),
         quota: Quota::Within,
-        profile: a_profile("text"),
+        profile: Ok(a_profile("text")),
         settings: Ok(Arc::new(TenantSettings::default())),
         cluster_info: Arc::new(ClusterInfo {
             api_server: "https://10.0.0.1:6443".to_owned(),
@@ -106,8 +108,7 @@ fn now() -> Timestamp {
 }
 
 fn rendered(deployment: &Deployment) -> Rendered {
-    let input = deployment.render_input("workers", "kube-system");
-    render(&input, &Limits::default()).unwrap()
+    render(&deployment.render_input(), &Limits::default()).unwrap()
 }
 
 /// The desired state, with all documents rendered.

@@ -1,17 +1,16 @@
 //! Validates what is known about a machine deployment: returns what can be rendered, or the reason
 //! why it cannot be served.
 
-mod invalid;
-
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-pub use self::invalid::Invalid;
 use super::{
     bootstrap::{self, Draw, Randomness, TokenPlan, kubeconfig_meaning},
     digest::DigestKey,
+    found::{NotServed, check_revision, created, provider},
+    invalid::Invalid,
     observed::Observed,
     provenance::{Provenance, RENDERER_GENERATION},
     way::Way,
@@ -22,15 +21,17 @@ use crate::api::{
     profile::CloudProvider,
 };
 use crate::render::{
-    RenderError,
+    Limits,
     annotation_hash::annotation_hash,
     input::{
         ClusterInput, MachineDeploymentInput, ProviderConfig, RegistryCredential, RenderInput,
     },
-    overlay::OverlayError,
     template::CompiledProfile,
 };
-use crate::rules::profile::{Demand, check_demand, check_utility};
+use crate::rules::{
+    profile::{Demand, check_demand, check_utility},
+    user_data::{SizeChecked, weigh},
+};
 use crate::tenant::{
     certificates,
     cluster_info::ClusterInfo,
@@ -41,14 +42,14 @@ use crate::tenant::{
 /// Everything that is known about a machine deployment and that validation needs.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The machine deployment, with our finalizer and a profile.
+    /// The machine deployment, with a profile.
     pub machine_deployment: Arc<MachineDeployment>,
     /// Other machine deployments with which it shares a derived name.
     pub name_conflicts: Vec<NameConflict>,
     /// Whether the tenant's quota has room for it after older machine deployments.
     pub quota: Quota,
     /// The profile that it names.
-    pub profile: ProfileFound,
+    pub profile: Result<Profile, NotServed>,
     /// The tenant's settings.
     pub settings: Result<Arc<TenantSettings>, SettingsError>,
     /// What was observed in the worker cluster.
@@ -90,74 +91,13 @@ pub struct NameConflict {
     pub name: String,
 }
 
-/// The limit that a profile exceeds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shortage {
-    /// The quota of the namespace.
-    Quota,
-    /// The memory that tenants share.
-    Memory,
-}
-
-impl fmt::Display for Shortage {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Quota => "older profiles there use it up",
-            Self::Memory => "beyond 1 MiB it needs memory that all tenants share, and none is left",
-        })
-    }
-}
-
-/// The result of getting the profile that a machine deployment names.
+/// A profile that can be used.
 #[derive(Clone, Debug)]
-pub enum ProfileFound {
-    /// The profile can be used.
-    Usable {
-        /// The profile's name.
-        name: String,
-        /// The profile, compiled.
-        profile: Arc<CompiledProfile>,
-    },
-    /// The profile's templates cannot be compiled.
-    Unusable {
-        /// The profile, as `namespace/name`.
-        name: String,
-        /// The reason.
-        error: Arc<RenderError>,
-    },
-    /// The profile cannot be merged with the profile that it extends.
-    Unresolved {
-        /// The reason.
-        error: OverlayError,
-    },
-    /// The profile does not exist.
-    Missing {
-        /// The profile's namespace.
-        namespace: String,
-        /// The profile's name.
-        name: String,
-    },
-    /// The profile exists, but cannot be decoded.
-    Unreadable {
-        /// The profile's namespace.
-        namespace: String,
-        /// The profile's name.
-        name: String,
-    },
-    /// The profile exists, but there is no room for it.
-    OverQuota {
-        /// The profile's namespace.
-        namespace: String,
-        /// The profile's name.
-        name: String,
-        /// Which limit it exceeds.
-        shortage: Shortage,
-    },
-    /// The tenant may not use profiles of this namespace.
-    Forbidden {
-        /// The namespace that was named.
-        namespace: String,
-    },
+pub struct Profile {
+    /// The profile's name.
+    pub name: String,
+    /// The profile, compiled.
+    pub compiled: Arc<CompiledProfile>,
 }
 
 /// A machine deployment that can be rendered.
@@ -202,37 +142,33 @@ pub struct Policy {
     pub machine_deployments_max: usize,
 }
 
-/// Validates a machine deployment.
+/// Validates a machine deployment that lacks nothing, see [`super::found::lacking`].
 ///
 /// # Errors
 ///
-/// Returns the first reason why it cannot be served. It is not served until something changes.
-pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
+/// Returns the first reason why it cannot be served now.
+pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, NotServed> {
     let machine_deployment = &found.machine_deployment;
-    if machine_deployment.spec.is_unreadable {
-        return Err(Invalid::Unreadable);
-    }
+    check_revision(machine_deployment, found.now)?;
     let namespace = machine_deployment.namespace().unwrap_or_default();
-    let name = machine_deployment.name_any();
-    let names = DerivedNames::new(&namespace, &name);
+    let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
     check_names(found, &names)?;
     if found.quota == Quota::Exceeded {
-        return Err(Invalid::TooMany {
-            max: policy.machine_deployments_max,
-        });
+        let max = policy.machine_deployments_max;
+        return Err(Invalid::TooMany { max }.into());
     }
-    let settings = found.settings.clone()?;
-    let (profile_name, profile) = usable_profile(&found.profile)?;
-    let provider = decode(machine_deployment)?;
+    let settings = found.settings.clone().map_err(Invalid::from)?;
+    let Profile { name, compiled } = found.profile.as_ref().map_err(NotServed::clone)?;
+    let provider = provider(machine_deployment)?;
     let demand = Demand {
         operating_system: &provider.operating_system,
         cloud_provider: &provider.cloud_provider,
     };
-    check_demand(profile_name, profile.spec(), demand)?;
+    check_demand(name, compiled.spec(), demand).map_err(Invalid::from)?;
     let utility = provider
         .provisioning_utility()
         .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
-    check_utility(profile.spec(), utility.as_str())?;
+    check_utility(compiled.spec(), utility.as_str()).map_err(Invalid::from)?;
 
     let draw = Draw {
         key: &names.key,
@@ -257,7 +193,7 @@ pub fn validate(found: &Found, policy: &Policy) -> Result<Deployment, Invalid> {
         names,
         provenance: Provenance::default(),
         provider,
-        profile: Arc::clone(profile),
+        profile: Arc::clone(compiled),
         settings,
         api_server,
         kubernetes_ca,
@@ -298,50 +234,6 @@ fn check_names(found: &Found, names: &DerivedNames) -> Result<(), Invalid> {
         }),
         None => Ok(()),
     }
-}
-
-/// Returns when a machine deployment was created.
-pub fn created(machine_deployment: &MachineDeployment) -> Timestamp {
-    machine_deployment
-        .creation_timestamp()
-        .map_or(Timestamp::UNIX_EPOCH, |time| time.0)
-}
-
-fn usable_profile(found: &ProfileFound) -> Result<(&str, &Arc<CompiledProfile>), Invalid> {
-    match found {
-        ProfileFound::Usable { name, profile } => Ok((name, profile)),
-        ProfileFound::Unusable { name, error } => Err(Invalid::ProfileUnusable {
-            name: name.clone(),
-            error: Arc::clone(error),
-        }),
-        ProfileFound::Unresolved { error } => Err(Invalid::Overlay(error.clone())),
-        ProfileFound::Missing { namespace, name } => Err(Invalid::ProfileMissing {
-            namespace: namespace.clone(),
-            name: name.clone(),
-        }),
-        ProfileFound::Unreadable { namespace, name } => Err(Invalid::ProfileUnreadable {
-            namespace: namespace.clone(),
-            name: name.clone(),
-        }),
-        ProfileFound::OverQuota {
-            namespace,
-            name,
-            shortage,
-        } => Err(Invalid::ProfileOverQuota {
-            namespace: namespace.clone(),
-            name: name.clone(),
-            shortage: *shortage,
-        }),
-        ProfileFound::Forbidden { namespace } => Err(Invalid::ProfileForbidden {
-            namespace: namespace.clone(),
-        }),
-    }
-}
-
-fn decode(machine_deployment: &MachineDeployment) -> Result<ProviderConfig, Invalid> {
-    let provider_spec = &machine_deployment.spec.template.spec.provider_spec;
-    ProviderConfig::decode(&provider_spec.json())
-        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))
 }
 
 /// Returns the provenance annotations of everything that is created. Certificates are inputs by
@@ -419,12 +311,22 @@ impl Deployment {
         self.provider.cloud_provider == CloudProvider::Edge.as_str()
     }
 
+    /// Renders the documents, and checks their sizes. Takes some milliseconds of a core.
+    ///
+    /// # Errors
+    ///
+    /// The profile cannot be rendered, or what comes of it is too large.
+    pub fn render(&self, limits: &Limits) -> Result<SizeChecked, Invalid> {
+        Ok(weigh(&self.render_input(), limits)?.documents?)
+    }
+
     /// Returns the renderer's input.
-    pub fn render_input<'a>(&'a self, name: &'a str, namespace: &'a str) -> RenderInput<'a> {
+    pub fn render_input(&self) -> RenderInput<'_> {
+        let metadata = &self.machine_deployment.metadata;
         RenderInput {
             machine_deployment: MachineDeploymentInput {
-                name,
-                namespace,
+                name: metadata.name.as_deref().unwrap_or_default(),
+                namespace: metadata.namespace.as_deref().unwrap_or_default(),
                 annotations: self.machine_deployment.annotations(),
                 kubelet_version: &self.machine_deployment.spec.template.spec.versions.kubelet,
                 provider: &self.provider,

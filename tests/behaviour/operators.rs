@@ -159,7 +159,7 @@ pub async fn a_machine_deployment_is_explained_with_what_blocks_it(world: &'stat
     for line in [
         "differs since: profile version",
         "Paused: the WorkerCluster is paused",
-        "fix: set spec.paused",
+        "fix (operator): set spec.paused",
     ] {
         assert!(said.out.contains(line), "{line}: {said:?}");
     }

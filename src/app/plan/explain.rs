@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::blockers::blockers;
-use super::{Answer, Question, Verdict, adopted, full_name, living, look, look::Tenant};
+use super::{Answer, Listed, Question, Verdict, full_name, look, look::Tenant};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{
@@ -22,7 +22,8 @@ use crate::api::{
     reason::Actor,
 };
 use crate::app::{built_in_profiles, cluster_client::ClusterClient};
-use crate::controllers::{adoption, profile_store::content_digest};
+use crate::controllers::profile_store::content_digest;
+use crate::plan::found::{lacking, profile_namespace};
 use crate::render::input::ProviderConfig;
 use crate::rules::annotations::{Remark, remarks};
 use crate::telemetry::chain::whole;
@@ -144,18 +145,15 @@ async fn of_tenant(
     (question, tenant): (&Question, &Tenant),
     name: &str,
 ) -> anyhow::Result<Vec<Explanation>> {
-    let living = living(tenant).await?;
+    let listed = Listed::read(tenant).await?;
     let is_meant = |it: &&Arc<MachineDeployment>| full_name(it) == name || it.name_any() == name;
     let mut explained = Vec::new();
-    for meant in living.iter().filter(is_meant) {
-        let answer = if tenant.serves(meant) {
-            tenant.answer(meant, &living)
-        } else {
-            Answer {
-                message: Some("it names no profile, and the WorkerCluster asks for one".to_owned()),
-                ..Answer::new(&tenant.namespace, Some(full_name(meant)), Verdict::Refused)
-            }
-        };
+    for meant in listed.living().filter(is_meant) {
+        let answer = tenant.answer(meant, &listed.index);
+        let answer = answer.unwrap_or_else(|| Answer {
+            message: Some("it names no profile, and the WorkerCluster asks for one".to_owned()),
+            ..Answer::new(&tenant.namespace, Some(full_name(meant)), Verdict::Refused)
+        });
         let profile = origin(client, tenant, meant).await?;
         explained.push(Explanation {
             blockers: blockers(tenant.own.as_ref(), &full_name(meant), &answer),
@@ -177,13 +175,12 @@ async fn origin(
 ) -> anyhow::Result<ProfileOrigin> {
     let annotations = found.annotations();
     let named = annotations.get(PROFILE).filter(|name| !name.is_empty());
-    let defaulted = adopted(found).ok().and_then(|(adopted, _)| {
-        let name = adopted.annotations().get(PROFILE).cloned();
-        name.filter(|_| named.is_none())
-    });
-    let name = named.cloned().or(defaulted).unwrap_or_default();
+    let lacking = lacking(found, tenant.unnamed).ok().flatten();
+    let default = lacking.and_then(|it| it.profile);
+    let name = named.map_or(default, |name| Some(name.as_str()));
+    let name = name.unwrap_or_default().to_owned();
     let place = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
-    let namespace = adoption::profile_namespace(&tenant.id, &tenant.policy, place);
+    let namespace = profile_namespace(&tenant.id, &tenant.policy, place);
     let why = match (named, place) {
         (None, _) => "the default of its operating system; no annotation names one".to_owned(),
         (Some(_), None) => format!("annotation {PROFILE} of the machine deployment"),

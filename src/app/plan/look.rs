@@ -22,14 +22,14 @@ use kube::{
 use super::{
     super::cluster_client::{ensure_namespace, list_own},
     Question,
-    profiles::{Profiles, Registered, profiles},
+    profiles::{Registered, profiles},
 };
 use crate::api::{
     config::OperatingSystemConfig,
     names::{CLOUD_INIT_SETTINGS, KUBE_SYSTEM, TOKEN_LABEL},
     worker_cluster::{ProfileAnnotation, WorkerCluster},
 };
-use crate::controllers::{registry_credentials, state::tokens};
+use crate::controllers::{profile_store::ProfileStore, registry_credentials, state::tokens};
 use crate::fleet::{
     cluster_info::{self, InUse},
     connect::{self, ClientParts},
@@ -39,6 +39,7 @@ use crate::fleet::{
 };
 use crate::plan::{
     bootstrap::Token,
+    default_profile::DefaultProfileSettings,
     desired::{config_digest, secret_digest, stored_digest},
     digest::DigestKey,
     observed::Seen,
@@ -67,7 +68,9 @@ pub(super) struct Tenant {
     pub(super) cluster_info: Arc<ClusterInfo>,
     pub(super) kubeconfig_ca: Arc<[u8]>,
     pub(super) registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
-    pub(super) profiles: Profiles,
+    pub(super) profiles: ProfileStore,
+    /// What the tenant's settings say about the default profiles.
+    pub(super) default_profiles: DefaultProfileSettings,
     pub(super) configs: HashMap<String, OperatingSystemConfig>,
     /// Those of which only the metadata can be decoded.
     pub(super) unreadable_configs: HashMap<String, ObjectMeta>,
@@ -175,6 +178,7 @@ impl Tenant {
             kubeconfig_ca: access.certificate_authority.as_slice().into(),
             registry_credentials: Arc::new(credentials),
             profiles: profiles(client, question, (&policy, &registered)).await?,
+            default_profiles: DefaultProfileSettings::new(defaults, own),
             unreadable_configs: configs
                 .unreadable
                 .into_iter()

@@ -1,23 +1,28 @@
 //! The profiles that a tenant's machine deployments would find: those that are installed, and in
 //! their place those that the question supposes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::Context as _;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, Client, ResourceExt};
 
 use super::{super::cluster_client::list_own, Question, Supposed};
 use crate::api::{
     names::INSTALLED_CONTENT,
-    profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
+    profile::OperatingSystemProfile,
     worker_cluster::{DefaultProfiles, WorkerCluster},
 };
 use crate::app::built_in_profiles;
 use crate::controllers::{
-    adoption, context::DefaultProfileSettings, profile_store::content_digest,
+    adoption,
+    profile_store::{ProfileStore, Quotas, content_digest},
 };
 use crate::fleet::pages::Listed;
-use crate::plan::default_profile::{DefaultProfile, Installed, Verdict, evaluate};
+use crate::plan::default_profile::{
+    DefaultProfile, DefaultProfileSettings, Installed, Verdict, evaluate,
+};
 use crate::tenant::{policy::TenantPolicy, settings::TenantSettings};
 
 /// A registered tenant.
@@ -26,46 +31,73 @@ pub(super) struct Registered {
     pub(super) own: Option<WorkerCluster>,
 }
 
-/// Profiles by namespace and name; nothing for one that cannot be decoded.
-pub(super) type Profiles = HashMap<(String, String), Option<Arc<OperatingSystemProfileSpec>>>;
-
-/// The profiles that the tenant may use, with those of the question in their place.
+/// Returns the profiles that the tenant may use, with those of the question in their place.
 pub(super) async fn profiles(
     client: &Client,
     question: &Question,
     (policy, registered): (&TenantPolicy, &Registered),
-) -> anyhow::Result<Profiles> {
+) -> anyhow::Result<ProfileStore> {
     let tenant = registered.namespace.as_str();
+    let defaults = built_in_profiles()?;
+    let store = ProfileStore::new(
+        0,
+        Quotas {
+            policies: Arc::clone(&question.settings.policies),
+            defaults: defaults.iter().map(|it| it.name.clone()).collect(),
+            memory: Arc::default(),
+        },
+    );
+    store.resize(tenant, policy.profiles);
     let shared = &policy.profile_namespaces;
-    let mut profiles = HashMap::new();
     for namespace in shared.iter().map(String::as_str).chain([tenant]) {
         let api = Api::namespaced(client.clone(), namespace);
         let found: Listed<OperatingSystemProfile> = list_own(&api, "OperatingSystemProfiles")
             .await
             .with_context(|| format!("namespace {namespace}"))?;
-        let mut supposed: Vec<(String, OperatingSystemProfileSpec)> = Vec::new();
-        if namespace == tenant && question.defaults == Supposed::Installed {
-            let ours = built_in_profiles()?;
-            let settings = &question.settings.tenant_defaults;
-            let ours = ours.iter().filter(|it| {
-                let objects = found.objects.iter();
-                let there = objects.clone().find(|found| found.name_any() == it.name);
-                takes_its_place((settings, registered.own.as_ref()), it, there)
-            });
-            supposed.extend(ours.map(|it| (it.name.clone(), it.spec.clone())));
+        for metadata in &found.unreadable {
+            store.put_unreadable(metadata);
         }
-        let key = |name: String| (namespace.to_owned(), name);
-        let unreadable = found.unreadable.into_iter();
-        profiles.extend(unreadable.map(|it| (key(it.name.unwrap_or_default()), None)));
-        let found = found.objects.into_iter().map(|it| (it.name_any(), it.spec));
-        let readable = found.chain(supposed);
-        profiles.extend(readable.map(|(name, spec)| (key(name), Some(Arc::new(spec)))));
+        let mut found = found.objects;
+        if namespace == tenant {
+            suppose(&mut found, question, registered)?;
+        }
+        for profile in found {
+            store.put(profile);
+        }
     }
-    for (name, spec) in &question.profiles {
-        let key = (tenant.to_owned(), name.clone());
-        profiles.insert(key, Some(Arc::new(spec.clone())));
+    Ok(store)
+}
+
+/// Puts the profiles of the question in place of those that the tenant has.
+fn suppose(
+    found: &mut Vec<OperatingSystemProfile>,
+    question: &Question,
+    registered: &Registered,
+) -> anyhow::Result<()> {
+    let mut supposed = Vec::new();
+    if question.defaults == Supposed::Installed {
+        let settings = &question.settings.tenant_defaults;
+        let own = registered.own.as_ref();
+        let mut ours = built_in_profiles()?.to_vec();
+        ours.retain(|it| {
+            let there = found.iter().find(|found| found.name_any() == it.name);
+            takes_its_place((settings, own), it, there)
+        });
+        supposed.extend(ours.into_iter().map(|it| (it.name, it.spec)));
     }
-    Ok(profiles)
+    let given = question.profiles.iter();
+    supposed.extend(given.map(|(name, spec)| (name.clone(), spec.clone())));
+    for (name, spec) in supposed {
+        if let Some(there) = found.iter_mut().find(|found| found.name_any() == name) {
+            there.spec = spec;
+            continue;
+        }
+        let mut profile = OperatingSystemProfile::new(&name, spec);
+        profile.metadata.namespace = Some(registered.namespace.clone());
+        profile.metadata.creation_timestamp = Some(Time(Timestamp::now()));
+        found.push(profile);
+    }
+    Ok(())
 }
 
 /// Whether a default profile would be installed, in its turn at the latest.

@@ -3,19 +3,14 @@
 //! After the initial sync that is memory alone; an object that somebody else wrote costs one read,
 //! and a token one read when its renewal is due.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use rand::Rng;
 
 use super::{account_token, error::Error};
-use crate::api::{
-    machine_deployment::MachineDeployment,
-    names::{DerivedNames, PROFILE, PROFILE_NAMESPACE},
-    reason::Reason,
-};
+use crate::api::{machine_deployment::MachineDeployment, names::DerivedNames};
 use crate::controllers::{
-    adoption,
     context::Context,
     initial_sync,
     profile_store::{Compiled, SharedProfile},
@@ -23,23 +18,21 @@ use crate::controllers::{
 };
 use crate::plan::{
     bootstrap::{Randomness, Token, renewal},
+    found::{NotServed, ProfileName, find_profile},
+    invalid::Invalid,
     observed::{Observed, Seen},
-    validate::{Found, NameConflict, ProfileFound, created},
+    validate::{Found, Profile},
 };
-use crate::render::overlay::OverlayError;
 use crate::tenant::settings::{SettingsError, TenantSettings};
 
 /// Ids of tokens that others may hold before one gives up: a second is one in 387 million.
 const TOKEN_ATTEMPTS_MAX: u8 = 3;
 
-/// A default profile that is being installed is looked for again after this long, if its event has
-/// not come before.
-const PROFILE_WAIT: Duration = Duration::from_secs(1);
-
 /// Finds everything that the decision needs.
 pub async fn dereference(
     context: &Context,
     machine_deployment: Arc<MachineDeployment>,
+    profile_name: Result<ProfileName, Invalid>,
 ) -> Result<Found, Error> {
     let namespace = machine_deployment.namespace().unwrap_or_default();
     let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
@@ -52,9 +45,9 @@ pub async fn dereference(
     let mut random = [0; 64];
     rand::rng().fill_bytes(&mut random);
     Ok(Found {
-        name_conflicts: name_conflicts(context, &machine_deployment, &names),
+        name_conflicts: context.index.conflicts(&machine_deployment),
         quota: context.index.quota(&machine_deployment),
-        profile: profile(context, &machine_deployment).await?,
+        profile: profile(context, profile_name).await?,
         settings: settings(context),
         cluster_info: context.cluster_info(),
         kubeconfig_ca: Arc::clone(&context.engagement.kubeconfig_ca),
@@ -68,83 +61,29 @@ pub async fn dereference(
     })
 }
 
-/// Other machine deployments of the tenant with the same derived names.
-pub fn name_conflicts(
-    context: &Context,
-    machine_deployment: &MachineDeployment,
-    names: &DerivedNames,
-) -> Vec<NameConflict> {
-    let uid = machine_deployment.uid();
-    let overlapping = context.index.overlapping(names);
-    overlapping
-        .iter()
-        .filter(|other| other.uid() != uid)
-        .map(|other| NameConflict {
-            created: created(other),
-            uid: other.uid().unwrap_or_default(),
-            name: format!(
-                "{}/{}",
-                other.namespace().unwrap_or_default(),
-                other.name_any()
-            ),
-        })
-        .collect()
-}
-
-/// The profile that the machine deployment names, if the tenant may look there.
+/// Returns the profile that the machine deployment names, compiled.
 async fn profile(
     context: &Context,
-    machine_deployment: &MachineDeployment,
-) -> Result<ProfileFound, Error> {
-    let tenant = context.engagement.tenant();
-    let annotations = machine_deployment.annotations();
-    let name = annotations.get(PROFILE).cloned().unwrap_or_default();
-    tracing::Span::current().record("profile", &name);
-    let policy = &context.engagement.policy;
-    let named = annotations.get(PROFILE_NAMESPACE);
-    let namespace = adoption::profile_namespace(&tenant, policy, named.map(String::as_str));
-    if !policy.allows_profiles_of(&tenant, &namespace) {
-        return Ok(ProfileFound::Forbidden { namespace });
-    }
-    let resolved = context.profiles.resolved(&namespace, &name);
-    let missing = match &resolved {
-        None => Some(&name),
-        Some(Err(OverlayError::BaseMissing { base, .. })) => Some(base),
-        Some(_) => None,
+    named: Result<ProfileName, Invalid>,
+) -> Result<Result<Profile, NotServed>, Error> {
+    let named = match named {
+        Ok(named) => named,
+        Err(invalid) => return Ok(Err(invalid.into())),
     };
-    if let Some(missing) = missing
-        && context.profiles.is_unreadable(&namespace, missing)
-    {
-        let name = missing.clone();
-        return Ok(ProfileFound::Unreadable { namespace, name });
-    }
-    if let Some(missing) = missing
-        && let Some(shortage) = context.profiles.shortage(&namespace, missing)
-    {
-        let name = missing.clone();
-        return Ok(ProfileFound::OverQuota {
-            namespace,
-            name,
-            shortage,
-        });
-    }
-    if missing.is_some_and(|missing| context.awaits_default(&namespace, missing)) {
-        return Err(Error::Waiting {
-            reason: Reason::AwaitingProfile,
-            until: PROFILE_WAIT,
-        });
-    }
-    let shared = match resolved {
-        None => return Ok(ProfileFound::Missing { namespace, name }),
-        Some(Err(error)) => return Ok(ProfileFound::Unresolved { error }),
-        Some(Ok(shared)) => shared,
+    tracing::Span::current().record("profile", &named.name);
+    let is_own = named.namespace == context.engagement.tenant().namespace();
+    let settings = context.default_profile_settings();
+    let awaits = |name: &str| is_own && settings.installs(name, &context.defaults);
+    let shared = match find_profile(&named, &*context.profiles, awaits) {
+        Ok(shared) => shared,
+        Err(not_served) => return Ok(Err(not_served)),
     };
     Ok(match compile(context, shared).await? {
-        Ok(profile) => ProfileFound::Usable { name, profile },
-        Err(error) => ProfileFound::Unusable {
-            name: format!("{namespace}/{name}"),
-            error,
-        },
+        Ok(compiled) => Ok(Profile {
+            name: named.name,
+            compiled,
+        }),
+        Err(error) => Err(Invalid::unusable(&named, error).into()),
     })
 }
 

@@ -16,46 +16,24 @@ use super::error::Error;
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{FINALIZER, PROFILE},
-    worker_cluster::ProfileAnnotation,
 };
 use crate::controllers::context::Context;
-use crate::plan::validate::Invalid;
-use crate::render::input::ProviderConfig;
-use crate::rules::machine_deployment::default_profile;
+use crate::plan::found::Lacking;
 
-/// Whether a machine deployment is ours.
-#[derive(Debug)]
-pub enum Managed {
-    /// It is, as it stands now.
-    Yes(Arc<MachineDeployment>),
-    /// It is not.
-    No,
-}
-
-/// Makes a machine deployment ours, unless the tenant's policy leaves it alone.
-pub async fn ensure_finalizer(
+/// Writes what a machine deployment lacks. Returns it as it is afterwards.
+pub async fn supply(
     context: &Context,
     machine_deployment: &Arc<MachineDeployment>,
-) -> Result<Managed, Error> {
-    let has_finalizer = machine_deployment
-        .finalizers()
-        .iter()
-        .any(|name| name == FINALIZER);
-    let has_profile = machine_deployment
-        .annotations()
-        .get(PROFILE)
-        .is_some_and(|name| !name.is_empty());
-    if has_finalizer && has_profile {
-        return Ok(Managed::Yes(Arc::clone(machine_deployment)));
-    }
-    if !has_profile && !has_finalizer && policy(context) == ProfileAnnotation::RequireAnnotation {
-        return Ok(Managed::No);
+    lacking: Lacking,
+) -> Result<Arc<MachineDeployment>, Error> {
+    if lacking.is_nothing() {
+        return Ok(Arc::clone(machine_deployment));
     }
     let mut operations = Vec::new();
-    if !has_profile {
-        operations.extend(profile_operations(machine_deployment)?);
+    if let Some(profile) = lacking.profile {
+        operations.extend(profile_operations(machine_deployment, profile));
     }
-    if !has_finalizer {
+    if lacking.finalizer {
         operations.extend(finalizer_operations(machine_deployment));
     }
     let patch: json_patch::Patch =
@@ -71,7 +49,7 @@ pub async fn ensure_finalizer(
         )
         .await
         .map_err(|error| refused(context, machine_deployment, error))?;
-    Ok(Managed::Yes(Arc::new(patched)))
+    Ok(Arc::new(patched))
 }
 
 /// A test of what was there fails where it has changed since. The watch may have told by now.
@@ -88,32 +66,14 @@ fn refused(context: &Context, tried: &MachineDeployment, error: kube::Error) -> 
     }
 }
 
-fn policy(context: &Context) -> ProfileAnnotation {
-    let own = context.engagement.worker_cluster.borrow();
-    let unsaid = context.rules.mode.profile_annotation();
-    own.as_ref()
-        .map_or(unsaid, |own| own.spec.profile_annotation)
-}
-
-fn profile_operations(machine_deployment: &MachineDeployment) -> Result<Vec<Value>, Error> {
-    let provider_spec = &machine_deployment.spec.template.spec.provider_spec;
-    let provider = ProviderConfig::decode(&provider_spec.json())
-        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
-    let utility = provider
-        .provisioning_utility()
-        .map_err(|error| Invalid::ProviderSpec(Arc::new(error)))?;
-    let profile = default_profile(
-        &provider.operating_system,
-        &provider.cloud_provider,
-        utility.as_str(),
-    )?;
+fn profile_operations(machine_deployment: &MachineDeployment, profile: &str) -> Vec<Value> {
     let mut operations = Vec::new();
     if machine_deployment.metadata.annotations.is_none() {
         operations.push(json!({"op": "add", "path": "/metadata/annotations", "value": {}}));
     }
     let path = format!("/metadata/annotations/{}", PROFILE.replace('/', "~1"));
     operations.push(json!({"op": "add", "path": path, "value": profile}));
-    Ok(operations)
+    operations
 }
 
 fn finalizer_operations(machine_deployment: &MachineDeployment) -> Vec<Value> {

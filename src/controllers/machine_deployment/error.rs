@@ -6,26 +6,15 @@ use kube::core::response::StatusCause;
 
 use crate::api::{reason::Reason, worker_cluster::MachineDeploymentState};
 use crate::fleet::health::HeldBack;
-use crate::plan::validate::Invalid;
-use crate::render::RenderError;
+use crate::plan::{found::NotServed, invalid::Invalid};
 use crate::render_worker::WorkerError;
-use crate::rules::{machine_deployment::NoDefaultProfile, user_data::TooLarge};
 
 /// Why a machine deployment was not served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be served until something changes.
-    #[error("cannot serve the machine deployment: {0}")]
-    Invalid(#[from] Invalid),
-    /// It names no profile, and there is no default for its operating system.
     #[error("{0}")]
-    NoDefaultProfile(#[from] NoDefaultProfile),
-    /// It cannot be rendered until something changes.
-    #[error("cannot render: {0}")]
-    Render(#[from] RenderError),
-    /// What was rendered is too large until something changes.
-    #[error("nothing was written: {0}")]
-    TooLarge(#[from] TooLarge),
+    Invalid(#[from] Invalid),
     /// The render panicked: a defect, contained.
     #[error("the render panicked; please report this")]
     RenderPanicked,
@@ -63,6 +52,18 @@ pub enum Error {
         /// Why it failed.
         source: kube::Error,
     },
+}
+
+impl From<NotServed> for Error {
+    fn from(not_served: NotServed) -> Self {
+        match not_served {
+            NotServed::Invalid(invalid) => Self::Invalid(invalid),
+            NotServed::Waiting {
+                reason,
+                retry_after: until,
+            } => Self::Waiting { reason, until },
+        }
+    }
 }
 
 impl Error {
@@ -113,9 +114,6 @@ impl Error {
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Invalid(invalid) => invalid.reason(),
-            Self::NoDefaultProfile(_) => Reason::NoDefaultProfile,
-            Self::Render(_) => Reason::RenderFailed,
-            Self::TooLarge(_) => Reason::UserDataTooLarge,
             Self::RenderPanicked => Reason::RenderPanicked,
             Self::RenderStopped(_) => Reason::RenderStopped,
             Self::Waiting { reason, .. } => *reason,
@@ -131,9 +129,6 @@ impl Error {
     pub fn category(&self) -> &'static str {
         match self {
             Self::Invalid(invalid) => invalid.category(),
-            Self::NoDefaultProfile(error) => error.category(),
-            Self::Render(error) => error.category(),
-            Self::TooLarge(_) => "user_data_too_large",
             Self::RenderPanicked => "render_panicked",
             Self::RenderStopped(_) => "render_stopped",
             Self::Waiting { .. } | Self::HeldBack => "waiting",
@@ -147,9 +142,7 @@ impl Error {
     /// What the status says of the machine deployment.
     pub const fn state(&self) -> MachineDeploymentState {
         match self {
-            Self::Invalid(_) | Self::NoDefaultProfile(_) | Self::Render(_) | Self::TooLarge(_) => {
-                MachineDeploymentState::Refused
-            }
+            Self::Invalid(_) => MachineDeploymentState::Refused,
             Self::Waiting { .. } | Self::HeldBack | Self::Conflict { .. } => {
                 MachineDeploymentState::Waiting
             }

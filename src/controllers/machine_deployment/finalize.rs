@@ -8,7 +8,7 @@ use kube::{
     Api, ResourceExt, api::ObjectMeta, core::response::StatusDetails, runtime::reflector::ObjectRef,
 };
 
-use super::{credentials, dereference::name_conflicts, error::Error};
+use super::{credentials, error::Error};
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
@@ -16,7 +16,7 @@ use crate::api::{
 };
 use crate::controllers::{context::Context, initial_sync, state::tokens};
 use crate::fleet::removal::{self, Credentials};
-use crate::plan::validate::created;
+use crate::plan::found::created;
 use crate::tenant::mode::Right;
 
 /// Removes all that was made for a machine deployment, then our finalizer.
@@ -42,7 +42,7 @@ pub async fn finalize(
             return Ok(());
         }
     }
-    if owns(context, machine_deployment, &made.names) {
+    if is_owner(context, machine_deployment) {
         made.remove(context).await?;
     }
     removal::release(&context.engagement.worker.client(), machine_deployment)
@@ -54,15 +54,14 @@ pub async fn finalize(
     Ok(())
 }
 
-/// What was made under the names belongs to the oldest of those that share them.
-fn owns(context: &Context, machine_deployment: &MachineDeployment, names: &DerivedNames) -> bool {
-    let own = (
-        created(machine_deployment),
-        machine_deployment.uid().unwrap_or_default(),
-    );
-    name_conflicts(context, machine_deployment, names)
-        .into_iter()
-        .all(|rival| (rival.created, rival.uid) > own)
+/// Returns true if no older machine deployment shares a derived name with this one: what was made
+/// under the names is then its own.
+fn is_owner(context: &Context, machine_deployment: &MachineDeployment) -> bool {
+    let uid = machine_deployment.uid().unwrap_or_default();
+    let own = (created(machine_deployment), uid);
+    let conflicts = context.index.conflicts(machine_deployment);
+    let mut ages = conflicts.into_iter().map(|it| (it.created, it.uid));
+    ages.all(|other| other > own)
 }
 
 /// Who has the name of a machine deployment.

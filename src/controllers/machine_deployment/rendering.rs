@@ -2,13 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use kube::ResourceExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{super::context::Context, error::Error};
 use crate::fleet::permits::Priority;
-use crate::plan::validate::Deployment;
+use crate::plan::{invalid::Invalid, validate::Deployment};
 use crate::render::RenderError;
 use crate::render_worker::Pool;
 use crate::rules::user_data::{SizeChecked, Weighed, weigh};
@@ -37,7 +36,7 @@ pub async fn render(
     let metrics = &context.engagement.shared.metrics;
     let Weighed { sizes, documents } = weighed.inspect_err(|error| failed(metrics, error, took))?;
     ended(metrics, sizes, (documents.is_ok(), took));
-    let documents = documents?;
+    let documents = documents.map_err(Invalid::from)?;
     let [provisioning, bootstrap] = sizes;
     let statistics = &context.engagement.tenant_status.statistics;
     statistics.user_data(provisioning.max(bootstrap));
@@ -60,13 +59,10 @@ async fn in_thread(context: &Context, deployment: &Arc<Deployment>, priority: Pr
     let span = tracing::info_span!("render", profile = deployment.profile.digest());
     let begun = Instant::now();
     let rendering = tokio::task::spawn_blocking(move || {
-        span.in_scope(|| {
-            let (name, namespace) = named(&deployment);
-            weigh(&deployment.render_input(&name, &namespace), &limits)
-        })
+        span.in_scope(|| weigh(&deployment.render_input(), &limits))
     });
     let weighed = match rendering.await {
-        Ok(weighed) => weighed.map_err(Error::Render),
+        Ok(weighed) => weighed.map_err(|error| Invalid::from(error).into()),
         Err(_) => Err(Error::RenderPanicked),
     };
     (weighed, begun.elapsed())
@@ -85,20 +81,13 @@ async fn in_worker(
     metrics.permit_waited(asked.elapsed());
     let span = tracing::info_span!("render", profile = deployment.profile.digest());
     let begun = Instant::now();
-    let (name, namespace) = named(deployment);
-    let input = deployment.render_input(&name, &namespace);
+    let input = deployment.render_input();
     let rendering = slot.render(&input, &context.rules.limits);
     let weighed = match rendering.instrument(span).await {
-        Ok(weighed) => weighed.map_err(Error::Render),
+        Ok(weighed) => weighed.map_err(|error| Invalid::from(error).into()),
         Err(stopped) => Err(stopped.into()),
     };
     (weighed, begun.elapsed())
-}
-
-fn named(deployment: &Deployment) -> (String, String) {
-    let machine_deployment = &deployment.machine_deployment;
-    let namespace = machine_deployment.namespace().unwrap_or_default();
-    (machine_deployment.name_any(), namespace)
 }
 
 /// Records a render that produced documents of these sizes, provisioning first.
@@ -123,7 +112,7 @@ fn failed(metrics: &Metrics, error: &Error, took: Duration) {
         _ => RenderResult::Refused,
     };
     metrics.rendered(result, took);
-    if let Error::Render(error) = error
+    if let Error::Invalid(Invalid::Render(error)) = error
         && let Some(limit) = limit(error)
     {
         metrics.template_limit_hit(limit);

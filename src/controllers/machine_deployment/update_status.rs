@@ -7,14 +7,11 @@ use kube::{Resource, ResourceExt};
 
 use super::{Served, ServedKind, error::Error};
 use crate::api::{
-    machine_deployment::MachineDeployment,
-    names::{PROFILE, PROFILE_NAMESPACE},
-    reason::Reason,
-    worker_cluster::MachineDeploymentState,
+    machine_deployment::MachineDeployment, reason::Reason, worker_cluster::MachineDeploymentState,
 };
 use crate::controllers::{adoption, context::Context};
 use crate::fleet::{events, fleet_summary::outcome_of};
-use crate::plan::default_profile::is_older;
+use crate::plan::{default_profile::is_older, found::ProfileName};
 use crate::telemetry::{self, chain::chain, metrics::Took};
 use crate::tenant::report::{Outcome, ProfileTried, Report};
 
@@ -27,22 +24,11 @@ pub struct Tried {
     pub took: Took,
 }
 
-/// The profile that a machine deployment names, as it is installed now.
-pub fn profile(
-    context: &Context,
-    machine_deployment: &MachineDeployment,
-) -> Option<Box<ProfileTried>> {
-    let annotations = machine_deployment.annotations();
-    let name = annotations.get(PROFILE)?;
+/// Returns the profile that a machine deployment names, as it is installed now.
+pub fn profile(context: &Context, named: &ProfileName) -> Option<Box<ProfileTried>> {
+    let ProfileName { namespace, name } = named;
     let tenant = context.engagement.tenant();
     let own = tenant.namespace();
-    let policy = &context.engagement.policy;
-    let named = annotations.get(PROFILE_NAMESPACE).map(String::as_str);
-    let namespace = adoption::profile_namespace(&tenant, policy, named);
-    let namespace = namespace.as_str();
-    if !policy.allows_profiles_of(&tenant, namespace) {
-        return None;
-    }
     let version = context
         .profiles
         .get(namespace, name)?

@@ -1,9 +1,19 @@
-//! What annotations of profiles say of them: which content we installed, and which are pinned.
+//! The profiles as they are read: their annotations, which say what content we installed and which
+//! are pinned, and those that cannot be decoded.
 
-use std::{collections::BTreeMap, sync::PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError},
+};
 
-use super::{Key, ProfileStore};
-use crate::api::names::{INSTALLED_CONTENT, PINNED};
+use kube::{ResourceExt, api::ObjectMeta};
+
+use super::{Aged, Key, ProfileStore, Resolved, SharedProfile, key};
+use crate::api::{
+    names::{INSTALLED_CONTENT, PINNED},
+    profile::OperatingSystemProfile,
+};
+use crate::plan::{found::Profiles, invalid::Shortage};
 
 impl ProfileStore {
     /// The content that we installed as this profile, if it says so.
@@ -51,5 +61,42 @@ impl ProfileStore {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.to_owned(), name.to_owned());
         inner.pinned.contains(&key)
+    }
+
+    /// Puts a profile in place of what was there. Returns the names of the profiles that come to
+    /// something else by it.
+    pub fn put(&self, profile: OperatingSystemProfile) -> BTreeSet<String> {
+        let key = key(&profile);
+        self.mark(&key, profile.annotations());
+        self.clear_unreadable(&key);
+        self.insert(&key, Aged::of(profile))
+    }
+
+    /// Puts a profile that cannot be decoded in place of what was there. What it says of itself in
+    /// annotations holds, and nothing of its content is used.
+    pub fn put_unreadable(&self, metadata: &ObjectMeta) -> BTreeSet<String> {
+        let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
+        let key = (namespace.unwrap_or_default(), name.unwrap_or_default());
+        let mut changed = self.remove(&key);
+        self.mark(&key, &metadata.annotations.clone().unwrap_or_default());
+        self.set_unreadable(&key);
+        changed.insert(key.1);
+        changed
+    }
+}
+
+impl Profiles for ProfileStore {
+    type Profile = Arc<SharedProfile>;
+
+    fn resolved(&self, namespace: &str, name: &str) -> Option<Resolved> {
+        Self::resolved(self, namespace, name)
+    }
+
+    fn is_unreadable(&self, namespace: &str, name: &str) -> bool {
+        Self::is_unreadable(self, namespace, name)
+    }
+
+    fn shortage(&self, namespace: &str, name: &str) -> Option<Shortage> {
+        Self::shortage(self, namespace, name)
     }
 }

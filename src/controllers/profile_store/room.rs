@@ -21,7 +21,7 @@ use crate::fleet::{
     recurring::Recurring,
     retry_delay::RetryDelay,
 };
-use crate::plan::validate::Shortage;
+use crate::plan::invalid::Shortage;
 use crate::telemetry::chain::chain;
 use crate::tenant::{id::TenantId, policies::TenantPolicies, policy::ProfileQuota};
 

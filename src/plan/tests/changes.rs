@@ -84,7 +84,7 @@ fn a_new_revision_with_the_same_bytes_only_changes_annotations() {
 #[test]
 fn objects_with_different_bytes_are_recreated() {
     check(
-        |found| found.profile = a_profile("other"),
+        |found| found.profile = Ok(a_profile("other")),
         &[
             "recreate config",
             "recreate provisioning",
@@ -97,7 +97,7 @@ fn objects_with_different_bytes_are_recreated() {
 fn a_new_revision_with_other_bytes_deletes_the_bootstrap_document_first() {
     check(
         |found| {
-            found.profile = a_profile("other");
+            found.profile = Ok(a_profile("other"));
             set_annotation(found, REVISION, "2");
         },
         &[

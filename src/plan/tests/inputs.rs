@@ -11,7 +11,7 @@ fn a_change_of_any_input_makes_the_objects_outdated() {
     let cases: [(&str, Happen); 6] = [
         ("revision", |found| set_annotation(found, REVISION, "2")),
         ("annotation", |found| set_annotation(found, "mine", "x")),
-        ("profile", |found| found.profile = a_profile("other")),
+        ("profile", |found| found.profile = Ok(a_profile("other"))),
         ("settings", |found| {
             found.settings = Ok(Arc::new(TenantSettings {
                 pause_image: "mine".to_owned(),

@@ -41,7 +41,7 @@ fn machines_were_created_from_the_document_that_was_stored_first_for_their_revis
     assert_eq!(changes(wanted(&found), &found.observed), []);
 
     let another = Found {
-        profile: a_profile("another"),
+        profile: Ok(a_profile("another")),
         ..found.clone()
     };
     let another = served(another);
@@ -86,7 +86,7 @@ fn unrecorded_machines_are_current_unless_the_document_changes_at_the_same_time(
     };
     assert!(!machines_of(&enabled).are_outdated());
     let changed = Found {
-        profile: a_profile("another"),
+        profile: Ok(a_profile("another")),
         ..enabled
     };
     assert!(machines_of(&changed).are_outdated());
@@ -117,7 +117,7 @@ fn after_a_key_change_machines_are_compared_by_the_digest_that_was_written() {
     assert_ne!(before.content, after.content);
     assert!(!after.are_outdated());
     let outdated = served(Found {
-        profile: a_profile("another"),
+        profile: Ok(a_profile("another")),
         ..was_current
     });
     assert!(
@@ -138,7 +138,7 @@ fn machines_that_are_not_replaced_have_no_record() {
     assert_eq!(machines(&wanted(&at_the_edge), &at_the_edge.observed), None);
     // The document changes with each token.
     let with_token = Found {
-        profile: a_profile("{{ BootstrapKubeconfig }}"),
+        profile: Ok(a_profile("{{ BootstrapKubeconfig }}")),
         ..a_found_that_replaces()
     };
     assert_eq!(machines(&wanted(&with_token), &with_token.observed), None);

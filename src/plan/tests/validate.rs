@@ -7,7 +7,10 @@ use crate::tenant::settings::SettingsError;
 fn refused(change: impl FnOnce(&mut Found)) -> Invalid {
     let mut found = a_found();
     change(&mut found);
-    super::super::validate::validate(&found, &POLICY).unwrap_err()
+    match super::super::validate::validate(&found, &POLICY) {
+        Err(NotServed::Invalid(invalid)) => invalid,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn a_name_conflict(created: i64, uid: &str) -> NameConflict {
@@ -28,10 +31,11 @@ fn a_valid_machine_deployment_is_accepted() {
 #[test]
 fn a_missing_profile_is_refused() {
     let invalid = refused(|found| {
-        found.profile = ProfileFound::Missing {
+        let missing = Invalid::ProfileMissing {
             namespace: "tenant".to_owned(),
             name: "own".to_owned(),
         };
+        found.profile = Err(missing.into());
     });
     assert!(matches!(invalid, Invalid::ProfileMissing { .. }));
     assert_eq!(invalid.reason(), "ProfileNotFound");
@@ -40,9 +44,8 @@ fn a_missing_profile_is_refused() {
 #[test]
 fn a_profile_outside_the_tenants_namespaces_is_refused() {
     let invalid = refused(|found| {
-        found.profile = ProfileFound::Forbidden {
-            namespace: "other".to_owned(),
-        };
+        let namespace = "other".to_owned();
+        found.profile = Err(Invalid::ProfileForbidden { namespace }.into());
     });
     assert!(matches!(&invalid, Invalid::ProfileForbidden { namespace } if namespace == "other"));
     assert_eq!(invalid.reason(), "ProfileForbidden");
@@ -52,10 +55,11 @@ fn a_profile_outside_the_tenants_namespaces_is_refused() {
 fn a_profile_that_does_not_compile_is_refused() {
     let error = CompiledProfile::compile(&a_profile_spec("{{ unclosed")).unwrap_err();
     let invalid = refused(|found| {
-        found.profile = ProfileFound::Unusable {
-            name: "tenant/own".to_owned(),
-            error: Arc::new(error),
+        let named = ProfileName {
+            namespace: "tenant".to_owned(),
+            name: "own".to_owned(),
         };
+        found.profile = Err(Invalid::unusable(&named, Arc::new(error)).into());
     });
     assert!(matches!(invalid, Invalid::ProfileUnusable { .. }));
     assert!(invalid.to_string().contains("tenant/own"));
@@ -107,7 +111,7 @@ fn a_name_belongs_to_the_older_machine_deployment() {
         found.name_conflicts = vec![a_name_conflict(5, "c"), a_name_conflict(created, uid)];
         let result = super::super::validate::validate(&found, &POLICY);
         assert_eq!(
-            matches!(result, Err(Invalid::NameTaken { .. })),
+            matches!(result, Err(NotServed::Invalid(Invalid::NameTaken { .. }))),
             is_taken,
             "{created} {uid}"
         );

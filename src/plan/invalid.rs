@@ -1,12 +1,29 @@
 //! The reasons why a machine deployment cannot be served.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
-use super::Shortage;
 use crate::api::{names::LABEL_VALUE_BYTES_MAX, reason::Reason};
 use crate::render::{RenderError, overlay::OverlayError};
-use crate::rules::profile::Unsupported;
+use crate::rules::{machine_deployment::NoDefaultProfile, profile::Unsupported, user_data};
 use crate::tenant::settings::SettingsError;
+
+/// The limit that a profile exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// The quota of the namespace.
+    Quota,
+    /// The memory that tenants share.
+    Memory,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Quota => "older profiles there use it up",
+            Self::Memory => "beyond 1 MiB it needs memory that all tenants share, and none is left",
+        })
+    }
+}
 
 /// The reason why a machine deployment is not served until something changes.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -23,6 +40,9 @@ pub enum Invalid {
          provider spec, or those of the cluster's other machine deployments"
     )]
     TooLarge,
+    /// It names no profile, and there is no default for its operating system.
+    #[error("{0}")]
+    NoDefaultProfile(#[from] NoDefaultProfile),
     /// The profile does not exist.
     #[error("OperatingSystemProfile \"{name}\" not found in namespace \"{namespace}\"")]
     ProfileMissing {
@@ -120,9 +140,29 @@ pub enum Invalid {
         /// The name's length in bytes.
         bytes: usize,
     },
+    /// The documents cannot be rendered.
+    #[error("{0}")]
+    Render(Arc<RenderError>),
+    /// A document or the config is too large.
+    #[error("{0}")]
+    UserDataTooLarge(#[from] user_data::TooLarge),
+}
+
+impl From<RenderError> for Invalid {
+    fn from(error: RenderError) -> Self {
+        Self::Render(Arc::new(error))
+    }
 }
 
 impl Invalid {
+    /// Returns the refusal of a profile that cannot be compiled.
+    pub fn unusable(named: &impl fmt::Display, error: Arc<RenderError>) -> Self {
+        Self::ProfileUnusable {
+            name: named.to_string(),
+            error,
+        }
+    }
+
     /// Returns the machine-readable CamelCase reason for status, Events and a label of metrics.
     pub const fn reason(&self) -> Reason {
         match self {
@@ -146,6 +186,9 @@ impl Invalid {
             Self::TooMany { .. } => Reason::TooManyMachineDeployments,
             Self::NameTooLong { .. } => Reason::NameTooLong,
             Self::NamesCollide { .. } => Reason::NamesCollide,
+            Self::NoDefaultProfile(_) => Reason::NoDefaultProfile,
+            Self::Render(_) => Reason::RenderFailed,
+            Self::UserDataTooLarge(_) => Reason::UserDataTooLarge,
         }
     }
 
@@ -158,7 +201,9 @@ impl Invalid {
             Self::ProfileUnreadable { .. } => "profile_unreadable",
             Self::ProfileOverQuota { .. } => "profile_quota_exceeded",
             Self::ProfileForbidden { .. } => "profile_forbidden",
-            Self::ProfileUnusable { error, .. } | Self::ProviderSpec(error) => error.category(),
+            Self::ProfileUnusable { error, .. }
+            | Self::ProviderSpec(error)
+            | Self::Render(error) => error.category(),
             Self::Overlay(error) => error.category(),
             Self::Unsupported(unsupported) => unsupported.category(),
             Self::Settings(_) => "settings_refused",
@@ -166,6 +211,8 @@ impl Invalid {
             Self::TooMany { .. } => "too_many_machine_deployments",
             Self::NameTooLong { .. } => "name_too_long",
             Self::NamesCollide { .. } => "names_collide",
+            Self::NoDefaultProfile(error) => error.category(),
+            Self::UserDataTooLarge(_) => "user_data_too_large",
         }
     }
 }
