@@ -57,11 +57,11 @@ use self::{
     supervisor::Supervisor, watch::Scope,
 };
 
-/// What running a fleet needs.
+/// The arguments of [`run`].
 pub struct Params {
-    /// What all tenants share.
+    /// The state that all tenants share.
     pub shared: Arc<Shared>,
-    /// Which tenants this replica serves.
+    /// Decides which tenants this replica serves.
     pub placement: Placement,
     /// The management API, for the watches of the whole fleet.
     pub management: Client,
@@ -69,7 +69,7 @@ pub struct Params {
     pub scope: Scope,
     /// The label selector of registrations.
     pub selector: String,
-    /// Set when the process ends.
+    /// Cancelled when the process ends.
     pub cancel: CancellationToken,
 }
 

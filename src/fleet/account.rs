@@ -1,5 +1,5 @@
-//! What the objects of a watch take in memory: of those beyond what they may take together, the
-//! name alone is kept.
+//! Accounts for the memory that the objects of a watch take. Of objects beyond the limit, only the
+//! name is kept.
 
 use std::{collections::HashMap, error::Error};
 
@@ -16,12 +16,12 @@ use crate::api::{
     weight,
 };
 
-/// What the name of an object weighs, about.
+/// The approximate size of an object's name in memory.
 const NAME_BYTES: usize = 2 << 10;
-/// As many names are kept beyond what the objects may take.
+/// The maximum number of objects of which only the name is kept.
 const NAMES_MAX: usize = 10_000;
 
-/// A cluster that has more objects than one could keep the names of.
+/// The error for a cluster with more objects than there is room for names.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "more than {NAMES_MAX} objects exist beside those that the tenant's memory has room for; \
@@ -29,18 +29,18 @@ const NAMES_MAX: usize = 10_000;
 )]
 struct Full;
 
-/// Returns whether a watch failed because the cluster has too many objects.
+/// Returns true if a watch failed because the cluster has too many objects.
 pub(super) fn is_full(error: &(dyn Error + 'static)) -> bool {
     error.is::<Full>()
 }
 
-/// Weighs what a watch delivers.
+/// Charges the objects that a watch delivers to a reservation.
 #[derive(Debug)]
 pub struct Account {
     bytes_max: usize,
     reservation: Reservation,
     kept: Side,
-    /// What the list that is being read has shown so far: it takes the place of what is kept.
+    /// The objects of the list that is being read. Once the list is complete, they replace `kept`.
     listed: Side,
 }
 
@@ -54,7 +54,8 @@ struct Side {
 }
 
 impl Account {
-    /// Creates an account for objects of up to `bytes_max` bytes, charged to `reservation`.
+    /// Creates an account that keeps whole objects up to `bytes_max` bytes in total, charged to
+    /// `reservation`.
     pub fn of(bytes_max: usize, reservation: Reservation) -> Self {
         Self {
             bytes_max,
@@ -64,11 +65,11 @@ impl Account {
         }
     }
 
-    /// Weighs the object of an event. One that there is no room for becomes its name.
+    /// Charges the object of an event. An object that there is no room for is replaced by its name.
     ///
     /// # Errors
     ///
-    /// When there is no room for its name either.
+    /// Returns an error if the maximum number of objects is already kept by name.
     pub fn keep<K>(&mut self, event: Event<K>) -> watcher::Result<Event<K>>
     where
         K: Resource + Serialize + From<ObjectMeta>,
@@ -110,7 +111,7 @@ impl Account {
     {
         let uid = uid_of(&object);
         side.remove(&uid);
-        // Its names and values stand in it once, and its text is about as long as they are.
+        // A watched object holds its names and values once, about as long as its JSON text.
         let weight = serde_json::to_vec(&object).map_or(0, |text| weight::of(&text));
         let is_whole = !is_name_alone(object.meta())
             && side.whole + weight <= self.bytes_max
@@ -127,7 +128,8 @@ impl Account {
             return Err(watcher::Error::InitialListFailed(full));
         }
         side.insert(uid, is_whole.then_some(weight));
-        // A name is kept even if no memory is left: an object that is not known is an orphan.
+        // A name is kept even if no memory is left: an object that we do not know becomes an
+        // orphan.
         let bytes = side.bytes().max(self.kept.bytes());
         self.reservation.force_resize(bytes);
         Ok(object)
@@ -139,7 +141,7 @@ fn uid_of<K: Resource>(object: &K) -> Box<str> {
 }
 
 impl Side {
-    /// Returns the weight of everything, names included, in bytes.
+    /// Returns the memory that the side takes in bytes, names included.
     fn bytes(&self) -> usize {
         self.whole + self.names * NAME_BYTES
     }
@@ -206,7 +208,7 @@ mod tests {
         )
     }
 
-    /// Whether the whole object is kept.
+    /// Returns true if the whole object is kept.
     fn is_whole(kept: watcher::Result<Event<MachineDeployment>>) -> bool {
         match kept.unwrap() {
             Event::Apply(object) | Event::InitApply(object) => {

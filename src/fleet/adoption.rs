@@ -1,7 +1,7 @@
-//! Whether another program serves a worker cluster, or has served it: the Operating System Manager
-//! that runs once per cluster. It must have let go before anything is written.
+//! Finds out whether another operating-system-manager serves a worker cluster, or served it before.
+//! Upstream's manager runs once per cluster, and must have stopped before we write anything.
 //!
-//! A cluster that it never served costs two reads: its definitions are not there, nor is its Lease.
+//! A cluster that it never served costs two reads: neither its CRDs nor its Lease exist there.
 
 mod lease;
 mod webhooks;
@@ -24,10 +24,10 @@ use crate::api::{
     reason::Reason,
 };
 
-/// Where the program before us keeps its profiles and configs.
+/// Where the previous manager keeps its profiles and configs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Predecessor {
-    /// There was none.
+    /// There was no previous manager.
     #[default]
     None,
     /// In `kube-system` of the worker cluster.
@@ -36,23 +36,25 @@ pub enum Predecessor {
     InManagement,
 }
 
-/// Why a cluster must not be engaged yet.
+/// The reason why a cluster must not be engaged yet.
 #[derive(Debug, thiserror::Error)]
 pub enum Obstacle {
-    /// The program before us runs.
+    /// The previous manager is running.
     #[error(
         "the operating-system-manager of the worker cluster is running: {} holds Lease \
          {KUBE_SYSTEM}/{}; scale it to zero, and this cluster is engaged once the Lease has run \
          out", .0.identity, .0.lease
     )]
     Running(Holder),
-    /// Its webhooks would refuse every write of a machine deployment.
+    /// Webhooks of the previous manager are left, and would refuse every write of a machine
+    /// deployment.
     #[error(
         "webhooks of the operating-system-manager that served this cluster are left, and would \
          refuse every write of a machine deployment; run in the worker cluster: {}", fix(.0)
     )]
     Webhooks(Vec<Leftover>),
-    /// The kubeconfig may not look, and there are signs of a program before us.
+    /// The kubeconfig may not read the Leases or webhooks, and there are signs of a previous
+    /// manager.
     #[error(
         "machine deployments carry the finalizer of an operating-system-manager, but the \
          kubeconfig may not look whether one runs; apply manifests/rbac/worker-adoption.yaml in \
@@ -65,7 +67,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The machine-readable CamelCase reason.
+    /// Returns the reason for the condition.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Running(_) => Reason::UpstreamRunning,
@@ -76,7 +78,7 @@ impl Obstacle {
     }
 }
 
-/// The commands that remove the leftovers.
+/// Returns the commands that remove the leftovers.
 fn fix(leftovers: &[Leftover]) -> String {
     let commands: Vec<String> = leftovers
         .iter()
@@ -85,7 +87,7 @@ fn fix(leftovers: &[Leftover]) -> String {
     commands.join("; ")
 }
 
-/// Looks for a program before us, and whether it has let go. Writes nothing.
+/// Looks for a previous manager, and checks that it has stopped. Writes nothing.
 pub async fn find_predecessor(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> {
     match signs(worker, clock).await {
         Ok(Predecessor::None) => Ok(Predecessor::None),
@@ -103,7 +105,8 @@ pub async fn find_predecessor(worker: &Client, clock: &Clock) -> Result<Predeces
     }
 }
 
-/// Who runs the program before us now, if anybody does. Where that may not be read nobody is known.
+/// Returns the holder of the Lease if the previous manager is running. Returns `None` if the
+/// kubeconfig may not read the Leases.
 pub async fn running(worker: &Client, clock: &Clock) -> Result<Option<Holder>, kube::Error> {
     match signs(worker, clock).await {
         Err(Obstacle::Running(holder)) => Ok(Some(holder)),
@@ -112,7 +115,8 @@ pub async fn running(worker: &Client, clock: &Clock) -> Result<Option<Holder>, k
     }
 }
 
-/// The Leases come first: a program that runs is the first thing to say.
+/// Looks for signs of a previous manager. The Leases come first, so that a running manager is
+/// reported before anything else.
 async fn signs(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> {
     let is_released = |found: Option<lease::Found>| match found {
         Some(lease::Found::Held(holder)) => Err(Obstacle::Running(holder)),
@@ -134,8 +138,8 @@ async fn signs(worker: &Client, clock: &Clock) -> Result<Predecessor, Obstacle> 
     Ok(Predecessor::InWorker)
 }
 
-/// Without the right to look there may be signs still: a finalizer, where nobody like us has ever
-/// claimed the cluster.
+/// Looks for a previous manager where the kubeconfig may not read the Leases. The finalizer on a
+/// machine deployment is a sign, unless the cluster has a claim: then the finalizer may be ours.
 async fn blind(worker: &Client) -> Result<Predecessor, Obstacle> {
     let namespaces: Api<Namespace> = Api::all(worker.clone());
     let namespace = namespaces.get_metadata_opt(CLOUD_INIT_SETTINGS).await?;

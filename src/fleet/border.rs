@@ -1,15 +1,15 @@
-//! What an API server sends, cut down while it is read: managed fields are left out, and of an
-//! object that would take more memory than it may, only what names it stays.
+//! Filters what an API server sends while it is read. Managed fields are left out. An object that
+//! would take too much memory is reduced to the fields that identify it.
 //!
 //! ```text
 //! bytes ──► Border ──► object ──► weighed, trimmed or named ──► kube
 //!              └─ around: lists and events, bounded
 //! ```
 //!
-//! A body is read as a stream, and of what is refused no more than one object is kept. What is let
-//! through is parsed afterwards. So that both find the same objects, what stands around them has
-//! the form that API servers write: each event in one line, no escapes, nothing but objects in the
-//! list.
+//! A body is read as a stream, and at most one object of a refused body is kept. The text that is
+//! let through is parsed afterwards. So that both parsers find the same objects, the text around
+//! the objects must have the form that API servers write: each event on one line, no escapes, and
+//! only objects in the list.
 
 pub(super) mod body;
 mod object;
@@ -25,23 +25,23 @@ use crate::api::weight;
 /// An API server refuses objects over 1.5 MiB; with their managed fields they stay below this.
 const TEXT_MIB_MAX: usize = 4;
 const TEXT_BYTES_MAX: usize = TEXT_MIB_MAX << 20;
-/// What one object may weigh of those that are kept in numbers.
+/// The maximum weight of an object in a list or a watch.
 const OBJECT_MIB_MAX: usize = 2;
-/// What one object may weigh that is asked for by itself, such as a definition with its schema.
+/// The maximum weight of an object that is fetched by itself, such as a CRD with its schema.
 const SINGLE_MIB_MAX: usize = 8;
-/// What a page may weigh: 100 machine deployments are 3 MiB.
+/// The maximum weight of a page. 100 machine deployments take 3 MiB.
 const PAGE_MIB_MAX: usize = 8;
-/// What a watch may send in a second. Beyond that its events are read with a delay.
+/// The maximum rate of a watch in MiB per second. Further events are read with a delay.
 pub(super) const EVENTS_MIB_MAX: u32 = 4;
-/// What may stand around the objects of a page, or of one event.
+/// The maximum size of the text around the objects of a page, or around one event.
 const AROUND_KIB_MAX: usize = 64;
-/// Longer than the keys that matter.
+/// The number of bytes of a key that are kept. The keys that matter are shorter.
 const KEY_BYTES: usize = 8;
 
-/// What a body is.
+/// The shape of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// One object.
+    /// A single object.
     Object,
     /// A list, with at most this number of objects under `items`.
     List(usize),
@@ -49,7 +49,7 @@ pub(super) enum Shape {
     Events,
 }
 
-/// Why nothing more of an answer is read.
+/// The reason why the rest of an answer is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
     #[error("the list has more objects than were asked for")]
@@ -74,12 +74,12 @@ pub(super) enum Refused {
     Ended,
 }
 
-/// A watch that ends sooner than this is begun again with a growing delay. API servers end one
+/// A watch that ends sooner than this is retried with a growing delay. API servers end a watch
 /// after minutes, proxies after half a minute.
 const WATCH_MIN: Duration = Duration::from_secs(5);
 
-/// Returns an error unless the status is one that API servers answer with. A redirect or 204 would
-/// be an empty watch, which ends at once and is begun again without end.
+/// Returns an error unless API servers answer with this status. A redirect or 204 would act as an
+/// empty watch, which ends at once and is restarted without a delay.
 pub(super) fn expect_answer(status: StatusCode) -> Result<(), Refused> {
     let is_answer = (status.is_success() && status != StatusCode::NO_CONTENT)
         || status.is_client_error()
@@ -92,26 +92,26 @@ pub(super) fn has_ended(error: &(dyn std::error::Error + 'static)) -> bool {
     error.downcast_ref() == Some(&Refused::Ended)
 }
 
-/// Cuts down one body.
+/// Filters one body.
 #[derive(Debug)]
 pub(super) struct Border {
     shape: Shape,
     place: Place,
-    /// How many objects and lists are open.
+    /// The number of objects and lists that are open.
     depth: usize,
-    /// The last string at the first level, as far as it matters.
+    /// The beginning of the last string at the first level, at most `KEY_BYTES` long.
     key: Vec<u8>,
-    /// Whether the objects of the list come now.
+    /// True while the objects of the list are read.
     is_in_items: bool,
-    /// The object that is being read, and how many were open where it began.
+    /// The text of the object that is being read, and the depth at which it began.
     object: Option<(usize, Vec<u8>)>,
     objects: usize,
-    /// What the objects of the page weigh.
+    /// The weight of the objects of the page so far.
     weight: usize,
     around: usize,
 }
 
-/// Where in the text the next byte stands.
+/// The position in the text: between strings, in a string, or after a backslash in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Between,
@@ -120,7 +120,7 @@ enum Place {
 }
 
 impl Border {
-    /// Begins a body of this shape.
+    /// Creates a filter for a body of this shape.
     pub(super) fn new(shape: Shape) -> Self {
         Self {
             shape,
@@ -135,13 +135,13 @@ impl Border {
         }
     }
 
-    /// Reads what came, and appends what is let through.
+    /// Reads the next bytes, and appends those that are let through to `through`.
     ///
     /// # Errors
     ///
-    /// When nothing more of the body may be read.
+    /// Returns the reason why no more of the body may be read.
     pub(super) fn push(&mut self, bytes: &[u8], through: &mut Vec<u8>) -> Result<(), Refused> {
-        // What stands before `from` was kept.
+        // The bytes before `from` are handled already.
         let (mut from, mut at) = (0, 0);
         while let Some(&byte) = bytes.get(at) {
             match self.place {
@@ -181,17 +181,18 @@ impl Border {
         self.keep(bytes.get(from..).unwrap_or_default(), through)
     }
 
-    /// Returns the bytes that are reserved for the objects so far, and for the one that is read.
+    /// Returns the number of bytes to reserve for the objects so far and the one that is being
+    /// read.
     pub(super) fn kept(&self) -> usize {
         let text = self.object.as_ref().map_or(0, |(_, text)| text.len());
         match self.shape {
-            // Whole events are handed on.
+            // Whole events are passed on, so they need no reservation.
             Shape::Events => text,
             Shape::Object | Shape::List(_) => self.weight.saturating_add(text),
         }
     }
 
-    /// A byte that belongs to no string.
+    /// Reads a byte outside of strings.
     fn follow(&mut self, byte: u8) -> Result<(), Refused> {
         if self.object.is_none() && self.is_strange(byte) {
             return Err(Refused::Json);
@@ -222,7 +223,8 @@ impl Border {
         Ok(())
     }
 
-    /// Whether a byte around the objects can be part of an object that would not be seen as one.
+    /// Returns true if a byte between the objects could belong to an object that this filter would
+    /// not recognize as one.
     fn is_strange(&self, byte: u8) -> bool {
         match self.shape {
             Shape::List(_) if self.is_in_items && self.depth == 2 => {
@@ -301,29 +303,29 @@ impl Border {
     }
 }
 
-/// Returns whether an answer is refused for what it says, not for the connection that it came by.
+/// Returns true if the content of an answer was refused, and not the connection that it came by.
 pub(super) fn is_refusal(error: &(dyn std::error::Error + 'static)) -> bool {
-    // An I/O error names the cause of what it wraps as its own.
+    // The `source` of an I/O error is that of the error which it wraps.
     let io = error.downcast_ref::<std::io::Error>();
     let wrapped = io.and_then(|io| io.get_ref()?.downcast_ref::<Refused>());
     error.is::<Refused>() || wrapped.is_some()
 }
 
-/// Whether a list failed for a page that is too large: one of fewer objects may do.
+/// Returns true if a list failed because a page was too large. A page of fewer objects may succeed.
 pub(super) fn is_page_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&cause| cause.source());
     let is_page = |refused: &Refused| matches!(refused, Refused::Page | Refused::Memory);
     causes.any(|cause| cause.downcast_ref().is_some_and(is_page))
 }
 
-/// As a watch tells it.
+/// Returns the error as a watch reports it.
 #[cfg(test)]
 pub(super) fn page_too_large() -> kube::runtime::watcher::Error {
     let refused = kube::Error::Service(Refused::Page.into());
     kube::runtime::watcher::Error::InitialListFailed(refused)
 }
 
-/// As a body tells it.
+/// Returns the error as a body reports it.
 #[cfg(test)]
 pub(super) fn refused_name() -> impl std::error::Error + Send + Sync {
     Refused::Name

@@ -1,5 +1,6 @@
-//! The claim on a worker cluster: an annotation on its `cloud-init-settings` that names who serves
-//! it, set by compare-and-swap. The older claim never suffers from the younger.
+//! The claim on a worker cluster: an annotation on its namespace `cloud-init-settings` that names
+//! the tenant that it is served for. It is set by compare-and-swap. An existing claim is never
+//! overwritten by a newer one.
 
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
@@ -18,7 +19,7 @@ use crate::api::{
 };
 use crate::tenant::id::TenantId;
 
-/// Who claims a worker cluster: a tenant of a management cluster.
+/// The claimant of a worker cluster: a tenant of a management cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimant {
     /// The uid of the management cluster's kube-system namespace.
@@ -33,48 +34,48 @@ impl Claimant {
     }
 }
 
-/// Why a worker cluster could not be claimed.
+/// The reason why a worker cluster could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// Somebody else holds it.
+    /// Another claimant holds it.
     #[error(
         "the worker cluster is served for `{holder}` (annotation {CLAIM} of namespace \
          {CLOUD_INIT_SETTINGS} there); remove that registration first, or the annotation if it \
          is a leftover"
     )]
     Held {
-        /// Who holds it.
+        /// The claimant that holds it.
         holder: String,
     },
-    /// Whether its holder is still registered could not be read.
+    /// It could not be read whether the holder is still registered.
     #[error("cannot read whether the tenant that holds the claim is registered")]
     Holder(#[source] kube::Error),
-    /// The call failed, or somebody was faster.
+    /// The call failed, or another client wrote the namespace first.
     #[error("cannot write the claim on namespace {CLOUD_INIT_SETTINGS}")]
     Write(#[source] kube::Error),
 }
 
-/// The registrations of this management cluster: those of this fleet, and those of others.
+/// The registrations of this management cluster, of this fleet and of others.
 #[derive(Clone, Copy)]
 pub struct Registrations<'a> {
-    /// Those of this fleet.
+    /// The registrations of this fleet.
     pub registry: &'a Registry,
-    /// The management API, where those of other fleets are.
+    /// The management API, for the registrations of other fleets.
     pub management: &'a Client,
     /// The uids of management clusters that this one was restored from.
     pub former: &'a [String],
 }
 
 impl Registrations<'_> {
-    /// Whether a claim is that of the same tenant of a management cluster that is gone.
+    /// Returns true if the holder is the same tenant in a management cluster that no longer exists.
     fn is_former(&self, claimant: &Claimant, holder: &str) -> bool {
         holder.split_once('/').is_some_and(|(uid, tenant)| {
             tenant == claimant.tenant.namespace() && self.former.iter().any(|it| it == uid)
         })
     }
 
-    /// Whether a tenant of this management cluster has no registration any more, with any fleet.
-    /// This fleet's registry has no registrations but its own, so the API server is asked.
+    /// Returns true if a tenant of this management cluster has no registration in any fleet. The
+    /// registry contains only the registrations of this fleet, so this asks the API server as well.
     async fn is_gone(&self, tenant: &TenantId) -> Result<bool, kube::Error> {
         if !self.registry.is_gone(tenant) {
             return Ok(false);
@@ -88,14 +89,14 @@ impl Registrations<'_> {
         let known = listed.objects;
         let living = known.iter().filter(|own| !is_removed(own));
         let named = living.map(|own| &own.spec.kubeconfig_secret_ref.name);
-        // One that cannot be decoded has the name of its Secret, if we created it.
+        // A WorkerCluster that cannot be decoded has the name of its Secret if we created it.
         let unreadable = listed.unreadable.iter().filter_map(|it| it.name.as_ref());
         for name in named.chain(unreadable) {
             if secrets.get_metadata_opt(name).await?.is_some() {
                 return Ok(false);
             }
         }
-        // One whose WorkerCluster is about to be created.
+        // There may be a registration whose WorkerCluster is about to be created.
         let labelled = ListParams::default().labels(WORKER_CLUSTER_LABEL);
         let is_known = |name: &str| {
             let mut known = known.iter();
@@ -106,14 +107,14 @@ impl Registrations<'_> {
     }
 }
 
-/// Whether the fleet that it was registered with says that the registration was removed.
+/// Returns true if the fleet in which it was registered reports that the registration was removed.
 fn is_removed(own: &WorkerCluster) -> bool {
     let registered = own.condition(ConditionType::Registered);
     registered.is_some_and(|it| it.reason == Reason::RegistrationRemoved)
 }
 
-/// Claims the cluster whose namespace was just read. A claim that a tenant of this management
-/// cluster left behind is taken over, and so is that of the same tenant of a former one.
+/// Claims the cluster whose namespace was just read. A claim is taken over if its tenant is no
+/// longer registered in this management cluster, or if it is the same tenant's from a former one.
 pub async fn claim(
     client: &Client,
     claimant: &Claimant,
@@ -141,7 +142,7 @@ pub async fn claim(
         .map_err(ClaimError::Write)
 }
 
-/// Whether the claim is still ours. Where that cannot be read it is taken to be.
+/// Returns true if we still hold the claim, or if it cannot be read.
 pub async fn is_ours(client: &Client, claimant: &Claimant) -> bool {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     match namespaces.get_metadata(CLOUD_INIT_SETTINGS).await {
@@ -151,7 +152,7 @@ pub async fn is_ours(client: &Client, claimant: &Claimant) -> bool {
     }
 }
 
-/// Gives the claim back, if it is ours.
+/// Removes the claim if we hold it.
 pub async fn release(client: &Client, claimant: &Claimant) -> Result<(), kube::Error> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = namespaces.get(CLOUD_INIT_SETTINGS).await?;
@@ -161,7 +162,7 @@ pub async fn release(client: &Client, claimant: &Claimant) -> Result<(), kube::E
     Ok(())
 }
 
-/// The resourceVersion in the patch makes it a compare-and-swap.
+/// Writes the claim. The resource version in the patch makes it a compare-and-swap.
 async fn write(
     client: &Client,
     resource_version: Option<String>,
@@ -209,7 +210,7 @@ mod tests {
         namespaces.get(CLOUD_INIT_SETTINGS).await.unwrap()
     }
 
-    /// A management cluster in which these tenants are registered, with whatever fleet.
+    /// Creates a management cluster in which these tenants are registered, with any fleet.
     fn a_management_cluster(tenants: &[&str]) -> Cluster {
         let cluster = Cluster::default();
         let definition = include_str!("../../manifests/crds/workerclusters.yaml");
@@ -226,7 +227,8 @@ mod tests {
         cluster
     }
 
-    /// Puts the WorkerCluster of the registration, with this reason in the condition `Registered`.
+    /// Creates the WorkerCluster of the registration, with this reason in the condition
+    /// `Registered`.
     fn put_worker_cluster(management: &Cluster, tenant: &str, reason: &str) {
         let own = json!({
             "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",
@@ -300,7 +302,7 @@ mod tests {
         assert_eq!(holder(&cluster).as_deref(), Some("m/berlin"));
         let refused = claim_as(&cluster, &a_claimant("lisbon")).await.unwrap_err();
         assert!(matches!(refused, ClaimError::Held { holder } if holder == "m/berlin"));
-        // Another management cluster's tenant of the same name is another.
+        // A tenant of the same name in another management cluster is a different claimant.
         let foreign = Claimant {
             management_uid: "n".to_owned(),
             ..a_claimant("berlin")
@@ -361,7 +363,7 @@ mod tests {
             matches!(refused, Err(ClaimError::Held { .. })),
             "{refused:?}"
         );
-        // Its label was taken away, and its fleet says so.
+        // The label was removed, and the fleet reports it.
         put_worker_cluster(&management, "berlin", Reason::RegistrationRemoved.as_str());
         claiming().await.unwrap();
         assert_eq!(holder(&cluster).as_deref(), Some("m/lisbon"));

@@ -1,4 +1,4 @@
-//! The clocks, passed in so that tests can turn them: the time of day, and the time since boot.
+//! The wall clock and the time since boot. They are passed in, so that tests can set them.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use http::{HeaderMap, header::DATE};
 use jiff::{Timestamp, fmt::rfc2822};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Tells the time.
+/// A source of the time.
 #[derive(Clone)]
 pub struct Clock {
     wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -14,7 +14,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's clocks.
+    /// Returns the clocks of the system.
     pub fn system() -> Self {
         Self {
             wall: Arc::new(Timestamp::now),
@@ -22,7 +22,7 @@ impl Clock {
         }
     }
 
-    /// A clock that starts at `base` and goes with tokio's time, so that a paused time pauses it.
+    /// Creates a clock that starts at `base` and follows tokio's time, so that tests can pause it.
     pub fn tokio(base: Timestamp) -> Self {
         let start = tokio::time::Instant::now();
         Self {
@@ -34,20 +34,21 @@ impl Clock {
         }
     }
 
-    /// The time of day.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         (self.wall)()
     }
 
-    /// The time since boot. It never goes back, nobody sets it, and it goes on while the kernel
-    /// suspends the machine or the process is stopped. While a hypervisor pauses a virtual machine
-    /// it may stand still.
+    /// Returns the time since boot. It never goes back, cannot be set, and continues while the
+    /// kernel suspends the machine or the process is stopped. It may stand still while a hypervisor
+    /// pauses a virtual machine.
     pub fn since_boot(&self) -> Duration {
         (self.boot)()
     }
 }
 
-/// When a server answered, by its own clock. `None` if the answer does not say it.
+/// Returns the time at which a server answered, by its own clock. Returns `None` without a valid
+/// `Date` header.
 pub fn answered_at(headers: &HeaderMap) -> Option<Timestamp> {
     let date = headers.get(DATE)?.to_str().ok()?;
     rfc2822::DateTimeParser::new().parse_timestamp(date).ok()

@@ -1,5 +1,5 @@
-//! Reads what nodes need to know of their cluster: the API server, its certificate authority, and
-//! the token that they fetch their provisioning Secret with.
+//! Reads what nodes need to know about their cluster: the API server, its certificate authority,
+//! and the token with which they fetch their provisioning Secret.
 
 use std::time::Duration;
 
@@ -23,8 +23,8 @@ use crate::tenant::{
     secret_text::SecretText,
 };
 
-/// How often cluster-info is asked for again that may not be read, where the endpoints would change
-/// what is in use, and the first and the longest wait: 15 to 30 seconds in all.
+/// How often cluster-info is read again while reading it is forbidden and the endpoints would
+/// change what is in use. The waits grow from the first to the longest: 15 to 30 seconds in total.
 const FORBIDDEN_RETRIES: usize = 4;
 const FORBIDDEN_WAIT: Duration = Duration::from_secs(2);
 const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(16);
@@ -32,7 +32,7 @@ const FORBIDDEN_WAIT_MAX: Duration = Duration::from_secs(16);
 /// The reason why the cluster info could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterInfoError {
-    /// The fetcher's token is not there yet.
+    /// The fetcher's token does not exist yet.
     #[error("Secret cloud-init-settings/cloud-init-getter-token has no token yet")]
     TokenPending,
     /// There is neither a usable cluster-info nor a ready endpoint.
@@ -41,21 +41,21 @@ pub enum ClusterInfoError {
          default/kubernetes tells the API server's address"
     )]
     NoApiServer,
-    /// Cluster-info is there, and no machine could use it.
+    /// Cluster-info exists, but no machine could use it.
     #[error("ConfigMap kube-public/cluster-info cannot be used")]
     Announcement(#[source] AnnouncementError),
     /// A call failed.
     #[error("cannot read {what}")]
     Call {
-        /// What was read.
+        /// The objects that were read.
         what: &'static str,
-        /// Why it failed.
+        /// The cause.
         source: kube::Error,
     },
 }
 
 impl ClusterInfoError {
-    /// The reason of the condition that shows it.
+    /// Returns the reason for the condition that reports this error.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::TokenPending => Reason::TokenPending,
@@ -66,28 +66,29 @@ impl ClusterInfoError {
     }
 }
 
-/// What is wrong with cluster-info.
+/// The reason why cluster-info cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AnnouncementError {
-    /// It is no kubeconfig.
+    /// It is not a kubeconfig.
     #[error("its key {KUBECONFIG_KEY} is not a kubeconfig with a cluster")]
     NotKubeconfig,
-    /// A field is wrong.
+    /// A field is invalid.
     #[error("its {KUBECONFIG_KEY} is wrong")]
     Field(#[source] AccessError),
 }
 
-/// The parts of the cluster info that existing documents were rendered from, as far as known.
+/// The parts of the cluster info that existing documents were rendered from, as far as they are
+/// known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InUse<'a> {
     /// The address of the API server.
     pub api_server: Option<&'a str>,
-    /// The certificate authority, as [`ClusterInfo`] has it.
+    /// The certificate authority, encoded as in [`ClusterInfo`].
     pub certificate_authority_data: Option<&'a str>,
 }
 
 impl InUse<'_> {
-    /// Whether documents that were rendered from what is in use stay as they are.
+    /// Returns true if documents that were rendered from this would not change.
     fn equals(&self, cluster_info: &ClusterInfo) -> bool {
         let authority = self.certificate_authority_data;
         self.api_server == Some(&*cluster_info.api_server)
@@ -95,16 +96,16 @@ impl InUse<'_> {
     }
 }
 
-/// Reads the cluster info. An endpoint that is in use stays while it is ready.
+/// Reads the cluster info. An endpoint that is in use is kept while it is ready.
 ///
-/// Where cluster-info may not be read the endpoints take its place. If that would change what is in
-/// use, a single refusal is not enough: an API server that has just started refuses what it allows
-/// a moment later. It is asked again for 15 to 30 seconds first.
+/// If reading cluster-info is forbidden, the endpoints are used. If that would change what is in
+/// use, one refusal is not enough: an API server that has just started may refuse what it allows a
+/// moment later. The read is then retried for 15 to 30 seconds first.
 ///
 /// # Errors
 ///
-/// Any failed call: the caller keeps what it has. Only an absent cluster-info and one that may not
-/// be read are answered by the endpoints.
+/// Returns an error if any call fails; callers keep the previous cluster info. The endpoints are
+/// used only if cluster-info does not exist or must not be read.
 pub async fn read(
     client: &Client,
     kubeconfig_ca: &[u8],
@@ -121,11 +122,11 @@ pub async fn read(
     read_once(client, kubeconfig_ca, in_use).await
 }
 
-/// Reads the cluster info without retries, for a command that shows it and keeps nothing.
+/// Reads the cluster info without retries. Used by commands that show it and keep nothing.
 ///
 /// # Errors
 ///
-/// As [`read`].
+/// Returns the same errors as [`read`].
 pub async fn read_once(
     client: &Client,
     kubeconfig_ca: &[u8],
@@ -184,7 +185,7 @@ async fn fetch_token(client: &Client) -> Result<SecretText, ClusterInfoError> {
         .ok_or(ClusterInfoError::TokenPending)
 }
 
-/// The part of cluster-info's kubeconfig that counts.
+/// The part of cluster-info's kubeconfig that is used.
 #[derive(Deserialize)]
 struct AnnouncedClusters {
     clusters: Vec<NamedCluster>,
@@ -203,13 +204,13 @@ struct Cluster {
     certificate_authority_data: String,
 }
 
-/// What cluster-info says.
+/// The result of reading cluster-info.
 enum Announced {
-    /// The API server is here.
+    /// The API server, as announced.
     At(Cluster),
-    /// There is no cluster-info: many clusters have none.
+    /// There is no cluster-info. Many clusters have none.
     Nowhere,
-    /// It may not be read.
+    /// Reading it is forbidden.
     Forbidden,
 }
 
@@ -242,7 +243,7 @@ fn announced(kubeconfig: &str) -> Result<Cluster, AnnouncementError> {
     Ok(cluster)
 }
 
-/// The API servers that are ready, as URLs, in the order of the slices.
+/// Returns the URLs of the API servers that are ready, in the order of the slices.
 async fn ready_endpoints(client: &Client) -> Result<Vec<String>, ClusterInfoError> {
     let slices: Api<DeserializeGuard<EndpointSlice>> = Api::namespaced(client.clone(), "default");
     let of_kubernetes = ListParams::default().labels("kubernetes.io/service-name=kubernetes");
@@ -284,7 +285,7 @@ fn ready_in(slice: &EndpointSlice) -> Vec<String> {
         .collect()
 }
 
-/// A port that does not fit is the API server's mistake; zero makes the URL fail visibly.
+/// Returns the port, or 0 if it is out of range. With port 0, using the URL fails visibly.
 fn port_number(port: i32) -> u16 {
     u16::try_from(port).unwrap_or_default()
 }

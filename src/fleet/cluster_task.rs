@@ -1,7 +1,7 @@
-//! The task of one registration: from its kubeconfig to an engaged cluster, over and over.
+//! The task of one registration. It engages the cluster and serves it, again and again.
 //!
-//! A failure is retried with a delay that grows, has a cap and is jittered; a changed kubeconfig is
-//! tried at once. Nothing that happens here costs another tenant anything but its share of permits.
+//! A failure is retried with a delay that grows up to a limit, with jitter. A changed kubeconfig is
+//! tried at once. All of this costs other tenants nothing but a share of the permits.
 
 use std::{collections::BTreeSet, pin::Pin, sync::Arc, time::Duration};
 
@@ -41,8 +41,8 @@ use crate::tenant::{
 /// timeout and a render.
 const DISENGAGE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// For how long one tries to give a cluster back that does not let one: a restart of its API server
-/// is over by then, and a cluster that was removed together with its registration is not coming.
+/// How long releasing a cluster is retried. The restart of an API server takes less, and a cluster
+/// that was removed together with its registration does not come back.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Serves one registered cluster until its registration is removed, or until cancelled.
@@ -89,8 +89,8 @@ pub async fn run(
     tokio::join!(report, serve);
 }
 
-/// Whether a registration that this replica never saw was removed. Where its Secret is there, the
-/// label was taken away or another fleet selects it: that fleet reports it.
+/// Returns true if a registration that this replica never saw was removed. If its Secret exists, it
+/// lost the label or belongs to another fleet, which reports it.
 async fn is_gone(management: &Client, id: &RegistrationId, cancel: &CancellationToken) -> bool {
     let secrets: Api<Secret> = Api::namespaced(management.clone(), id.tenant.namespace());
     for delay in RetryDelay::default() {
@@ -133,14 +133,14 @@ struct Task {
     shared: Arc<Shared>,
     registered: Arc<RegisteredCluster>,
     management: Clients,
-    /// What every write of the tenant must pass.
+    /// Checks every write for the tenant.
     fence: Fence,
-    /// The budget of the worker cluster. It lives as long as the task: with a new one for each
+    /// The budget of the worker cluster. It lives as long as the task: with a new budget after each
     /// change, a registration that keeps changing could send any number of requests.
     worker_budget: Arc<Budget>,
     /// The budget of the tenant's share of the management API.
     management_budget: Arc<Budget>,
-    /// The attempt that succeeded last: with it the cluster is given back.
+    /// The last attempt that succeeded. It is used to release the cluster.
     last: Option<Attempt>,
 }
 
@@ -160,7 +160,7 @@ impl Task {
             let is_over = {
                 let serving = Box::pin(self.serve(registration, stop.clone())).fuse();
                 tokio::pin!(serving);
-                // A cancelled process comes first, or a burst of changes could delay its end.
+                // Cancellation comes first: else a burst of changes could delay the end.
                 let is_over = tokio::select! {
                     biased;
                     () = cancel.cancelled() => true,
@@ -177,10 +177,10 @@ impl Task {
         }
     }
 
-    /// Engages and serves until `stop`, however often it takes.
+    /// Engages the cluster and serves it, as often as necessary, until `stop` is cancelled.
     async fn serve(&mut self, registration: Arc<Registration>, stop: CancellationToken) {
         let (mut delay, mut again) = (RetryDelay::default(), RetryDelay::default());
-        // Each kubeconfig begins with unknown health, whatever was wrong with the last one.
+        // The health of a new kubeconfig is unknown, whatever it was with the previous one.
         let health = self.shared.health_of(&self.registered);
         tokio::select! {
             biased;
@@ -214,7 +214,7 @@ impl Task {
                     let status = &self.registered.status;
                     status.set(|report| &mut report.kubeconfig, engaged_with);
                     Box::pin(self.serve_engaged((policy, attempt), &stop)).await;
-                    // What ended this engagement may end the next one as soon.
+                    // The cause that ended this engagement may end the next one as quickly.
                     let _ = timeout(again.after(begun.elapsed()), stop.cancelled()).await;
                     continue;
                 }
@@ -226,7 +226,7 @@ impl Task {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                // Another uid or spec: what we write into its status ourselves is not told.
+                // Sent when the uid or spec changes. Our own writes to the status send nothing.
                 _ = worker_clusters.changed() => {}
                 _ = standings.changed() => {}
                 () = sleep_or_pend(wait) => {}
@@ -239,7 +239,7 @@ impl Task {
         }
     }
 
-    /// Asks what bounds the tenant, then tries once to reach its cluster.
+    /// Fetches the tenant's policy, then tries once to engage its cluster.
     async fn engage(
         &self,
         registration: &Registration,
@@ -292,13 +292,13 @@ impl Task {
             );
         }
         if is_of_health || engage_error.condition == ConditionType::Registered {
-            // `Connected` says something else now, or nothing: the next good answer sets it.
+            // `Connected` has another reason now, or none. The next successful call sets it.
             health.forget();
         }
         engage_error.retry
     }
 
-    /// Serves an engaged cluster until it is stopped, paused, or no longer its own.
+    /// Serves an engaged cluster until it is stopped, paused, or owned by another registration.
     async fn serve_engaged(
         &self,
         (policy, attempt): (Arc<TenantPolicy>, Attempt),
@@ -375,9 +375,9 @@ impl Task {
         }
     }
 
-    /// The registration is gone: gives the cluster back as its WorkerCluster says. A call that
-    /// fails is tried again for a while, for nobody comes back to it later: the kubeconfig went
-    /// with the registration. A registration that returns ends this.
+    /// Releases the cluster as its WorkerCluster specifies, because the registration was removed. A
+    /// failed call is retried for a limited time. There is no later attempt, because the kubeconfig
+    /// is gone with the registration. A registration that returns ends this.
     async fn give_back(
         &self,
         registrations: &mut watch::Receiver<Option<Arc<Registration>>>,
@@ -438,7 +438,7 @@ impl Task {
         }
     }
 
-    /// Tries once. `released` remembers the machine deployments of all tries.
+    /// Tries once. `released` collects the machine deployments of all attempts.
     async fn remove(
         &self,
         attempt: &Attempt,
@@ -480,14 +480,14 @@ impl Task {
     }
 }
 
-/// Gives what was told to stop a while to do so.
+/// Waits a limited time for a cancelled task to end.
 async fn finish<F: FusedFuture<Output = ()>>(serving: Pin<&mut F>, id: &RegistrationId) {
     if !serving.is_terminated() && timeout(DISENGAGE_TIMEOUT, serving).await.is_err() {
         tracing::warn!(registration = %id, "a reconcile was cut short");
     }
 }
 
-/// Whether somebody has reached the cluster.
+/// Returns true if the cluster was reached before.
 fn is_engaged(status: &WorkerClusterStatus) -> bool {
     status.cluster_uid.is_some()
 }

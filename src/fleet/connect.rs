@@ -1,12 +1,12 @@
-//! How a tenant's clusters are reached: transport, budget, timeout and health in one client.
+//! Creates clients for a tenant's clusters: transport, budget, timeout and health in one client.
 //!
 //! ```text
 //! kube::Client ──► TenantService: budget, circuit, timeout, border ──► trace ──► transport
 //! ```
 //!
-//! The transport is handed in: TLS in production, a cluster in memory in tests. Nothing here
-//! follows a redirect, reads a proxy from the environment, or retries: a failed call is an answer
-//! to its caller, which knows how long to wait.
+//! The transport is passed in: TLS in production, an in-memory cluster in tests. This client
+//! follows no redirects, reads no proxy from the environment and does not retry. The caller gets
+//! the error, and knows how long to wait.
 
 use std::{
     fmt,
@@ -46,68 +46,68 @@ use crate::tenant::{
     id::TenantId,
 };
 
-/// Makes a transport from a checked kubeconfig.
+/// Creates a transport from a validated kubeconfig.
 pub type Connector =
     Arc<dyn Fn(&ClusterAccess, &AccessRules) -> Result<Transport, BoxError> + Send + Sync>;
 
 const ONE: NonZeroU32 = NonZeroU32::MIN;
 
-/// What a tenant's client is made of.
+/// The parts of a tenant's client.
 #[derive(Clone)]
 pub struct ClientParts {
-    /// What carries the requests.
+    /// Carries the requests.
     pub transport: Transport,
     /// The tenant's budget of requests to this cluster.
     pub budget: Arc<Budget>,
-    /// The budget that all tenants share, where they reach the same cluster.
+    /// The tenant's share of the budget of all tenants, if they use the same cluster.
     pub share: Option<Share>,
-    /// How long a call may take, watches excepted.
+    /// The timeout of a call, except for watches.
     pub timeout: Duration,
-    /// Where the outcome of each call is observed, and what holds calls back while the cluster
-    /// fails; the management cluster has none.
+    /// Observes the outcome of each call, and holds calls back while the cluster fails. `None` for
+    /// the management cluster.
     pub health: Option<Arc<Health>>,
-    /// What every write must pass as it is sent; the replica's own Lease passes none.
+    /// Checks every write as it is sent. `None` for the replica's own Lease.
     pub fence: Option<Fence>,
-    /// The memory that tenants share, which answers reserve while they are read; the management
-    /// cluster, and who reads from one cluster alone, has none.
+    /// The memory that tenants share. Answers reserve it while they are read. `None` for the
+    /// management cluster, and for commands that read from one cluster only.
     pub memory: Option<Arc<Memory>>,
-    /// Which of the tenant's clusters this is.
+    /// The kind of cluster.
     pub kind: ClusterKind,
-    /// Where the calls are counted.
+    /// Counts the calls.
     pub metrics: Metrics,
 }
 
-/// A tenant's share of what all share.
+/// A tenant's share of a budget that all tenants share.
 #[derive(Clone, Debug)]
 pub struct Share {
-    /// What all share.
+    /// The shared budget.
     pub budget: Arc<SharedBudget>,
-    /// Whose share.
+    /// The tenant.
     pub tenant: TenantId,
 }
 
-/// Makes a client for one of a tenant's clusters.
+/// Creates a client for one of a tenant's clusters.
 pub fn client(parts: ClientParts) -> Client {
     Client::new(TenantService::from(parts), "default")
 }
 
-/// Clients of one of a tenant's clusters. Most of the time nobody calls: a client is made for as
-/// long as somebody does, for one that rests keeps a task and room for dozens of requests.
+/// Creates clients for one of a tenant's clusters. A client is created for each piece of work and
+/// then dropped, because an idle one keeps a task and room for dozens of requests.
 #[derive(Clone)]
 pub struct Clients(Arc<ClientParts>);
 
 impl Clients {
-    /// What they are made of.
+    /// Creates a source of clients with these parts.
     pub fn new(parts: ClientParts) -> Self {
         Self(Arc::new(parts))
     }
 
-    /// A client for a fresh change. All of them take from the same budget.
+    /// Returns a client of high priority. All clients use the same budget.
     pub fn client(&self) -> Client {
         self.client_for(Priority::High)
     }
 
-    /// Returns a client for work of this priority. At the budget that all tenants share, requests
+    /// Returns a client for work of this priority. In the budget that all tenants share, requests
     /// of low priority yield to those of high priority.
     pub fn client_for(&self, priority: Priority) -> Client {
         let service = TenantService {
@@ -117,8 +117,8 @@ impl Clients {
         Client::new(service, "default")
     }
 
-    /// Waits for the budget of one request, and makes a client whose first request needs none: what
-    /// is large is made after the wait, and not kept through it.
+    /// Waits for the budget of one request, and returns a client whose first request needs none.
+    /// Callers create large values after the wait, and so do not keep them while they wait.
     pub async fn paid(&self, priority: Priority) -> Client {
         pay(&self.0, priority).await;
         let service = TenantService {
@@ -140,7 +140,7 @@ impl fmt::Debug for Clients {
     }
 }
 
-/// A call that took too long.
+/// The error for a call that took too long.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer within {}", humantime::format_duration(*.0))]
 struct Timeout(Duration);
@@ -149,7 +149,7 @@ struct Timeout(Duration);
 struct TenantService {
     parts: ClientParts,
     priority: Priority,
-    /// Whether the next request is paid for.
+    /// True if the budget for the next request was taken already.
     is_paid: bool,
 }
 
@@ -180,15 +180,16 @@ impl Service<Request<Body>> for TenantService {
         Box::pin(async move {
             let shape = request::answer(&request)?;
             if parts.health.as_ref().is_some_and(|it| it.holds_back()) {
-                // What is not sent takes nothing of the budget, which the next that is sent needs.
+                // A request that is not sent takes nothing from the budget, which the next one
+                // needs.
                 return Err(HeldBack.into());
             }
             if !is_paid {
                 pay(&parts, priority).await;
             }
             let _under_way = enter(&parts, priority).await;
-            // This stands behind the last of our queues. The transport checks again when the body
-            // leaves, since it may have waited for a stream or a connection.
+            // This check comes after the last of our queues. The transport checks again when the
+            // body is sent, because the request may have waited for a stream or a connection.
             if let Some(fence) = &parts.fence {
                 let passed = fence.check(request.method());
                 passed.inspect_err(|fenced| parts.metrics.fenced(fenced.reason()))?;
@@ -207,7 +208,7 @@ impl Service<Request<Body>> for TenantService {
                         health.took(sent.elapsed());
                     }
                 }
-                // They say nothing about the cluster.
+                // These errors say nothing about the cluster.
                 Err(error) if error.is::<Fenced>() || border::is_page_too_large(&**error) => {}
                 Err(error) => observed.unreachable(error.as_ref()),
             }
@@ -222,7 +223,7 @@ fn expected(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, 
     Ok(response)
 }
 
-/// Takes a request from the budgets, and counts how long that took. A wait is a span of its own.
+/// Waits for the budgets of one request, and counts how long that took. A wait has its own span.
 async fn pay(parts: &ClientParts, priority: Priority) {
     let mut paying = pin!(async {
         let waited = parts.budget.take(ONE).await;
@@ -238,7 +239,7 @@ async fn pay(parts: &ClientParts, priority: Priority) {
     parts.metrics.throttled(parts.kind, waited);
 }
 
-/// Waits until the request may be under way, where all tenants share what it is sent to.
+/// Waits until the request may be sent. Only requests to a cluster that all tenants share wait.
 async fn enter(parts: &ClientParts, priority: Priority) -> Option<Permit> {
     let share = parts.share.as_ref()?;
     let mut entering = pin!(share.budget.enter(&share.tenant, priority));
@@ -264,7 +265,7 @@ async fn send(
     let service =
         ApiCallLayer::new(parts.metrics.clone(), parts.kind).layer(parts.transport.clone());
     let (metrics, kind) = (parts.metrics.clone(), parts.kind);
-    // The management cluster is the operator's own.
+    // The management cluster is trusted, so its watches are not slowed down.
     let is_paced = kind == ClusterKind::Worker;
     let health = parts.health.clone();
     let waited = is_paced.then_some(move |waited| {
@@ -335,7 +336,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_mins(1);
 
-    /// A client of a server whose answers have no end.
+    /// Creates a client of a server whose answers never end.
     fn a_client_of_an_endless_server() -> Client {
         let endless = service_fn(|_: Request<Body>| async {
             let part = Bytes::from(vec![b' '; 1 << 16]);
@@ -383,7 +384,7 @@ mod tests {
             ))),
             ..parts(BoxCloneSyncService::new(slow))
         });
-        // The budget lets one through each second: the wait for it is not the server's.
+        // The budget allows one request per second. The wait for it is not the server's.
         let watch = "/api/v1/nodes?watch=true";
         for path in ["/version", "/version", watch, "/version"] {
             let mut request = Request::get(path).body(Vec::new()).expect("a request");
@@ -420,12 +421,13 @@ mod tests {
             client.request_text(request).await.expect("an answer");
             assert_eq!(begun.elapsed().as_millis().div_ceil(1_001), seconds);
         }
-        // Who pays waits as well as who sends.
+        // `paid` waits as well as a request.
         drop(clients.paid(Priority::High).await);
         assert!(begun.elapsed() > Duration::from_millis(2_900));
     }
 
-    /// Who waits in a queue may have lost the Lease, or the tenant, before its turn comes.
+    /// By the time that a request leaves a queue, the replica may have lost the Lease or the
+    /// tenant.
     #[tokio::test(start_paused = true)]
     async fn a_write_that_waited_in_a_queue_is_checked_when_its_turn_has_come() {
         let tenant = TenantId::new("berlin");

@@ -1,7 +1,7 @@
-//! Finds the registrations: Secrets of the management cluster with the label, each with a
+//! Finds the registrations: Secrets in the management cluster with the label, each with a
 //! kubeconfig.
 //!
-//! The bodies go to their tenants and are not kept here.
+//! The bodies are passed to the tasks of their tenants, and are not kept here.
 
 use std::collections::BTreeSet;
 
@@ -17,47 +17,47 @@ use kube::{
 use super::watch::{self, Scope};
 use crate::tenant::{access, id::RegistrationId, secret_text::SecretBytes};
 
-/// A page of Secrets that hold a kubeconfig: 10 KiB each.
+/// The page size of lists of Secrets with a kubeconfig: 10 KiB each.
 const PAGE: u32 = 50;
 
-/// A registration, as it was found.
+/// A registration as it was discovered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// The Secret.
     pub id: RegistrationId,
     /// The Secret's uid.
     pub uid: String,
-    /// When the Secret was made.
+    /// The time at which the Secret was created.
     pub created: Timestamp,
-    /// The kubeconfig, unread; absent where the Secret has none of the keys.
+    /// The kubeconfig, unparsed. `None` if the Secret has none of the keys.
     pub kubeconfig: Option<SecretBytes>,
 }
 
 impl Registration {
-    /// Which kubeconfig of which Secret it has.
+    /// Returns the fingerprint of the Secret's uid and its kubeconfig.
     pub fn fingerprint(&self) -> Option<String> {
         let kubeconfig = self.kubeconfig.as_ref()?;
         Some(access::fingerprint(&self.uid, kubeconfig.expose()))
     }
 }
 
-/// What happened to the registrations.
+/// A change of the registrations.
 #[derive(Debug)]
 pub enum Discovered {
-    /// A registration is new or changed.
+    /// A registration was created or changed.
     Present(Box<Registration>),
-    /// A registration is gone.
+    /// A registration was removed.
     Gone(RegistrationId),
-    /// All registrations have been seen, in one namespace or in all; those not named are gone.
+    /// All registrations have been listed, in one namespace or in all. Those not listed are gone.
     Complete {
-        /// The namespace, if it is one.
+        /// The namespace; `None` for all.
         limit: Option<String>,
         /// The registrations.
         seen: BTreeSet<RegistrationId>,
     },
 }
 
-/// Watches the Secrets that match the selector. Returns an endless stream of what happens to them.
+/// Watches the Secrets that match the selector. Returns an endless stream of changes.
 pub fn discover(
     management: &Client,
     scope: &Scope,
@@ -176,7 +176,7 @@ mod tests {
         let mut listed = BTreeSet::new();
         let mut next = |event| interpret(event, None, &mut listed);
         assert!(next(Event::Init).is_none());
-        // A list that broke off is begun again.
+        // A list that was interrupted starts over.
         next(Event::InitApply(a_secret("gone", &json!({}))));
         assert!(next(Event::Init).is_none());
         let found = next(Event::InitApply(a_secret("a", &json!({}))));

@@ -1,6 +1,6 @@
 //! One attempt to engage a worker cluster: read the kubeconfig, connect, identify, claim, prepare.
 //!
-//! Each step records its result in the tenant's status; the first that fails ends the attempt.
+//! Each step records its result in the tenant's status. The first step that fails ends the attempt.
 
 mod engage_error;
 mod keep_asking;
@@ -58,14 +58,14 @@ use crate::tenant::{
     report::{ConditionState, excerpt},
 };
 
-/// How often a token that is still missing is looked for, and how long it is waited between: a
-/// token controller that takes longer is in trouble, and the attempt says so.
+/// How often to look for a missing token, and the wait between two attempts. A token controller
+/// that takes longer is in trouble, and the attempt reports that.
 const TOKEN_TRIES: u32 = 8;
 const TOKEN_WAIT: Duration = Duration::from_millis(250);
 
-/// What an attempt needs.
+/// The arguments of [`attempt`].
 pub struct Params<'a> {
-    /// What all tenants share.
+    /// The state that all tenants share.
     pub shared: &'a Shared,
     /// The tenant's policy.
     pub policy: &'a TenantPolicy,
@@ -77,13 +77,13 @@ pub struct Params<'a> {
     pub registration: &'a Registration,
     /// The budget of the worker cluster.
     pub worker_budget: &'a Arc<Budget>,
-    /// What every write to the worker cluster must pass.
+    /// Checks every write to the worker cluster.
     pub fence: &'a Fence,
-    /// How the worker cluster is doing, as far as this registration is concerned.
+    /// The health of the worker cluster, as observed with this kubeconfig.
     pub health: &'a Arc<Health>,
 }
 
-/// An attempt that succeeded.
+/// The result of an attempt that succeeded.
 #[derive(Clone)]
 pub struct Attempt {
     /// The worker cluster's API.
@@ -92,19 +92,19 @@ pub struct Attempt {
     pub kubeconfig_ca: Arc<[u8]>,
     /// The API server that the kubeconfig names.
     pub server: String,
-    /// Who claimed the cluster.
+    /// The claimant of the cluster.
     pub claimant: Claimant,
-    /// What was observed.
+    /// The cluster info that was read.
     pub cluster_info: Arc<ClusterInfo>,
-    /// Who served the cluster before.
+    /// Where the previous manager keeps its objects.
     pub predecessor: Predecessor,
-    /// How the cluster is doing.
+    /// The cluster's health.
     pub health: Arc<Health>,
-    /// What of the kubeconfig expires.
+    /// The credentials in the kubeconfig that expire.
     pub expiries: Arc<[Expiry]>,
 }
 
-/// Tries once.
+/// Tries once to engage the cluster.
 pub async fn attempt(params: Params<'_>) -> Result<Attempt, EngageError> {
     let worker_cluster = own_worker_cluster(&params).await?;
     let begun = Instant::now();
@@ -164,7 +164,7 @@ async fn attempt_for(
     })
 }
 
-/// A token Secret that was just made is filled within moments: that is waited for.
+/// Reads the cluster info. A new token Secret gets its token within moments, so this waits for it.
 async fn read_facts(
     worker: &Client,
     kubeconfig_ca: &[u8],
@@ -189,7 +189,7 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, E
     let failed =
         |message| EngageError::failed(ConditionType::Registered, Reason::NoWorkerCluster, message);
     let (management, registered) = (params.management.client(), params.registered);
-    // It may be this registration's, with settings that must not be ignored.
+    // It may belong to this registration, with settings that must not be ignored.
     if let Some(name) = params
         .shared
         .worker_clusters
@@ -229,7 +229,7 @@ async fn own_worker_cluster(params: &Params<'_>) -> Result<Arc<WorkerCluster>, E
     }
 }
 
-/// What the condition `Registered` says while it holds.
+/// Returns the state of the condition `Registered` of an accepted registration.
 pub fn accepted(own: &WorkerCluster) -> ConditionState {
     if !worker_clusters::is_restored(own) {
         return ConditionState::well(Reason::Accepted);
@@ -245,7 +245,7 @@ pub fn accepted(own: &WorkerCluster) -> ConditionState {
     }
 }
 
-/// Judges the registration without a call.
+/// Validates the registration. Sends no requests.
 fn accept(params: &Params<'_>, own: &WorkerCluster) -> Result<ClusterAccess, EngageError> {
     let refused =
         |reason, message: String| EngageError::refused(ConditionType::Registered, reason, message);
@@ -294,7 +294,7 @@ fn worker_clients(params: &Params<'_>, access: &ClusterAccess) -> Result<Clients
     }))
 }
 
-/// Is this the cluster that it was? Its identity is the uid of kube-system.
+/// Checks that this is the same cluster as before. Its identity is the uid of `kube-system`.
 async fn identify(
     params: &Params<'_>,
     worker: &Client,
@@ -305,7 +305,7 @@ async fn identify(
         .get_metadata(KUBE_SYSTEM)
         .await
         .map_err(|error| not_connected(&error))?;
-    // The pin is compared with it, and has no more characters.
+    // The pinned uid has at most this number of characters, and is compared with it.
     let found = excerpt(&kube_system.uid().unwrap_or_default(), UID_CHARACTERS_MAX);
     if found == params.shared.management_uid {
         return Err(EngageError::refused(
@@ -318,8 +318,8 @@ async fn identify(
         .apiserver_version()
         .await
         .map_err(|error| not_connected(&error))?;
-    // The pin outlives the object that it stands in: one that somebody deleted or whose status was
-    // wiped accepts no other cluster.
+    // The pin is also kept in memory: deleting the WorkerCluster or wiping its status does not make
+    // us accept another cluster.
     let pinned = own
         .status
         .as_ref()
@@ -356,7 +356,7 @@ async fn identify(
     Ok(())
 }
 
-/// Has the program that served this cluster before let go? Nothing is written while it has not.
+/// Checks that the previous manager has stopped. Nothing is written before that.
 async fn adopt(
     params: &Params<'_>,
     worker: &Client,
@@ -364,14 +364,15 @@ async fn adopt(
 ) -> Result<Predecessor, EngageError> {
     let tenant_status = &params.registered.status;
     let found = match adoption::find_predecessor(worker, &params.shared.clock).await {
-        // The claim is gone with the namespace that carries it, and nobody else came before us.
+        // The claim is gone together with its namespace. We held it, so there is no previous
+        // manager.
         Err(Obstacle::MayNotLook) if tenant_status.holds(ConditionType::Claimed, Some(own)) => {
             Ok(Predecessor::None)
         }
         found => found,
     };
     let predecessor = found.map_err(|obstacle| match obstacle {
-        // It says nothing about another program, and leaves no condition about one.
+        // This error says nothing about another manager, so it sets no condition about one.
         Obstacle::Call(error) => not_connected(&error),
         obstacle => {
             let why = chain(&obstacle).to_string();
@@ -388,8 +389,8 @@ async fn adopt(
     Ok(predecessor)
 }
 
-/// Claims the cluster, then makes what nodes need there. Nothing is made before the claim but the
-/// namespace that carries it.
+/// Claims the cluster, then creates what nodes need. Before the claim, only the namespace that
+/// carries it is created.
 async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError> {
     let namespace = prerequisites::ensure_namespace(worker)
         .await
@@ -423,7 +424,7 @@ async fn prepare(params: &Params<'_>, worker: &Client) -> Result<(), EngageError
         .map_err(|error| prerequisite_failed(&error))
 }
 
-/// Whether an engaged cluster may go on being served.
+/// Returns true if an engaged cluster may still be served.
 pub fn may_serve(own: &WorkerCluster, ownership: &Ownership) -> bool {
     !own.spec.paused && *ownership == Ownership::Owner
 }

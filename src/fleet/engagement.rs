@@ -1,4 +1,4 @@
-//! An engaged worker cluster: everything that serving it needs, handed to the app's function.
+//! An engaged worker cluster, with everything that the app's function needs to serve it.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use crate::tenant::{
     settings::TenantSettings,
 };
 
-/// What all tenants of the fleet share.
+/// The state that all tenants of the fleet share.
 pub struct Shared {
     /// The fleet's name.
     pub fleet: Arc<str>,
@@ -30,35 +30,35 @@ pub struct Shared {
     pub registry: Arc<Registry>,
     /// The WorkerClusters.
     pub worker_clusters: WorkerClusters,
-    /// What carries requests to the management cluster.
+    /// Carries requests to the management cluster.
     pub management: Transport,
     /// The uid of the management cluster's kube-system namespace.
     pub management_uid: String,
-    /// The uids of management clusters that are gone, whose claims are taken over.
+    /// The uids of management clusters that no longer exist, whose claims are taken over.
     pub former_management_clusters: Vec<String>,
-    /// Makes transports to worker clusters.
+    /// Creates transports to worker clusters.
     pub connector: Connector,
     /// The policies of tenants.
     pub policies: Arc<TenantPolicies>,
-    /// The settings of a tenant that sets nothing.
+    /// The settings of a tenant that sets none.
     pub defaults: Arc<TenantSettings>,
-    /// How long a call may take.
+    /// The timeout of a call.
     pub request_timeout: Duration,
-    /// The interval at which a cluster's info is read again.
+    /// The interval at which the cluster info is read again.
     pub facts_interval: Duration,
     /// Permits for reconciles, for all tenants together.
     pub permits: Permits,
     /// The memory that tenants share.
     pub memory: Arc<Memory>,
-    /// What all tenants together may ask of the management API.
+    /// The budget of requests to the management API, for all tenants together.
     pub management_budget: Arc<SharedBudget>,
-    /// The time of day.
+    /// The source of the time.
     pub clock: Clock,
-    /// Where everything is counted.
+    /// Counts everything.
     pub metrics: Metrics,
-    /// What is done with an engaged cluster.
+    /// Serves an engaged cluster.
     pub serve: ServeFunction,
-    /// What keeps a WorkerCluster's status.
+    /// Keeps a WorkerCluster's status current.
     pub report: ReportFunction,
 }
 
@@ -68,20 +68,21 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// What is done with an engaged cluster; returns once `cancel` is set, or when it cannot go on.
+/// Serves an engaged cluster. Returns once `cancel` is cancelled, or when it cannot continue.
 pub type ServeFunction = Arc<dyn Fn(Engagement) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What keeps a WorkerCluster's status; returns after the last write, once `cancel` is set.
+/// Keeps a WorkerCluster's status current. Returns after the last write, once `cancel` is
+/// cancelled.
 pub type ReportFunction = Arc<dyn Fn(Reporting) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What keeping a WorkerCluster's status needs.
+/// The arguments of a [`ReportFunction`].
 #[derive(Clone)]
 pub struct Reporting {
     /// The registered cluster.
     pub registered: Arc<RegisteredCluster>,
     /// The tenant's share of the management API.
     pub management: Clients,
-    /// The time of day.
+    /// The source of the time.
     pub clock: Clock,
     /// Cancelled when the cluster's task has ended.
     pub cancel: CancellationToken,
@@ -92,13 +93,13 @@ pub struct Reporting {
 pub struct Engagement {
     /// The registration.
     pub registration: RegistrationId,
-    /// What all tenants share.
+    /// The state that all tenants share.
     pub shared: Arc<Shared>,
     /// The tenant's policy.
     pub policy: Arc<TenantPolicy>,
     /// The worker cluster's API.
     pub worker: Clients,
-    /// How the worker cluster is doing.
+    /// The health of the worker cluster.
     pub health: Arc<Health>,
     /// The budget behind `worker`.
     pub worker_budget: Arc<Budget>,
@@ -106,31 +107,31 @@ pub struct Engagement {
     pub management: Clients,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
-    /// What was observed in the worker cluster; read again from time to time.
+    /// The cluster info. It is read again from time to time.
     pub cluster_info: watch::Receiver<Arc<ClusterInfo>>,
     /// Notified when the cluster info must be read again before the interval ends.
     pub facts_bell: Arc<Notify>,
-    /// Rung when somebody else has written what we write in the worker cluster.
+    /// Notified when another program wrote an object in the worker cluster that we write.
     pub foreign_write: Arc<Notify>,
-    /// The WorkerCluster, as it was seen last.
+    /// The last known WorkerCluster.
     pub worker_cluster: watch::Receiver<Option<Arc<WorkerCluster>>>,
-    /// What is known of the tenant.
+    /// The tenant's status.
     pub tenant_status: Arc<TenantStatus>,
-    /// Who served the cluster before.
+    /// Where the previous manager keeps its objects.
     pub predecessor: Predecessor,
-    /// Set when the cluster is disengaged.
+    /// Cancelled when the cluster is disengaged.
     pub cancel: CancellationToken,
 }
 
 impl Engagement {
-    /// The tenant.
+    /// Returns the tenant.
     pub fn tenant(&self) -> TenantId {
         self.registration.tenant.clone()
     }
 }
 
 impl Shared {
-    /// Creates the health of a registered cluster, of which nothing is known yet.
+    /// Creates the health of a registered cluster. It is unknown at first.
     pub fn health_of(&self, registered: &RegisteredCluster) -> Arc<Health> {
         let quiet_max = Patience::of(self.request_timeout).ping_interval;
         Arc::new(Health::new(
@@ -140,7 +141,7 @@ impl Shared {
         ))
     }
 
-    /// Who claims worker clusters for this tenant.
+    /// Returns the claimant of worker clusters for this tenant.
     pub fn claimant(&self, tenant: TenantId) -> Claimant {
         Claimant {
             management_uid: self.management_uid.clone(),

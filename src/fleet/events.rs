@@ -14,10 +14,10 @@ use crate::telemetry::chain::chain;
 /// The API server takes 1,024 bytes of a note; a trace's id may follow.
 const NOTE_BYTES_MAX: usize = 960;
 
-/// What people are warned of.
+/// The content of a warning.
 #[derive(Clone, Copy, Debug)]
 pub struct Warning<'a> {
-    /// What was being done.
+    /// The action that failed.
     pub action: &'static str,
     /// The machine-readable CamelCase reason.
     pub reason: Reason,
@@ -25,7 +25,8 @@ pub struct Warning<'a> {
     pub note: &'a str,
 }
 
-/// Warns by an Event about a WorkerCluster. It may fail: a condition says the same.
+/// Creates a warning Event about a WorkerCluster. It may get lost: a condition contains the same
+/// message.
 pub async fn warn(management: &Client, own: &WorkerCluster, warning: Warning<'_>) {
     let reporter = Reporter {
         controller: "osm".to_owned(),
@@ -57,7 +58,7 @@ pub fn log_failure(error: &kube::Error) {
     tracing::debug!(error = %chain(error), "cannot write an Event");
 }
 
-/// As much of a note as an Event takes.
+/// Cuts a note to the length that an Event accepts.
 pub fn cut(note: &str) -> String {
     let end = note.floor_char_boundary(NOTE_BYTES_MAX);
     note.get(..end).unwrap_or_default().to_owned()

@@ -1,5 +1,5 @@
-//! Counts the fleet for the metrics, and puts it in rows for its page, when somebody asks: no
-//! timer, and nothing to keep in step.
+//! Counts the fleet for the metrics, and lists it for the fleet page. Both are computed on request,
+//! without a timer or state of their own.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::tenant::{
     summary::{self, Filter, FleetSummary, Known, Row},
 };
 
-/// The fleet in numbers, by the words of their labels.
+/// The numbers of the fleet, by metric label.
 #[derive(Debug, Default)]
 struct FleetCounts {
     tenants: BTreeMap<&'static str, usize>,
@@ -30,7 +30,7 @@ struct FleetCounts {
     machines: BTreeMap<&'static str, usize>,
 }
 
-/// Sets the gauges of the fleet to what stands on the boards now.
+/// Sets the gauges of the fleet from the tenants' current status.
 pub fn update_metrics(registry: &Registry, metrics: &Metrics) {
     let mut counts = FleetCounts::default();
     for registered in registry.all() {
@@ -82,7 +82,7 @@ impl FleetCounts {
     }
 }
 
-/// Everybody in a row, as this replica knows them at this time.
+/// Returns a row for each tenant, as this replica knows it now.
 pub fn summary(registry: &Registry, told: (String, Timestamp), filter: &Filter) -> FleetSummary {
     let registered = registry.all();
     let rows = registered
@@ -110,7 +110,7 @@ fn row(registered: &RegisteredCluster) -> Row {
     })
 }
 
-/// The word of metrics for what became of a machine deployment.
+/// Returns the metric label for the state of a machine deployment.
 pub const fn outcome_of(state: MachineDeploymentState) -> Outcome {
     match state {
         MachineDeploymentState::Served => Outcome::Served,
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(elsewhere.version.as_deref(), Some("v1.35.0"));
     }
 
-    /// The reasons are words of others, which may change.
+    /// The reasons come from other programs, and may change.
     #[test]
     fn kubeconfigs_and_machines_are_counted_by_what_their_conditions_say() {
         let tenant_status = |kind, finding| {

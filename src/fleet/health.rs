@@ -1,8 +1,8 @@
-//! How a worker cluster is doing, from the calls that are made anyway, and which calls are sent
-//! while it is not well.
+//! Tracks the health of a worker cluster from the calls that are made anyway, and decides which
+//! calls are sent while it is not healthy.
 //!
-//! A cluster is healthy, degraded (it answers, and badly) or unreachable. The last two have a
-//! beginning and a cause. The circuit behind that state is in `health/circuit.rs`.
+//! A cluster is healthy, degraded (it answers with errors) or unreachable. The last two have a
+//! start time and a cause. The circuit behind that state is in `health/circuit.rs`.
 
 pub mod circuit;
 mod retry_after;
@@ -40,7 +40,7 @@ use crate::api::condition::ConditionType;
 use crate::telemetry::chain::chain;
 use crate::tenant::{id::RegistrationId, report::is_same_failure};
 
-/// How long a problem of a watch is reported after it was last seen. A failing watch starts over
+/// How long a problem of a watch is reported after it was last seen. A failing watch is retried
 /// more often than that.
 const WATCH_PROBLEM: Duration = Duration::from_mins(1);
 
@@ -50,7 +50,7 @@ const WATCH_PROBLEM: Duration = Duration::from_mins(1);
 pub struct HeldBack;
 
 impl HeldBack {
-    /// Whether a call failed because it was not sent.
+    /// Returns true if a call failed because it was not sent.
     pub fn is_cause_of(error: &(dyn Error + 'static)) -> bool {
         let mut cause = Some(error);
         while let Some(error) = cause {
@@ -63,27 +63,27 @@ impl HeldBack {
     }
 }
 
-/// Observes the calls to one worker cluster, holds them back while it fails, and writes changes to
-/// the tenant's status. It lives as long as the kubeconfig: another kubeconfig gets a new one.
+/// Observes the calls to one worker cluster, holds them back while it fails, and sets the condition
+/// in the tenant's status. It lives as long as the kubeconfig: another kubeconfig gets a new one.
 #[derive(Debug)]
 pub struct Health {
     tenant_status: Arc<TenantStatus>,
     clock: Clock,
     registration: RegistrationId,
-    /// How long a cluster is not asked whose connections carry one call at a time.
+    /// How long a cluster may be silent if its connections carry one call at a time.
     quiet_max: Duration,
-    /// Whether it is such a cluster.
+    /// True if it is such a cluster.
     must_be_asked: watch::Sender<bool>,
     server_clock: ServerClock,
     state: Mutex<State>,
-    /// What was logged last about a cluster that cannot be reached.
+    /// The last failure that was logged about a cluster that cannot be reached.
     unreachable: Mutex<Recurring>,
     circuit: watch::Sender<Circuit>,
-    /// A watch has a problem.
+    /// Notified when a watch reports a problem.
     watch_problem: Notify,
 }
 
-/// A call that was let through; one that is dropped unobserved was given up.
+/// A call that was let through. Dropping it without an outcome means that the call was abandoned.
 #[derive(Debug)]
 pub struct Observed<'a> {
     health: &'a Health,
@@ -92,8 +92,8 @@ pub struct Observed<'a> {
 }
 
 impl Health {
-    /// Creates the health of a worker cluster about which nothing is known yet. It is recorded in
-    /// this tenant status. A cluster that speaks HTTP/1.1 is asked when it has not answered for
+    /// Creates the health of a worker cluster, which is unknown at first and is recorded in this
+    /// tenant status. A cluster that speaks HTTP/1.1 gets a request when it was silent for
     /// `quiet_max`.
     pub fn new(
         tenant_status: Arc<TenantStatus>,
@@ -114,22 +114,22 @@ impl Health {
         }
     }
 
-    /// The registration of the worker cluster.
+    /// Returns the registration of the worker cluster.
     pub fn registration(&self) -> &RegistrationId {
         &self.registration
     }
 
-    /// How the cluster is doing.
+    /// Returns the current state.
     pub fn state(&self) -> State {
         self.lock().clone()
     }
 
-    /// The time on the worker cluster, by which it judges what expires there.
+    /// Returns the time on the worker cluster, which decides what has expired there.
     pub fn server_time(&self) -> Timestamp {
         self.server_clock.at(self.clock.now())
     }
 
-    /// Whether the last call found something wrong with the cluster.
+    /// Returns true if the last call failed because of the cluster.
     pub fn is_wrong(&self) -> bool {
         matches!(
             *self.lock(),
@@ -137,17 +137,18 @@ impl Health {
         )
     }
 
-    /// Somebody else has told how the cluster is doing: the next call that says something is news.
+    /// Resets the state to unknown, because another component set `Connected`. The next outcome of
+    /// a call is then recorded as a change.
     pub fn forget(&self) {
         *self.lock() = State::Unknown;
     }
 
-    /// Whether calls are held back now.
+    /// Returns true if calls are held back now.
     pub fn holds_back(&self) -> bool {
         self.circuit.borrow().holds_back(Instant::now())
     }
 
-    /// A call was answered after so long.
+    /// Records how long an answered call took.
     pub fn took(&self, duration: Duration) {
         self.tenant_status.statistics.call_took(duration);
     }
@@ -166,11 +167,11 @@ impl Health {
         self.watch_problem.notify_one();
     }
 
-    /// Lets a call through, or says that it is held back.
+    /// Lets a call through, or holds it back.
     ///
     /// # Errors
     ///
-    /// While the cluster fails, for all calls but the one that decides.
+    /// Returns an error while the cluster fails, for all calls but the probe.
     pub fn admit(&self, method: &Method) -> Result<Observed<'_>, HeldBack> {
         let mut pass = None;
         self.circuit.send_if_modified(|circuit| {
@@ -192,7 +193,7 @@ impl Health {
         let _ = self.circuit.subscribe().wait_for(Circuit::is_closed).await;
     }
 
-    /// Waits until a call is let through: all of them, or the one that decides.
+    /// Waits until a call is let through, be it the probe.
     pub async fn due(&self) {
         let mut circuit = self.circuit.subscribe();
         loop {
@@ -204,21 +205,21 @@ impl Health {
         }
     }
 
-    /// Waits until a read must say how the cluster is.
+    /// Waits until a read must show whether the cluster is healthy.
     pub async fn in_doubt(&self) {
         let mut circuit = self.circuit.subscribe();
         // The sender is our own, so the wait cannot fail.
         let _ = circuit.wait_for(Circuit::is_in_doubt).await;
     }
 
-    /// Waits until the cluster does not answer any more.
+    /// Waits until the cluster no longer answers.
     pub async fn silent(&self) {
         // The sender is our own, so the wait cannot fail.
         let _ = self.circuit.subscribe().wait_for(Circuit::is_silent).await;
     }
 
-    /// Waits until a cluster that speaks HTTP/1.1 has not answered for a while: a frozen server
-    /// acknowledges what it is sent, and only a call shows that it is.
+    /// Waits until a cluster that speaks HTTP/1.1 was silent for a while. The kernel of a frozen
+    /// server still acknowledges data, so only a call shows that it is frozen.
     async fn quiet(&self) {
         // The sender is our own, so the wait cannot fail.
         let _ = self.must_be_asked.subscribe().wait_for(|must| *must).await;
@@ -243,9 +244,9 @@ impl Health {
         }
     }
 
-    /// Waits until a call must show how the cluster is: it is in doubt, and the delay of the open
-    /// circuit is over; or a problem of a watch seems to be over; or nothing else would show that
-    /// the cluster is frozen.
+    /// Waits until a call must show whether the cluster is healthy: it is in doubt and the delay of
+    /// the open circuit is over; or a problem of a watch seems to be over; or nothing else would
+    /// show that the cluster is frozen.
     pub async fn call_due(&self) {
         loop {
             let is_quiet = tokio::select! {
@@ -273,7 +274,8 @@ impl Health {
             is_closed = circuit.is_closed();
             was_in_doubt || circuit.is_in_doubt()
         });
-        // An accident of one request says nothing about the cluster: nobody would ask it again.
+        // The failure of a single request says nothing about the cluster. Reporting it would leave
+        // the cluster unhealthy, because no call would be due.
         if is_closed == failure.is_none() {
             self.enter(state);
         }
@@ -316,7 +318,7 @@ impl Health {
                     why.clone_from(before);
                 }
             }
-            // Both watches may fail: the first cause stays until they do not any more.
+            // Both watches may fail. The first cause is reported until both have recovered.
             (State::WatchFailed { until, why: before }, State::WatchFailed { why, .. })
                 if Instant::now() < *until =>
             {
@@ -349,14 +351,14 @@ impl Health {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A panic elsewhere leaves a whole state behind: each write is one assignment.
+    /// Locks the state. It is consistent even after a panic, because each write is one assignment.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Observed<'_> {
-    /// The cluster answered.
+    /// Records that the cluster answered.
     pub fn answered<B>(mut self, answer: &Response<B>) {
         let Some(pass) = self.pass.take() else { return };
         if answer.extensions().get::<OneCallAtATime>().is_some() {
@@ -387,7 +389,7 @@ impl Observed<'_> {
         self.health.observe(pass, Some(failure), state);
     }
 
-    /// The cluster did not answer.
+    /// Records that the cluster did not answer.
     pub fn unreachable(mut self, error: &(dyn Error + 'static)) {
         let Some(pass) = self.pass.take() else { return };
         let since = self.health.clock.now();
@@ -411,7 +413,7 @@ impl Drop for Observed<'_> {
     }
 }
 
-/// Whether the answer says something about the cluster rather than about the request.
+/// Returns true if the answer says something about the cluster rather than about the request.
 fn is_failure(status: StatusCode) -> bool {
     border::expect_answer(status).is_err()
         || status.is_server_error()

@@ -1,6 +1,5 @@
-//! An index over the objects that a watch delivers. It finds those that have a key without a visit
-//! to all others: where each of many objects is looked up, visits to all of them would be paid once
-//! per pair.
+//! An index over the objects of a watch. It finds the objects that have a key without visiting all
+//! others. Otherwise, looking up each of many objects would cost one visit per pair.
 
 use std::{
     collections::HashMap,
@@ -28,10 +27,11 @@ struct Entries<K: Lookup, Key> {
     by_key: HashMap<Key, Vec<Arc<K>>>,
 }
 
-/// What an event changed in the index: an object that was replaced is both removed and added.
+/// The changes that an event made in the index. An object that was replaced is both removed and
+/// added.
 #[derive(Debug)]
 pub struct Change<K> {
-    /// Objects that are not in the index any more.
+    /// Objects that are no longer in the index.
     pub removed: Vec<Arc<K>>,
     /// Objects that are in the index now.
     pub added: Vec<Arc<K>>,
@@ -54,8 +54,8 @@ where
         }
     }
 
-    /// Follows an event that the store has already seen. A list counts once it is complete, as it
-    /// does in the store.
+    /// Applies an event that the store has already applied. A list is applied once it is complete,
+    /// as in the store.
     pub fn follow(&self, event: &Event<K>, store: &Store<K>) -> Change<K> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         let entries = &mut *entries;
@@ -81,7 +81,7 @@ where
         Change { removed, added }
     }
 
-    /// Returns the objects that have this key, in no order.
+    /// Returns the objects that have this key, in any order.
     pub fn of(&self, key: &Key) -> Vec<Arc<K>> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         entries.by_key.get(key).cloned().unwrap_or_default()
@@ -120,7 +120,8 @@ impl<K: Lookup, Key> fmt::Debug for Index<K, Key> {
     }
 }
 
-/// Counts the objects that this thread visits, for tests that bound how many a lookup visits.
+/// Counts the objects that this thread visits, for tests that limit the number of visits per
+/// lookup.
 #[cfg(test)]
 pub mod visits {
     use std::cell::Cell;

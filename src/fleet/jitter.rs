@@ -1,7 +1,7 @@
-//! Chance in delays, so that what began together does not come back together.
+//! Random delays, so that work that began at the same time is not repeated at the same time.
 //!
-//! Each thread has a row of its own, begun by the system's chance. A simulation begins it by a
-//! number, and sees the same delays again. Nothing secret is drawn from it.
+//! Each thread has its own generator, which is seeded by the system. A simulation seeds it with a
+//! number, and gets the same delays again. It is not used for secrets.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -16,13 +16,13 @@ pub fn begin(seed: u64) {
     ROW.set(StdRng::seed_from_u64(seed));
 }
 
-/// A part of the duration, between these two shares of it.
+/// Returns a random part of the duration, between these two fractions of it.
 pub fn part(duration: Duration, least: f64, most: f64) -> Duration {
     duration.mul_f64(ROW.with_borrow_mut(|row| row.random_range(least..=most)))
 }
 
-/// Returns between nine and eleven tenths of an interval: what many repeat at the same interval
-/// spreads out.
+/// Returns between 90 and 110 % of an interval, to spread out work that is repeated at the same
+/// interval.
 pub fn around(interval: Duration) -> Duration {
     part(interval, 0.9, 1.1)
 }

@@ -66,7 +66,7 @@ impl Memory {
     }
 }
 
-/// What a tenant reserves for one purpose. Dropping it releases the memory.
+/// The memory that a tenant has reserved for one purpose. Dropping it releases the memory.
 #[derive(Debug)]
 pub struct Reservation {
     memory: Arc<Memory>,
@@ -85,8 +85,8 @@ impl Reservation {
         Self::new(memory, GUARANTEED_CACHE_BYTES)
     }
 
-    /// Creates an empty reservation that grows only while memory is left: for what can be made
-    /// again.
+    /// Creates an empty reservation that grows only while memory is left, for data that can be
+    /// created again.
     pub fn surplus(memory: &Arc<Memory>) -> Self {
         Self::new(memory, 0)
     }
@@ -117,7 +117,7 @@ impl Reservation {
         resized
     }
 
-    /// Resizes the reservation even beyond what is left.
+    /// Resizes the reservation even if no memory is left.
     pub fn force_resize(&mut self, bytes: usize) {
         let reserved = &self.memory.reserved;
         if let Some(more) = bytes.checked_sub(self.bytes) {

@@ -1,6 +1,6 @@
-//! Reads a list page by page. A page that is too large is asked for again with half as many
-//! objects, and a list that does not end is given up. An object that cannot be decoded does not
-//! hide the others.
+//! Reads lists page by page. If a page is too large, it is requested again with half the number of
+//! objects. Lists that do not end are aborted. An object that cannot be decoded does not hide the
+//! others.
 
 use std::fmt::Debug;
 
@@ -15,10 +15,10 @@ use super::border;
 
 /// A page of Secrets or configs, 25 KiB each, takes a few megabytes.
 const PAGE: u32 = 100;
-/// A cluster of 50,000 objects has as many at 50 a page.
+/// The maximum number of pages. At 50 objects per page, this is enough for 50,000 objects.
 const PAGES_MAX: usize = 1_000;
 
-/// A list that does not end.
+/// The error for a list that does not end.
 #[derive(Debug, thiserror::Error)]
 #[error("the list has not ended after {PAGES_MAX} pages")]
 struct Endless;
@@ -26,7 +26,7 @@ struct Endless;
 /// The objects of a list, or of one of its pages.
 #[derive(Clone, Debug)]
 pub struct Listed<K> {
-    /// Those that can be decoded.
+    /// The objects that can be decoded.
     pub objects: Vec<K>,
     /// The metadata of the others.
     pub unreadable: Vec<ObjectMeta>,
@@ -35,7 +35,8 @@ pub struct Listed<K> {
 }
 
 impl<K> Listed<K> {
-    /// Returns all objects. `bare` makes one of the metadata, where nothing else can be decoded.
+    /// Returns all objects. `bare` creates an object from the metadata of one that cannot be
+    /// decoded.
     pub fn into_all(self, bare: impl Fn(ObjectMeta) -> K) -> Vec<K> {
         let mut all = self.objects;
         all.extend(self.unreadable.into_iter().map(bare));
@@ -47,7 +48,7 @@ impl<K> Listed<K> {
 ///
 /// # Errors
 ///
-/// When the list cannot be read, or does not end.
+/// Returns an error if the list cannot be read, or does not end.
 pub async fn all<K>(
     api: &Api<DeserializeGuard<K>>,
     params: ListParams,
@@ -69,13 +70,14 @@ where
     Ok(listed)
 }
 
-/// Returns true if a list failed because its kind is not served: nothing else of it can be missing.
+/// Returns true if a list failed because its kind is not served. Nothing else can be missing in the
+/// URL of a list.
 pub fn is_not_served(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 /// Returns true if the API server refused a call: a right is missing, or a quota or a webhook
-/// refuses what was to be written.
+/// refuses the write.
 pub fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_forbidden())
 }
@@ -90,7 +92,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// With at most `objects` in each.
+    /// Creates the pages of a list, with at most `objects` objects in each.
     pub fn of(params: ListParams, objects: u32) -> Self {
         Self {
             params: params.limit(objects),
@@ -100,16 +102,16 @@ impl Pages {
         }
     }
 
-    /// The `resourceVersion` of the list, once a page has been read.
+    /// Returns the `resourceVersion` of the list once a page has been read.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// The objects of the next page; none after the last.
+    /// Returns the objects of the next page, or `None` after the last page.
     ///
     /// # Errors
     ///
-    /// When the list cannot be read, or does not end.
+    /// Returns an error if the list cannot be read, or does not end.
     pub async fn next<K>(
         &mut self,
         api: &Api<DeserializeGuard<K>>,
@@ -126,11 +128,11 @@ impl Pages {
         Ok(None)
     }
 
-    /// As [`Self::next`], of the objects' metadata.
+    /// Returns the metadata of the objects of the next page, or `None` after the last page.
     ///
     /// # Errors
     ///
-    /// When the list cannot be read, or does not end.
+    /// Returns an error if the list cannot be read, or does not end.
     pub async fn next_metadata<K>(
         &mut self,
         api: &Api<K>,
@@ -219,8 +221,8 @@ mod tests {
         tenant::policy::RequestBudget,
     };
 
-    /// A client of a server that answers by the limit and the first object of the page, and how
-    /// often it was asked.
+    /// Returns a client of a server that answers by the limit and the first object of the page, and
+    /// the number of requests to it.
     fn a_client(
         memory: Option<Arc<Memory>>,
         answer: impl Fn(usize, usize) -> Value + Clone + Send + Sync + 'static,
@@ -293,7 +295,7 @@ mod tests {
         });
         let expected: Vec<String> = (0..OBJECTS).map(|index| format!("c-{index}")).collect();
         assert_eq!(names(client).await.unwrap(), expected);
-        // Pages of 16 and of 8 are too large; of 4 there are six.
+        // Pages of 16 and 8 objects are too large. There are six pages of 4.
         assert_eq!(asked.load(Ordering::Relaxed), 2 + 6);
     }
 
@@ -307,7 +309,7 @@ mod tests {
             page(sized, Some(end).filter(|end| *end < OBJECTS))
         });
         assert_eq!(names(client).await.unwrap().len(), OBJECTS);
-        // Pages of 16, 8 and 4 reserve more than is guaranteed; of 2 there are ten.
+        // Pages of 16, 8 and 4 objects reserve more than is guaranteed. There are ten pages of 2.
         assert_eq!(asked.load(Ordering::Relaxed), 3 + 10);
         assert_eq!(memory.reserved(), 0);
     }

@@ -1,10 +1,10 @@
-//! Permits for work that all tenants share: reconciles under way at once, and turns at the
-//! budget of the process.
+//! Permits for work that all tenants share: concurrent reconciles, and requests in the budget of
+//! the process.
 //!
-//! Who waits is served tenant by tenant in a circle, and within a tenant in the order of asking:
-//! a tenant that asks a hundred times gets no more than one that asks once. A fresh change goes
-//! before a resync, but one permit in [`LOW_PRIORITY_SHARE`] goes to a resync that waits, so that
-//! none starves.
+//! Waiting tenants are served round-robin, and the requests of a tenant in the order of arrival. A
+//! tenant that waits a hundred times gets no more permits than one that waits once. A change has
+//! priority over a resync, but one permit in [`LOW_PRIORITY_SHARE`] goes to a waiting resync, so
+//! that it does not starve.
 //!
 //! ```text
 //! fresh   berlin ▸▸▸▸   lisbon ▸   ──┐  four of five
@@ -25,13 +25,13 @@ use crate::tenant::id::TenantId;
 /// One of this many permits goes to a resync, if both wait.
 pub const LOW_PRIORITY_SHARE: u32 = 5;
 
-/// What the work is done for.
+/// The priority of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Something changed, or is due.
     High,
-    /// Everything is looked at once more, or a default profile is replaced by a newer one, for no
-    /// change of its own.
+    /// A resync, or the replacement of a default profile by a newer one. Nothing changed in the
+    /// worker cluster.
     Low,
 }
 
@@ -39,15 +39,15 @@ pub enum Priority {
 #[derive(Clone)]
 pub struct Permits(Arc<Mutex<State>>);
 
-/// A permit; it is given back when dropped.
+/// A permit. Dropping it returns it.
 pub struct Permit(Permits);
 
-/// While there is a free permit nobody waits.
+/// The state behind the permits. While a permit is free, no one waits.
 struct State {
     free: usize,
     fresh: Lane,
     resync: Lane,
-    /// Permits for fresh changes since the last one for a resync.
+    /// The number of permits for changes since the last one for a resync.
     fresh_in_a_row: u32,
     next_ticket: u64,
 }
@@ -55,10 +55,10 @@ struct State {
 /// The waiters of one priority.
 #[derive(Default)]
 struct Lane {
-    /// Whose turn is next. Each tenant that waits stands here once; one whose waiters have all
-    /// left is passed over.
+    /// The tenants in the order of their turns. Each waiting tenant is in it once. A tenant whose
+    /// waiters have all left is skipped.
     turns: VecDeque<TenantId>,
-    /// Who waits, by tenant, in the order of asking.
+    /// The waiters by tenant, in the order of arrival.
     waiting: HashMap<TenantId, BTreeMap<u64, oneshot::Sender<Permit>>>,
 }
 
@@ -74,7 +74,7 @@ impl Permits {
         })))
     }
 
-    /// Waits for a permit. Who is dropped while waiting leaves no hole in the queue.
+    /// Waits for a permit. A waiter that is dropped leaves the queue.
     pub async fn take(&self, tenant: &TenantId, priority: Priority) -> Permit {
         let mut place = {
             let mut state = self.lock();
@@ -95,7 +95,7 @@ impl Permits {
         permit.expect("a sender is kept until it has sent")
     }
 
-    /// Takes a permit back, and hands it to who is next.
+    /// Returns a permit, and passes it to the next waiter.
     fn give_back(&self) {
         let next = {
             let mut state = self.lock();
@@ -106,7 +106,8 @@ impl Permits {
             next
         };
         if let Some(next) = next {
-            // One that has just left does not take it: then it is dropped here, and comes back.
+            // A waiter that has just left does not receive it. The permit is then dropped here, and
+            // returned again.
             drop(next.send(Permit(self.clone())));
         }
     }
@@ -134,8 +135,8 @@ impl Drop for Permit {
     }
 }
 
-/// A place in the queue; given up when dropped. A permit that was sent meanwhile goes back with
-/// the receiver.
+/// A place in the queue. Dropping it leaves the queue. A permit that was sent in the meantime is
+/// dropped with the receiver, and so returned.
 struct Place {
     permits: Permits,
     tenant: TenantId,
@@ -167,7 +168,7 @@ impl State {
         (ticket, permit)
     }
 
-    /// Who is next, if anybody waits.
+    /// Returns the next waiter, if any.
     fn next(&mut self) -> Option<oneshot::Sender<Permit>> {
         if self.fresh_in_a_row + 1 < LOW_PRIORITY_SHARE
             && let Some(fresh) = self.fresh.next()

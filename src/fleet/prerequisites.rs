@@ -1,7 +1,8 @@
 //! Ensures what nodes need in a worker cluster to fetch their configuration: the namespace, and a
 //! ServiceAccount whose token may read Secrets there.
 //!
-//! What exists is used as it is, no matter who created it, as long as machines can fetch with it.
+//! Existing objects are used as they are, no matter who created them, as long as machines can fetch
+//! with them.
 
 mod fetcher_rights;
 
@@ -24,14 +25,14 @@ use crate::api::{
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
-/// What a person runs where rights are missing. Those in a namespace are deleted with it.
+/// The remediation if rights are missing. Rights in a namespace are deleted together with it.
 const GRANT: &str = "run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster, \
                          which grants what the manager needs (somebody who deletes the namespace \
                          deletes the rights in it, too)";
 
-/// Returns the message about what a missing right prevents. The remedy stands before the server's
-/// words: a server that has just started lists each role that it does not know yet, and the message
-/// of a condition is cut at its end.
+/// Returns the message about what a missing right prevents. The remediation comes before the
+/// server's error, because the end of a long condition message is cut off: a server that has just
+/// started lists each role that it does not know yet.
 pub fn denied(prevented: impl Display, cause: &(dyn Error + 'static)) -> String {
     format!("{prevented}; {GRANT}: {}", chain(cause))
 }
@@ -39,7 +40,7 @@ pub fn denied(prevented: impl Display, cause: &(dyn Error + 'static)) -> String 
 /// The type of a Secret that the token controller fills.
 pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 
-/// Why a worker cluster could not be prepared.
+/// The reason why a worker cluster could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrerequisiteError {
     /// The kubeconfig's identity lacks a right.
@@ -47,9 +48,9 @@ pub enum PrerequisiteError {
     Denied {
         /// The kind of the object.
         kind: String,
-        /// The object.
+        /// The name of the object.
         name: String,
-        /// What the API server answered.
+        /// The answer of the API server.
         source: kube::Error,
     },
     /// A call failed.
@@ -57,12 +58,12 @@ pub enum PrerequisiteError {
     Call {
         /// The kind of the object.
         kind: String,
-        /// The object.
+        /// The name of the object.
         name: String,
-        /// Why it failed.
+        /// The cause.
         source: kube::Error,
     },
-    /// Somebody deletes the namespace.
+    /// The namespace is being deleted.
     #[error(
         "namespace {CLOUD_INIT_SETTINGS} is being deleted; it is created again once it is gone"
     )]
@@ -70,7 +71,8 @@ pub enum PrerequisiteError {
 }
 
 impl PrerequisiteError {
-    /// A read of an object of this kind and name failed: only rights refuse a read.
+    /// Creates the error for a failed read of an object of this kind and name. A read is only
+    /// refused if a right is missing.
     pub fn of(source: kube::Error, (kind, name): (String, String)) -> Self {
         if is_forbidden(&source) {
             Self::Denied { kind, name, source }
@@ -79,8 +81,8 @@ impl PrerequisiteError {
         }
     }
 
-    /// The message of the condition that shows it: where rights are missing, with the command that
-    /// restores them.
+    /// Returns the message for the condition. If rights are missing, it contains the command that
+    /// grants them.
     pub fn message(&self) -> String {
         match self {
             Self::Denied { source, .. } => denied(self, source),
@@ -88,12 +90,12 @@ impl PrerequisiteError {
         }
     }
 
-    /// The state of the condition that shows it.
+    /// Returns the state for the condition.
     pub fn finding(&self) -> ConditionState {
         ConditionState::retried(self.reason(), self.message())
     }
 
-    /// The reason of the condition that shows it.
+    /// Returns the reason for the condition.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Denied { .. } => Reason::RightsMissing,
@@ -103,15 +105,15 @@ impl PrerequisiteError {
     }
 }
 
-/// Ensures the namespace, and hands it out.
+/// Creates the namespace if it does not exist, and returns it.
 ///
 /// # Errors
 ///
-/// When a call fails, and while the namespace is being deleted.
+/// Returns an error if a call fails, or while the namespace is being deleted.
 pub async fn ensure_namespace(client: &Client) -> Result<Namespace, PrerequisiteError> {
     let found = ensure(&Api::all(client.clone()), namespace()).await;
     let found = found.map_err(|error| match error {
-        // Neither quotas nor the end of a namespace refuse a namespace.
+        // Quotas and terminating namespaces do not refuse a namespace, so a right is missing.
         PrerequisiteError::Call { kind, name, source } if is_forbidden(&source) => {
             PrerequisiteError::Denied { kind, name, source }
         }
@@ -123,8 +125,8 @@ pub async fn ensure_namespace(client: &Client) -> Result<Namespace, Prerequisite
     Ok(found)
 }
 
-/// Creates what is missing of the fetcher: ServiceAccount and token Secret. [`keep_fetcher`] makes
-/// its Role and RoleBinding.
+/// Creates the fetcher's ServiceAccount and token Secret if they do not exist, and recreates a
+/// token that does not work. [`keep_fetcher`] creates the Role and RoleBinding.
 pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
     let fetcher = ensure(
         &Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS),
@@ -146,8 +148,8 @@ pub async fn ensure_fetcher(client: &Client) -> Result<(), PrerequisiteError> {
     Ok(())
 }
 
-/// Returns true if nodes cannot use the fetcher's token any more: the token or its ServiceAccount
-/// is gone, or the ServiceAccount was recreated. Returns false if that cannot be read.
+/// Returns true if nodes can no longer use the fetcher's token: the token or its ServiceAccount is
+/// gone, or the ServiceAccount was recreated. Returns false if that cannot be read.
 pub async fn is_fetcher_lost(client: &Client) -> bool {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
@@ -162,8 +164,8 @@ pub async fn is_fetcher_lost(client: &Client) -> bool {
     }
 }
 
-/// A token of another ServiceAccount than the one that has the name now: the API server answers 401
-/// to every client that sends it.
+/// Returns true if the token belongs to another ServiceAccount than the one that has the name now.
+/// The API server answers 401 to every client that sends such a token.
 fn is_stale(token: &ObjectMeta, fetcher: &ObjectMeta) -> bool {
     let of = token
         .annotations
@@ -172,13 +174,14 @@ fn is_stale(token: &ObjectMeta, fetcher: &ObjectMeta) -> bool {
     of.is_some_and(|of| fetcher.uid.as_ref() != Some(of))
 }
 
-/// Whether a Secret has no token, and is none that the token controller fills.
+/// Returns true if a Secret has no token and will not get one from the token controller.
 fn stays_empty(secret: &Secret) -> bool {
     let has_token = secret.data.as_ref().and_then(|data| data.get("token"));
     has_token.is_none_or(|token| token.0.is_empty()) && secret.type_.as_deref() != Some(TOKEN_TYPE)
 }
 
-/// Reads first: a restart with everything in place writes nothing.
+/// Returns the object, and creates it if it does not exist. It reads first, so that a restart with
+/// everything in place writes nothing.
 async fn ensure<K>(api: &Api<K>, object: K) -> Result<K, PrerequisiteError>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
@@ -189,7 +192,7 @@ where
     }
 }
 
-/// Creates an object, or hands out the one that somebody else has created meanwhile.
+/// Creates an object. If another client created it in the meantime, returns that one.
 async fn create<K>(api: &Api<K>, object: K) -> Result<K, PrerequisiteError>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
@@ -229,12 +232,12 @@ fn service_account() -> ServiceAccount {
     }
 }
 
-/// The token controller fills this Secret; until it has, nodes are waited for.
+/// Returns the fetcher's token Secret. The token controller fills it, and nodes must wait for that.
 fn token() -> Secret {
     token_of(FETCHER, named(FETCHER_TOKEN))
 }
 
-/// The Secret that the token controller fills with a token of the ServiceAccount.
+/// Returns a Secret that the token controller fills with a token of the ServiceAccount.
 pub fn token_of(account: &str, mut metadata: ObjectMeta) -> Secret {
     let annotations = metadata.annotations.get_or_insert_default();
     annotations.insert(

@@ -1,7 +1,7 @@
-//! Which suspects this replica serves already. It serves everybody else first. When it has
-//! survived that, it tries the suspects: half of them, then the rest, one group after the other;
-//! who is alone in its group waits, and longer after each crash. What it crashes with is in its
-//! Lease by then.
+//! Decides which suspects this replica serves already. All other tenants come first. If the replica
+//! survives that, it tries the suspects in groups: half of a group, then the rest. A suspect that
+//! is alone in its group waits, longer after each crash. Before a trial begins, the replica's Lease
+//! names it, so that other replicas know whom a crash concerns.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -11,44 +11,45 @@ use std::{
 use super::sharding::suspicion::{Span, Suspicion, Trial, hash};
 use crate::tenant::id::TenantId;
 
-/// Who survives for so long survives: the attacks that were seen end a process sooner.
+/// A replica that survives for this long has survived the trial. The attacks that were seen end a
+/// process sooner.
 pub const TRIAL: Duration = Duration::from_secs(TRIAL_SECONDS.unsigned_abs());
 const TRIAL_SECONDS: i64 = 30;
 
 /// The suspects of one replica. Times are in seconds since 1970.
 #[derive(Debug, Default)]
 pub struct Quarantine {
-    /// Who is served, or may be, until another replica has it.
+    /// The tenants that may be served, until they move to another replica.
     admitted: HashSet<TenantId>,
     held: HashMap<TenantId, Suspicion>,
-    /// Since when there are suspects.
+    /// The time since which there are suspects.
     since: Option<i64>,
     trial: Option<Underway>,
-    /// Half of these were tried and did no harm.
+    /// The group of which one half was tried and did no harm.
     half_tried: Option<Span>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Underway {
     trial: Trial,
-    /// Known once the replica's Lease names the trial.
+    /// The end of the trial. Set once the replica's Lease names the trial.
     ends: Option<i64>,
 }
 
-/// What to do now.
+/// The next step.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The trial that the replica's Lease must name.
     pub trial: Option<Trial>,
-    /// Who is served from now on.
+    /// The tenants that may be served from now on.
     pub admitted: Vec<TenantId>,
-    /// When to ask again.
+    /// The time of the next step.
     pub next: Option<i64>,
 }
 
 impl Quarantine {
-    /// Takes note at `now` of a tenant that has become the replica's own. Returns why it is held
-    /// back; nothing if it may be served.
+    /// Records a tenant that moved to this replica at `now`. Returns the suspicion if the tenant is
+    /// held back, or `None` if it may be served.
     pub fn hold(
         &mut self,
         tenant: &TenantId,
@@ -66,13 +67,13 @@ impl Quarantine {
         suspicion
     }
 
-    /// Forgets the tenants of other replicas.
+    /// Forgets the tenants that moved to other replicas.
     pub fn retain(&mut self, is_own: impl Fn(&TenantId) -> bool) {
         self.admitted.retain(&is_own);
         self.held.retain(|tenant, _| is_own(tenant));
     }
 
-    /// Goes on, now that the replica's Lease names this trial.
+    /// Takes the next step. `announced` is the trial that the replica's Lease names.
     pub fn step(&mut self, announced: Option<Trial>, now: i64) -> Step {
         let mut step = Step::default();
         if let Some(Underway { trial, ends }) = &mut self.trial {
@@ -110,8 +111,8 @@ impl Quarantine {
         step
     }
 
-    /// Who is tried next, and when at the earliest. The rest of a group comes first, who is alone
-    /// in its group last.
+    /// Returns the next trial, and the earliest time for it. The rest of a half-tried group comes
+    /// first, and suspects that are alone in their group come last.
     fn choose(&self) -> Option<(i64, Trial)> {
         let mut groups: BTreeMap<Span, Vec<(u32, Suspicion)>> = BTreeMap::new();
         for (tenant, suspicion) in &self.held {

@@ -1,8 +1,8 @@
-//! A budget of requests: a rate and a number in flight, first come, first served.
+//! A budget of requests: a rate and a burst, first come, first served.
 //!
-//! Each tenant has two: one for its worker cluster, one for its share of the management API. All
-//! tenants share a third for the management API, by turns. Time is tokio's, so that a test with a
-//! paused clock sees exact delays.
+//! Each tenant has two: one for its worker cluster, and one for its share of the management API.
+//! All tenants share a third one for the management API, round-robin. Time is tokio's, so that
+//! tests with a paused clock see exact delays.
 
 use std::{
     num::NonZeroU32,
@@ -22,7 +22,7 @@ use tokio::{sync::Mutex, time::Instant};
 use super::permits::{Permit, Permits, Priority};
 use crate::tenant::{id::TenantId, policy::RequestBudget};
 
-/// tokio's time as governor wants it.
+/// tokio's time in the form that governor requires.
 #[derive(Clone, Debug)]
 struct TokioClock {
     start: Instant,
@@ -52,7 +52,7 @@ pub struct Budget {
 pub struct Prepaid;
 
 impl Budget {
-    /// A full budget.
+    /// Creates a full budget.
     pub fn new(size: RequestBudget) -> Self {
         let clock = TokioClock {
             start: Instant::now(),
@@ -64,7 +64,7 @@ impl Budget {
         }
     }
 
-    /// Another size from now on. The bucket is full then; equal sizes change nothing.
+    /// Changes the size. The bucket is then full. The same size changes nothing.
     pub fn resize(&self, size: RequestBudget) {
         let mut known = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         if known.0 != size {
@@ -80,7 +80,7 @@ impl Budget {
     /// Waits until `requests` fit into the budget, takes them, and returns how long the budget made
     /// the caller wait: zero if they fit, however busy the runtime is.
     ///
-    /// More than the burst never fit: they are let through, and callers ask for two at most.
+    /// More requests than the burst never fit, and are let through. Callers take at most two.
     pub async fn take(&self, requests: NonZeroU32) -> Duration {
         if let Ok(_nobody_waits) = self.queue.try_lock()
             && !matches!(self.limiter().check_n(requests), Ok(Err(_)))
@@ -96,18 +96,18 @@ impl Budget {
     }
 }
 
-/// A full bucket of this size.
+/// Creates a full bucket of this size.
 fn bucket(size: RequestBudget, clock: &TokioClock) -> Arc<Limiter> {
     let quota = governor::Quota::per_second(size.per_second).allow_burst(size.burst);
     Arc::new(RateLimiter::direct_with_clock(quota, clock.clone()))
 }
 
-/// A budget that all tenants share. Where it is short they take turns: a tenant with a thousand
-/// requests in the queue gets no more of it than one with one. What is no change of its own waits
-/// behind the changes of all tenants, and has a fifth of it beside them.
+/// A budget that all tenants share. If it is short, tenants are served round-robin: a tenant with a
+/// thousand waiting requests gets no more of it than a tenant with one. Requests of low priority
+/// yield to the changes of all tenants, and get a fifth of the budget while changes are waiting.
 ///
-/// What an API server that is slow has not answered yet waits here, and not there: there nobody
-/// goes first.
+/// The number of requests in flight is limited, too. If the API server is slow, requests wait here,
+/// where they have priorities, and not there.
 #[derive(Debug)]
 pub struct SharedBudget {
     turn: Permits,
@@ -115,13 +115,13 @@ pub struct SharedBudget {
     under_way: Permits,
 }
 
-/// At least this many requests are in flight, and of a large budget as many as it allows in
-/// an eighth of a second: an API server that answers faster than that lets nobody wait.
+/// The number of requests in flight: at least 16, and otherwise an eighth of the budget per second.
+/// If the API server answers within an eighth of a second, no request waits.
 const UNDER_WAY_MIN: usize = 16;
 const UNDER_WAY_PARTS: usize = 8;
 
 impl SharedBudget {
-    /// A full budget.
+    /// Creates a full budget.
     pub fn new(size: RequestBudget) -> Self {
         let per_second = usize::try_from(size.per_second.get()).unwrap_or(usize::MAX);
         let under_way = (per_second / UNDER_WAY_PARTS).max(UNDER_WAY_MIN);
@@ -132,8 +132,8 @@ impl SharedBudget {
         }
     }
 
-    /// Waits until a request of the tenant fits into the budget, takes it, and tells how long that
-    /// took.
+    /// Waits until a request of the tenant fits into the budget, takes it, and returns how long
+    /// that took.
     pub async fn take(&self, tenant: &TenantId, priority: Priority) -> Duration {
         let asked = Instant::now();
         let _turn = self.turn.take(tenant, priority).await;
@@ -141,7 +141,7 @@ impl SharedBudget {
         asked.elapsed()
     }
 
-    /// Waits until a request of the tenant may be under way; it is until the permit is dropped.
+    /// Waits until a request of the tenant may be in flight. Drop the permit when it is answered.
     pub async fn enter(&self, tenant: &TenantId, priority: Priority) -> Permit {
         self.under_way.take(tenant, priority).await
     }
@@ -168,7 +168,7 @@ mod tests {
     const ONE: NonZeroU32 = NonZeroU32::MIN;
     const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
-    /// tokio's timers have whole milliseconds.
+    /// tokio's timers have a resolution of one millisecond.
     fn is_about(found: Duration, expected: Duration) -> bool {
         found >= expected && found <= expected + Duration::from_millis(1)
     }
@@ -272,7 +272,7 @@ mod tests {
         }
         tokio::task::yield_now().await;
         for _ in 0..20 {
-            // Behind the one that waits for time and the one whose turn is next.
+            // It waits behind the request that waits for time, and behind the next in turn.
             let waited = shared.take(&quiet, Priority::High).await;
             assert!(waited <= Duration::from_millis(303), "{waited:?}");
         }
@@ -294,11 +294,12 @@ mod tests {
         let own = TenantId::new("own");
         let begun = Instant::now();
         for _ in 0..20 {
-            // Behind the one that waits for time, and at times one whose turn has come.
+            // It waits behind the request that waits for time, and sometimes behind the next in
+            // turn.
             let waited = shared.take(&own, Priority::High).await;
             assert!(waited <= Duration::from_millis(303), "{waited:?}");
         }
-        // They have had their share meanwhile, and no more than the changes left them.
+        // The resyncs got their share in the meantime, and no more than the changes left them.
         let mut served = 0;
         while sweeps.try_join_next().is_some() {
             served += 1;

@@ -1,16 +1,17 @@
-//! Which failures of something that is retried are logged: each when it begins, and not at each
+//! Decides which failures of a retried operation are logged: each when it begins, not at every
 //! attempt.
 
 use crate::tenant::report::is_same_failure;
 
-/// What was logged last about one thing that is retried.
+/// The last logged failure of an operation that is retried.
 #[derive(Debug, Default)]
 pub struct Recurring {
     last: Option<String>,
 }
 
 impl Recurring {
-    /// Returns true if the failure is not the one that was logged last. Numbers do not count.
+    /// Returns true if the failure differs from the one that was logged last. Different numbers are
+    /// not a difference.
     pub fn is_news(&mut self, failure: &str) -> bool {
         let last = self.last.as_deref();
         let is_news = !last.is_some_and(|last| is_same_failure(last, failure));
@@ -20,7 +21,7 @@ impl Recurring {
         is_news
     }
 
-    /// Records that it went well. Returns true if it had failed before.
+    /// Records a success. Returns true if the operation had failed before.
     pub fn is_over(&mut self) -> bool {
         self.last.take().is_some()
     }

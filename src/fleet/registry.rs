@@ -1,6 +1,6 @@
-//! The registry: every registration of the fleet, and who owns which namespace.
+//! The registry: every registration of the fleet, and which of them owns its namespace.
 //!
-//! The only file with a concurrent map; no method returns a guard of it.
+//! This is the only file with a concurrent map. No method returns a guard of it.
 
 use std::{
     collections::BTreeSet,
@@ -20,12 +20,12 @@ use super::{
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
 use crate::tenant::id::{RegistrationId, TenantId};
 
-/// Whether a registration owns its namespace.
+/// States whether a registration owns its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// It is the oldest of its namespace.
+    /// It is the oldest registration in its namespace.
     Owner,
-    /// An older one owns the namespace.
+    /// An older registration owns the namespace.
     Second {
         /// The owner.
         owner: RegistrationId,
@@ -44,22 +44,23 @@ pub struct RegisteredCluster {
     /// The latest version of the WorkerCluster, also after it was deleted: until the cluster is
     /// disengaged, it is served with the settings that it had.
     pub last: watch::Sender<Option<Arc<WorkerCluster>>>,
-    /// Whether the registration has its namespace to itself.
+    /// States whether the registration owns its namespace.
     pub ownership: watch::Sender<Ownership>,
-    /// Why its replica does not serve it yet; `None` for nearly all tenants.
+    /// The suspicion because of which its replica does not serve it yet; `None` for nearly all
+    /// tenants.
     pub suspicion: watch::Sender<Option<Suspicion>>,
-    /// What is known of the tenant.
+    /// The tenant's status.
     pub status: Arc<TenantStatus>,
-    /// Whether this replica serves it.
+    /// True if this replica serves it.
     is_here: AtomicBool,
 }
 
-/// Where a tenant is served.
+/// The place where a tenant is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// By another replica, or by none yet.
+    /// Another replica serves it, or none yet.
     Elsewhere,
-    /// By this replica.
+    /// This replica serves it.
     Here,
 }
 
@@ -91,7 +92,7 @@ impl RegisteredCluster {
         self.is_here.store(true, Ordering::Relaxed);
     }
 
-    /// Returns which replica serves it.
+    /// Returns whether this replica serves it.
     pub fn place(&self) -> Place {
         if self.is_here.load(Ordering::Relaxed) {
             Place::Here
@@ -123,7 +124,8 @@ enum Everywhere {
 }
 
 impl Registry {
-    /// Adds or updates a registration. Returns a new one, to be served.
+    /// Adds or updates a registration. Returns the registered cluster if it is new, so that it is
+    /// served.
     pub fn present(&self, registration: Registration) -> Option<Arc<RegisteredCluster>> {
         let id = registration.id.clone();
         let registration = Arc::new(registration);
@@ -238,7 +240,7 @@ impl Registry {
         }
     }
 
-    /// Whether all registrations of a scope were listed.
+    /// Returns true if all registrations of a scope were listed.
     pub fn is_listed(&self, scope: &Scope) -> bool {
         let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         match scope {
@@ -247,8 +249,8 @@ impl Registry {
         }
     }
 
-    /// Whether a tenant certainly has no registration. This is false for a namespace that this
-    /// process does not watch or has not listed yet.
+    /// Returns true if a tenant certainly has no registration. Returns false for a namespace that
+    /// this process does not watch or has not listed yet.
     pub fn is_gone(&self, tenant: &TenantId) -> bool {
         self.has_seen_all_of(tenant) && self.living(tenant).is_empty()
     }
@@ -258,8 +260,8 @@ impl Registry {
         listed.everywhere == Everywhere::Yes || listed.namespaces.contains(tenant.namespace())
     }
 
-    /// The oldest registration owns the namespace; of two that were created in the same second, the
-    /// one with the smaller uid.
+    /// Determines the owner of the namespace: the oldest registration. Of two that were created in
+    /// the same second, the one with the smaller uid.
     fn settle_standing(&self, tenant: &TenantId) {
         let mut living = self.living(tenant);
         living.sort_by(|(_, a), (_, b)| (a.created, &a.uid).cmp(&(b.created, &b.uid)));

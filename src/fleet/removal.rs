@@ -1,6 +1,6 @@
-//! Gives a worker cluster back when its registration is removed.
+//! Releases a worker cluster when its registration is removed.
 //!
-//! Done with the kubeconfig that was registered last, while it still works.
+//! This uses the kubeconfig that was registered last, while it still works.
 
 use std::fmt::Debug;
 
@@ -25,10 +25,11 @@ use crate::api::{
     names::{CLOUD_INIT_SETTINGS, DerivedNames, FINALIZER, KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL},
 };
 
-/// A page of machine deployments: small, so that a large cluster costs little memory.
+/// The page size for lists of machine deployments. It is small, so that a large cluster costs
+/// little memory.
 const PAGE: u32 = 100;
 
-/// The machine deployments that carry our finalizer.
+/// Returns the machine deployments that carry our finalizer.
 pub async fn held(
     worker: &Client,
 ) -> Result<Vec<PartialObjectMeta<MachineDeployment>>, kube::Error> {
@@ -43,7 +44,7 @@ pub async fn held(
     Ok(held)
 }
 
-/// Takes our finalizer off a machine deployment, and nothing else.
+/// Removes our finalizer from a machine deployment, and changes nothing else.
 pub async fn release(
     worker: &Client,
     machine_deployment: &(impl ResourceExt + Sync),
@@ -61,8 +62,8 @@ pub async fn release(
     }
 }
 
-/// Removes our finalizer by a patch that fails where the object is another or the list is not the
-/// one that was read, so that a foreign finalizer is never lost.
+/// Returns a patch that removes our finalizer. The patch fails if the object was replaced or its
+/// list of finalizers has changed, so that a foreign finalizer is never lost.
 pub fn without_finalizer(seen: &ObjectMeta) -> json_patch::Patch {
     let finalizers = seen.finalizers.as_deref().unwrap_or_default();
     let rest: Vec<&String> = finalizers
@@ -77,7 +78,7 @@ pub fn without_finalizer(seen: &ObjectMeta) -> json_patch::Patch {
     .expect("two operations are a patch")
 }
 
-/// Deletes everything that was made for a machine deployment.
+/// Deletes everything that was created for a machine deployment.
 pub async fn purge(
     worker: &Client,
     management: &Client,
@@ -104,8 +105,8 @@ pub async fn purge(
     delete_named(&configs, &names.config).await
 }
 
-/// Whether there is a ServiceAccount that was made for the machine deployment alone. Who may not
-/// look has made none.
+/// Returns true if there is a ServiceAccount that was created for the machine deployment alone.
+/// Returns false if we may not read ServiceAccounts, because then we cannot have created one.
 pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bool, kube::Error> {
     let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
     match accounts.get_metadata_opt(&names.fetcher).await {
@@ -114,7 +115,7 @@ pub async fn has_credentials(worker: &Client, names: &DerivedNames) -> Result<bo
     }
 }
 
-/// The bootstrap tokens of a machine deployment.
+/// Returns the metadata of the bootstrap tokens of a machine deployment.
 pub async fn tokens(worker: &Client, names: &DerivedNames) -> Result<Vec<ObjectMeta>, kube::Error> {
     let tokens: Api<Secret> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
     let selector = ListParams::default().labels(&format!("{TOKEN_LABEL}={}", names.key));
@@ -126,7 +127,7 @@ pub async fn tokens(worker: &Client, names: &DerivedNames) -> Result<Vec<ObjectM
     Ok(found)
 }
 
-/// What a machine deployment's own credentials are made of, as it was seen.
+/// The node credentials of a machine deployment, as they were read.
 pub struct Credentials {
     binding: Option<ObjectMeta>,
     role: Option<ObjectMeta>,
@@ -135,7 +136,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Reads what is there of them.
+    /// Reads the parts that exist.
     pub async fn read(worker: &Client, names: &DerivedNames) -> Result<Self, kube::Error> {
         Ok(Self {
             binding: read::<RoleBinding>(worker, &names.fetcher).await?,
@@ -145,8 +146,8 @@ impl Credentials {
         })
     }
 
-    /// Deletes what was seen. The ServiceAccount goes last: a crash before that leaves what points
-    /// to the rest.
+    /// Deletes what was read. The ServiceAccount is deleted last, so that after a crash it still
+    /// points to the rest.
     pub async fn remove(&self, worker: &Client) -> Result<(), kube::Error> {
         remove::<RoleBinding>(worker, self.binding.as_ref()).await?;
         remove::<Role>(worker, self.role.as_ref()).await?;
@@ -191,8 +192,8 @@ where
     }
 }
 
-/// Deletes the object with this name and uid. What is gone already needs no deletion, and another
-/// that took its name is left alone.
+/// Deletes the object with this name and uid. Returns without an error if it is already gone. Does
+/// not delete another object that took its name.
 pub async fn delete<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -204,7 +205,7 @@ where
     }
 }
 
-/// A deletion of the object that was seen, and of no other that has its name by now.
+/// Returns parameters that delete only the object that was read, and no other that took its name.
 pub fn only(seen: &ObjectMeta) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions {

@@ -1,5 +1,5 @@
-//! Delays between attempts: they grow, have a cap, and are jittered, so that a thousand clusters
-//! that failed together do not come back together.
+//! Delays between attempts. They grow up to a limit, with jitter, so that a thousand clusters that
+//! failed at the same time are not retried at the same time.
 
 use std::time::Duration;
 
@@ -7,12 +7,13 @@ use kube::runtime::utils::Backoff;
 
 use super::jitter;
 
-/// The first delay: long enough for a restarting API server to refuse no second call at once.
+/// The first delay. It is long enough that a restarting API server does not refuse a second call at
+/// once.
 const FIRST: Duration = Duration::from_millis(500);
-/// The cap: a cluster that comes back is engaged within half a minute.
+/// The longest delay. A cluster that recovers is engaged within half a minute.
 const CAP: Duration = Duration::from_secs(15);
 
-/// What lasted for this long has recovered from whatever ended it before.
+/// An operation that lasted for this long had recovered from its previous failure.
 const STEADY: Duration = Duration::from_mins(10);
 
 /// The delay before the next attempt.
@@ -30,7 +31,7 @@ impl Default for RetryDelay {
 }
 
 impl RetryDelay {
-    /// A delay that starts at `first` and ends at `cap`.
+    /// Creates delays that start at `first` and grow to `cap`.
     pub fn new(first: Duration, cap: Duration) -> Self {
         Self {
             first,
@@ -39,8 +40,8 @@ impl RetryDelay {
         }
     }
 
-    /// Returns the delay before something begins again that has lasted for so long. Delays grow
-    /// while it keeps ending early, however well each attempt began, and start again once it has
+    /// Returns the delay before an operation that lasted for `lasted` starts again. The delays grow
+    /// while it keeps ending early, however well each attempt began. They start again once it has
     /// lasted for ten minutes.
     pub fn after(&mut self, lasted: Duration) -> Duration {
         if lasted >= STEADY {
@@ -49,7 +50,7 @@ impl RetryDelay {
         self.next().unwrap_or(self.cap)
     }
 
-    /// From now on the delays grow to this.
+    /// Sets the longest delay from now on.
     pub fn set_cap(&mut self, cap: Duration) {
         self.cap = cap;
         self.next = self.next.min(cap);
@@ -59,7 +60,8 @@ impl RetryDelay {
 impl Iterator for RetryDelay {
     type Item = Duration;
 
-    /// The delay before the next attempt: between half and all of the current step.
+    /// Returns the delay before the next attempt, between half and all of the current step. Never
+    /// returns `None`.
     fn next(&mut self) -> Option<Duration> {
         let step = self.next;
         self.next = (step * 2).min(self.cap);

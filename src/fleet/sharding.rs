@@ -1,5 +1,5 @@
-//! Which replica serves which tenant. The modules that decide are pure; only `membership` sends
-//! requests.
+//! Decides which replica serves which tenant. The modules that decide are pure. Only `membership`
+//! sends requests.
 //!
 //! ```text
 //!  Leases ──list──► observed Leases ──► evaluate ──► assignment ──► shard ──► fleet
@@ -31,17 +31,17 @@ use std::{collections::BTreeSet, fmt};
 
 use sha2::{Digest, Sha256};
 
-/// One run of one replica: a process that restarts under the same name is another holder.
+/// One run of one replica. A process that restarts under the same name is a different holder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holder {
-    /// The replica's name; the assignment of tenants depends on it.
+    /// The replica's name. The assignment of tenants depends on it.
     pub instance: String,
     /// A random value from the start of the process.
     pub incarnation: String,
 }
 
 impl Holder {
-    /// Parses a `holderIdentity`. One in another format counts as one run of one replica, too.
+    /// Parses a `holderIdentity`. One in another format also counts as one run of one replica.
     pub fn parse(identity: &str) -> Self {
         let (instance, incarnation) = identity.rsplit_once('_').unwrap_or((identity, ""));
         Self {
@@ -62,7 +62,7 @@ impl fmt::Display for Holder {
 pub struct View(pub BTreeSet<Holder>);
 
 impl View {
-    /// Returns the digest that is published of it.
+    /// Returns the digest of the set, which is published in the Lease.
     pub fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for holder in &self.0 {

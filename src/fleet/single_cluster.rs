@@ -1,6 +1,6 @@
-//! One worker cluster that nobody registered: the process was started for it. It is served as every
-//! other, without a claim, a WorkerCluster or what a fleet makes there: who started the process has
-//! made that, and what is found is told in the log.
+//! Serves one worker cluster that is not registered: the process was started for it. It is served
+//! like any other, but without a claim, a WorkerCluster, or the prerequisites that a fleet creates.
+//! The operator who started the process has created them. Conditions are written to the log.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -42,37 +42,37 @@ use crate::tenant::{
 /// How long running reconciles may take to end: one request timeout and a render.
 const END_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// One cluster as it is reached.
+/// A connection to one cluster.
 pub struct Reached {
-    /// What carries requests.
+    /// Carries the requests.
     pub transport: Transport,
-    /// What every write must pass, where there may be other processes.
+    /// Checks every write if there may be other processes; otherwise `None`.
     pub fence: Option<Fence>,
 }
 
-/// What serving one worker cluster takes.
+/// The arguments of [`run`].
 pub struct Params {
     /// The namespace of profiles and configs, and a name for the log.
     pub id: RegistrationId,
     /// The cluster's policy.
     pub policy: Arc<TenantPolicy>,
-    /// What goes into documents.
+    /// The settings for the documents.
     pub settings: Arc<TenantSettings>,
     /// The cluster of profiles and configs.
     pub management: Reached,
-    /// The cluster of machine deployments and Secrets; may be the same.
+    /// The cluster of machine deployments and Secrets. It may be the same.
     pub worker: Reached,
     /// The certificate authority of the worker cluster, in PEM.
     pub certificate_authority: Arc<[u8]>,
-    /// How long a call may take.
+    /// The timeout of a call.
     pub request_timeout: Duration,
-    /// How often the cluster info is read again.
+    /// The interval at which the cluster info is read again.
     pub facts_interval: Duration,
-    /// The time of day.
+    /// The source of the time.
     pub clock: Clock,
-    /// Where everything is counted.
+    /// Counts everything.
     pub metrics: Metrics,
-    /// What is done with the cluster.
+    /// Serves the cluster.
     pub serve: ServeFunction,
 }
 
@@ -155,7 +155,7 @@ impl SingleCluster {
             };
             let begun = Instant::now();
             self.serve(cluster_info, cancel).await;
-            // What ended it may end the next one as soon.
+            // The cause that ended this engagement may end the next one as quickly.
             let _ = timeout(again.after(begun.elapsed()), cancel.cancelled()).await;
         }
     }
@@ -175,12 +175,12 @@ impl SingleCluster {
         }
     }
 
-    /// Serves until it is cancelled, or until what nodes need has gone.
+    /// Serves until cancelled, or until the cluster info or the fetcher's token is gone.
     async fn serve(&self, cluster_info: ClusterInfo, cancel: &CancellationToken) {
         let leave = cancel.child_token();
         let (facts_sender, cluster_info) = watch::channel(Arc::new(cluster_info));
         let facts_bell = Arc::new(Notify::new());
-        // There is none, and nobody will make one.
+        // There is no WorkerCluster, and none will be created.
         let nobody = watch::Sender::new(None);
         let engagement = Engagement {
             registration: self.id.clone(),
@@ -193,7 +193,7 @@ impl SingleCluster {
             kubeconfig_ca: Arc::clone(&self.certificate_authority),
             cluster_info,
             facts_bell: Arc::clone(&facts_bell),
-            // Its Lease is our own here.
+            // There is no other manager to look for.
             foreign_write: Arc::default(),
             worker_cluster: nobody.subscribe(),
             tenant_status: Arc::clone(&self.tenant_status),
@@ -221,19 +221,19 @@ impl SingleCluster {
         }
     }
 
-    /// Asks the cluster whenever it is in doubt, after the delay of the open circuit, for what
-    /// everybody may read: everybody else waits until it is well.
+    /// Reads the version, which every client may read, whenever the cluster is in doubt and the
+    /// delay of the open circuit is over. All other calls wait until the cluster is healthy.
     async fn keep_asking(&self) {
         loop {
             self.health.in_doubt().await;
             self.health.due().await;
-            // The outcome is observed where it passes.
+            // The client observes the outcome.
             drop(self.worker.client().apiserver_version().await);
         }
     }
 }
 
-/// What a fleet shares, for a fleet of one.
+/// Creates the state that a fleet would share, for a fleet of one.
 fn shared(params: Params, management: &Client) -> Shared {
     let registry = Arc::new(Registry::default());
     let nowhere = Scope::Namespaces(Vec::new());
@@ -265,7 +265,7 @@ fn shared(params: Params, management: &Client) -> Shared {
     }
 }
 
-/// Tells what is found in the log, each time that it is another: nobody reads a status here.
+/// Logs conditions whenever they change, because there is no status that could show them.
 async fn log_conditions(tenant_status: &TenantStatus) -> std::convert::Infallible {
     let mut told: BTreeMap<ConditionType, ConditionState> = BTreeMap::new();
     loop {

@@ -1,5 +1,5 @@
-//! What is counted for one tenant: a few words of memory, written by the task that does the work
-//! and read on demand. Nothing here grows with what a tenant has.
+//! Statistics of one tenant: a few words of memory, written by the task that does the work and read
+//! on demand. Their size does not depend on the size of the tenant.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -8,10 +8,10 @@ use std::{
 
 use crate::tenant::summary::{self, Queue};
 
-/// The weight of a new call in the moving average is one part in this many.
+/// The weight of a new call in the moving average: one part in this many.
 const LATENCY_WEIGHT: u32 = 8;
 
-/// What is counted for one tenant. Zero stands for nothing yet.
+/// The statistics of one tenant. Zero means that there is no value yet.
 #[derive(Debug, Default)]
 pub struct Statistics {
     call_micros: AtomicU32,
@@ -21,7 +21,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// A call to the worker cluster was answered after so long.
+    /// Records the duration of an answered call to the worker cluster.
     pub fn call_took(&self, took: Duration) {
         let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1);
         let average = |before: u32| match before {
@@ -29,11 +29,11 @@ impl Statistics {
             before => before - before / LATENCY_WEIGHT + took / LATENCY_WEIGHT,
         };
         let before = self.call_micros.load(Ordering::Relaxed);
-        // Of two at once one may be lost: it is an average.
+        // Of two updates at the same time, one may be lost. For an average, that does not matter.
         self.call_micros.store(average(before), Ordering::Relaxed);
     }
 
-    /// Forgets the largest document at the start of an initial sync: it may be gone.
+    /// Forgets the largest document at the start of an initial sync, because it may be gone.
     pub fn forget_user_data(&self) {
         self.user_data_bytes_max.store(0, Ordering::Relaxed);
     }
@@ -51,7 +51,7 @@ impl Statistics {
         self.under_way.store(count(under_way), Ordering::Relaxed);
     }
 
-    /// What they are now.
+    /// Returns the current values.
     pub fn read(&self) -> summary::Statistics {
         let read = |word: &AtomicU32| word.load(Ordering::Relaxed);
         let some = |word| Some(read(word)).filter(|count| *count > 0);
@@ -89,7 +89,7 @@ mod tests {
             statistics.call_took(Duration::from_millis(8));
         }
         assert!(latency() < Duration::from_millis(9), "{:?}", latency());
-        // No call is too long for the word.
+        // A duration that does not fit is saturated.
         statistics.call_took(Duration::from_hours(10));
         statistics.call_took(Duration::from_hours(10));
         assert!(latency() > Duration::from_mins(8), "{:?}", latency());

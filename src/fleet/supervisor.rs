@@ -1,5 +1,5 @@
 //! Starts, stops and joins the tasks of the registered clusters that this replica serves. No other
-//! module does.
+//! module does that.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -41,14 +41,14 @@ pub(super) struct Supervisor {
     placed: Shard,
     /// The tenants that may be the cause of crashes.
     quarantine: Quarantine,
-    /// When the next trial begins.
+    /// The time of the next trial.
     next_trial: Option<Instant>,
-    /// The tasks that are not in `placed` and have not ended.
+    /// The tasks that are not in `placed` and have not ended yet.
     leaving: HashSet<Id>,
-    /// When tasks last panicked, and how long their next restart is delayed.
+    /// The times of the last panics of tasks, and the delays of their next restarts.
     panics: HashMap<RegistrationId, (Instant, RetryDelay)>,
-    /// Which clusters were released here, and when: the watch may not have shown its last status
-    /// yet.
+    /// The clusters that were released here, and when. The watch may not have shown their last
+    /// status yet.
     given_back: HashMap<RegistrationId, Instant>,
     has_all_worker_clusters: bool,
 }
@@ -115,8 +115,8 @@ impl Supervisor {
         }
     }
 
-    /// Cancels all tasks, and waits for them. It yields in between: ten thousand tasks that wake
-    /// together would block the thread.
+    /// Cancels all tasks, and waits for them. It yields in between, because ten thousand tasks that
+    /// wake at once would block the thread.
     pub(super) async fn finish(&mut self) {
         for serving in self.serving.values() {
             serving.cancel.cancel();
@@ -130,7 +130,7 @@ impl Supervisor {
             Discovered::Present(registration) => {
                 self.given_back.remove(&registration.id);
                 if let Some(registered) = self.shared.registry.present(*registration) {
-                    // Tenants of other replicas count in the rollout of the fleet.
+                    // Tenants of other replicas count in rollouts, too.
                     worker_clusters::notify(&self.shared.worker_clusters, &registered);
                     if self.is_granted(&registered.id) {
                         self.serve(registered, Duration::ZERO);
@@ -150,7 +150,8 @@ impl Supervisor {
         }
     }
 
-    /// The task that serves it releases the cluster, and ends.
+    /// Handles a removed registration. If its task runs here, the task releases the cluster and
+    /// ends.
     fn gone(&self, id: &RegistrationId) {
         self.shared.registry.gone(id);
         if !self.here.contains(id) {
@@ -181,9 +182,9 @@ impl Supervisor {
         self.report_orphaned(None);
     }
 
-    /// Reports orphaned registrations of one namespace, or of all: they were removed while no
-    /// replica served them, or while their replica died. Their kubeconfig is lost, and their
-    /// WorkerCluster says so.
+    /// Reports orphaned registrations of one namespace, or of all: registrations that were removed
+    /// while no replica served them, or whose replica crashed. Their kubeconfig is lost, and the
+    /// status of their WorkerCluster says so.
     fn report_orphaned(&mut self, limit: Option<&str>) {
         self.given_back.retain(|_, at| at.elapsed() < TOLD_AFTER);
         for id in self
@@ -224,7 +225,7 @@ impl Supervisor {
         self.next_trial = wait.map(|wait| Instant::now() + Duration::from_secs(wait));
     }
 
-    /// Returns what crashes of replicas imply for a tenant.
+    /// Returns the suspicion that crashes of replicas imply for a tenant.
     fn suspicion(&self, tenant: &TenantId) -> Option<Suspicion> {
         let crashes = self.placement.precautions.crashes.borrow();
         crashes.suspicion(tenant, self.now())
@@ -320,8 +321,8 @@ impl Supervisor {
         }
     }
 
-    /// How long the restart of a task that panicked is delayed: one that always panics must not
-    /// keep the process busy.
+    /// Returns how long the restart of a task that panicked is delayed, so that one that always
+    /// panics does not keep the process busy.
     fn panicked(&mut self, id: &RegistrationId) -> Duration {
         let now = Instant::now();
         let first = || (now, RetryDelay::default());

@@ -1,4 +1,4 @@
-//! Which policy applies to a tenant: by the operator's rules, and by the labels of the tenant's
+//! Determines the policy of a tenant, by the operator's rules, and by the labels of the tenant's
 //! namespace if a rule needs them.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{connect::Clients, engagement::Shared, jitter, retry_delay::RetryDela
 use crate::telemetry::chain::chain;
 use crate::tenant::{id::TenantId, policy::TenantPolicy};
 
-/// The policy of a tenant. A call is made only where the labels decide.
+/// Returns the policy of a tenant. The namespace is read only if the policy depends on its labels.
 pub async fn policy_of(
     shared: &Shared,
     management: &Client,
@@ -47,7 +47,7 @@ pub async fn changed(
                 delay = RetryDelay::default();
                 wait = jitter::around(shared.facts_interval);
             }
-            // What was read before holds until it can be read again.
+            // The previous labels apply until they can be read again.
             Err(error) => {
                 tracing::warn!(
                     tenant = %tenant,

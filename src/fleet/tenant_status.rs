@@ -1,6 +1,6 @@
-//! What is known of one tenant, in memory, with a notification when it changes.
+//! The status of one tenant, in memory, with a notification when it changes.
 //!
-//! Every task that learns something records it here; one writer turns it into the status of the
+//! Every task that learns something records it here. One writer copies it into the status of the
 //! WorkerCluster.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,27 +11,28 @@ use super::statistics::Statistics;
 use crate::api::{condition::ConditionType, worker_cluster::WorkerCluster};
 use crate::tenant::report::{ConditionState, Outcome, Report};
 
-/// What is known of one tenant.
+/// The status of one tenant, in memory.
 #[derive(Debug, Default)]
 pub struct TenantStatus {
     report: Mutex<Report>,
     bell: Notify,
-    /// What is counted; rings no bell.
+    /// The tenant's statistics. Their changes notify no one.
     pub statistics: Statistics,
 }
 
 impl TenantStatus {
-    /// What is known now.
+    /// Returns a copy of the report.
     pub fn report(&self) -> Report {
         self.lock().clone()
     }
 
-    /// Reads a part of what is known, without a copy.
+    /// Reads a part of the report without copying it.
     pub fn read<T>(&self, look: impl FnOnce(&Report) -> T) -> T {
         look(&self.lock())
     }
 
-    /// Whether a condition holds: as it was found here, or else as the WorkerCluster's status says.
+    /// Returns true if a condition holds: as it was set here, or otherwise as in the
+    /// WorkerCluster's status.
     pub fn holds(&self, kind: ConditionType, own: Option<&WorkerCluster>) -> bool {
         let found = self.read(|report| report.findings.get(&kind).map(|finding| finding.holds));
         found.unwrap_or_else(|| {
@@ -40,7 +41,7 @@ impl TenantStatus {
         })
     }
 
-    /// Whether a condition was ever set, whatever it said.
+    /// Returns true if a condition was ever set, to whatever state.
     pub fn was_set(&self, kind: ConditionType, own: Option<&WorkerCluster>) -> bool {
         self.read(|report| report.findings.contains_key(&kind))
             || own.is_some_and(|own| own.condition(kind).is_some())
@@ -51,7 +52,7 @@ impl TenantStatus {
         self.bell.notified().await;
     }
 
-    /// Wakes the one who writes the status: what stands in the cluster may be another than what was
+    /// Wakes the writer of the status, because the stored status may differ from the one that was
     /// written.
     pub fn compare(&self) {
         self.bell.notify_one();
@@ -74,8 +75,8 @@ impl TenantStatus {
         news
     }
 
-    /// Records that the registration is not accepted, and that nothing more is known of what
-    /// depends on it. Returns true if that is news.
+    /// Records that the registration is not accepted, and forgets the conditions that depend on it.
+    /// Returns true if the state changed.
     pub fn refuse(&self, finding: ConditionState) -> bool {
         let is_news = self.set_condition(ConditionType::Registered, finding);
         if is_news {
@@ -84,8 +85,8 @@ impl TenantStatus {
         is_news
     }
 
-    /// Records that the cluster answers and cannot be engaged, and that nothing more is known of
-    /// what depends on it. Returns true if that is news.
+    /// Records that the cluster answers but cannot be engaged, and forgets the conditions that
+    /// depend on that. Returns true if the state changed.
     pub fn cannot_engage(&self, condition: ConditionType, finding: ConditionState) -> bool {
         {
             let mut report = self.lock();
@@ -125,8 +126,8 @@ impl TenantStatus {
         is_news
     }
 
-    /// Changes any other part of the report. The change tells whether it was one: a copy to compare
-    /// with would cost what a tenant has for each event that its cluster sends.
+    /// Changes any other part of the report. `change` returns true if it changed something:
+    /// comparing with a copy would cost the size of the report for each event from the cluster.
     pub fn update(&self, change: impl FnOnce(&mut Report) -> bool) {
         let news = change(&mut self.lock());
         if news {
@@ -134,7 +135,7 @@ impl TenantStatus {
         }
     }
 
-    /// Writes one field of the report.
+    /// Sets one field of the report.
     pub fn set<T: PartialEq>(&self, field: impl FnOnce(&mut Report) -> &mut T, to: T) {
         self.update(|report| {
             let field = field(report);
@@ -144,7 +145,7 @@ impl TenantStatus {
         });
     }
 
-    /// A panic elsewhere leaves a whole report behind: each write is one assignment.
+    /// Locks the report. It is consistent even after a panic, because each write is one assignment.
     fn lock(&self) -> MutexGuard<'_, Report> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,9 +1,10 @@
-//! The transport to a worker cluster: TLS to the server of a checked kubeconfig, and nothing else.
-//! It keeps one connection where the server speaks HTTP/2, and stays below its limit of streams.
+//! The transport to a worker cluster: TLS to the server of a validated kubeconfig, and nothing
+//! else. If the server speaks HTTP/2, there is one connection, with fewer streams than the server's
+//! limit.
 //!
-//! Every address is checked at each connection, after its name was resolved, and the checked one
-//! is dialled, or named to the operator's proxy. No proxy is taken from the environment or from a
-//! kubeconfig, and no redirect is followed.
+//! Every address is checked for each connection, after its name was resolved, and the checked
+//! address is dialled, or sent to the operator's proxy. No proxy is taken from the environment or
+//! from a kubeconfig, and no redirect is followed.
 
 mod dial;
 mod route;
@@ -44,52 +45,53 @@ use crate::tenant::{
     host::Host,
 };
 
-/// What carries requests to one cluster.
+/// Carries requests to one cluster.
 pub type Transport = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
 /// The body of a response. Its error is a plain type: a boxed one cannot be proved `Send` in an
 /// async block.
 pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// TLS sessions to resume: each transport has one server. The table for 256 that rustls makes by
-/// itself took 14 KiB of each tenant.
+/// The number of TLS sessions that can be resumed. Each transport has one server. rustls' default
+/// table for 256 sessions took 14 KiB per tenant.
 const SESSIONS_MAX: usize = 8;
-/// What a hostile server may park in our memory: per stream, per connection, and in headers.
+/// The amount of data that a hostile server may make us keep: per stream, per connection, and in
+/// headers.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const HEADER_BYTES_MAX: u32 = 64 * 1024;
-/// The same for HTTP/1.1, where it bounds the head of an answer.
+/// The same for HTTP/1.1, where it limits the head of an answer.
 const READ_BUFFER_BYTES_MAX: usize = 128 * 1024;
 
-/// What a replica calls itself to API servers, so that their audit logs tell replicas apart. What
-/// no header can hold is left out.
+/// Returns the user agent of a replica, so that audit logs tell replicas apart. A name that no
+/// header can contain is left out.
 pub fn user_agent(instance: &str) -> HeaderValue {
     HeaderValue::try_from(format!("{} ({instance})", build::product()))
         .unwrap_or_else(|_| HeaderValue::from_static(concat!("osm/", env!("CARGO_PKG_VERSION"))))
 }
 
-/// A kubeconfig that passed every check, and still cannot be connected with.
+/// The reason why a validated kubeconfig cannot be used for connections.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
-    /// A certificate or key is not one.
+    /// A certificate or key is invalid.
     #[error("a certificate or key of the kubeconfig cannot be used")]
     Certificate(#[source] rustls::pki_types::pem::Error),
     /// TLS refuses a certificate or key.
     #[error("TLS refuses a certificate or key of the kubeconfig")]
     Tls(#[from] rustls::Error),
-    /// The name of the server is not one.
+    /// The name of the server is invalid.
     #[error("tls-server-name is not a host name")]
     ServerName(#[from] rustls::pki_types::InvalidDnsNameError),
     /// The token cannot be sent.
     #[error("the token has characters that HTTP does not allow")]
     Token(#[from] http::header::InvalidHeaderValue),
-    /// The server's URL is not one.
+    /// The server's URL is invalid.
     #[error("the server is not a URL")]
     Server(#[from] http::uri::InvalidUri),
 }
 
-/// An answer that was not read. Of HTTP/2 one cannot tell a head that is too large from one that is
-/// malformed.
+/// The reason why an answer was not read. With HTTP/2, a head that is too large cannot be told from
+/// a malformed one.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the head of the answer is larger than {} KiB, or is not HTTP/2", HEADER_BYTES_MAX / 1024)]
@@ -98,7 +100,8 @@ enum Refused {
     Http1(#[source] LegacyError),
 }
 
-/// Names the bound that a failed call exceeded, if it is one that this client sets.
+/// Replaces the error if a call failed because of a limit that this client sets, so that the error
+/// names the limit.
 fn name_bound(error: BoxError) -> BoxError {
     let error = match error.downcast::<LegacyError>() {
         Ok(error) => *error,
@@ -116,18 +119,18 @@ fn name_bound(error: BoxError) -> BoxError {
     error.into()
 }
 
-/// Who calls.
+/// The caller on whose behalf connections are made.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// What servers see of it.
+    /// The user agent that servers see.
     pub user_agent: HeaderValue,
-    /// Who reads its errors.
+    /// The readers of its errors.
     pub audience: Audience,
-    /// Where its connections are counted.
+    /// Counts its connections.
     pub metrics: Metrics,
 }
 
-/// Makes the transport of a checked kubeconfig. Nothing is connected yet.
+/// Creates the transport of a validated kubeconfig. Does not connect yet.
 pub fn connect(
     access: &ClusterAccess,
     rules: &AccessRules,
@@ -159,7 +162,7 @@ fn build(
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
-        // hyper takes a connection that only watches use for idle, and would dial for the next
+        // hyper considers a connection that only watches use idle, and would dial for the next
         // call.
         .pool_idle_timeout(None)
         .pool_max_idle_per_host(1)
@@ -192,7 +195,7 @@ fn http<R>(resolver: R, patience: Patience) -> HttpConnector<R> {
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_tcp_user_timeout(Some(patience.acknowledgement));
-    // A connection that only waits for events sends nothing that could stay unacknowledged.
+    // A connection that only waits for events sends no data that could stay unacknowledged.
     http.set_keepalive(Some(patience.ping_interval));
     http.set_keepalive_interval(Some(patience.ping_answer));
     http
@@ -241,9 +244,9 @@ fn credentials(access: &ClusterAccess) -> Result<ClientConfig, TransportError> {
     Ok(builder.with_client_auth_cert(chain, key)?)
 }
 
-/// Resolves a name, and lets only those addresses through that may be connected to. A name with a
-/// dot at its end is looked up as it is. `/etc/hosts` has no such names, so one that is not found
-/// is looked up without the dot.
+/// Resolves a name, and refuses it if it leads to an address that must not be connected to. A name
+/// with a dot at its end is looked up as it is. `/etc/hosts` has no such names, so if it is not
+/// found, it is looked up without the dot.
 #[derive(Clone)]
 struct CheckedResolver {
     rules: Arc<AddressRules>,

@@ -1,11 +1,11 @@
-//! Every watch is made here or by a caller of this, in one order: watcher, prune, reflect,
-//! interpret, backoff last.
+//! Creates every watch, here or in a caller of this module, with its stages in one order: watcher,
+//! prune, reflect, interpret, backoff last.
 //!
-//! A watch that loses an event does not tell, and resumes behind it. So each starts over with a
-//! list from time to time ([`relisted`]): what was lost is found then.
+//! A watch that loses an event does not report that, and resumes after it. So each watch starts
+//! over with a list from time to time ([`relisted`]), which finds what was lost.
 //!
-//! The order matters: a watcher that fails to list yields an event between two errors, and a
-//! backoff that sees that event starts again from its first delay, about once a second without end.
+//! The order matters: a watcher that fails to list yields an event between two errors. A backoff
+//! that sees that event starts again from its first delay, about once a second without end.
 
 use std::{error::Error, io, sync::Arc, time::Duration};
 
@@ -25,27 +25,27 @@ use crate::telemetry::chain::chain;
 
 /// The first delay of a watch that failed.
 const FIRST: Duration = Duration::from_millis(500);
-/// The cap: a cluster that comes back is seen within half a minute.
+/// The longest delay. A cluster that recovers is watched again within half a minute.
 const CAP: Duration = Duration::from_secs(15);
 
-/// A watch starts over with a list after between two and four thirds of this: a lost event heals
-/// within the hour, for two short lists per worker cluster, 0.0008 requests a second.
+/// A watch starts over with a list after between two and four thirds of this time. A lost event is
+/// found within the hour, for two short lists per worker cluster: 0.0008 requests per second.
 pub const RELIST: Duration = Duration::from_mins(45);
-/// As [`RELIST`], for profiles: a list of a thousand tenants' has 400 MiB.
+/// As [`RELIST`], for profiles: a list for a thousand tenants has 400 MiB.
 pub const RELIST_PROFILES: Duration = Duration::from_hours(6);
 
-/// Where the management cluster is watched.
+/// The part of the management cluster that is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everywhere: one watch for each kind.
+    /// All namespaces, with one watch for each kind.
     All,
-    /// In these namespaces: one watch for each kind and namespace, for a process that may see no
-    /// others.
+    /// These namespaces, with one watch for each kind and namespace. For processes that may not
+    /// read others.
     Namespaces(Vec<String>),
 }
 
 impl Scope {
-    /// The APIs to watch, each with the namespace that it is limited to.
+    /// Returns the APIs to watch, each with the namespace that it is limited to.
     pub fn apis<K>(&self, client: &Client) -> Vec<(Option<String>, Api<K>)>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -64,7 +64,7 @@ impl Scope {
         }
     }
 
-    /// How many watches each kind takes.
+    /// Returns the number of watches for each kind.
     pub fn count(&self) -> usize {
         match self {
             Self::All => 1,
@@ -73,16 +73,16 @@ impl Scope {
     }
 }
 
-/// Whether a watch that is limited like this sees a namespace.
+/// Returns true if a watch with this limit sees a namespace.
 pub fn covers(limit: Option<&String>, namespace: &str) -> bool {
     limit.is_none_or(|limit| limit == namespace)
 }
 
-/// Returns a watch with this many objects per page. It starts over with a list from time to time,
+/// Returns a watch with `page` objects per page. It starts over with a list from time to time,
 /// immediately with smaller pages if a page of the list is too large, and as soon as `admit`
 /// refuses an event: a list that lacks an object must not end.
 ///
-/// One state instead of a chain of adaptors, each of which would hold an event.
+/// This is one state machine instead of a chain of adaptors, each of which would hold an event.
 pub fn relisted<K, W>(
     interval: Duration,
     page: u32,
@@ -104,7 +104,7 @@ where
             let (next, page) = (timeout_at(*ends, watch.next()), *page);
             let event = match next.await {
                 Ok(Some(Ok(event))) => admit(event).inspect_err(|_| current = begin(page)),
-                // One object is never too large for a page.
+                // A page of one object is never too large.
                 Ok(Some(Err(error))) if border::is_page_too_large(&error) && page > 1 => {
                     current = begin(page / 2);
                     continue;
@@ -120,12 +120,12 @@ where
     })
 }
 
-/// A list that has more objects than are kept.
+/// The error for a list with more objects than are kept.
 #[derive(Debug, thiserror::Error)]
 #[error("the list has more than {0} objects")]
 struct ListTooLong(usize);
 
-/// Refuses a list of more objects, for [`relisted`].
+/// Returns a function for [`relisted`] that refuses a list with more objects than this.
 pub fn list_of_at_most<K>(
     objects_max: usize,
 ) -> impl FnMut(Event<K>) -> watcher::Result<Event<K>> + Send {
@@ -144,17 +144,17 @@ pub fn list_of_at_most<K>(
     }
 }
 
-/// What is watched.
+/// A description of what is watched.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    /// A word for the log.
+    /// The name in the log.
     what: &'static str,
-    /// How the cluster is doing; the management cluster has none.
+    /// The health of the cluster; `None` for the management cluster.
     health: Option<Arc<Health>>,
 }
 
 impl Watched {
-    /// In a worker cluster.
+    /// Creates the description of a watch in a worker cluster.
     pub fn there(what: &'static str, health: &Arc<Health>) -> Self {
         Self {
             what,
@@ -182,7 +182,8 @@ where
     let reported_to = health.clone();
     let events = events.filter_map(move |event| {
         std::future::ready(match event {
-            // The beginning of a list that may fail is no success: the backoff must not see it.
+            // The beginning of a list that may still fail is not a success. The backoff must not
+            // see it.
             Ok(event @ Event::Init) => {
                 interpret(event);
                 None
@@ -199,9 +200,10 @@ where
     })
 }
 
-/// Logs a failure that begins, and reports what the cluster itself is the cause of. A watch that
-/// ended early is reported when it does so again: a server that restarts ends each once. So is one
-/// that is forbidden: a server that has just started refuses what it allows a moment later.
+/// Logs a failure when it begins, and reports failures that the cluster caused. A watch that ended
+/// early is reported the second time, because a server that restarts ends each watch once. So is
+/// one that is forbidden, because a server that has just started may refuse what it allows a moment
+/// later.
 fn report(what: &str, health: Option<&Health>, (error, failures): (&watcher::Error, u32)) {
     let why = refusal(error);
     let is_often_an_accident = |why| border::has_ended(why) || is_denied(why);
@@ -241,8 +243,8 @@ fn is_not_served(error: &watcher::Error) -> bool {
     }
 }
 
-/// Returns why a watch failed, if what the cluster sent is the cause: other failures heal by
-/// themselves, or the calls tell.
+/// Returns the reason why a watch failed if the data from the cluster caused it. Other failures go
+/// away by themselves, or calls report them.
 fn refusal(error: &watcher::Error) -> Option<&(dyn Error + 'static)> {
     let first: &(dyn Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |&cause| cause.source());
@@ -265,22 +267,22 @@ fn is_refusal(cause: &(dyn Error + 'static)) -> bool {
         || is_denied(cause)
 }
 
-/// Whether the kubeconfig's identity may not watch.
+/// Returns true if the kubeconfig's identity may not watch.
 fn is_denied(cause: &(dyn Error + 'static)) -> bool {
     cause.downcast_ref().is_some_and(pages::is_forbidden)
 }
 
-/// How often a watch has failed, and the delay after the next failure.
+/// The number of failures of a watch, and the delay after the next failure.
 struct Trouble {
     delay: RetryDelay,
     failures: u32,
-    /// When the delay after the last failure ended.
+    /// The time at which the delay after the last failure ended.
     last: Option<Instant>,
 }
 
 impl Trouble {
-    /// Forgets failures after which the watch has been well for a while: one that brings an event
-    /// between two failures is not well.
+    /// Forgets failures if the watch has worked for a while since. An event between two failures is
+    /// not enough.
     fn forget_old(&mut self) {
         if self.last.is_some_and(|last| last.elapsed() >= 2 * CAP) {
             self.last = None;
@@ -296,9 +298,9 @@ impl Trouble {
     }
 }
 
-/// Waits after each error: for the cluster to be well, where that is known not to be the case, else
-/// for a delay that grows until the watch is well. Each error comes with the number of failures
-/// until then.
+/// Waits after each error: until the cluster is healthy if its calls are held back, and otherwise
+/// for a delay that grows until the watch works. Each error is returned with the number of failures
+/// so far.
 fn paced<T: Send, E: Send>(
     events: impl Stream<Item = Result<T, E>> + Send,
     health: Option<Arc<Health>>,
@@ -317,7 +319,7 @@ fn paced<T: Send, E: Send>(
                     Some(health) => health.well().await,
                     None => tokio::time::sleep(wait).await,
                 }
-                // From here on it may be well.
+                // The watch may work from here on.
                 trouble.last = Some(Instant::now());
             }
             let event = events.next().await?;
@@ -379,7 +381,8 @@ mod tests {
         let events = interpret("things", events.flat_map(stream::iter), Some);
         let events = events.take_until(tokio::time::sleep(Duration::from_mins(10)));
         let count = events.count().await;
-        // One for each delay, of at least half of CAP; delays that do not grow give a thousand.
+        // One event for each delay of at least half of `CAP`. With delays that do not grow, there
+        // are a thousand.
         assert!(count < 120, "{count} events in ten minutes");
     }
 

@@ -1,4 +1,4 @@
-//! Follows the WorkerClusters of the fleet, and makes one for a registration that has none.
+//! Follows the WorkerClusters of the fleet, and creates one for a registration that has none.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -32,23 +32,23 @@ use crate::api::{
 };
 use crate::tenant::id::{RegistrationId, TenantId};
 
-/// How many registered clusters are notified of a list before other tasks run: ten thousand at once
-/// would block the thread.
+/// The number of registered clusters that are notified of a list before other tasks run. Notifying
+/// ten thousand at once would block the thread.
 const TOLD_AT_ONCE: usize = 100;
 
-/// The WorkerClusters of the fleet, as they were seen last.
+/// The last known WorkerClusters of the fleet.
 #[derive(Clone, Debug)]
 pub struct WorkerClusters {
     /// One watch of all namespaces, or one watch for each.
     watches: Arc<HashMap<Option<String>, Watched>>,
-    /// Those that cannot be decoded.
+    /// The WorkerClusters that cannot be decoded.
     unreadable: Arc<Mutex<BTreeSet<RegistrationId>>>,
-    /// How many watches have not seen everything once. The stores' own readiness wakes one waiter
-    /// only, and here every tenant waits.
+    /// The number of watches that have not completed their first list. The readiness of the stores
+    /// wakes only one waiter, but every tenant waits here.
     incomplete: watch::Sender<usize>,
 }
 
-/// What one watch has seen.
+/// The state of one watch.
 #[derive(Debug)]
 struct Watched {
     store: reflector::Store<WorkerCluster>,
@@ -56,16 +56,17 @@ struct Watched {
 }
 
 impl WorkerClusters {
-    /// The WorkerCluster that names the registration's Secret: the oldest, if there are several.
+    /// Returns the WorkerCluster that names the registration's Secret. If there are several,
+    /// returns the oldest.
     pub fn of(&self, id: &RegistrationId) -> Option<Arc<WorkerCluster>> {
         let watched = self.watch_of(id.tenant.namespace())?;
         let found = watched.by_registration.of(id).into_iter();
         found.min_by_key(|found| (found.creation_timestamp().map(|time| time.0), found.uid()))
     }
 
-    /// The registrations with a status of this fleet, but those that it says are gone, in
-    /// one namespace or in all. One that names no fleet is that of an earlier release, and
-    /// anybody's.
+    /// Returns the registrations with a status from this fleet, in one namespace or in all, except
+    /// for those that are reported as removed. A status without a fleet was written by an earlier
+    /// release, and counts for every fleet.
     pub fn registered_in(&self, fleet: &str, limit: Option<&str>) -> Vec<RegistrationId> {
         let is_told = |found: &WorkerCluster| {
             let writer = found.status.as_ref().and_then(|it| it.fleet.as_deref());
@@ -86,7 +87,7 @@ impl WorkerClusters {
     }
 
     /// Returns the name of a WorkerCluster of the tenant that cannot be decoded, if there is one.
-    /// It may be about any of the tenant's registrations.
+    /// It may belong to any of the tenant's registrations.
     pub fn unreadable_in(&self, tenant: &TenantId) -> Option<String> {
         let unreadable = self.unreadable();
         let found = unreadable.iter().find(|it| it.tenant == *tenant);
@@ -99,15 +100,15 @@ impl WorkerClusters {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The watch that sees a namespace.
+    /// Returns the watch that sees a namespace.
     fn watch_of(&self, namespace: &str) -> Option<&Watched> {
         let everywhere = self.watches.get(&None);
         everywhere.or_else(|| self.watches.get(&Some(namespace.to_owned())))
     }
 
-    /// Waits until all WorkerClusters have been seen once.
+    /// Waits until all WorkerClusters have been listed once.
     pub async fn ready(&self) {
-        // The sender is part of this: it cannot be gone.
+        // The sender is part of `self`, so it cannot be gone.
         let _ = self
             .incomplete
             .subscribe()
@@ -116,7 +117,7 @@ impl WorkerClusters {
     }
 }
 
-/// The registration that a WorkerCluster names.
+/// Returns the registration that a WorkerCluster names.
 fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
     #[cfg(test)]
     super::index::visits::count();
@@ -126,7 +127,7 @@ fn registration_of(worker_cluster: &WorkerCluster) -> RegistrationId {
     )
 }
 
-/// A page of WorkerClusters: 5 KiB each.
+/// The page size for lists of WorkerClusters: 5 KiB each.
 const PAGE: u32 = 100;
 
 /// Watches the WorkerClusters and updates each registered cluster with its own. Returns the stores,
@@ -180,7 +181,7 @@ pub fn follow(
         let (reader, registry) = (reader.clone(), Arc::clone(&registry));
         async move {
             notify_registrations(&reader, &registry, (event, limit.as_deref())).await;
-            // Who waits for it finds its own WorkerCluster.
+            // Tenants that wait for the list find their own WorkerCluster.
             if is_first_list {
                 reader
                     .incomplete
@@ -191,8 +192,8 @@ pub fn follow(
     (clusters, watches)
 }
 
-/// One that cannot be read must not hide the others: it is as it was when it could be read, or as
-/// if it were not there.
+/// Decodes the objects of an event. An object that cannot be decoded must not hide the others: it
+/// is kept as it was when it could be decoded, or else treated as absent.
 fn readable(
     event: watcher::Result<watcher::Event<DeserializeGuard<WorkerCluster>>>,
     (clusters, limit): (&WorkerClusters, Option<&String>),
@@ -226,7 +227,7 @@ fn readable(
         }
         Event::InitApply(found) => Event::InitApply(readable(found)?),
         Event::Init => {
-            // What the list lacks does not exist any more.
+            // Objects that the list lacks do not exist any more.
             let mut unreadable = clusters.unreadable();
             unreadable.retain(|it| !covers(limit, it.tenant.namespace()));
             Event::Init
@@ -235,7 +236,7 @@ fn readable(
     }))
 }
 
-/// The namespace and the name of a WorkerCluster.
+/// Returns the namespace and the name of a WorkerCluster.
 fn id(found: &impl ResourceExt) -> RegistrationId {
     RegistrationId::new(&found.namespace().unwrap_or_default(), &found.name_any())
 }
@@ -265,12 +266,13 @@ async fn notify_registrations(
     }
 }
 
-/// What matters of it to those who serve it: not its status, which is our own writing.
+/// Returns the parts that matter to the tasks that serve the cluster. The status does not: we write
+/// it ourselves.
 fn matter(own: &WorkerCluster) -> (Option<&String>, &WorkerClusterSpec, bool) {
     (own.metadata.uid.as_ref(), &own.spec, is_restored(own))
 }
 
-/// Whether somebody deleted it, it was created again, and nobody has confirmed its settings.
+/// Returns true if it was deleted and created again, and nobody has confirmed its settings yet.
 pub fn is_restored(own: &WorkerCluster) -> bool {
     own.annotations().contains_key(SETTINGS_RESTORED)
 }
@@ -303,8 +305,9 @@ pub fn notify(clusters: &WorkerClusters, registered: &RegisteredCluster) {
     }
 }
 
-/// Creates the WorkerCluster of a registration that has none: one that somebody deleted as it was
-/// last, and says so in an annotation, or one with default settings under the Secret's name.
+/// Creates the WorkerCluster of a registration that has none. If it was deleted, it is created with
+/// its last settings and an annotation that says so, otherwise with default settings and the
+/// Secret's name.
 pub async fn create(
     management: &Client,
     id: &RegistrationId,
@@ -329,7 +332,7 @@ pub async fn create(
     }
 }
 
-/// The same settings, labels and annotations.
+/// Returns a new WorkerCluster with the same settings, labels and annotations.
 fn restored(deleted: &WorkerCluster) -> WorkerCluster {
     let mut restored = WorkerCluster::new(&deleted.name_any(), deleted.spec.clone());
     restored
@@ -357,7 +360,7 @@ mod tests {
         RegistrationId::new(&format!("tenant-{index}"), "kubeconfig")
     }
 
-    /// A cluster with a WorkerCluster for each registration.
+    /// Creates a cluster with a WorkerCluster for each registration.
     fn a_cluster() -> Cluster {
         let cluster = Cluster::default();
         cluster
@@ -438,7 +441,7 @@ mod tests {
         }
         println!("a list of {REGISTRATIONS} took {:?}", begun.elapsed());
         assert_eq!(told(&registry), REGISTRATIONS);
-        // Once for its key; who asks for one visits no other.
+        // One visit to compute the key. A lookup visits no other objects.
         assert!(clusters.of(&id(REGISTRATIONS / 2)).is_some());
         let visits = visits::take();
         assert!(

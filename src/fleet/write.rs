@@ -1,5 +1,5 @@
-//! Writes that are answered with the object's metadata alone: the caller knows the rest, which it
-//! has just sent, and a provisioning document is 30 KB on its way back as well.
+//! Writes whose answer contains only the object's metadata. The caller has just sent the rest, and
+//! a provisioning document would be another 30 KB in the answer.
 
 use http::{HeaderValue, Request, header::ACCEPT};
 use kube::{
@@ -9,7 +9,7 @@ use kube::{
 };
 use serde::Serialize;
 
-/// A server that cannot leave out the rest sends all of it.
+/// Asks for metadata only. A server that does not support that sends the whole object.
 const METADATA: HeaderValue = HeaderValue::from_static(
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json",
 );
@@ -18,7 +18,7 @@ const METADATA: HeaderValue = HeaderValue::from_static(
 ///
 /// # Errors
 ///
-/// As [`Api::create`].
+/// Returns the same errors as [`Api::create`].
 pub async fn create<K: Clone + Resource + Serialize>(
     api: &Api<K>,
     object: &K,
@@ -32,7 +32,7 @@ pub async fn create<K: Clone + Resource + Serialize>(
 ///
 /// # Errors
 ///
-/// As [`Api::replace`].
+/// Returns the same errors as [`Api::replace`].
 pub async fn replace<K: Clone + Resource + Serialize>(
     api: &Api<K>,
     name: &str,
@@ -44,7 +44,7 @@ pub async fn replace<K: Clone + Resource + Serialize>(
     send(api, request, "replace").await
 }
 
-/// Asks for the metadata of what is written.
+/// Asks for only the metadata in the answer to a write.
 pub fn ask_for_metadata(request: &mut Request<Vec<u8>>) {
     request.headers_mut().insert(ACCEPT, METADATA);
 }
@@ -56,7 +56,7 @@ async fn send<K: Clone + Resource>(
 ) -> Result<ObjectMeta, kube::Error> {
     let mut request = request.map_err(kube::Error::BuildRequest)?;
     ask_for_metadata(&mut request);
-    // As kube marks the requests of its own calls.
+    // kube marks the requests of its own calls in the same way.
     request.extensions_mut().insert(call);
     let answer: PartialObjectMeta<K> = api.clone().into_client().request(request).await?;
     Ok(answer.metadata)
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that answers with the metadata or the whole of a Secret.
+    /// Creates a server that answers with the metadata or the whole of a Secret.
     fn server(answer: Value) -> Api<Secret> {
         let service = tower::service_fn(move |request: Request<Body>| {
             let accept = request.headers().get(ACCEPT).unwrap().to_str().unwrap();

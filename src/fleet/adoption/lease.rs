@@ -1,7 +1,7 @@
-//! The Lease of the program before us: held, or run out.
+//! Reads the Lease of the previous manager: is it held, or has it expired?
 //!
-//! A Lease is evaluated by the clock of the API server that stores it, which its responses contain,
-//! so that a local clock that is wrong by hours does no harm.
+//! A Lease is evaluated by the clock of the API server that stores it, taken from the response. A
+//! local clock that is wrong by hours does no harm.
 
 use std::time::Duration;
 
@@ -18,36 +18,36 @@ use kube::{
 use crate::api::names::KUBE_SYSTEM;
 use crate::fleet::clock::{Clock, answered_at};
 
-/// The Lease where profiles live in the worker cluster.
+/// The name of the Lease where profiles live in the worker cluster.
 pub const LEASE: &str = "operating-system-manager";
-/// The Lease where profiles live in the management cluster.
+/// The name of the Lease where profiles live in the management cluster.
 pub const WORKER_LEASE: &str = "operating-system-manager-worker-manager";
 
-/// How long a Lease lasts that does not say so: what client-go takes.
+/// The duration of a Lease that specifies none: client-go's default.
 const DURATION: Duration = Duration::from_secs(15);
-/// How far the clock of a holder may be behind that of the API server: a Lease that has run out
-/// for less is taken as held. It costs a minute, once.
+/// How far the holder's clock may lag behind that of the API server. A Lease counts as held for
+/// this long after it expired.
 const SKEW: Duration = Duration::from_mins(1);
 
-/// Who holds a Lease.
+/// The holder of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The Lease's name.
     pub lease: String,
-    /// Who it is, as he says himself.
+    /// The identity that the holder wrote into the Lease.
     pub identity: String,
 }
 
-/// A Lease that exists.
+/// The state of a Lease that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Somebody holds it.
+    /// The Lease is held.
     Held(Holder),
-    /// It was given back, or has run out.
+    /// The Lease was released, or has expired.
     Free,
 }
 
-/// Reads a Lease of `kube-system`, if there is one.
+/// Reads a Lease in `kube-system`. Returns `None` if it does not exist.
 pub async fn read(
     worker: &Client,
     name: &str,

@@ -1,4 +1,4 @@
-//! What is looked for in a worker cluster, and what is said of it.
+//! Tests of what is read in a worker cluster, and what is reported about it.
 
 use fake_cluster::{Cluster, Options, User};
 use jiff::Timestamp;

@@ -1,5 +1,5 @@
-//! The webhook configurations of the program before us. With nobody behind them they refuse every
-//! write of what they guard.
+//! Finds the webhook configurations of the previous manager. When its server is gone, they refuse
+//! every write of the objects that they cover.
 
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
@@ -8,25 +8,25 @@ use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 
 use crate::fleet::pages::{self, Listed};
 
-/// Where its webhooks listen, in a Service or behind a URL.
+/// The paths at which its webhooks are served, behind a Service or a URL.
 const PATHS: [&str; 3] = [
     "/mutate-v1alpha1-machinedeployment",
     "/operatingsystemprofile",
     "/operatingsystemconfig",
 ];
-/// A condition's message names this many at most.
+/// The maximum number of configurations that a condition's message names.
 const NAMED_MAX: usize = 6;
 
 /// A configuration that was left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftover {
-    /// Its resource, as kubectl takes it.
+    /// The resource, as kubectl accepts it.
     pub resource: &'static str,
-    /// Its name.
+    /// The configuration's name.
     pub name: String,
 }
 
-/// The configurations that would refuse writes.
+/// Returns the configurations that would refuse writes.
 pub async fn leftovers(worker: &Client) -> Result<Vec<Leftover>, kube::Error> {
     let mutating: Api<DeserializeGuard<MutatingWebhookConfiguration>> = Api::all(worker.clone());
     let validating: Api<DeserializeGuard<ValidatingWebhookConfiguration>> =
@@ -50,7 +50,7 @@ pub async fn leftovers(worker: &Client) -> Result<Vec<Leftover>, kube::Error> {
     Ok(mutating.chain(validating).take(NAMED_MAX).collect())
 }
 
-/// Those of one kind that refuse.
+/// Returns the configurations of one kind that would refuse writes.
 fn named<K: ResourceExt + Clone>(
     resource: &'static str,
     all: Listed<K>,
@@ -71,7 +71,7 @@ fn refuses(failure_policy: Option<&str>, to: &WebhookClientConfig) -> bool {
     is_its && !failure_policy.is_some_and(|policy| policy.eq_ignore_ascii_case("ignore"))
 }
 
-/// The path of `https://host:port/path`.
+/// Returns the path of `https://host:port/path`.
 fn path(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("https://")?;
     rest.find('/').and_then(|at| rest.get(at..))

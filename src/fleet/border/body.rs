@@ -1,4 +1,4 @@
-//! Bodies of answers, as they are let through.
+//! Reads the bodies of answers through the border.
 
 use std::{error::Error, io, iter, mem, num::NonZeroU32, time::Duration};
 
@@ -13,23 +13,23 @@ use super::{Border, EVENTS_MIB_MAX, Refused, Shape, WATCH_MIN};
 use crate::fleet::{memory::Reservation, rate_limit::Budget, transport::ResponseBody};
 use crate::tenant::policy::RequestBudget;
 
-/// A page is read up to this size; of large objects fewer are asked for.
+/// The maximum size of a page. For large objects, smaller pages are requested.
 const PAGE_BYTES_MAX: usize = 32 << 20;
-/// What an API server says where it refuses.
+/// The maximum size of the body of an error response.
 const STATUS_KIB_MAX: usize = 256;
 
-/// An answer that refuses, and is too large.
+/// The error for an error response that is too large.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer is larger than {STATUS_KIB_MAX} KiB, and is not read")]
 struct StatusTooLarge;
 
-/// Returns what is let through of a body, in one piece: a list of frames would cost more than what
-/// is in them, where a hostile server sends a byte at a time. The memory stays reserved as long as
-/// the bytes are there.
+/// Returns the part of a body that is let through, in one piece. A list of frames would cost more
+/// than its content if a hostile server sends one byte at a time. The memory stays reserved as long
+/// as the bytes exist.
 ///
 /// # Errors
 ///
-/// When the connection fails, the body has more than it may, or no memory is left for it.
+/// Returns an error if the connection fails, the body exceeds a limit, or no memory is left for it.
 pub(in crate::fleet) async fn read(
     mut body: ResponseBody,
     shape: Shape,
@@ -68,11 +68,11 @@ impl AsRef<[u8]> for Reserved {
     }
 }
 
-/// The whole of a body that says why a request is refused: it need not be JSON.
+/// Reads the whole body of an error response, which need not be JSON.
 ///
 /// # Errors
 ///
-/// When the connection fails, or the body has more than it may.
+/// Returns an error if the connection fails, or if the body is too large.
 pub(in crate::fleet) async fn read_status(mut body: ResponseBody) -> Result<Bytes, BoxError> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
@@ -86,23 +86,24 @@ pub(in crate::fleet) async fn read_status(mut body: ResponseBody) -> Result<Byte
     Ok(bytes.freeze())
 }
 
-/// What a watch may send, in KiB: in a second, and at once. A machine deployment has 5.
+/// The rate and burst of a watch in KiB. A machine deployment takes 5.
 const PACE: RequestBudget = RequestBudget {
     per_second: kib(EVENTS_MIB_MAX << 10),
     burst: kib(32 << 10),
 };
-/// What an event costs beside its bytes: to parse it, to compare it and to wake who follows it.
+/// The cost of an event in KiB beyond its bytes: it is parsed and compared, and wakes its
+/// followers.
 const EVENT_KIB: usize = 4;
 
-/// A shorter wait is none.
+/// Shorter waits are not counted.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
 const fn kib(count: u32) -> NonZeroU32 {
     NonZeroU32::MIN.saturating_add(count - 1)
 }
 
-/// What is let through of the events of a watch. Beyond its pace a worker cluster waits: what it
-/// has sent stays in the connection, and it sees that its events are not taken.
+/// Returns a body with the events of a watch that are let through. A cluster that sends events
+/// faster than its pace is slowed down: its data stays in the connection, and TCP makes it wait.
 pub(in crate::fleet) fn events(
     body: ResponseBody,
     waited: Option<impl Fn(Duration) + Send + Sync + 'static>,
@@ -125,14 +126,14 @@ pub(in crate::fleet) fn events(
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// A watch on a connection of which nothing else would show that it is dead.
+/// The error for a watch whose connection is dead. Nothing else would reveal it.
 #[derive(Debug, thiserror::Error)]
 #[error("the server does not answer; the connection of the watch is given up")]
 struct Lost;
 
 struct Watch<W> {
     body: ResponseBody,
-    /// Ends when the server is known not to answer.
+    /// Completes when the server is known not to answer.
     lost: BoxFuture<'static, ()>,
     memory: Option<Reservation>,
     border: Border,
@@ -142,8 +143,9 @@ struct Watch<W> {
 }
 
 impl<W: Fn(Duration)> Watch<W> {
-    /// The next events that are whole; none at the end. kube takes an end, and some errors, for one
-    /// after which it begins again at once: an early one is another error.
+    /// Returns the next whole events, or `None` at the end. kube restarts a watch at once after its
+    /// end and after some errors. To enforce a delay, an early end is turned into a different
+    /// error.
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         let through = self.read().await;
         let is_over = match &through {
@@ -187,7 +189,7 @@ impl<W: Fn(Duration)> Watch<W> {
             if !self.memory.as_mut().is_none_or(has_memory) {
                 return Err(io::Error::other(Refused::Memory));
             }
-            // Of an object that is not at its end yet nothing is handed on.
+            // An object is passed on once it is complete.
             if !through.is_empty() {
                 return Ok(Some(through.into()));
             }
@@ -195,7 +197,7 @@ impl<W: Fn(Duration)> Watch<W> {
     }
 }
 
-/// Returns true for an error that kube takes for an end.
+/// Returns true for an error that kube treats as the end of a watch.
 fn is_end(error: &io::Error) -> bool {
     let first: &(dyn Error + 'static) = error;
     let causes = iter::successors(Some(first), |&cause| cause.source());
@@ -204,7 +206,8 @@ fn is_end(error: &io::Error) -> bool {
         || error.to_string().contains("unexpected EOF")
 }
 
-/// In KiB. A frame costs one at least: a server that sends a byte at a time costs as much.
+/// Returns the cost of a frame in KiB. A frame costs at least one, so that a server that sends one
+/// byte at a time pays for it.
 fn cost(data: &[u8]) -> NonZeroU32 {
     let events = memchr::memchr_iter(b'\n', data).count();
     let cost = data.len().div_ceil(1 << 10) + events * EVENT_KIB;
@@ -229,7 +232,7 @@ mod tests {
         StreamBody::new(stream::iter(frames)).boxed_unsync()
     }
 
-    /// How many events come in a minute, which may be cut short by their end.
+    /// Returns the number of events within a minute. The watch may end earlier.
     async fn in_a_minute(mut body: ResponseBody) -> usize {
         let mut count = 0;
         let counting = async {
@@ -271,7 +274,7 @@ mod tests {
         StreamBody::new(stream::iter(frames)).boxed_unsync()
     }
 
-    /// A list of objects of 100 KiB.
+    /// Returns a list of objects of 100 KiB.
     fn list(objects: usize) -> ResponseBody {
         let head = std::iter::once("{\"items\":[".to_owned());
         let object = |index| {

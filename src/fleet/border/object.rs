@@ -1,4 +1,4 @@
-//! One object of the API: what is left of it.
+//! Trims one object of the API.
 
 use std::{borrow::Cow, fmt};
 
@@ -13,7 +13,7 @@ use crate::api::names::{TOO_LARGE, is_path_segment};
 
 /// Names, uids and versions are shorter.
 const IDENTITY_BYTES: usize = 256;
-/// What tells one object and its state from all others, and who waits for its end.
+/// The fields of metadata that identify an object and its state, and its finalizers.
 const IDENTITY: [&str; 7] = [
     "name",
     "namespace",
@@ -23,10 +23,10 @@ const IDENTITY: [&str; 7] = [
     "deletionTimestamp",
     "finalizers",
 ];
-/// No kind has as many.
+/// The maximum number of fields. No kind has as many.
 const FIELDS_MAX: usize = 64;
 
-/// An object without its managed fields. Its names are such that they can stand in a path.
+/// Returns an object without its managed fields. Refuses names that cannot be part of a path.
 pub(super) fn trimmed(text: &[u8]) -> Result<Cow<'_, [u8]>, Refused> {
     let mut object = Fields::read(text)?;
     let mut is_changed = false;
@@ -49,7 +49,7 @@ pub(super) fn trimmed(text: &[u8]) -> Result<Cow<'_, [u8]>, Refused> {
     Ok(Cow::Owned(object.write()?.get().as_bytes().to_vec()))
 }
 
-/// What names an object that is too large, and how large it is.
+/// Returns only the fields that identify an object that is too large, and its size.
 pub(super) fn named(text: &[u8], weight: usize) -> Result<Vec<u8>, Refused> {
     let mut stub = json!({"metadata": {"annotations": {TOO_LARGE: weight.to_string()}}});
     for (key, value) in Fields::read(text)?.0 {
@@ -72,7 +72,7 @@ pub(super) fn named(text: &[u8], weight: usize) -> Result<Vec<u8>, Refused> {
     Ok(stub.to_string().into_bytes())
 }
 
-/// What is longer than any identity is none.
+/// Adds a field, unless its value is longer than any identity.
 fn put(object: &mut Value, key: &str, value: &RawValue) {
     if let (Value::Object(fields), true) = (object, value.get().len() <= IDENTITY_BYTES)
         && let Ok(value) = serde_json::from_str(value.get())
@@ -81,10 +81,10 @@ fn put(object: &mut Value, key: &str, value: &RawValue) {
     }
 }
 
-/// The fields of an object, in their order, unparsed.
+/// The fields of an object in their order, unparsed.
 struct Fields<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
 
-/// A text, borrowed where it has no escapes.
+/// A string, borrowed unless it has escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -93,7 +93,7 @@ impl<'a> Fields<'a> {
         serde_json::from_slice(text).map_err(|_| Refused::Json)
     }
 
-    /// A name that says more than a name would lead a request elsewhere.
+    /// Refuses a name that is not one path segment. It would change where a request goes.
     fn check_names(&self) -> Result<(), Refused> {
         for (key, value) in &self.0 {
             if matches!(&**key, "name" | "namespace") && value.get() != "null" {

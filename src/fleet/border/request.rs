@@ -1,24 +1,24 @@
-//! What a request asks for: as its caller says, not as its address does. Names come from objects
-//! that tenants write, and stand in addresses as they are.
+//! Determines what a request asks for. The caller's method says so, not the URL: the names in it
+//! come from objects that tenants write, and are not escaped.
 
 use http::{Request, Uri};
 
 use super::Shape;
 use crate::api::names::is_path_segment;
 
-/// As many objects as a page has whose size nobody named.
+/// The maximum number of objects in a page if the request has no limit.
 const PAGE: usize = 500;
 
-/// A request that would lead elsewhere than its caller means.
+/// The error for a request whose URL leads somewhere else than its caller means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a name in the address of the request is none that an object can have")]
 pub(in crate::fleet) struct Misled;
 
-/// What the answer is.
+/// Returns the shape of the answer.
 ///
 /// # Errors
 ///
-/// When the address is not that of what the caller names.
+/// Returns an error if the URL does not lead to what the caller names.
 pub(in crate::fleet) fn answer<B>(request: &Request<B>) -> Result<Shape, Misled> {
     // kube marks each of its requests with the call that makes it.
     let call = request.extensions().get::<&'static str>();
@@ -29,7 +29,7 @@ pub(in crate::fleet) fn answer<B>(request: &Request<B>) -> Result<Shape, Misled>
         Some(&("get" | "get_metadata" | "patch" | "patch_metadata" | "replace" | "delete")) => {
             (Shape::Object, Some(1))
         }
-        // The others are of subresources.
+        // All other calls are for subresources.
         Some(_) => (Shape::Object, Some(2)),
         None => (Shape::Object, None),
     };
@@ -40,7 +40,8 @@ pub(in crate::fleet) fn answer<B>(request: &Request<B>) -> Result<Shape, Misled>
     }
 }
 
-/// Whether a path has this number of names behind its resource, and each segment can be a name.
+/// Returns true if the path has this number of names after its resource, and each segment can be a
+/// name.
 fn leads_to(path: &str, names: Option<usize>) -> bool {
     let Some(path) = path.strip_prefix('/').filter(|path| !path.is_empty()) else {
         return names.is_none();

@@ -5,7 +5,7 @@ use crate::api::names::TOO_LARGE;
 
 const LIST: Shape = Shape::List(100);
 
-/// What is let through, however the text is cut into parts.
+/// Returns what is let through, and checks that it does not depend on how the text is split.
 fn pass(shape: Shape, text: &str) -> Result<String, Refused> {
     let mut found: Vec<Result<String, Refused>> = [1, 2, 3, 7, 64, text.len().max(1)]
         .into_iter()
@@ -69,8 +69,8 @@ fn managed_fields_are_left_out_and_all_else_stays() {
     assert_eq!(passed, event(&one) + &event(&two));
 }
 
-/// What the border takes for something else than an object is refused: a parser of what it lets
-/// through could find one there.
+/// The border refuses what it does not recognize as an object: a parser of what is let through
+/// could find an object in it.
 #[test]
 fn an_object_that_would_not_be_seen_as_one_is_refused() {
     let object = r#"{"metadata":{"name":"a/b"}}"#;
@@ -130,13 +130,13 @@ fn of_what_is_too_large_the_name_stays() {
         assert!(name.to_string().len() < 256, "{name}");
         let passed = value(&pass(Shape::Events, &event(&object)).unwrap());
         assert_eq!(passed["object"]["metadata"]["name"], "one");
-        // A request for one object gets it: it is one.
+        // In a request for one object, it is let through as that object.
         let passed = pass(Shape::Object, &text).unwrap();
         assert_eq!(value(&passed), without_managed_fields(object));
     }
 }
 
-/// A page that fewer objects would fit into is no page that holds an object too large.
+/// A page that is too large is refused even though none of its objects is.
 #[test]
 fn a_page_weighs_no_more_than_it_may() {
     let mut object = a_secret("one");
@@ -187,7 +187,7 @@ fn a_name_that_no_object_can_have_is_refused() {
         object["metadata"]["namespace"] = json!(name);
         assert_eq!(pass(Shape::Object, &object.to_string()).err(), refused);
     }
-    // The last of several is the one that counts, or the first: both are looked at.
+    // If a name occurs twice, a parser may use either, so both are checked.
     for text in [
         r#"{"metadata": {"name": "a/b"}, "metadata": {"name": "a"}}"#,
         r#"{"metadata": {"name": "a", "name": "a/b"}}"#,
@@ -202,7 +202,7 @@ fn a_name_that_no_object_can_have_is_refused() {
     assert!(pass(Shape::Object, r#"{"metadata": {"name": null}}"#).is_ok());
 }
 
-/// Numbers that a seed draws.
+/// A generator of pseudorandom numbers.
 struct Drawn(u64);
 
 impl Drawn {

@@ -1,4 +1,4 @@
-//! Why an attempt failed, and the Event that reports it.
+//! Engage errors, and the Events that report them.
 
 use super::Params;
 use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCluster};
@@ -11,23 +11,23 @@ use crate::fleet::{
 use crate::telemetry::chain::chain;
 use crate::tenant::{report::ConditionState, report::is_same_failure};
 
-/// What all Events about a registration call their action.
+/// The action of all Events about a registration.
 pub(super) const REGISTER: &str = "Register";
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug)]
 pub struct EngageError {
-    /// What was not reached.
+    /// The condition that is false because of it.
     pub condition: ConditionType,
     /// The machine-readable CamelCase reason.
     pub reason: Reason,
     /// A sentence for people, without secrets.
     pub message: String,
-    /// Whether time may heal it; otherwise a change is waited for.
+    /// True if a later attempt may succeed without a change.
     pub retry: bool,
 }
 
 impl EngageError {
-    /// A person must mend it.
+    /// Creates an error that a person must resolve.
     pub fn refused(condition: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             retry: false,
@@ -35,7 +35,7 @@ impl EngageError {
         }
     }
 
-    /// Records it in the tenant's status. Returns true if it is news.
+    /// Records the error in the tenant's status. Returns true if the status changed.
     pub fn report_to(&self, status: &TenantStatus) -> bool {
         let state = self.state();
         match self.condition {
@@ -52,7 +52,7 @@ impl EngageError {
         }
     }
 
-    /// Time may heal it.
+    /// Creates an error that may go away by itself.
     pub fn failed(condition: ConditionType, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             condition,
@@ -63,7 +63,7 @@ impl EngageError {
     }
 }
 
-/// The cluster was not reached, or did not let us in.
+/// Creates the error for a cluster that was not reached, or that refused us.
 pub fn not_connected(error: &kube::Error) -> EngageError {
     let reason = match error {
         kube::Error::Api(_) => Reason::Degraded,
@@ -72,12 +72,12 @@ pub fn not_connected(error: &kube::Error) -> EngageError {
     EngageError::failed(ConditionType::Connected, reason, chain(error).to_string())
 }
 
-/// What nodes need could not be created or read.
+/// Creates the error for prerequisites of nodes that could not be created or read.
 pub fn prerequisite_failed(error: &PrerequisiteError) -> EngageError {
     EngageError::failed(ConditionType::Prepared, error.reason(), error.message())
 }
 
-/// What nodes need could not be read.
+/// Creates the error for cluster info that could not be read.
 pub fn not_prepared(error: &ClusterInfoError) -> EngageError {
     let message = chain(error).to_string();
     EngageError::failed(ConditionType::Prepared, error.reason(), message)

@@ -17,9 +17,9 @@ use crate::fleet::{
 use crate::telemetry::chain::chain;
 use crate::tenant::cluster_info::ClusterInfo;
 
-/// Reads the cluster info again at an interval with jitter, and when the bell rings. Returns when
-/// another manager holds the claim on the cluster, or when nodes cannot use the fetcher's token any
-/// more.
+/// Reads the cluster info again at an interval with jitter, and when `bell` is notified. Returns
+/// when another manager holds the claim on the cluster, or when nodes can no longer use the
+/// fetcher's token.
 pub async fn keep_cluster_info(
     shared: &Shared,
     attempt: &Attempt,
@@ -35,22 +35,23 @@ pub async fn keep_cluster_info(
     reading.keep(sender, bell).await;
 }
 
-/// Where cluster info is read, and how often.
+/// Where the cluster info is read, and how often.
 #[derive(Clone, Copy)]
 pub struct Reading<'a> {
     /// The worker cluster's API.
     pub worker: &'a Clients,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: &'a [u8],
-    /// How often.
+    /// The interval between two reads.
     pub interval: Duration,
-    /// The claimant of the cluster, in which the fetcher was created; `None` in single-cluster
-    /// mode.
+    /// The claimant of the cluster; `None` in single-cluster mode, which has neither a claim nor a
+    /// fetcher of its own.
     pub claimant: Option<&'a Claimant>,
 }
 
 impl Reading<'_> {
-    /// Reads again from time to time, jittered, and when the bell rings, for as long as it may.
+    /// Reads the cluster info at an interval with jitter, and when `bell` is notified. Returns when
+    /// the claim or the fetcher's token is lost.
     pub async fn keep(self, sender: &watch::Sender<Arc<ClusterInfo>>, bell: &Notify) {
         let (mut delay, mut failure) = (RetryDelay::default(), Recurring::default());
         let mut wait = jitter::around(self.interval);

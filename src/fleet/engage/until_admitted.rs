@@ -1,10 +1,10 @@
-//! Who may be why replicas crash waits for its turn.
+//! Holds back tenants in quarantine.
 
 use super::EngageError;
 use crate::api::{condition::ConditionType, reason::Reason};
 use crate::fleet::registry::RegisteredCluster;
 
-/// Waits while the tenant is held back, and tells why.
+/// Waits while the tenant is in quarantine, and reports the reason through `tell`.
 pub async fn until_admitted(registered: &RegisteredCluster, tell: impl Fn(&EngageError)) {
     let mut suspicions = registered.suspicion.subscribe();
     loop {

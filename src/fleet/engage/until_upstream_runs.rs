@@ -1,4 +1,4 @@
-//! Looks for the program before us while a cluster is served: an installer may bring it back.
+//! Looks for the previous manager while a cluster is served: an installer may bring it back.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::fleet::{
 };
 use crate::telemetry::chain::chain;
 
-/// Between two looks at least: a namespace that somebody else writes to all the time costs two
-/// requests each.
+/// The minimum time between two checks. Each costs two requests, and another program may write the
+/// namespace all the time.
 const BETWEEN: Duration = Duration::from_secs(10);
 
-/// Returns once the program before us renews its Lease. It is looked for as often as the claim
-/// where it has served the cluster before, and everywhere when `foreign_write` tells that somebody
-/// else has written what we write.
+/// Returns once the previous manager renews its Lease. In a cluster that it served before, this
+/// checks periodically. In every cluster, it checks when `foreign_write` reports that another
+/// program wrote an object that we write.
 pub async fn until_upstream_runs(shared: &Shared, attempt: &Attempt, foreign_write: &Notify) {
     loop {
         tokio::select! {
@@ -42,7 +42,7 @@ async fn periodic(shared: &Shared, attempt: &Attempt) {
     tokio::time::sleep(jitter::part(shared.facts_interval, 0.9, 1.1)).await;
 }
 
-/// A look that fails says nothing, and is repeated.
+/// Returns the holder of the Lease, if any. A failed check is retried.
 async fn running(shared: &Shared, attempt: &Attempt) -> Option<Holder> {
     let mut delay = RetryDelay::default();
     loop {

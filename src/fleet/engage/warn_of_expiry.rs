@@ -1,4 +1,5 @@
-//! Warns of a kubeconfig that expires: a condition, and an Event for each step towards the end.
+//! Warns of credentials that expire: sets a condition, and creates an Event for each step towards
+//! the end.
 
 use std::time::Duration;
 
@@ -10,20 +11,20 @@ use crate::tenant::access::expiry::{Expiry, finding};
 /// The interval between two checks. A check itself sends no request.
 const INTERVAL: Duration = Duration::from_hours(1);
 
-/// What warning takes.
+/// The arguments of [`warn_of_expiry`].
 #[derive(Clone, Copy)]
 pub struct Warning<'a> {
-    /// What all tenants share.
+    /// The state that all tenants share.
     pub shared: &'a Shared,
     /// The registered cluster.
     pub registered: &'a RegisteredCluster,
     /// The tenant's share of the management API.
     pub management: &'a Clients,
-    /// What expires.
+    /// The credentials that expire.
     pub expiries: &'a [Expiry],
 }
 
-/// Looks once.
+/// Checks once.
 pub async fn warn_of_expiry(warning: Warning<'_>) {
     let Warning {
         shared,

@@ -1,16 +1,19 @@
-//! The circuit of one cluster: which calls are sent while it fails, and when it is asked again.
+//! The circuit breaker of one cluster. It decides which calls are sent while the cluster fails, and
+//! when the next one is sent.
 //!
 //! ```text
 //! Closed ──no answer, three bad ones, Retry-After──► Open ──delay──► Probing ──good──► Closed
 //!                                                     ▲───────bad──────┘
 //! ```
 //!
-//! While it is open no call is sent; after the delay one is, and its outcome decides. So a dead
-//! cluster costs one call per delay, however many want something of it.
+//! While the circuit is open no call is sent. After the delay one call is sent, the probe, and its
+//! outcome decides. A dead cluster therefore costs one call per delay, however many callers there
+//! are.
 //!
-//! An error that a write is answered with may be that write's own: a webhook that fails, a full
-//! store. It puts the cluster in doubt, and a read decides. The delay goes on where it was when the
-//! circuit opens again soon after it was closed: a good answer in between costs no more calls.
+//! An error in the answer to a write may be caused by that write alone, for example by a webhook
+//! that fails or a full store. It puts the cluster in doubt, and a read decides. If the circuit
+//! opens again soon after it closed, the delay continues to grow, so that a single good answer in
+//! between does not cause more calls.
 
 use std::time::Duration;
 
@@ -18,31 +21,31 @@ use tokio::time::Instant;
 
 use crate::fleet::retry_delay::RetryDelay;
 
-/// The cap of the delay for a cluster that was well a moment ago: it may be starting again.
+/// The longest delay for a cluster that was healthy recently: it may be restarting.
 const RECENT_CAP: Duration = Duration::from_secs(15);
-/// The cap for one that has been failing for longer than `RECENT`.
+/// The longest delay for a cluster that has failed for longer than `RECENT`.
 const LATER_CAP: Duration = Duration::from_mins(1);
-/// How long "a moment ago" is.
+/// A cluster that was healthy within this time was healthy recently.
 const RECENT: Duration = Duration::from_hours(1);
-/// A server that asks for more is asked again after this all the same.
+/// The longest delay that a server can request.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 /// After this many bad responses in a row, the cluster is at fault and not one request.
 const BAD_ANSWERS: u32 = 3;
 
-/// How a call failed.
+/// The kind of failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// There was no answer.
     Silence,
-    /// There was one that says something bad about the server.
+    /// The answer shows that something is wrong with the server.
     BadAnswer,
-    /// A write was answered with an error of the server, which may be this write's alone.
+    /// A write was answered with a server error, which this write alone may have caused.
     WriteError,
-    /// The server asked to be left alone for so long.
+    /// The server asked us to wait for this time.
     AskedToWait(Duration),
 }
 
-/// The right to send one call. What becomes of it counts only while nothing newer is known.
+/// The right to send one call. Its outcome counts only while the epoch is the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     epoch: u64,
@@ -59,7 +62,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Circuit {
     phase: Phase,
-    /// Grows with each opening: what was sent before it says nothing new.
+    /// Incremented when the circuit opens. Calls that were sent before that say nothing new.
     epoch: u64,
     bad_answers: u32,
     delay: RetryDelay,
@@ -69,7 +72,7 @@ pub struct Circuit {
 }
 
 impl Circuit {
-    /// A closed circuit. A cluster that nobody has met yet is taken for one that was well.
+    /// Creates a closed circuit. A cluster that was never called counts as healthy until now.
     pub fn new(now: Instant) -> Self {
         Self {
             phase: Phase::Closed,
@@ -82,7 +85,7 @@ impl Circuit {
         }
     }
 
-    /// Lets a call through, or not.
+    /// Returns a pass if the call may be sent.
     pub fn admit(&mut self, now: Instant) -> Option<Pass> {
         match self.phase {
             Phase::Closed => {}
@@ -92,7 +95,7 @@ impl Circuit {
         Some(Pass { epoch: self.epoch })
     }
 
-    /// Whether a call that were made now would be held back.
+    /// Returns true if a call would be held back now.
     pub fn holds_back(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Closed => false,
@@ -101,28 +104,29 @@ impl Circuit {
         }
     }
 
-    /// Whether every call is let through.
+    /// Returns true if every call is let through.
     pub fn is_closed(&self) -> bool {
         self.phase == Phase::Closed
     }
 
-    /// Whether calls are held back because the last one was not answered.
+    /// Returns true if calls are held back because the last one was not answered.
     pub fn is_silent(&self) -> bool {
         !self.is_closed() && self.last_failure == Some(Failure::Silence)
     }
 
-    /// When a call was last answered well.
+    /// Returns the time of the last good answer.
     pub fn last_success(&self) -> Instant {
         self.last_success
     }
 
-    /// Whether somebody must ask how the cluster is: calls are held back, or writes fail and no
-    /// read has been answered since.
+    /// Returns true if a read must show whether the cluster is healthy: calls are held back, or
+    /// several calls in a row got bad answers.
     pub fn is_in_doubt(&self) -> bool {
         !self.is_closed() || self.bad_answers >= BAD_ANSWERS
     }
 
-    /// When a call is let through again; none while one is under way that decides.
+    /// Returns the time at which a call is let through. Returns `None` while the probe is under
+    /// way.
     pub fn opens_at(&self, now: Instant) -> Option<Instant> {
         match self.phase {
             Phase::Closed => Some(now),
@@ -131,7 +135,7 @@ impl Circuit {
         }
     }
 
-    /// A call was answered well.
+    /// Records a good answer.
     pub fn succeeded(&mut self, pass: Pass, now: Instant) {
         if pass.epoch != self.epoch {
             return;
@@ -144,7 +148,7 @@ impl Circuit {
         self.last_success = now;
     }
 
-    /// A call failed.
+    /// Records a failure.
     pub fn failed(&mut self, pass: Pass, failure: Failure, now: Instant) {
         if pass.epoch != self.epoch {
             return;
@@ -178,7 +182,8 @@ impl Circuit {
         };
     }
 
-    /// A call was given up before its outcome was known: if it was to decide, the next one does.
+    /// Records that a call was abandoned before its outcome was known. If it was the probe, the
+    /// next call becomes the probe.
     pub fn abandoned(&mut self, pass: Pass, now: Instant) {
         if pass.epoch == self.epoch && self.phase == Phase::Probing {
             self.phase = Phase::Open { until: now };
@@ -190,7 +195,7 @@ impl Circuit {
 mod tests {
     use super::*;
 
-    /// The circuit of a cluster that fails from now on, and the delays until it is asked again.
+    /// Lets the cluster fail from now on, and returns the delays between the calls.
     fn delays_of(
         circuit: &mut Circuit,
         failure: Failure,
@@ -336,7 +341,7 @@ mod tests {
         let read = circuit.admit(now).expect("closed");
         circuit.failed(read, Failure::BadAnswer, now);
         assert!(!circuit.is_closed(), "reads fail, too");
-        // While it is open, an error of a write is no good news.
+        // While the circuit is open, a write error does not count as an answer.
         let until = circuit.opens_at(now).expect("nothing is under way");
         let probe = circuit.admit(until).expect("it is due");
         circuit.failed(probe, Failure::WriteError, until);

@@ -1,12 +1,12 @@
-//! How long a server asks to be left alone: the header `Retry-After`, in seconds or as a date.
+//! Parses the header `Retry-After`, in seconds or as a date.
 
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use jiff::{Timestamp, fmt::rfc2822};
 
-/// What an answer asks for. Only an overloaded server is believed: elsewhere the header speaks of
-/// one request.
+/// Returns the time that an overloaded server asks us to wait. With other statuses the header is
+/// ignored, because it concerns one request only.
 pub fn retry_after(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let is_overloaded = [
         StatusCode::TOO_MANY_REQUESTS,
@@ -19,7 +19,7 @@ pub fn retry_after(status: StatusCode, headers: &HeaderMap, now: Timestamp) -> O
         return Some(Duration::from_secs(seconds));
     }
     let until = rfc2822::DateTimeParser::new().parse_timestamp(asked).ok()?;
-    // A date that has passed asks for nothing.
+    // A date in the past requests no wait.
     Duration::try_from(until.duration_since(now)).ok()
 }
 

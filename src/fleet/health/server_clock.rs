@@ -1,4 +1,5 @@
-//! How far a worker cluster's clock is from ours, as the header `Date` of its answers says.
+//! Tracks the difference between a worker cluster's clock and ours, from the header `Date` of its
+//! answers.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -7,23 +8,24 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::fleet::clock::answered_at;
 
-/// A smaller difference, in seconds, says nothing: `Date` has whole seconds, and an answer may be
-/// ten seconds old when it is read.
+/// The minimum difference that is reported, in seconds. `Date` has whole seconds, and an answer may
+/// be ten seconds old when it is read.
 const DIFFERENCE_MIN: i64 = 60;
-/// How far apart, in seconds, two differences are that count as the same.
+/// Differences that are closer to each other than this, in seconds, count as the same.
 const SAME: i64 = 30;
-/// A larger difference, in seconds, is shown and not followed: no server is a year wrong by chance.
+/// The maximum difference that is used for calculations, in seconds. A larger one is only reported:
+/// no server's clock is wrong by a year by chance.
 const FOLLOWED_MAX: i64 = 366 * 24 * 60 * 60;
 
 /// The difference between a worker cluster's clock and ours.
 #[derive(Debug, Default)]
 pub(super) struct ServerClock {
-    /// By how many seconds the server's clock is ahead. Zero if both show the same time.
+    /// The number of seconds by which the server's clock is ahead; 0 if both clocks agree.
     ahead: AtomicI64,
 }
 
 impl ServerClock {
-    /// Reads when an answer was sent. One that does not say so changes nothing.
+    /// Reads the time at which an answer was sent. An answer without it changes nothing.
     pub(super) fn observe(&self, headers: &HeaderMap, now: Timestamp) {
         let Some(date) = answered_at(headers) else {
             return;
@@ -38,13 +40,13 @@ impl ServerClock {
         self.ahead.store(ahead, Ordering::Relaxed);
     }
 
-    /// By how many minutes the server's clock is ahead. `None` if both show the same time.
+    /// Returns by how many minutes the server's clock is ahead; `None` if both clocks agree.
     pub(super) fn minutes_ahead(&self) -> Option<i64> {
         let ahead = self.ahead.load(Ordering::Relaxed);
         (ahead != 0).then_some((ahead + ahead.signum() * 30) / 60)
     }
 
-    /// The time on the server, given ours.
+    /// Returns the time on the server for a time on this machine.
     pub(super) fn at(&self, now: Timestamp) -> Timestamp {
         let ahead = self.ahead.load(Ordering::Relaxed);
         let followed = if ahead.abs() > FOLLOWED_MAX { 0 } else { ahead };
@@ -70,7 +72,7 @@ mod tests {
                 Some(120),
                 "2026-01-01T14:00:10Z".parse().unwrap(),
             ),
-            // The same, with another delay: nobody writes a status for it.
+            // The same difference with another delay, which does not cause a write of the status.
             (
                 "Thu, 01 Jan 2026 13:59:45 GMT",
                 Some(120),

@@ -1,4 +1,4 @@
-//! How a worker cluster is doing, and what the condition `Connected` says about it.
+//! The health of a worker cluster, and the condition `Connected` that it implies.
 
 use std::time::Duration;
 
@@ -9,40 +9,40 @@ use crate::api::reason::Reason;
 use crate::fleet::border::EVENTS_MIB_MAX;
 use crate::tenant::report::ConditionState;
 
-/// How a cluster is doing.
+/// The health of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No call has been observed yet that says anything.
+    /// No outcome has been observed yet.
     Unknown,
-    /// The circuit is closed: at most an accident of one request lies behind.
+    /// The circuit is closed. At most single requests have failed.
     Healthy,
     /// As [`State::Healthy`], but its clock shows another time than ours.
     ClocksDiffer {
-        /// By how many minutes its clock is ahead.
+        /// The number of minutes by which the cluster's clock is ahead.
         minutes: i64,
     },
     /// As [`State::Healthy`], but a watch sends events faster than they are read.
     EventsDelayed {
-        /// When the cluster is asked whether it is healthy again.
+        /// The time after which a call checks whether the cluster has recovered.
         until: Instant,
     },
     /// The circuit is closed, but what a watch sends is refused.
     WatchFailed {
-        /// When the cluster is asked whether it is healthy again.
+        /// The time after which a call checks whether the cluster has recovered.
         until: Instant,
         /// The last cause, without secrets.
         why: String,
     },
-    /// The circuit is open, and the last answer said that something is wrong with the cluster.
+    /// The circuit is open, and the last answer showed that something is wrong with the cluster.
     Degraded {
-        /// When that began.
+        /// The time at which that began.
         since: Timestamp,
         /// The last cause, without secrets.
         why: String,
     },
     /// The circuit is open, and the last call got no answer.
     Unreachable {
-        /// When that began.
+        /// The time at which that began.
         since: Timestamp,
         /// The last cause, without secrets.
         why: String,
@@ -50,7 +50,7 @@ pub enum State {
 }
 
 impl State {
-    /// Returns how long a problem of a watch is reported. `None` if there is none.
+    /// Returns the time until which a problem of a watch is reported. `None` if there is none.
     pub(super) fn watch_problem_until(&self) -> Option<Instant> {
         match self {
             Self::EventsDelayed { until } | Self::WatchFailed { until, .. } => Some(*until),
@@ -62,12 +62,12 @@ impl State {
         }
     }
 
-    /// Whether the cluster answers, and nothing holds up its events.
+    /// Returns true if the cluster answers and its events arrive in time.
     pub(super) const fn is_well(&self) -> bool {
         matches!(self, Self::Healthy | Self::ClocksDiffer { .. })
     }
 
-    /// What the condition `Connected` says. `None` if nothing is known.
+    /// Returns the state of the condition `Connected`. `None` if the health is unknown.
     pub(super) fn finding(&self) -> Option<ConditionState> {
         Some(match self {
             Self::Unknown => return None,

@@ -54,7 +54,7 @@ fn an_answer(status: StatusCode) -> Response<()> {
     answer
 }
 
-/// The next calls are answered so.
+/// Lets the next calls be answered with this status.
 async fn answered(health: &Health, status: StatusCode, times: usize) {
     for _ in 0..times {
         health.due().await;
@@ -212,7 +212,7 @@ fn a_call_that_was_held_back_is_found_among_the_causes() {
     assert!(!HeldBack::is_cause_of(&std::io::Error::other("refused")));
 }
 
-/// The answer of a connection that carries one call at a time.
+/// Creates an answer from a connection that carries one call at a time.
 fn alone() -> Response<()> {
     let mut answer = Response::new(());
     answer.extensions_mut().insert(OneCallAtATime);
@@ -296,7 +296,7 @@ async fn clocks_that_differ_are_reported_until_they_do_not() {
         "{message}"
     );
     assert_eq!(health.server_time().as_second(), 7_210);
-    // A watch that fails matters more, and does not make the difference forgotten.
+    // A failing watch is reported first, but the difference of the clocks is not forgotten.
     health.watch_failed("why".to_owned());
     answer_at("Thu, 01 Jan 1970 02:00:20 GMT");
     assert_eq!(said(&tenant_status).1, "WatchFailed");

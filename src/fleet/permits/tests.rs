@@ -1,4 +1,4 @@
-//! Who gets the next permit.
+//! Tests of the order in which permits are granted.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -8,7 +8,8 @@ use super::*;
 
 const NAMES: [&str; 3] = ["berlin", "lisbon", "oslo"];
 
-/// Asks in this order while the only permit is taken; tells in which order they were served.
+/// Requests permits in this order while the only permit is taken, and records the order in which
+/// they were granted.
 struct Queue {
     permits: Permits,
     held: Permit,
@@ -30,7 +31,7 @@ impl Queue {
         }
     }
 
-    /// Waits in the queue before this returns.
+    /// Returns once the request is in the queue.
     async fn ask(&mut self, name: &'static str, index: usize, priority: Priority) {
         let (permits, told) = (self.permits.clone(), self.told.clone());
         self.tasks.spawn(async move {
@@ -73,8 +74,9 @@ async fn tenants_that_wait_are_served_in_a_circle_and_in_order_within_each() {
     assert_eq!(rest, (3..100).collect::<Vec<_>>());
 }
 
-/// How long each piece of work of sixteen quiet tenants took, sorted, beside one that asks for a
-/// multiple of that. Each piece takes 20 ms of one of two permits, and all ask at once.
+/// Returns how long each piece of work of sixteen quiet tenants took, sorted, while another tenant
+/// requests a multiple of that. Each piece takes 20 ms of one of two permits, and all are requested
+/// at once.
 async fn latencies(load: usize) -> Vec<Duration> {
     let permits = Permits::new(2);
     let mut took = Vec::new();
@@ -158,7 +160,7 @@ async fn a_permit_that_nobody_fetches_any_more_goes_to_the_next() {
     assert!(futures::poll!(&mut leaves).is_pending());
     assert!(futures::poll!(&mut stays).is_pending());
     drop(held);
-    // Its permit has been sent, and it goes without having looked.
+    // Its permit was sent, and it is dropped without having received it.
     drop(leaves);
     drop(stays.await);
     assert_eq!(permits.lock().free, 1);

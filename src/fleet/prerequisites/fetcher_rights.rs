@@ -1,4 +1,4 @@
-//! What the fetcher may do: its Role, and the RoleBinding that gives it to its ServiceAccount.
+//! The rights of the fetcher: its Role, and the RoleBinding that grants it to the ServiceAccount.
 
 use std::fmt::Debug;
 
@@ -13,10 +13,10 @@ use super::{PrerequisiteError, create, named, read};
 use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER};
 use crate::fleet::{pages::is_forbidden, removal};
 
-/// Why machines cannot fetch their configuration.
+/// The reason why machines cannot fetch their configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum FetcherError {
-    /// An object does not grant what the fetcher needs, and may not be corrected.
+    /// An object does not grant what the fetcher needs, and we may not correct it.
     #[error(
         "{kind} {CLOUD_INIT_SETTINGS}/{FETCHER} does not let machines fetch their configuration, \
          and the kubeconfig's identity may not correct it; run `kubectl -n {CLOUD_INIT_SETTINGS} \
@@ -25,7 +25,7 @@ pub enum FetcherError {
     Refused {
         /// The kind of the object.
         kind: String,
-        /// What kubectl calls it.
+        /// The resource, as kubectl accepts it.
         resource: String,
     },
     /// A call failed.
@@ -33,17 +33,17 @@ pub enum FetcherError {
     Call(#[from] PrerequisiteError),
 }
 
-/// What must be written for machines to fetch with an object.
+/// The write that is needed so that machines can fetch with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Correction {
     Create,
     Correct,
-    /// The field that is wrong cannot be changed.
+    /// The wrong field is immutable.
     Recreate,
 }
 
 impl Correction {
-    /// Of the fetcher's Role.
+    /// Returns the correction of the fetcher's Role, if it needs one.
     fn of_role(found: Option<&Role>) -> Option<Self> {
         let Some(found) = found else {
             return Some(Self::Create);
@@ -51,7 +51,7 @@ impl Correction {
         (!lets_read_secrets(found)).then_some(Self::Correct)
     }
 
-    /// Of the fetcher's RoleBinding.
+    /// Returns the correction of the fetcher's RoleBinding, if it needs one.
     fn of_binding(found: Option<&RoleBinding>) -> Option<Self> {
         let Some(found) = found else {
             return Some(Self::Create);
@@ -62,7 +62,7 @@ impl Correction {
         (!binds_fetcher(found)).then_some(Self::Correct)
     }
 
-    /// As `osm plan` says it.
+    /// Describes the correction for `osm plan`.
     fn describe<K: Resource<DynamicType = ()>>(self) -> String {
         let verb = match self {
             Self::Create => "create",
@@ -73,12 +73,12 @@ impl Correction {
     }
 }
 
-/// Keeps what the fetcher may do: its Role and RoleBinding are created where they are missing, and
-/// corrected where machines could not fetch with them.
+/// Ensures the fetcher's rights. Its Role and RoleBinding are created if they do not exist, and
+/// corrected if machines could not fetch with them.
 ///
 /// # Errors
 ///
-/// When an object must be corrected and may not be, and when a call fails.
+/// Returns an error if an object must be corrected and we may not do that, or if a call fails.
 pub async fn keep_fetcher(client: &Client) -> Result<(), FetcherError> {
     let roles: Api<Role> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     keep(&roles, role(), Correction::of_role).await?;
@@ -86,11 +86,11 @@ pub async fn keep_fetcher(client: &Client) -> Result<(), FetcherError> {
     keep(&bindings, role_binding(), Correction::of_binding).await
 }
 
-/// What [`keep_fetcher`] would write, in words. It writes nothing.
+/// Describes what [`keep_fetcher`] would write. Writes nothing.
 ///
 /// # Errors
 ///
-/// When a call fails.
+/// Returns an error if a call fails.
 pub async fn plan_fetcher(client: &Client) -> Result<Vec<String>, PrerequisiteError> {
     let roles: Api<Role> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     let role = Correction::of_role(read(&roles, FETCHER).await?.as_ref());
@@ -124,7 +124,7 @@ where
     Ok(())
 }
 
-/// Whether the fetcher may read each Secret of the namespace.
+/// Returns true if the Role lets the fetcher read every Secret of the namespace.
 fn lets_read_secrets(role: &Role) -> bool {
     let has = |list: &Option<Vec<String>>, wanted: &str| {
         let mut list = list.iter().flatten();
@@ -146,7 +146,7 @@ fn binds_fetcher(binding: &RoleBinding) -> bool {
     })
 }
 
-/// Gives an object our content. Labels and annotations of others stay.
+/// Applies our content to an object. Labels and annotations of others are kept.
 async fn correct<K>(api: &Api<K>, wanted: &K) -> Result<(), FetcherError>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,

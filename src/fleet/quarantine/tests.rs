@@ -10,7 +10,8 @@ fn tenants(count: usize) -> Vec<TenantId> {
         .collect()
 }
 
-/// Replicas one after another, each of which serves all tenants, and what crashes leave behind.
+/// A sequence of replicas, each of which serves all tenants, and the records that their crashes
+/// leave behind.
 struct Fleet {
     tenants: Vec<TenantId>,
     killers: Vec<TenantId>,
@@ -19,21 +20,21 @@ struct Fleet {
     now: i64,
 }
 
-/// How long a replica lives that does not crash.
+/// How long a replica lives if it does not crash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
-    /// Until nobody waits but those who are tried alone.
+    /// Until only tenants that are tried alone are waiting.
     CulpritsKnown,
-    /// Until nobody waits.
+    /// Until no tenant is waiting.
     AllServed,
 }
 
-/// How a life ended.
+/// The end of a replica's life.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     /// A killer was served.
     Crashed,
-    /// Everybody is served but these, who wait.
+    /// All tenants are served except for these, which are waiting.
     Survived(Vec<TenantId>),
 }
 
@@ -49,7 +50,7 @@ impl Fleet {
         }
     }
 
-    /// One replica's life, until a killer has been served for two seconds, or the goal is
+    /// Runs one replica until a killer has been served for two seconds, or until the goal is
     /// reached.
     fn live(&mut self, goal: Goal) -> End {
         self.lives += 1;
@@ -99,7 +100,7 @@ impl Fleet {
         End::Survived(self.tenants.iter().filter(waits).cloned().collect())
     }
 
-    /// How many replicas crash until one survives everybody but the killers.
+    /// Returns how many replicas crash until one survives all tenants but the killers.
     fn crashes_until_all_are_known(&mut self) -> usize {
         for crashes in 0..100 {
             if let End::Survived(waiting) = self.live(Goal::CulpritsKnown) {

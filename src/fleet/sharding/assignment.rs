@@ -1,5 +1,4 @@
-//! What a replica has decided and published so far. Each step is a method that sends no request
-//! and does not wait.
+//! The decisions that a replica has made and published so far. No method sends a request or waits.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use super::{
     shard::Shard,
 };
 
-/// What a replica has decided so far.
+/// The state of a replica's decisions.
 #[derive(Clone, Debug)]
 pub struct Assignment {
     /// The replica.
@@ -20,17 +19,17 @@ pub struct Assignment {
     pub published: View,
     /// The replica set that it will publish next.
     pub aim: View,
-    /// What it may serve.
+    /// The tenants that it may serve.
     pub grant: Shard,
-    /// Until when a replica may write whose Lease was deleted by hand before this replica started,
-    /// in boot time. Nothing is published before.
+    /// The boot time until which a replica may still write whose Lease was deleted by hand before
+    /// this replica started. Until then, this replica publishes nothing.
     pub unseen_until: Duration,
 }
 
 impl Assignment {
-    /// Creates the state of a replica that starts, and publishes its first set with its Lease: it
-    /// serves nothing that it would have to release. Before `unseen_until` that is the empty set,
-    /// which no other replica agrees with.
+    /// Creates the state of a replica that starts, and publishes its first set together with its
+    /// Lease. It serves nothing yet, so it has nothing to release. Before `unseen_until` that set
+    /// is empty, and no other replica agrees with it.
     pub fn joining(me: Holder, listed: &Listed, unseen_until: Duration) -> Self {
         let mut aim = others(&me, listed);
         aim.0.insert(me.clone());
@@ -48,7 +47,7 @@ impl Assignment {
         }
     }
 
-    /// Applies an evaluation of the Leases. Tenants that moved are not in the shard any more.
+    /// Applies an evaluation of the Leases. Tenants that moved are removed from the shard.
     pub fn follow(&mut self, election_result: &ElectionResult) {
         let Some(replicas) = &election_result.replicas else {
             return;
@@ -61,13 +60,13 @@ impl Assignment {
         }
     }
 
-    /// Returns the set to publish now, if it differs. All tenants outside the shard must have been
-    /// released.
+    /// Returns the set to publish now, if it differs. Call this only once all tenants outside of
+    /// the shard have been released.
     pub fn to_publish(&self, now: Duration) -> Option<&View> {
         (now >= self.unseen_until && self.aim != self.published).then_some(&self.aim)
     }
 
-    /// Whether it is the only replica.
+    /// Returns true if it is the only replica.
     pub fn is_last(&self) -> bool {
         self.published == View([self.me.clone()].into())
     }
@@ -138,7 +137,7 @@ mod tests {
         assert!(!joining(&[], Duration::from_secs(17)).is_last());
     }
 
-    /// What is granted is what all have agreed on, of a set that this replica published.
+    /// A replica serves only what all have agreed on, and only by a set that it published itself.
     #[test]
     fn nothing_is_granted_before_the_set_is_published_and_agreed_on() {
         use Agreement::{Pending, Reached};
@@ -147,7 +146,7 @@ mod tests {
         let mut assignment = joining(&["b_1"], Duration::ZERO);
         assignment.follow(&a_verdict(&["a_1", "b_1"], Pending));
         assert!(!assignment.grant.has_begun(), "not agreed on");
-        // b goes: its tenants are not taken until this replica has published the smaller set.
+        // b leaves. Its tenants are not taken until this replica has published the smaller set.
         assignment.follow(&a_verdict(&["a_1"], Reached));
         assert!(!assignment.grant.has_begun(), "another set than before");
         assert_eq!(assignment.aim, a_view(&["a_1"]));

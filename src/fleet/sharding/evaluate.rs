@@ -1,4 +1,5 @@
-//! The decision: which replicas exist, whether all follow the same set, and which Leases expired.
+//! Evaluates the Leases: which replicas exist, whether all follow the same set, and which Leases
+//! expired.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,24 +14,24 @@ pub struct ElectionResult {
     /// The current replicas; `None` if the replica does not see its own Lease yet, because then it
     /// may miss older ones, too.
     pub replicas: Option<View>,
-    /// Whether every replica has published the set that this replica follows.
+    /// States whether every replica has published the set that this replica follows.
     pub agreement: Agreement,
     /// The names of Leases that expired and still exist.
     pub over: Vec<String>,
-    /// How soon a change is expected.
+    /// The expected time until the next change.
     pub pace: Pace,
 }
 
-/// Whether every replica follows the same set.
+/// States whether every replica follows the same set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// All have published it.
+    /// All replicas have published it.
     Reached,
-    /// At least one has not.
+    /// At least one replica has not.
     Pending,
 }
 
-/// How soon to look again.
+/// How soon the Leases must be read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// No change is expected.

@@ -1,6 +1,6 @@
-//! The fence: every write is checked as it is sent, innermost, whatever queue it has waited in, and
-//! again when its body leaves. A process that was stopped finds the fence closed when it goes on.
-//! One whose virtual machine was paused may find it open until its next renewal is refused.
+//! The fence: every write is checked as it is sent, behind every queue, and again when its body is
+//! sent. A process that was stopped finds the fence closed when it continues. If its virtual
+//! machine was paused, it may find the fence open until its next renewal is refused.
 
 use std::{
     sync::{
@@ -15,19 +15,19 @@ use http::Method;
 use crate::fleet::clock::Clock;
 use crate::telemetry::metrics;
 
-/// A write that was not sent.
+/// The reason why a write was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fenced {
     /// The replica's Lease may end before the write is answered.
     #[error("not sent: the replica's Lease may end before the answer")]
     Lease,
-    /// Another replica may be serving the tenant.
+    /// Another replica may already serve the tenant.
     #[error("not sent: this replica has let go of the tenant")]
     LetGo,
 }
 
 impl Fenced {
-    /// Under which it is counted.
+    /// Returns the label under which this is counted.
     pub const fn reason(self) -> metrics::Fence {
         match self {
             Self::Lease => metrics::Fence::Lease,
@@ -36,13 +36,13 @@ impl Fenced {
     }
 }
 
-/// Until when the replica's Lease holds, for everybody who writes.
+/// The time until which the replica's Lease is valid, shared by all of its fences.
 #[derive(Debug)]
 struct Validity {
     clock: Clock,
     /// Boot time in milliseconds; 0 while there is no Lease.
     until: AtomicU64,
-    /// How long a write may take.
+    /// The longest time that a write may take.
     margin: Duration,
 }
 
@@ -54,8 +54,8 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// A fence that is closed until the Lease is there. `margin` is the longest that a write may
-    /// take.
+    /// Creates a fence that is closed until the Lease is acquired. `margin` is the longest time
+    /// that a write may take.
     pub fn closed(clock: Clock, margin: Duration) -> Self {
         Self {
             validity: Arc::new(Validity {
@@ -67,7 +67,8 @@ impl Fence {
         }
     }
 
-    /// A fence for one tenant: of the same Lease, and closed for itself.
+    /// Returns a fence for one tenant. It depends on the same Lease, and can be closed for this
+    /// tenant.
     #[must_use]
     pub fn of_tenant(&self) -> Self {
         Self {
@@ -76,18 +77,18 @@ impl Fence {
         }
     }
 
-    /// The Lease holds until then, in boot time.
+    /// Extends the validity of the Lease to this boot time.
     pub fn extend(&self, until: Duration) {
         let until = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.validity.until.store(until, Ordering::Release);
     }
 
-    /// The tenant was let go, for good: one that comes back gets another fence.
+    /// Closes the fence of this tenant permanently. If the tenant comes back, it gets a new fence.
     pub fn let_go(&self) {
         self.let_go.store(true, Ordering::Release);
     }
 
-    /// Judges a request that is about to be sent.
+    /// Checks a request that is about to be sent. Reads always pass.
     pub fn check(&self, method: &Method) -> Result<(), Fenced> {
         if matches!(*method, Method::GET | Method::HEAD) {
             return Ok(());

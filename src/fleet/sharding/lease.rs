@@ -33,12 +33,12 @@ pub struct Leases {
     me: Holder,
 }
 
-/// What a replica publishes in its Lease.
+/// The content that a replica publishes in its Lease.
 #[derive(Clone, Debug, Default)]
 pub struct Statement {
     /// The replica set that it follows.
     pub view: View,
-    /// What it records about crashes.
+    /// The replica's records about crashes.
     pub record: Record,
 }
 
@@ -48,40 +48,40 @@ impl Statement {
     }
 }
 
-/// By whom a Lease that is over was changed.
+/// The result of a compare-and-swap of a Lease that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Swapped {
-    /// By this replica.
+    /// This replica changed it.
     Here,
-    /// By another, which was faster, or by its holder.
+    /// Its holder or a faster replica changed it.
     Elsewhere,
 }
 
-/// Why a Lease could not be kept.
+/// The reason why a Lease could not be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// The call failed; the Lease may still be ours.
+    /// The call failed. The Lease may still be ours.
     #[error("cannot call the API server for Lease {name}")]
     Call {
         /// The Lease.
         name: String,
-        /// Why.
+        /// The cause.
         source: kube::Error,
     },
-    /// Somebody else removed it or took it over.
+    /// The Lease was removed or taken over.
     #[error(
         "Lease {name} is lost: {why}; other replicas serve this one's tenants, so the process ends"
     )]
     Lost {
         /// The Lease.
         name: String,
-        /// What became of it.
+        /// What happened to it.
         why: String,
     },
 }
 
 impl Leases {
-    /// The Leases of a fleet in a namespace.
+    /// Creates access to the Leases of a fleet in a namespace.
     pub fn new(client: Client, namespace: &str, fleet: &str, me: (Holder, Duration)) -> Self {
         Self {
             api: Api::namespaced(client.clone(), namespace),
@@ -103,7 +103,7 @@ impl Leases {
         }
     }
 
-    /// All Leases of the fleet, read from the store and not from a cache.
+    /// Lists all Leases of the fleet, from the store and not from a cache.
     pub async fn list(&self) -> Result<Listed, LeaseError> {
         let params = ListParams::default().labels(&format!("{FLEET_LABEL}={}", self.fleet));
         let list = pages::all(&self.guarded, params)
@@ -112,7 +112,7 @@ impl Leases {
         let revision = list.version.clone();
         let leases = list.into_all(|metadata| self.undecoded(metadata));
         Ok(Listed {
-            // One that is no number is never older.
+            // A version that is not a number never counts as older.
             revision: revision.parse().unwrap_or(u64::MAX),
             leases: leases
                 .iter()
@@ -126,9 +126,9 @@ impl Leases {
         })
     }
 
-    /// A Lease of which only the metadata can be decoded is held by the replica that it is named
-    /// after, for as long as its version changes: nobody takes over the tenants of a living
-    /// replica.
+    /// Creates a Lease from its metadata if nothing else can be decoded. It counts as held by the
+    /// replica that it is named after, for as long as its version changes. So the tenants of a
+    /// living replica are never taken over.
     fn undecoded(&self, metadata: ObjectMeta) -> Lease {
         let name = metadata.name.as_deref().unwrap_or_default();
         let instance = name
@@ -148,8 +148,8 @@ impl Leases {
         }
     }
 
-    /// Makes the replica's Lease with the set that it acts on, or takes over the one that an
-    /// earlier process of its name has left, as it was listed.
+    /// Creates the replica's Lease with the set that it follows, or takes over the Lease in
+    /// `listed` that an earlier process of its name left behind.
     pub async fn join(
         &self,
         statement: &Statement,
@@ -177,7 +177,7 @@ impl Leases {
         self.swap(&found, change).await
     }
 
-    /// Writes the Lease again.
+    /// Renews the Lease.
     pub async fn renew(
         &self,
         before: &Lease,
@@ -202,7 +202,7 @@ impl Leases {
         self.swap(&found, change).await
     }
 
-    /// The replica's Lease, if it is still its own.
+    /// Returns the replica's Lease if the replica still holds it.
     async fn find(&self) -> Result<Lease, LeaseError> {
         let found = match self.api.get_opt(&self.name()).await {
             Ok(Some(found)) => found,
@@ -217,8 +217,8 @@ impl Leases {
         Err(self.lost(format!("it is held by {holder}")))
     }
 
-    /// Takes a Lease that is over from its holder, unless it was written since; that nobody has it
-    /// is there to be seen for as long as it would have held.
+    /// Takes an expired Lease from its holder, unless it was written since. The Lease then has no
+    /// holder, which stays visible for one lease duration.
     pub async fn evict(&self, name: &str, seen: &LeaseRecord) -> Result<Swapped, LeaseError> {
         if seen.holder.is_none() {
             return self.remove(name, seen).await;
@@ -256,8 +256,8 @@ impl Leases {
         }
     }
 
-    /// Releases the Lease: no replica waits for a Lease without a holder, and the next one to see
-    /// it removes it. `text` is the mark that the last replica leaves, or empty.
+    /// Releases the Lease. No replica waits for a Lease without a holder, and the next one that
+    /// sees it removes it. `text` is the mark that the last replica leaves, or empty.
     pub async fn release(
         &self,
         before: &Lease,
@@ -271,7 +271,7 @@ impl Leases {
         self.swap_own(before, change).await.map(drop)
     }
 
-    /// A patch, since an update of a Lease that was deleted would recreate it.
+    /// Patches the Lease by compare-and-swap. An update would recreate a deleted Lease.
     async fn swap(&self, before: &Lease, mut change: Value) -> Result<Lease, LeaseError> {
         let swap = json!({"metadata": {
             "resourceVersion": before.resource_version(),
@@ -333,7 +333,8 @@ impl Leases {
     }
 }
 
-/// A Lease without a duration is over at once, and somebody's mistake.
+/// Returns the record of a Lease. A Lease without a duration is invalid, and counts as expired at
+/// once.
 fn sighting(lease: &Lease) -> LeaseRecord {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec.lease_duration_seconds.unwrap_or_default();

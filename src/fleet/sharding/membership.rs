@@ -1,7 +1,7 @@
 //! Keeps this replica in the replica set: renews its Lease, reads the Leases of the other replicas,
 //! and follows them.
 //!
-//! It never waits for a tenant: while the fleet lets go of what moved, the Lease goes on being
+//! It never waits for a tenant. While the fleet releases the tenants that moved, the Lease is
 //! renewed with the set that was published before.
 
 use std::time::Duration;
@@ -33,64 +33,65 @@ use crate::telemetry::{
     pulse::Pulse,
 };
 
-/// How soon the Leases are read again while something is expected of another replica.
+/// How soon the Leases are read again while another replica is expected to act.
 const BRISK: Duration = Duration::from_millis(250);
 /// How long the last write of a replica that leaves may take.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a Lease holds, and what follows from that.
+/// The duration of a Lease, and the intervals that follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// For how long a Lease holds after it was written.
+    /// How long a Lease is valid after it was written.
     pub duration: Duration,
-    /// How long a write of the replica may take: no write is sent later than this before the end.
+    /// The longest time that a write may take. No write is sent later than this before the Lease
+    /// ends.
     pub margin: Duration,
 }
 
 impl Terms {
-    /// How often the Lease is written: four times before the fence would close.
+    /// Returns the interval between renewals: four fit in before the fence would close.
     fn renewal_interval(self) -> Duration {
         self.duration.saturating_sub(self.margin) / 4
     }
 
-    /// How long one call for the Leases may take: two fit in before the fence would close.
+    /// Returns the timeout of a call for the Leases: two fit in before the fence would close.
     pub fn call_timeout(self) -> Duration {
         self.duration.saturating_sub(self.margin) / 2
     }
 }
 
-/// What a replica's membership needs.
+/// The arguments of [`Membership::new`].
 pub struct Params {
     /// The Leases.
     pub leases: Leases,
-    /// This life of this replica.
+    /// This run of this replica.
     pub me: Holder,
-    /// How long its Lease holds.
+    /// The duration of its Lease.
     pub terms: Terms,
     /// The clocks.
     pub clock: Clock,
-    /// Opened as long as the Lease holds.
+    /// Open as long as the Lease is valid.
     pub fence: Fence,
-    /// Where renewals are counted.
+    /// Counts the renewals.
     pub metrics: Metrics,
-    /// Whether what the Lease stands for gets on.
+    /// Shows whether the process makes progress. A Lease of a hung process is not renewed.
     pub pulse: Pulse,
 }
 
-/// What the fleet follows, and what it tells.
+/// The fleet's side of the membership.
 #[derive(Clone, Debug)]
 pub struct Placement {
-    /// Which tenants this replica may serve.
+    /// The tenants that this replica may serve.
     pub shards: watch::Receiver<Shard>,
-    /// The last shard for which all other tenants were released.
+    /// The fleet reports here the last shard for which all other tenants were released.
     pub let_go: watch::Sender<Shard>,
-    /// What the writes pass.
+    /// Checks the writes.
     pub fence: Fence,
-    /// What is known of crashes.
+    /// The records about crashes.
     pub precautions: Precautions,
 }
 
-/// A replica's membership.
+/// The membership of a replica.
 pub struct Membership {
     params: Params,
     shards: watch::Sender<Shard>,
@@ -109,7 +110,7 @@ struct Member {
 }
 
 impl Membership {
-    /// A membership that has not begun, and what the fleet needs of it.
+    /// Creates a membership that has not joined yet, and the fleet's side of it.
     pub fn new(params: Params) -> (Self, Placement) {
         let shards = watch::Sender::new(Shard::nothing(&params.me.instance));
         let let_go = watch::Sender::new(Shard::nothing(&params.me.instance));
@@ -129,8 +130,8 @@ impl Membership {
         (membership, placement)
     }
 
-    /// Joins and stays until `leave`, which is set once nothing is served any more. Ends early only
-    /// where the Lease is lost for good.
+    /// Joins the fleet, and stays until `leave` is cancelled, once nothing is served any more.
+    /// Returns early only if the Lease is lost.
     pub async fn run(mut self, leave: &CancellationToken) -> Result<(), LeaseError> {
         let joined = tokio::select! {
             biased;
@@ -158,7 +159,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Gives the Lease up, unless that would hide somebody who may still write.
+    /// Releases the Lease, unless that would hide a replica that may still write.
     async fn leave(&self, replica: &Member) {
         let now = self.params.clock.since_boot();
         if now < replica.assignment.unseen_until || replica.observed_leases.has_vanished() {
@@ -184,7 +185,7 @@ impl Membership {
         }
     }
 
-    /// Tries until there is a Lease.
+    /// Tries to join until it succeeds.
     async fn join(&self) -> Member {
         let (mut delay, mut failure) = (RetryDelay::default(), Recurring::default());
         loop {
@@ -202,8 +203,8 @@ impl Membership {
         }
     }
 
-    /// The first set is published with the Lease: nothing has to be let go. None where another
-    /// replica was faster.
+    /// Tries once to create the Lease, which publishes the first set. There are no tenants to
+    /// release. Returns `None` if another replica was faster.
     async fn try_join(&self) -> Result<Option<Member>, LeaseError> {
         let params = &self.params;
         let mut listed = params.leases.list().await?;
@@ -255,7 +256,7 @@ impl Membership {
         }))
     }
 
-    /// A process of this replica's name that has not left the fleet.
+    /// Returns the Lease of an earlier process of this replica that did not leave the fleet.
     fn earlier_life<'a>(&self, listed: &'a Listed) -> Option<(&'a str, &'a Holder)> {
         let me = &self.params.me;
         let leases = listed.leases.iter();
@@ -263,9 +264,10 @@ impl Membership {
         held.find(|(_, holder)| holder.instance == me.instance && *holder != me)
     }
 
-    /// Renews if it is time, looks, and follows. Only a Lease that is lost is an error.
+    /// Renews the Lease if it is due, lists the Leases, and follows them. Returns an error only if
+    /// the Lease is lost.
     async fn step(&self, replica: &mut Member) -> Result<Pace, LeaseError> {
-        // Nobody is served by threads that hang: another replica may have the tenants.
+        // Hung threads do not serve tenants, so another replica may take them.
         if self.params.pulse.is_late() {
             return Ok(Pace::Brisk);
         }
@@ -285,7 +287,7 @@ impl Membership {
         Ok(election_result.pace)
     }
 
-    /// The trial that the fleet is at, or about to begin.
+    /// Returns the trial that the fleet is about to begin, or has begun.
     fn trial(&self) -> Option<Trial> {
         *self.announcer.wanted.borrow()
     }
@@ -325,7 +327,7 @@ impl Membership {
             grant.clone_from(&assignment.grant);
             is_another
         });
-        // What moved is let go first.
+        // Tenants that moved are released first.
         if *self.let_go.borrow() != assignment.grant {
             return Ok(());
         }
@@ -359,7 +361,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Counts a write of the Lease that was sent then.
+    /// Counts a write of the Lease that was sent at this time.
     fn has_written(&self, outcome: &Result<Lease, LeaseError>, sent: Timestamp) {
         let Params { metrics, terms, .. } = &self.params;
         metrics.lease_written(Attempted::of(outcome));
@@ -368,7 +370,7 @@ impl Membership {
         }
     }
 
-    /// Ends the Leases of those that were not heard of. Somebody else may be faster.
+    /// Takes the expired Leases. Another replica may be faster.
     async fn evict(&self, replica: &mut Member, election_result: &ElectionResult) {
         for name in &election_result.over {
             let Some(seen) = replica.observed_leases.leases().get(name) else {
@@ -401,12 +403,13 @@ impl Membership {
     }
 }
 
-/// Returns the Lease's resourceVersion as a number; none where it is not one.
+/// Returns the Lease's resource version, or `None` if it is not a number.
 fn revision(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
 }
 
-/// Whether a call succeeded. Failures are told when they begin; only a lost Lease is one for good.
+/// Returns the value, or `None` after a transient error. Errors are logged when they begin. Only a
+/// lost Lease is returned as an error.
 fn transient_error<T>(
     replica: &mut Member,
     outcome: Result<T, LeaseError>,

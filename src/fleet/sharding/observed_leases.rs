@@ -1,5 +1,6 @@
-//! The Leases that a replica has observed, and since when by its own clock. Times are boot times:
-//! they include the time in which the machine is suspended, and no other machine's clock matters.
+//! The Leases that a replica has observed, and since when, by its own clock. Times are boot times:
+//! they include the time in which the machine is suspended, and do not depend on other machines'
+//! clocks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,19 +9,19 @@ use std::{
 
 use super::{Holder, suspicion::Record};
 
-/// Clocks may drift by this part of a Lease's duration while it runs.
+/// Clocks may drift by this fraction of a Lease's duration while it runs.
 const DRIFT: u32 = 16;
 
-/// What the last replica publishes when it leaves. A new replica removes it before it serves a
-/// tenant: while it exists, there is no replica that lists do not show.
+/// The mark that the last replica publishes when it leaves. A new replica removes it before it
+/// serves a tenant: while it exists, no replica exists that lists do not show.
 pub const LAST: &str = "last";
 
-/// For how long a Lease counts after it was seen.
+/// Returns how long a Lease counts after it was observed.
 pub fn with_drift(duration: Duration) -> Duration {
     duration + duration / DRIFT
 }
 
-/// A Lease, as it was listed.
+/// A Lease as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
     /// The holder; `None` after the Lease was released.
@@ -42,22 +43,22 @@ pub struct Listed {
     pub revision: u64,
     /// The Leases.
     pub leases: BTreeMap<String, LeaseRecord>,
-    /// What they record about crashes, by the Leases' names.
+    /// The records about crashes, by the names of the Leases.
     pub records: BTreeMap<String, Record>,
 }
 
-/// A Lease, and since when it has not changed.
+/// A Lease, and the time since which it has not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedLease {
     /// Its latest version.
     pub lease: LeaseRecord,
-    /// When this version was first observed.
+    /// The time at which this version was first observed.
     pub since: Duration,
-    /// Whether the last list contained it.
+    /// States whether the last list contained it.
     pub presence: Presence,
 }
 
-/// Whether a Lease exists.
+/// States whether a Lease exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It exists.
@@ -67,19 +68,19 @@ pub enum Presence {
 }
 
 impl LeaseRecord {
-    /// Whether it is what the last replica left behind, and no other has started since.
+    /// Returns true if the last replica left it behind, and no other replica has started since.
     pub fn is_last(&self) -> bool {
         self.holder.is_none() && self.view == LAST
     }
 }
 
 impl ObservedLease {
-    /// Whether its holder cannot write any more.
+    /// Returns true if its holder can no longer write.
     pub fn is_over(&self, now: Duration) -> bool {
         now >= self.ends()
     }
 
-    /// Returns when it expires.
+    /// Returns the time at which it expires.
     pub fn ends(&self) -> Duration {
         self.since + with_drift(self.lease.duration)
     }
@@ -92,13 +93,13 @@ pub struct ObservedLeases {
     revision: u64,
     listed: Option<Duration>,
     gap_max: Duration,
-    /// Whether versions went back since the last list.
+    /// True if versions went back since the last list.
     is_restored: bool,
 }
 
 impl ObservedLeases {
     /// Creates the state before the first list. After a gap between two lists that is longer than a
-    /// third of a Lease's duration, no Lease expires for what happened in the gap.
+    /// third of a Lease's duration, no Lease expires because of what happened in the gap.
     pub fn new(duration: Duration) -> Self {
         Self {
             leases: BTreeMap::new(),
@@ -110,9 +111,9 @@ impl ObservedLeases {
     }
 
     /// Records the version that the server gave to our write of the Lease. A write is newer than
-    /// every list that was answered before it was sent. Where its version is below that of such a
-    /// list, the cluster was restored from a backup and its versions went back: versions from
-    /// before say nothing any more. What was seen still counts, from the next list on for its
+    /// every list that was answered before it was sent. If its version is lower than that of such a
+    /// list, the cluster was restored from a backup and versions went back. Earlier versions then
+    /// say nothing any more. Leases that were observed still count, from the next list on for their
     /// whole duration.
     pub fn wrote(&mut self, revision: u64) {
         if revision < self.revision {
@@ -132,7 +133,8 @@ impl ObservedLeases {
             .listed
             .replace(now)
             .is_some_and(|before| now.saturating_sub(before) > self.gap_max);
-        // After a restore a Lease may have its old version by chance, though it was written since.
+        // After a restore, a Lease may have its old version by chance although it was written
+        // since.
         let was_blind = std::mem::take(&mut self.is_restored) || has_gap;
         let names: BTreeSet<&String> = list.leases.keys().collect();
         self.leases.retain(|name, observed| {
@@ -140,7 +142,7 @@ impl ObservedLeases {
                 return true;
             }
             if std::mem::replace(&mut observed.presence, Presence::Vanished) == Presence::Listed {
-                // It may have been renewed until the moment in which it was deleted.
+                // It may have been renewed until the moment at which it was deleted.
                 observed.since = now;
             }
             observed.lease.holder.is_some() && !observed.is_over(now)
@@ -165,7 +167,7 @@ impl ObservedLeases {
         }
     }
 
-    /// Whether a replica has lost its Lease and may not know yet.
+    /// Returns true if a replica has lost its Lease and may not know that yet.
     pub fn has_vanished(&self) -> bool {
         self.leases
             .values()
@@ -216,8 +218,8 @@ mod tests {
         assert!(!seen.has_vanished());
     }
 
-    /// Its versions are lower than those from before: replicas that joined since must be seen, and
-    /// those that only the old lists show must be waited for and then dropped.
+    /// The restored cluster's versions are lower than those from before. Replicas that joined since
+    /// must be seen. Those that only the old lists show must be waited for, and then dropped.
     #[test]
     fn after_a_restore_the_lists_count_again_and_what_was_seen_counts_for_its_duration() {
         let mut seen = ObservedLeases::new(SECOND * 180);

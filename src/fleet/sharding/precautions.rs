@@ -1,4 +1,5 @@
-//! What the membership and the fleet tell each other about crashes, and what Leases say of them.
+//! The channels between the membership and the fleet about crashes, and the log of crashes in
+//! Leases.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,25 +11,25 @@ use super::{
     suspicion::{Crashes, Incident, Record, Trial},
 };
 
-/// The fleet's end.
+/// The fleet's end of the channels.
 #[derive(Clone, Debug)]
 pub struct Precautions {
     /// The crashes of the last day.
     pub crashes: watch::Receiver<Arc<Crashes>>,
-    /// The trial that the fleet is about to begin, or is at.
+    /// The trial that the fleet is about to begin, or has begun.
     pub wanted: watch::Sender<Option<Trial>>,
     /// The trial that the replica's Lease names.
     pub announced: watch::Receiver<Option<Trial>>,
 }
 
 impl Default for Precautions {
-    /// Of a replica that never hears of a crash.
+    /// Creates the end of a replica that never hears of a crash.
     fn default() -> Self {
         Announcer::new().1
     }
 }
 
-/// The membership's end.
+/// The membership's end of the channels.
 pub(super) struct Announcer {
     crashes: watch::Sender<Arc<Crashes>>,
     pub(super) wanted: watch::Receiver<Option<Trial>>,
@@ -51,7 +52,7 @@ impl Announcer {
         (announcer, precautions)
     }
 
-    /// Tells the fleet what is known.
+    /// Sends the known crashes and the announced trial to the fleet.
     pub(super) fn report(&self, log: &CrashLog) {
         self.crashes.send_if_modified(|known| {
             let are_others = **known != log.record.crashes;
@@ -68,17 +69,17 @@ impl Announcer {
     }
 }
 
-/// What a replica knows of crashes, and what its Lease says of them.
+/// The crashes that a replica knows of, and what its Lease records about them.
 #[derive(Debug, Default)]
 pub(super) struct CrashLog {
     record: Record,
     written: Record,
-    /// The trials that other replicas are at, by the names of their Leases.
+    /// The trials of other replicas, by the names of their Leases.
     trials: BTreeMap<String, Trial>,
 }
 
 impl CrashLog {
-    /// Takes note of what all Leases tell at `now`, in seconds since 1970.
+    /// Adds the crashes that all Leases record. `now` is in seconds since 1970.
     pub(super) fn hear(&mut self, listed: &Listed, now: i64) {
         for heard in listed.records.values() {
             self.record.crashes.extend(heard.crashes.clone());
@@ -89,7 +90,7 @@ impl CrashLog {
         self.trials = trials.collect();
     }
 
-    /// Records that the holder of a Lease is gone. `view` are the replicas whose numbers it
+    /// Records that the holder of a Lease is gone. `view` is the set of replicas whose numbers it
     /// had to exceed.
     pub(super) fn crashed(&mut self, (lease, holder): (&str, &Holder), view: &View, now: i64) {
         tracing::warn!(replica = %holder, "a replica ended without leaving the fleet");
@@ -98,8 +99,8 @@ impl CrashLog {
         self.record.crashes.insert(crash);
     }
 
-    /// What to write at `now` into the replica's Lease while it is at this trial; a replica that is
-    /// at another one than before has survived that.
+    /// Returns the record to write at `now` into the replica's Lease during this trial. If the
+    /// trial is not the previous one, the replica has survived that.
     pub(super) fn record(
         &mut self,
         trial: Option<Trial>,
@@ -114,12 +115,12 @@ impl CrashLog {
         self.record.clone()
     }
 
-    /// Whether the replica's Lease does not say so yet.
+    /// Returns true if the replica's Lease does not contain this yet.
     pub(super) fn has_news(&self, trial: Option<Trial>) -> bool {
         self.written.trial != trial || self.written.crashes != self.record.crashes
     }
 
-    /// The server has taken it.
+    /// Records what the server has stored.
     pub(super) fn wrote(&mut self, record: Record) {
         self.written = record;
     }

@@ -1,18 +1,19 @@
-//! What a new replica knows about replicas that it does not see: the holder of a Lease that was
-//! deleted by hand may still write for a while.
+//! Determines what a new replica knows about replicas that it does not see. The holder of a Lease
+//! that was deleted by hand may still write for a while.
 
 use super::{
     Holder, View,
     observed_leases::{LeaseRecord, Listed},
 };
 
-/// Whether a new replica knows that no replica writes whose Lease it does not see.
+/// States how a new replica knows that there is no replica that writes and whose Lease it does not
+/// see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Predecessor {
-    /// Another replica exists, or the replica's previous run was alone: no other replica can act
+    /// Another replica exists, or the replica's previous run was alone. No other replica can act
     /// without the agreement of these.
     Enough,
-    /// The last replica left this Lease behind: the replica that removes it knows that no other has
+    /// The last replica left this Lease behind. The replica that removes it knows that no other has
     /// started since.
     Last(String),
     /// No Lease proves it.

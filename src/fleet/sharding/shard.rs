@@ -1,6 +1,7 @@
-//! Which tenants a replica may serve, by rendezvous hashing: each pair of replica and tenant has a
-//! number, and the replica with the highest serves the tenant. A new replica takes an equal part
-//! from each, a replica that leaves gives an equal part to each, and no other tenant moves.
+//! The tenants that a replica may serve, by rendezvous hashing: each pair of replica and tenant has
+//! a number, and the replica with the highest number serves the tenant. A new replica takes an
+//! equal part from each, a replica that leaves gives an equal part to each, and no other tenant
+//! moves.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::View;
 use crate::tenant::id::TenantId;
 
-/// Which tenants a replica may serve.
+/// The tenants that a replica may serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shard {
     me: String,
@@ -26,12 +27,12 @@ impl Shard {
         }
     }
 
-    /// Whether all replicas have agreed since the replica started.
+    /// Returns true if all replicas have agreed since the replica started.
     pub fn has_begun(&self) -> bool {
         self.against.is_some()
     }
 
-    /// Whether the replica may serve a tenant.
+    /// Returns true if the replica may serve a tenant.
     pub fn covers(&self, tenant: &TenantId) -> bool {
         #[cfg(test)]
         crate::fleet::index::visits::count();
@@ -41,8 +42,8 @@ impl Shard {
         wins(&self.me, against, tenant)
     }
 
-    /// Removes the tenants that other replicas have a higher number for. Replicas that leave
-    /// release nothing to others until all have agreed.
+    /// Removes the tenants for which other replicas have a higher number. Tenants of replicas that
+    /// leave are not added until all have agreed.
     pub fn narrow(&mut self, view: &View) {
         if let Some(against) = &mut self.against {
             against.extend(view.0.iter().map(|holder| holder.instance.clone()));
@@ -56,14 +57,14 @@ impl Shard {
     }
 }
 
-/// Whether a replica has a higher number for a tenant than all others.
+/// Returns true if a replica has a higher number for a tenant than all others.
 pub fn wins(me: &str, against: &BTreeSet<String>, tenant: &TenantId) -> bool {
     let mine = draw(me, tenant);
     let mut others = against.iter().filter(|other| *other != me);
     others.all(|other| draw(other, tenant) < mine)
 }
 
-/// Returns a replica's number for a tenant. Two replicas never have the same.
+/// Returns a replica's number for a tenant. No two replicas have the same number.
 fn draw<'a>(instance: &'a str, tenant: &TenantId) -> ([u8; 32], &'a str) {
     let mut digest = Sha256::new();
     digest.update(instance);
@@ -144,7 +145,7 @@ mod tests {
         );
     }
 
-    /// Replicas of two releases serve one fleet during an upgrade: the numbers must not change.
+    /// During an upgrade, replicas of two releases serve one fleet, so the numbers must not change.
     #[test]
     fn every_release_gives_a_tenant_to_the_same_member() {
         let replicas = ["a", "b", "c"];

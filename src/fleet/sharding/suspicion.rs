@@ -1,7 +1,7 @@
-//! Which tenants may have ended replicas. A replica that ends without releasing its Lease has
-//! crashed, and every replica remembers for which tenants: those of its shard. A tenant
+//! Determines which tenants may have crashed replicas. A replica that ends without releasing its
+//! Lease has crashed, and every replica remembers for which tenants: those of its shard. A tenant
 //! for which two replicas crashed within ten minutes is suspect. Suspects are tried in halves, so
-//! a crash during a trial says in which half the cause is.
+//! that a crash during a trial shows which half contains the cause.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use sha2::{Digest, Sha256};
 use super::{Holder, View, shard::wins};
 use crate::tenant::id::TenantId;
 
-/// Two crashes that are no further apart have one cause.
+/// Two crashes that are no further apart than this have the same cause.
 const RELATED_SECONDS: i64 = 10 * 60;
-/// How long a suspect waits with which a replica crashed while no other was tried; after each
-/// further crash twice as long.
+/// How long a suspect waits after a replica crashed while it was tried alone. The time doubles
+/// after each further crash.
 const FIRST_DELAY_SECONDS: i64 = 2 * 60;
-/// It waits no longer than this.
+/// The longest time that a suspect waits.
 const DELAY_SECONDS_MAX: i64 = 60 * 60;
-/// Crashes are forgotten after a day,
+/// Crashes are forgotten after a day.
 const KEPT_SECONDS: i64 = 24 * 60 * 60;
-/// and where there were more, the earlier ones are.
+/// The maximum number of crashes that are remembered. The earliest are forgotten first.
 const KEPT_MAX: usize = 32;
 
-/// Tenants by the first four bytes of a hash of their names; both ends are included.
+/// A range of tenants, by the first four bytes of the hash of their names. Both ends are included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Span {
     /// The lowest hash.
@@ -33,48 +33,49 @@ pub struct Span {
 }
 
 impl Span {
-    /// All tenants.
+    /// The range of all tenants.
     pub const ALL: Self = Self {
         first: 0,
         last: u32::MAX,
     };
 
-    /// Whether the tenant with this hash is one of them.
+    /// Returns true if the tenant with this hash is in the range.
     pub fn contains(self, hash: u32) -> bool {
         (self.first..=self.last).contains(&hash)
     }
 }
 
-/// A tenant's place among all spans.
+/// Returns the hash that places a tenant in a range.
 pub fn hash(tenant: &TenantId) -> u32 {
     let [first, second, third, fourth, ..] = Sha256::digest(tenant.namespace()).0;
     u32::from_be_bytes([first, second, third, fourth])
 }
 
-/// Suspects that a replica serves to see whether it survives. Its Lease names them before it
+/// Suspects that a replica serves to see whether it survives. Its Lease names them before the trial
 /// begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Trial {
-    /// The suspects that are divided.
+    /// The suspects of which a part is tried.
     pub of: Span,
-    /// Those of them that are served now.
+    /// The part that is served now.
     pub on: Span,
 }
 
-/// What became of a replica.
+/// The outcome of an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Outcome {
-    /// It ended without releasing its Lease.
+    /// The replica ended without releasing its Lease.
     Crashed,
-    /// It survived a trial.
+    /// The replica survived a trial.
     Survived,
 }
 
-/// What became of a replica while it had certain tenants.
+/// What happened to a replica while it had certain tenants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Incident {
-    /// When somebody took its Lease, or it ended the trial, in seconds since 1970.
+    /// The time at which another replica took its Lease, or at which it ended the trial, in seconds
+    /// since 1970.
     at: i64,
     outcome: Outcome,
     /// Its `holderIdentity`.
@@ -87,7 +88,7 @@ pub struct Incident {
 }
 
 impl Incident {
-    /// The holder of a Lease was found gone at `at`, in seconds since 1970.
+    /// Records that the holder of a Lease was found gone at `at`, in seconds since 1970.
     pub fn crash(holder: &Holder, view: &View, at: i64) -> Self {
         Self {
             at,
@@ -98,13 +99,13 @@ impl Incident {
         }
     }
 
-    /// The crash came during a trial.
+    /// Records that the crash happened during a trial, if there was one.
     #[must_use]
     pub fn during(self, trial: Option<Trial>) -> Self {
         Self { trial, ..self }
     }
 
-    /// The replica did not crash: it survived the trial.
+    /// Records that the replica did not crash, and survived the trial.
     #[must_use]
     pub fn survived(self, trial: Trial) -> Self {
         Self {
@@ -119,7 +120,7 @@ impl Incident {
         wins(&holder.instance, &self.against, tenant)
     }
 
-    /// Whether both record the same end of a replica.
+    /// Returns true if both record the same end of a replica.
     fn is_same_end(&self, other: &Self) -> bool {
         let are_ends = [self, other]
             .iter()
@@ -128,27 +129,28 @@ impl Incident {
     }
 }
 
-/// The crashes and the trials of the last day, as far as a replica has heard of them.
+/// The crashes and trials of the last day that a replica has heard of.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Crashes(BTreeSet<Incident>);
 
 impl Crashes {
-    /// Takes note of an incident; of each replica's end the first note counts.
+    /// Adds an incident. Of several records of the same end, the first one counts.
     pub fn insert(&mut self, incident: Incident) {
         if !self.0.iter().any(|known| known.is_same_end(&incident)) {
             self.0.insert(incident);
         }
     }
 
-    /// Takes note of what another replica has heard of.
+    /// Adds the incidents that another replica has heard of.
     pub fn extend(&mut self, others: Self) {
         for incident in others.0 {
             self.insert(incident);
         }
     }
 
-    /// Forgets what is too old at `now`, in seconds since 1970, and what is too much.
+    /// Forgets incidents that are too old at `now`, in seconds since 1970, and the earliest ones if
+    /// there are too many.
     pub fn prune(&mut self, now: i64) {
         self.0
             .retain(|it| now.abs_diff(it.at) < KEPT_SECONDS.unsigned_abs());
@@ -157,13 +159,13 @@ impl Crashes {
         }
     }
 
-    /// Whether there were none.
+    /// Returns true if there are no incidents.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What the crashes imply for a tenant at `now`, in seconds since 1970: nothing, or that it may
-    /// be their cause.
+    /// Returns the suspicion against a tenant at `now`, in seconds since 1970. Returns `None` if
+    /// the tenant is not suspect.
     pub fn suspicion(&self, tenant: &TenantId, now: i64) -> Option<Suspicion> {
         let mut found: Option<Suspicion> = None;
         for incident in &self.0 {
@@ -182,7 +184,8 @@ impl Crashes {
                         Outcome::Crashed | Outcome::Survived => None,
                     }
                 }
-                // Suspects are held back while there is no trial, and a trial blames nobody else.
+                // Suspects are held back unless they are tried, and other tenants are not blamed
+                // for a crash during a trial.
                 (Some(_), _) | (None, Some(_)) => found,
                 (None, None) => Some(Suspicion {
                     span: Span::ALL,
@@ -196,16 +199,16 @@ impl Crashes {
     }
 }
 
-/// That a tenant may be why replicas crash.
+/// The suspicion that a tenant may be the cause of crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspicion {
-    /// The suspects among which the cause is.
+    /// The group of suspects that contains the cause.
     pub span: Span,
-    /// After how many crashes.
+    /// The number of crashes.
     pub crashes: u32,
-    /// How many of them came while nobody else was tried.
+    /// The number of consecutive crashes during which it was tried alone.
     alone: u32,
-    /// When the last was, in seconds since 1970.
+    /// The time of the last crash, in seconds since 1970.
     last: i64,
 }
 
@@ -214,7 +217,7 @@ impl Suspicion {
         self.crashes >= 2
     }
 
-    /// The tenant was on a trial that a replica did not survive.
+    /// Narrows the suspicion after a crash during a trial of the tenant.
     fn narrowed(self, trial: Trial, at: i64) -> Self {
         let is_alone = trial.on == trial.of;
         Self {
@@ -225,7 +228,7 @@ impl Suspicion {
         }
     }
 
-    /// When a suspect that is alone may be tried again, in seconds since 1970.
+    /// Returns the time at which a suspect that is alone may be tried again, in seconds since 1970.
     pub fn due(&self) -> i64 {
         let Some(doublings) = self.alone.checked_sub(1) else {
             return self.last;
@@ -234,16 +237,16 @@ impl Suspicion {
         self.last + delay.min(DELAY_SECONDS_MAX)
     }
 
-    /// When it is forgotten, unless another crash comes before.
+    /// Returns the time at which it is forgotten, unless there is another crash.
     fn ends(&self) -> i64 {
         self.due() + RELATED_SECONDS
     }
 }
 
-/// What a replica's Lease records about crashes.
+/// The content of a replica's Lease about crashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Those that it has heard of.
+    /// The crashes that it has heard of.
     #[serde(default)]
     pub crashes: Crashes,
     /// The trial that is under way.
@@ -252,12 +255,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// Reads an annotation. One that is not ours tells nothing.
+    /// Parses an annotation. Invalid text is an empty record.
     pub fn parse(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// What the annotation says; none where there is nothing to tell.
+    /// Returns the text of the annotation, or `None` if the record is empty.
     pub fn text(&self) -> Option<String> {
         let is_empty = self.crashes.is_empty() && self.trial.is_none();
         let text = serde_json::to_string(self).ok();

@@ -1,4 +1,5 @@
-//! What a registration's task leaves behind, and what thousands of registrations cost.
+//! Tests of what the task of a registration leaves behind, and of what thousands of registrations
+//! cost.
 
 mod moving_on;
 mod scale;

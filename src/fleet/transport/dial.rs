@@ -1,9 +1,10 @@
-//! Dials the server of a worker cluster: a connection, then TLS. Each has a bound of its own,
-//! shorter than that of a call, so that of a silent server is told in which step it was silent.
+//! Dials the server of a worker cluster: a connection, then TLS. Each step has its own timeout,
+//! which is shorter than that of a call, so that the error shows in which step the server was
+//! silent.
 //!
-//! hyper learns that a server speaks HTTP/2 from the handshake, and would dial for every call that
-//! comes before its end. Here one dials at a time, and who waited meanwhile shares what came of it:
-//! the connection, or the error.
+//! hyper learns from the handshake that a server speaks HTTP/2. Before that, it would dial for
+//! every call. Here, only one call dials at a time, and the others share the result: the connection
+//! or the error.
 
 use std::{
     error::Error,
@@ -40,28 +41,28 @@ use crate::telemetry::{
     metrics::{Attempted, Metrics},
 };
 
-/// A connection that nothing comes from is asked this often whether it is alive, at least.
+/// The maximum interval between pings on a connection without traffic.
 const PING_INTERVAL_MAX: Duration = Duration::from_secs(30);
 
-/// How long a server may be silent, by what is waited for.
+/// How long a server may be silent, by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// For its name and for a connection.
+    /// To resolve its name and to connect.
     pub dial: Duration,
-    /// For TLS.
+    /// For the TLS handshake.
     pub handshake: Duration,
-    /// On a connection, before it is asked whether it is alive.
+    /// On a connection, before it gets a ping.
     pub ping_interval: Duration,
-    /// For the answer to that.
+    /// Before it answers a ping.
     pub ping_answer: Duration,
-    /// For the acknowledgement of what was sent. Then the kernel gives the connection up: without
-    /// this bound it would still try to deliver a write long after its caller has given up.
+    /// Before it acknowledges data. After that, the kernel closes the connection. Without this
+    /// limit, it would still try to deliver a write long after its caller has given up.
     pub acknowledgement: Duration,
 }
 
 impl Patience {
-    /// What goes with the time that a call may take: three tenths of it for the connection, as much
-    /// for TLS, the rest for the answer.
+    /// Returns the timeouts for a request timeout: three tenths of it for the connection, three
+    /// tenths for TLS, and the rest for the answer.
     pub fn of(request_timeout: Duration) -> Self {
         Self {
             dial: request_timeout.saturating_mul(3) / 10,
@@ -73,17 +74,17 @@ impl Patience {
     }
 }
 
-/// Who reads the errors of a transport.
+/// The readers of a transport's errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// The operator who runs a command. Errors are exact.
     Operator,
-    /// Readers of the tenant's conditions and Events. Errors that would show which ports are
-    /// open or what a name resolves to go to the log instead.
+    /// Readers of the tenant's conditions and Events. Errors that would show which ports are open
+    /// or what a name resolves to are only logged.
     Tenant,
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 enum DialError {
     #[error("no connection to the server within {}", humantime::format_duration(*.0))]
@@ -94,7 +95,7 @@ enum DialError {
     Tls(#[source] io::Error),
     #[error("no TLS connection to the API server; the manager's log has the cause")]
     OnlyLogged {
-        /// What happened exactly.
+        /// The exact cause.
         cause: Arc<str>,
     },
     #[error("the connection that was waited for is gone")]
@@ -102,12 +103,12 @@ enum DialError {
     #[error("{error}")]
     AsTheOneBefore {
         error: Arc<str>,
-        /// What happened exactly, where `error` does not say it.
+        /// The exact cause, if `error` hides it.
         cause: Option<Arc<str>>,
     },
 }
 
-/// Returns what happened exactly, where the error must not say it to those who read it.
+/// Returns the exact cause if the error hides it from its readers.
 pub fn hidden_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
     let mut causes = iter::successors(Some(error), |&error| error.source());
     causes.find_map(|error| match error.downcast_ref()? {
@@ -119,7 +120,8 @@ pub fn hidden_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
     })
 }
 
-/// Whether the server showed a certificate that its certificate authority did not issue for it.
+/// Returns true if the server's certificate was not issued for it by the expected certificate
+/// authority.
 pub fn is_certificate_refused(error: &(dyn Error + 'static)) -> bool {
     let mut causes = iter::successors(Some(error), |&error| error.source());
     causes.any(|error| match error.downcast_ref() {
@@ -132,8 +134,8 @@ pub fn is_certificate_refused(error: &(dyn Error + 'static)) -> bool {
 }
 
 impl Audience {
-    /// Returns whether it may read the error. A tenant learns what is wrong with a certificate,
-    /// which its own kubeconfig has to match, and nothing of what comes before.
+    /// Returns true if this audience may read the error. A tenant may read what is wrong with a
+    /// certificate, because its own kubeconfig has to match it, but nothing about earlier steps.
     fn can_read(self, error: &BoxError) -> bool {
         let Some(DialError::Tls(error)) = error.downcast_ref() else {
             return self == Self::Operator;
@@ -159,34 +161,34 @@ pub(super) struct Dial {
     shared: Arc<Shared>,
 }
 
-/// What all dials of one transport know of each other.
+/// The state that all dials of one transport share.
 #[derive(Default)]
 struct Shared {
-    /// What came of the last. Who dials holds it.
+    /// The result of the last dial. Locked while a call dials.
     last: Mutex<Outcome>,
-    /// How many have come to an end.
+    /// The number of dials that have ended.
     ended: AtomicU64,
 }
 
-/// What came of a dial.
+/// The result of a dial.
 #[derive(Clone, Default)]
 enum Outcome {
-    /// A connection for one call at a time, or nothing yet.
+    /// A connection for one call at a time, or no result yet.
     #[default]
     Own,
-    /// A connection that calls share: this ends with it.
+    /// A connection that calls share. The token is cancelled when the connection ends.
     Shared(CancellationToken),
-    /// None.
+    /// There is no connection.
     Failed {
-        /// What callers read.
+        /// The error for callers.
         error: Arc<str>,
-        /// What happened exactly, where callers must not read it.
+        /// The exact cause, if callers must not read it.
         cause: Option<Arc<str>>,
     },
 }
 
 impl Dial {
-    /// Dials by this route, and asks for a certificate of this name.
+    /// Creates a dialler that uses this route, and expects a certificate for this name.
     pub(super) fn new(
         route: Route,
         (tls, name): (ClientConfig, ServerName<'static>),
@@ -216,9 +218,9 @@ impl Dial {
                 }
                 Outcome::Shared(gone) => {
                     drop(last);
-                    // The call behind this one is given that connection by the pool. hyper lets
-                    // this dial end in the background and keeps the pool until then: without a
-                    // bound, both would keep the connection open without end.
+                    // The pool gives that connection to the call that made us dial. hyper lets this
+                    // dial end in the background, and keeps the pool until then. Without a timeout,
+                    // both would keep the connection open without end.
                     let _ = timeout(self.patience.handshake, gone.cancelled()).await;
                     return Err(DialError::Gone.into());
                 }
@@ -299,7 +301,7 @@ impl Service<Uri> for Dial {
 /// A connection to the server.
 pub(super) struct Link {
     stream: TokioIo<TlsStream<TcpStream>>,
-    /// If calls share it, signals its end.
+    /// Signals the end of the connection if calls share it.
     shared: Option<Gone>,
 }
 
@@ -310,8 +312,8 @@ impl Link {
     }
 }
 
-/// Marks the answers of a connection of HTTP/1.1. Such a connection has no pings: whether its
-/// server is alive shows in the answer to the next call.
+/// Marks the answers of an HTTP/1.1 connection. Such a connection has no pings, so only the answer
+/// to the next call shows whether its server is alive.
 #[derive(Clone, Copy, Debug)]
 pub struct OneCallAtATime;
 

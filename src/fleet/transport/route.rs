@@ -1,4 +1,4 @@
-//! How a server is reached: directly, or by a tunnel through the operator's proxy.
+//! Routes to a server: directly, or through a tunnel of the operator's proxy.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tower::{BoxError, Service};
 use super::{CheckedResolver, Patience, http};
 use crate::tenant::{egress::EgressProxy, host::Host, secret_text::SecretText};
 
-/// Where connections go.
+/// The route of connections.
 #[derive(Clone)]
 pub(super) struct Route {
     direct: HttpConnector<CheckedResolver>,
@@ -26,7 +26,7 @@ struct Proxied {
     patience: Patience,
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 enum RouteError {
     #[error("the egress proxy {proxy} gives no connection to {server}")]
@@ -48,7 +48,7 @@ enum RouteError {
 }
 
 impl Route {
-    /// Connects directly, but for the servers that are behind the proxy.
+    /// Creates a route. It is direct unless the server is behind the proxy.
     pub(super) fn new(
         resolver: CheckedResolver,
         proxy: Option<Arc<EgressProxy>>,
@@ -73,7 +73,8 @@ impl Route {
             return Ok(self.direct.call(uri).await?.into_inner());
         };
         let addresses = proxied.addresses(&uri).await?;
-        // An address that does not answer leaves time for the others.
+        // Each address gets a part of the time, so that one that does not answer leaves time for
+        // the others.
         let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
         let within = proxied.patience.dial / count;
         let mut last: BoxError = "the name has no address".into();
@@ -105,7 +106,7 @@ fn uri(address: SocketAddr) -> Result<Uri, BoxError> {
 }
 
 impl Proxied {
-    /// The checked addresses of the server.
+    /// Returns the checked addresses of the server.
     async fn addresses(&mut self, uri: &Uri) -> Result<Vec<SocketAddr>, BoxError> {
         match &self.server {
             Host::Address(address) => {
@@ -114,7 +115,7 @@ impl Proxied {
                 Ok(vec![address])
             }
             Host::Name(name) => {
-                // With its dot, where it has one.
+                // The host of the URL keeps the dot at the end of the name, if there is one.
                 let name = uri.host().unwrap_or(name).parse()?;
                 Ok(self.resolver.call(name).await?.collect())
             }

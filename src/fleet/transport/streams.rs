@@ -1,12 +1,12 @@
-//! Keeps every connection below the number of streams that servers allow on it, and checks a write
-//! once more when it leaves.
+//! Limits the number of streams on every connection to less than servers allow, and checks each
+//! write once more when it is sent.
 //!
-//! Beyond a server's limit hyper holds a request back. When a stream becomes free it sends one
-//! such request even if its caller has given up meanwhile. So a call reserves a stream before hyper
-//! sees it, and keeps the stream until its answer is dropped. The limit of a server may still be
-//! lower, and hyper dials before it sends. So the body of a write checks, when its first byte is
-//! asked for, that somebody still waits for the answer and that the fence is still open. A body
-//! that fails resets the stream, and the server drops the request that it has not read.
+//! Beyond a server's limit, hyper holds a request back. When a stream becomes free, it sends one
+//! such request even if its caller has given up in the meantime. So a call reserves a stream before
+//! hyper sees it, and keeps the stream until its answer is dropped. The limit of a server may still
+//! be lower, and hyper dials before it sends. So the body of a write checks, when its first byte is
+//! read, that a caller still waits for the answer and that the fence is still open. A body that
+//! fails resets the stream, and the server drops the request that it has not read.
 
 use std::{
     pin::Pin,
@@ -28,21 +28,22 @@ use tower::{BoxError, Service};
 use super::ResponseBody;
 use crate::fleet::sharding::fence::{Fence, Fenced};
 
-/// `kube-apiserver`, `HAProxy` and Envoy allow 100 streams on a connection by default, nginx 128.
-/// The rest is for streams that were given up here and are not yet closed there.
+/// The maximum number of streams on a connection. `kube-apiserver`, `HAProxy` and Envoy allow 100
+/// by default, nginx 128. The rest is for streams that were abandoned here and are not yet closed
+/// there.
 const STREAMS_MAX: usize = 80;
 
-/// A write whose caller has given up before it was sent.
+/// The error for a write whose caller gave up before it was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("not sent: its caller has given up")]
 struct GivenUp;
 
-/// No client of a pool has a free stream, not even a new one.
+/// The error if no client of a pool has a free stream, not even a new one.
 #[derive(Debug, thiserror::Error)]
 #[error("no stream is free")]
 struct NoStream;
 
-/// A client of one server, with one connection where the server speaks HTTP/2. Calls beyond the
+/// A client of one server, with one connection if the server speaks HTTP/2. Calls beyond the
 /// streams of one connection wait.
 #[derive(Clone)]
 pub struct LimitedClient<C> {
@@ -54,7 +55,7 @@ impl<C> LimitedClient<C>
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
-    /// Limits a client that keeps one connection at most.
+    /// Limits the streams of a client that keeps at most one connection.
     pub fn new(client: Client<C, Box<RequestBody>>) -> Self {
         Self {
             client,
@@ -123,8 +124,8 @@ where
     }
 }
 
-/// As many connections to one server as the calls under way need streams: a watch holds a stream
-/// for as long as it lasts.
+/// A pool with enough connections to one server for the streams of all calls. A watch holds a
+/// stream for as long as it lasts.
 pub struct ConnectionPool<C> {
     connect: Arc<dyn Fn() -> LimitedClient<C> + Send + Sync>,
     clients: Arc<Mutex<Vec<LimitedClient<C>>>>,
@@ -143,7 +144,7 @@ impl<C> ConnectionPool<C>
 where
     C: Connect + Clone + Send + Sync + 'static,
 {
-    /// A pool of clients that this function makes.
+    /// Creates a pool of clients that this function creates.
     pub fn new(connect: impl Fn() -> LimitedClient<C> + Send + Sync + 'static) -> Self {
         Self {
             connect: Arc::new(connect),
@@ -151,8 +152,8 @@ where
         }
     }
 
-    /// The first client that has a free stream, or a new one. Later clients that carry nothing are
-    /// dropped, and their connections with them.
+    /// Returns the first client that has a free stream, or a new one. Later clients without
+    /// requests are dropped, and their connections with them.
     fn reserve(&self) -> Option<(LimitedClient<C>, OwnedSemaphorePermit)> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         while clients.len() > 1 && clients.last().is_some_and(LimitedClient::is_idle) {
@@ -190,14 +191,14 @@ where
     }
 }
 
-/// Who waits for an answer.
+/// The caller that waits for an answer.
 #[derive(Default)]
 struct Caller {
-    /// Why the request was not sent.
+    /// The reason why the request was not sent.
     fenced: OnceLock<Fenced>,
 }
 
-/// What a write must pass when its body is about to be sent.
+/// The check of a write when its body is about to be sent.
 struct Check {
     fence: Option<Fence>,
     method: Method,
@@ -217,13 +218,13 @@ impl Check {
     }
 }
 
-/// The body of a request, which is checked before its first byte.
+/// The body of a request, which is checked before its first byte is sent.
 ///
-/// It is boxed: hyper's queue keeps two blocks of 32 requests per connection, each of 10 KiB with a
-/// box in place of the body, and of 12 KiB without.
+/// It is boxed, because hyper's queue keeps two blocks of 32 requests per connection: 10 KiB each
+/// with a box in place of the body, and 12 KiB without.
 pub struct RequestBody {
     body: Body,
-    /// Until it has been passed.
+    /// `None` after it has passed.
     check: Option<Check>,
 }
 
@@ -243,7 +244,7 @@ impl HttpBody for RequestBody {
             .map_err(Into::into)
     }
 
-    /// A write without a body is checked, too: its end is not sent with its head.
+    /// A write without a body is checked, too, because its end is not sent with its head.
     fn is_end_stream(&self) -> bool {
         self.check.is_none() && self.body.is_end_stream()
     }
@@ -253,7 +254,7 @@ impl HttpBody for RequestBody {
     }
 }
 
-/// The body of an answer, which keeps its stream.
+/// The body of an answer, which holds its stream.
 struct Held {
     body: Incoming,
     _stream: OwnedSemaphorePermit,

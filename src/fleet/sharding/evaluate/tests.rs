@@ -1,17 +1,17 @@
-//! The table: what is seen, and what follows.
+//! Table-driven tests of the evaluation.
 
 use super::*;
 use crate::fleet::sharding::observed_leases::{LAST, LeaseRecord, Listed, ObservedLeases};
 
 const DURATION: Duration = Duration::from_secs(16);
-/// With the allowance for clocks.
+/// One lease duration plus the allowance for clock drift.
 const OVER: Duration = Duration::from_secs(17);
 
 fn a_view(replicas: &[&str]) -> View {
     View(replicas.iter().map(|it| Holder::parse(it)).collect())
 }
 
-/// A Lease named after its holder's instance, seen like this at 0.
+/// Creates a Lease named after its holder's instance, first observed at 0.
 fn held(holder: &str, view: &[&str]) -> (String, ObservedLease) {
     let observed = ObservedLease {
         lease: LeaseRecord {
@@ -79,7 +79,7 @@ fn alone_it_agrees_with_itself_once_it_sees_its_own_lease() {
         NOW,
         (Some(&me), Reached, &[], Calm),
     );
-    // Its own Lease is never over for itself: others may say so, and only by removing it.
+    // A replica never considers its own Lease expired. Only others can, by removing it.
     check(
         &me,
         [held("a_1", &me)],
@@ -101,14 +101,14 @@ fn all_must_have_published_the_same_set() {
     let (one, two) = (["a_1"], ["a_1", "b_1"]);
     let came = [held("a_1", &one), held("b_1", &two)];
     check(&one, came.clone(), NOW, (Some(&two), Pending, &[], Brisk));
-    // It has published, and the list does not show it yet.
+    // It has published the set, and the list does not show that yet.
     check(&two, came, NOW, (Some(&two), Pending, &[], Brisk));
     let behind = [held("a_1", &two), held("b_1", &["b_1"])];
     check(&two, behind, NOW, (Some(&two), Pending, &[], Brisk));
     let both = [held("a_1", &two), held("b_1", &two)];
     check(&two, both.clone(), NOW, (Some(&two), Reached, &[], Calm));
     check(&two, both, LATE, (Some(&two), Reached, &[], Brisk));
-    // Another run of the same replica is another holder.
+    // Another run of the same replica is a different holder.
     let again = [held("a_1", &two), held("b_2", &["a_1", "b_2"])];
     let now = ["a_1", "b_2"];
     check(&two, again, NOW, (Some(&now), Pending, &[], Brisk));
@@ -167,7 +167,7 @@ fn nobody_waits_for_a_lease_that_was_released_and_somebody_removes_it() {
     check(&one, left, OVER, (Some(&one), Reached, &["b"], Calm));
 }
 
-/// Whose Lease is over after lists at these seconds that all show the same.
+/// Returns the Leases that are expired after lists at these seconds that all show the same.
 fn over_after(seconds: &[u64]) -> Vec<String> {
     let two = ["a_1", "b_1"];
     let mut seen = ObservedLeases::new(DURATION);
@@ -189,7 +189,8 @@ fn over_after(seconds: &[u64]) -> Vec<String> {
     evaluate(&me, &a_view(&two), seen.leases(), now).over
 }
 
-/// A replica that could not list does not know who was silent, and who could not write either.
+/// After a gap between its lists, a replica does not know who was silent and who could not write
+/// either.
 #[test]
 fn after_a_gap_between_two_lists_nobodys_silence_counts() {
     let nobody: [&str; 0] = [];

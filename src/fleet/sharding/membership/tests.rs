@@ -1,9 +1,9 @@
-//! The real membership and Lease code against an API server in memory, on a paused clock.
+//! Tests the real membership and Lease code against an in-memory API server, on a paused clock.
 //!
-//! The histories are random: replicas start, stop, crash and are suspended; requests and answers
-//! are late or lost, also those that were given up; lists are stale; somebody deletes Leases by
-//! hand. Never can two replicas write to one tenant at the same time. What the tests play is the
-//! fleet, which takes tenants and lets go of them.
+//! The histories are random. Replicas start, stop, crash and are suspended. Requests and answers
+//! are late or lost, also those whose callers gave up. Lists are stale. A person deletes Leases by
+//! hand. Two replicas must never be able to write to one tenant at the same time. The tests play
+//! the part of the fleet, which serves and releases tenants.
 
 mod renewals;
 
@@ -48,15 +48,15 @@ const TICK: Duration = Duration::from_millis(250);
 const TICKS: u32 = 1_000;
 const INSTANCES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// The network between one replica and the API server. What was sent arrives, whatever became of
-/// its sender.
+/// The network between one replica and the API server. A request that was sent arrives, whatever
+/// happened to its sender.
 #[derive(Clone)]
 struct Network {
     front: Front,
     state: Arc<Mutex<(StdRng, JoinSet<()>)>>,
 }
 
-/// What happens to one request.
+/// How long a request and its answer take, and whether they arrive.
 struct Fate {
     request_takes: Duration,
     answer_takes: Duration,
@@ -148,7 +148,7 @@ fn params(client: Client, me: &Holder, clock: &Clock) -> Params {
     }
 }
 
-/// Runs a process that may be suspended: nothing of it runs then, and time goes on.
+/// Runs a process that may be suspended. It then makes no progress, while time goes on.
 async fn suspendable<F: Future>(process: F, mut suspended: watch::Receiver<bool>) -> F::Output {
     let mut process = pin!(process);
     loop {
@@ -162,7 +162,7 @@ async fn suspendable<F: Future>(process: F, mut suspended: watch::Receiver<bool>
     }
 }
 
-/// One process, with what its fleet does.
+/// One process, and what its fleet does.
 struct Replica {
     me: Holder,
     placement: Placement,
@@ -172,7 +172,7 @@ struct Replica {
     leave: CancellationToken,
     is_leaving: bool,
     served: BTreeMap<TenantId, Fence>,
-    /// Writes that were sent, and when they are executed at the latest.
+    /// The writes that were sent, and the latest time at which each is executed.
     on_the_wire: Vec<(TenantId, Duration)>,
 }
 
@@ -204,7 +204,7 @@ impl Replica {
         }
     }
 
-    /// Whether a write of the replica may be executed now or later.
+    /// Returns true if a write of the replica may be executed now or later.
     fn writes(&self, tenant: &TenantId) -> bool {
         let is_open = |fence: &Fence| fence.check(&Method::POST).is_ok();
         let is_running = !*self.suspended.borrow();
@@ -215,7 +215,7 @@ impl Replica {
         self.on_the_wire.iter().any(|(sent, _)| sent == tenant)
     }
 
-    /// Says that nothing is served but what is granted, where that is so.
+    /// Reports the shard as released to, if only its tenants are served.
     fn confirm(&self) {
         let grant = self.placement.shards.borrow().clone();
         if self.served.keys().all(|tenant| grant.covers(tenant)) {
@@ -228,7 +228,7 @@ impl Replica {
     }
 }
 
-/// What somebody does by hand.
+/// What a person does by hand.
 #[derive(Clone, Copy, PartialEq)]
 enum Hand {
     DeletesLeases,
@@ -244,7 +244,7 @@ struct World {
     replicas: Vec<Replica>,
     lives: u32,
     tenants: Vec<TenantId>,
-    /// How often a tenant was served by another than before.
+    /// How often a tenant moved to another replica.
     moves: usize,
     last: BTreeMap<TenantId, Holder>,
 }
@@ -275,7 +275,7 @@ impl World {
         max.mul_f64(self.random.random_range(0.0..1.0))
     }
 
-    /// A name comes back only after its last process has ended.
+    /// Starts a replica. A name is used again only after its last process has ended.
     fn come(&mut self) {
         let is_free = |name: &&&str| self.replicas.iter().all(|it| it.me.instance != **name);
         let Some(name) = INSTANCES.iter().find(is_free) else {
@@ -320,7 +320,7 @@ impl World {
         self.check();
     }
 
-    /// What happens to a replica, and what its fleet does; false where its process ends.
+    /// Runs a replica and its fleet for one step. Returns false if its process ends.
     fn live(&mut self, replica: &mut Replica) -> bool {
         let now = self.clock.since_boot();
         replica.on_the_wire.retain(|(_, lands)| *lands >= now);
@@ -351,7 +351,7 @@ impl World {
         true
     }
 
-    /// Letting go takes its time, as long as writes are under way, and so does taking.
+    /// Serves and releases tenants. Both take time, and releasing also waits for writes.
     fn serve(&mut self, replica: &mut Replica, now: Duration) {
         let grant = replica.placement.shards.borrow().clone();
         for tenant in self.tenants.clone() {
@@ -395,7 +395,7 @@ impl World {
     }
 }
 
-/// How many histories there are: more when asked for as this is compiled.
+/// Returns the number of histories. A compile-time variable can increase it.
 fn histories() -> u64 {
     option_env!("OSM_HISTORIES").map_or(20, |count| count.parse().expect("it is a number"))
 }
@@ -433,8 +433,8 @@ fn leases_that_are_deleted_by_hand_make_no_two_writers() {
     check_histories(Hand::DeletesLeases);
 }
 
-/// Others have listed a Lease and find it over. Meanwhile its holder renews it, or it was deleted
-/// and the holder has joined again.
+/// Other replicas have listed a Lease and consider it expired. In the meantime its holder renews
+/// it, or it was deleted and the holder has joined again.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_written_since_it_was_listed_is_neither_taken_nor_removed() {
     let cluster = Cluster::default();

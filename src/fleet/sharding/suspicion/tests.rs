@@ -14,7 +14,7 @@ fn view(instances: &[&str]) -> View {
     View(instances.iter().map(|it| Holder::parse(it)).collect())
 }
 
-/// The life of a replica that served everybody ended at `at`.
+/// Creates the crash of a replica that served all tenants, at `at`.
 fn crash(life: &str, at: i64) -> Incident {
     Incident::crash(&Holder::parse(life), &view(&["a"]), at)
 }
@@ -81,7 +81,7 @@ fn a_crash_during_a_trial_leaves_those_who_were_tried() {
         let expected = low.contains(hash(&tenant)).then_some(low);
         assert_eq!(found, expected, "{tenant}");
     }
-    // Surviving a trial clears those who were tried.
+    // Surviving a trial clears the tenants that were tried.
     let mut survived = crashes(&two);
     let holder = Holder::parse("a_3");
     let incident = Incident::crash(&holder, &view(&["a"]), 2 * MINUTE);
@@ -90,7 +90,7 @@ fn a_crash_during_a_trial_leaves_those_who_were_tried() {
         let is_left = survived.suspicion(&tenant, 3 * MINUTE).is_some();
         assert_ne!(is_left, low.contains(hash(&tenant)), "{tenant}");
     }
-    // One that is about others says nothing of these.
+    // A trial of other tenants says nothing about these.
     let other = crash("a_4", 3 * MINUTE).during(Some(Trial {
         of: Span { first: 1, ..low },
         on: low,
@@ -98,7 +98,7 @@ fn a_crash_during_a_trial_leaves_those_who_were_tried() {
     let mut more = known.clone();
     more.insert(other);
     assert_eq!(suspects(&more, 3 * MINUTE), suspects(&known, 3 * MINUTE));
-    // Nor does one of a replica that had other tenants.
+    // Neither does a crash of a replica that had other tenants.
     let mut elsewhere = crashes(&two);
     let holder = Holder::parse("b_1");
     let elsewhere_too = Incident::crash(&holder, &view(&["a", "b"]), 2 * MINUTE);
@@ -108,7 +108,7 @@ fn a_crash_during_a_trial_leaves_those_who_were_tried() {
         let found = elsewhere.suspicion(&tenant, 3 * MINUTE).map(|it| it.span);
         assert_eq!(found, Some(Span::ALL), "{tenant}");
     }
-    // Nor one that came before any trial: who is suspect was held back.
+    // Neither does a crash outside of a trial: suspects were held back then.
     let mut before = known.clone();
     before.insert(crash("a_4", 3 * MINUTE));
     assert_eq!(suspects(&before, 3 * MINUTE), suspects(&known, 3 * MINUTE));

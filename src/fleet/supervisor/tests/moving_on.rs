@@ -1,4 +1,4 @@
-//! What a tenant's task leaves behind when its tenant moves on.
+//! Tests of what a tenant's task leaves behind when its tenant moves to another replica.
 
 use std::num::NonZeroU32;
 
@@ -35,7 +35,7 @@ fn put(cluster: &Cluster, object: Value) {
     cluster.put_raw(object).expect("the kind is served");
 }
 
-/// A management cluster with one registration.
+/// Creates a management cluster with one registration.
 fn a_management_cluster(worker: &Cluster) -> Cluster {
     let management = Cluster::default();
     for definition in [
@@ -75,7 +75,7 @@ fn a_management_cluster(worker: &Cluster) -> Cluster {
     management
 }
 
-/// Nobody asks who calls.
+/// Creates a transport without authentication.
 fn transport(cluster: &Cluster) -> Transport {
     let front = cluster.front();
     let front = front.map_response(|answer| {
@@ -84,7 +84,7 @@ fn transport(cluster: &Cluster) -> Transport {
     BoxCloneSyncService::new(front.map_err(Into::into))
 }
 
-/// What all tenants share, where each engagement is handed out.
+/// Creates the state that all tenants share. Each engagement is sent to the test.
 fn shared(
     (management, worker): (&Cluster, &Cluster),
     (registry, worker_clusters): (Arc<Registry>, WorkerClusters),
@@ -140,7 +140,7 @@ async fn write(client: Client, name: &str) -> Result<ConfigMap, kube::Error> {
         .await
 }
 
-/// The Lease holds on: it is the tenant's own fence that closes.
+/// The Lease stays valid: it is the tenant's own fence that closes.
 #[tokio::test(start_paused = true)]
 async fn what_outlives_a_tenant_that_was_let_go_writes_nothing() {
     let worker = Cluster::default();

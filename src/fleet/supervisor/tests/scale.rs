@@ -68,13 +68,13 @@ fn a_registration(index: usize) -> Registration {
     }
 }
 
-/// What follows each event of the fleet's loop.
+/// Does what the fleet's loop does after each event.
 fn discovered(supervisor: &mut Supervisor, discovered: Discovered) {
     supervisor.discovered(discovered);
     supervisor.report();
 }
 
-/// Asserts how often each registration was visited since the last time.
+/// Asserts how often each registration was visited since the last call.
 #[track_caller]
 fn assert_visits_of_each(most: usize) {
     let visits = visits::take();
@@ -125,7 +125,8 @@ async fn the_end_lets_other_tasks_run_between_members() {
     })
     .await;
     assert_eq!(before, REGISTRATIONS);
-    // What tokio lets a task do before it makes it wait, and the one that it waits after.
+    // The number of operations that tokio lets a task do in one poll, plus the one that it stops
+    // at.
     assert!(
         most <= 128 + 1,
         "{most} cluster tasks were cancelled in one poll"

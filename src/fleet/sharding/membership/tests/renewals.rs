@@ -1,12 +1,12 @@
-//! When a Lease is renewed, when it ends, and for whom it is kept no longer.
+//! Tests of when a Lease is renewed, when it ends, and when it is no longer kept.
 
 use super::*;
 
 /// The write of a Lease takes this long.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// Starts a replica whose first write of this kind is slow, and cuts it off right after that write;
-/// then the fence closes as if the write had been answered at once.
+/// Starts a replica whose first write of this kind is slow, and cuts it off right after that write.
+/// The fence must close as if the write had been answered at once.
 async fn check_end_of_lease(slow: Verb) {
     let cluster = Cluster::default();
     let clock = Clock::tokio(Timestamp::UNIX_EPOCH);
