@@ -1,7 +1,7 @@
-//! A profile and the facts of one machine deployment, rendered into a config and two documents.
+//! Renders a profile and the facts of one machine deployment into a config and two documents.
 //!
 //! Values in, values out: the same input gives the same bytes, on any machine and at any time.
-//! Nothing here knows a Kubernetes client, a clock, a task or a log.
+//! Nothing here uses a Kubernetes client, a clock, a task or a log.
 //!
 //! ```text
 //! RenderInput ──► Facts ──► TemplateData ──► files ──► config ──► bootstrap, provisioning
@@ -58,13 +58,13 @@ use engine::{Fuel, Job, Label};
 use source::{files_of, half_of, inline_of};
 use template::{CompiledHalf, JinjaHalf, Templates};
 
-/// What a machine deployment needs.
+/// The result of a render.
 #[derive(Clone, PartialEq)]
 pub struct Rendered {
-    /// The config with every secret, from which the documents are made.
+    /// The config with all secrets, from which the documents are encoded.
     pub config: OperatingSystemConfigSpec,
     /// The config as it is stored: with a marker in place of each secret, and without the cloud
-    /// provider's settings, unless the tenant's settings say otherwise.
+    /// provider's settings, unless the tenant's settings include them.
     pub stored_config: OperatingSystemConfigSpec,
     /// The document that turns a machine into a node.
     pub provisioning: UserData,
@@ -136,7 +136,7 @@ pub fn render(input: &RenderInput<'_>, limits: &Limits) -> Result<Rendered, Rend
     })
 }
 
-/// What templates can read, as they are and with markers in place of secrets.
+/// The variables of templates, inline and with markers in place of secrets.
 enum Variables {
     Jinja { inline: Value, marked: Value },
     Go { inline: Data, marked: Data },
@@ -166,13 +166,13 @@ struct Pass<'a> {
     limits: &'a Limits,
     fuel: Fuel,
     variables: Variables,
-    /// The variables that differ between the two.
+    /// The names of the variables that differ between the two.
     marked_names: Vec<&'static str>,
 }
 
 impl Pass<'_> {
-    /// The texts of a half's files: as they are, and with markers. A file that reads no secret is
-    /// rendered once.
+    /// Returns the rendered files of a half, inline and with markers. A file that reads no secret
+    /// is rendered once.
     fn render_half(&self, half: Half) -> Result<(Vec<String>, Vec<String>), RenderError> {
         match (self.templates.half(half), &self.variables) {
             (CompiledHalf::Jinja(compiled), Variables::Jinja { inline, marked }) => {
@@ -187,7 +187,7 @@ impl Pass<'_> {
                     marked_names: &self.marked_names,
                 })
             }
-            // The language of the variables is that of the profile.
+            // The variables are always in the language of the profile.
             _ => Ok((Vec::new(), Vec::new())),
         }
     }

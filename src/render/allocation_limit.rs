@@ -1,11 +1,11 @@
-//! Bytes that a profile's templates may make in one render.
+//! Limits the bytes that a profile's templates may allocate in one render.
 //!
-//! Every value that a template makes is weighed as the tree that it prints as, and its weight is
-//! taken off what is left; nothing is given back. That bounds memory and, since each scan weighs
-//! what it scans, time; and it does so to the same byte on every machine.
+//! Every value that a template creates is charged with its weight: the size of the tree that it
+//! prints as. Nothing is credited back. That limits memory and also time, since each scan is
+//! charged for what it scans. The limit is exact to the byte on every machine.
 //!
-//! What is left is kept per thread: a render stays on its thread from start to end, and the engine
-//! hands its functions nothing that could carry it.
+//! The remaining bytes are kept per thread. A render stays on its thread from start to end, and the
+//! engine's functions have no argument that could carry them.
 
 use std::cell::Cell;
 
@@ -18,25 +18,25 @@ mod metered;
 
 pub(super) use metered::MeteredText;
 
-/// What an entry of a list or map weighs besides its content.
+/// The weight of an entry of a list or map besides its content.
 const ENTRY_BYTES: usize = 32;
-/// How deep lists and maps may nest. Values are freed and compared by recursion.
+/// The maximum depth of lists and maps. Values are freed and compared by recursion.
 const DEPTH_MAX: usize = 16;
 
-/// What running out says; who renders turns it into an error with the limit.
+/// The error if no bytes are left. The caller replaces it by an error with the limit.
 const SPENT: &str = "the template makes too many bytes of intermediate values";
-/// What nesting too deep says.
+/// The error if values are nested too deep.
 pub(super) const TOO_DEEP: &str = "lists or maps are nested too deep";
-/// What `osm_number` says.
+/// The error of `osm_number`.
 pub(super) const NO_NUMBER: &str = "`*` and `%` work on numbers only";
-/// What `osm_plain` says.
+/// The error of `osm_plain`.
 pub(super) const NO_PLAIN: &str = "an attribute of a namespace can hold texts, numbers and lists";
-/// What adding other values says.
+/// The error if other values are added.
 pub(super) const NO_SUM: &str = "`+` works on two numbers, two texts or two lists";
-/// What printing `none` says.
+/// The error if `none` is printed.
 pub(super) const PRINTS_NONE: &str =
     "`none` is printed or joined; say what stands in its place, or ask `if`";
-/// What joining or printing something else than a text or a number says.
+/// The error if a list or map is joined or printed.
 pub(super) const NO_TEXT: &str = "only texts, numbers and truth values can be printed or joined";
 
 thread_local! {
@@ -45,29 +45,29 @@ thread_local! {
     static PARTS: Cell<Parts> = const { Cell::new(|_| Vec::new()) };
 }
 
-/// Returns what a value prints as that is neither a list nor a map of the engine.
+/// Returns the parts that a value prints as, if it is neither a list nor a map of the engine.
 pub(super) type Parts = fn(&Value) -> Vec<Value>;
 
-/// Starts a render that may allocate this many bytes. Values of the templates' language have these
-/// parts.
+/// Starts a render that may allocate this many bytes. `parts` splits the values of the template
+/// language.
 pub(super) fn start(bytes: usize, parts: Parts) {
     PARTS.set(parts);
     LEFT.set(bytes);
     IS_SPENT.set(false);
 }
 
-/// Bytes that are left.
+/// Returns the number of bytes that are left.
 pub(super) fn left() -> usize {
     LEFT.get()
 }
 
-/// Whether the render ran out of bytes.
+/// Returns true if the render ran out of bytes.
 pub(super) fn is_spent() -> bool {
     IS_SPENT.get()
 }
 
-/// Takes bytes, if they are left. Where they are not, nothing is left at all: a function that goes
-/// on in spite of the error makes nothing more.
+/// Charges bytes, if they are left. Otherwise sets the rest to zero: a function that continues in
+/// spite of the error cannot allocate anything more.
 pub(super) fn spend(bytes: usize) -> Result<(), Error> {
     if let Some(left) = LEFT.get().checked_sub(bytes) {
         LEFT.set(left);
@@ -82,7 +82,7 @@ pub(super) fn refusal(text: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, text)
 }
 
-/// Takes a value's weight.
+/// Charges the weight of a value.
 pub(super) fn weigh(value: &Value) -> Result<(), Error> {
     weigh_at(value, 0)
 }
@@ -115,7 +115,7 @@ fn weigh_at(value: &Value, depth: usize) -> Result<(), Error> {
     }
 }
 
-/// Takes the weight of values as often as they are walked, and returns it.
+/// Charges the weight of values as often as they are walked, and returns the weight.
 pub(super) fn weigh_times<'v>(
     values: impl IntoIterator<Item = &'v Value>,
     factor: usize,
@@ -141,8 +141,8 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_function("osm_included", included);
 }
 
-/// A function of the engine that takes the weight of its arguments, times a factor for what it does
-/// with them, and the weight of what it makes.
+/// Wraps a function of the engine. Charges the weight of its arguments, times a factor for the
+/// work, and the weight of its result.
 pub(super) fn charged(
     function: Value,
     factor: usize,
@@ -156,7 +156,7 @@ pub(super) fn charged(
     }
 }
 
-/// The same for a filter that hands its further arguments to something for each entry of the first.
+/// Wraps a filter that passes its other arguments to something for each entry of the first.
 pub(super) fn charged_per_entry(
     function: Value,
 ) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
@@ -182,7 +182,7 @@ fn concat(left: &Value, right: &Value) -> Result<String, Error> {
     Ok([left.as_ref(), right.as_ref()].concat())
 }
 
-/// A value as it is printed.
+/// Returns a value as it is printed.
 pub(super) fn printed(value: &Value) -> Result<std::borrow::Cow<'_, str>, Error> {
     match value.kind() {
         ValueKind::String => Ok(value.as_str().unwrap_or_default().into()),
@@ -202,7 +202,8 @@ fn number(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// A namespace that held itself, by way of a map, would never be freed.
+/// Refuses maps as attributes of a namespace. A namespace that contained itself through a map would
+/// never be freed.
 fn plain(value: Value) -> Result<Value, Error> {
     weigh(&value)?;
     if holds_map(&value)? {
@@ -226,8 +227,8 @@ fn holds_map(value: &Value) -> Result<bool, Error> {
     }
 }
 
-/// A loop takes the text of all its passes before the first one, and what it takes to walk a value
-/// that is no list.
+/// Charges a loop before its first iteration with the text of all iterations, and with the walk
+/// over a value that is not a list.
 fn looped(value: Value, body_bytes: usize) -> Result<Value, Error> {
     let passes = match value.as_str() {
         Some(text) => text.len(),
@@ -242,8 +243,8 @@ fn looped(value: Value, body_bytes: usize) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// The engine finds a character of a text, and an entry of a value that is no list, by walking to
-/// it.
+/// Charges indexing. The engine walks to a character of a string, and to an entry of a value that
+/// is not a list.
 fn indexed(value: Value) -> Result<Value, Error> {
     match value.kind() {
         ValueKind::String => spend(value.as_str().map_or(0, str::len))?,
@@ -255,8 +256,8 @@ fn indexed(value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// The engine walks from the start to where a slice begins, and copies a text as characters of four
-/// bytes to walk it backwards.
+/// Charges slicing. The engine walks from the start to the beginning of the slice, and copies a
+/// string as characters of four bytes to walk it backwards.
 fn sliced(value: Value) -> Result<Value, Error> {
     match value.as_str() {
         Some(text) => spend(text.len().saturating_mul(4))?,
@@ -265,7 +266,7 @@ fn sliced(value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// The sum of two numbers, of two texts, or of two lists.
+/// Returns the sum of two numbers, the concatenation of two strings, or that of two lists.
 fn add(left: &Value, right: &Value) -> Result<Value, Error> {
     if left.is_integer() && right.is_integer() {
         let (left, right) = (

@@ -1,5 +1,5 @@
-//! The hash of a machine deployment's annotations. A fleet's objects carry it, so that its bytes
-//! decide whether a change of the serving program rotates everything.
+//! The hash of a machine deployment's annotations. The objects of existing fleets carry it. If its
+//! bytes changed, an upgrade of the manager would rotate everything.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,14 @@ use sha2::{Digest, Sha256};
 
 use super::go_json;
 
-/// The lower-case hex SHA-256 of the annotations as Go writes them in JSON; `None` is Go's nil map.
+/// Returns the lower-case hex SHA-256 of the annotations as Go encodes them in JSON. `None` is Go's
+/// nil map.
 pub fn annotation_hash(annotations: Option<&BTreeMap<String, String>>) -> String {
     hex::encode(Sha256::digest(go_map(annotations)))
 }
 
-/// Strings of Rust are UTF-8 and a `BTreeMap` sorts them bytewise, as Go's encoder does.
+/// Encodes a map as Go does. Rust strings are UTF-8 and a `BTreeMap` sorts them bytewise, as Go's
+/// encoder does.
 fn go_map(annotations: Option<&BTreeMap<String, String>>) -> String {
     let Some(annotations) = annotations else {
         return "null".to_owned();

@@ -1,22 +1,23 @@
 //! The configuration of a cloud provider in the kubelet itself, which kubelets before 1.29 read.
 //!
-//! Newer kubelets, and clusters with an external cloud provider, have none. Of the formats of old
-//! only the one for AWS is kept: it takes nothing but names from the machine deployment. The others
-//! hold credentials; where one of them would be needed, `overwriteCloudConfig` gives it.
+//! Newer kubelets, and clusters with an external cloud provider, have none. Of the former formats
+//! only the one for AWS is supported: it contains only names from the machine deployment. The
+//! others contain credentials. Where one of them is needed, `overwriteCloudConfig` must contain it.
 
 use serde_json::Value;
 
 use super::{error::RenderError, input::ProviderConfig, version::Version};
 use crate::api::profile::CloudProvider;
 
-/// The first kubelet without cloud providers of its own.
+/// The first kubelet version without built-in cloud providers.
 const FIRST_WITHOUT: (u64, u64) = (1, 29);
 
-/// What the kubelet's cloud provider is configured with, if the machine deployment does not say.
+/// Returns the configuration of the kubelet's cloud provider, if the machine deployment does not
+/// contain one.
 ///
 /// # Errors
 ///
-/// If the kubelet is old enough to need a configuration that is not known here.
+/// Returns an error if the kubelet is old enough to need a configuration that is not supported.
 pub(super) fn legacy(
     provider: &ProviderConfig,
     cloud_provider: &CloudProvider,
@@ -59,7 +60,7 @@ fn aws(spec: &Value) -> Result<String, RenderError> {
     Ok(out)
 }
 
-/// A value of the provider's settings, which may stand in an object by itself.
+/// Returns a value of the provider's settings. It may be wrapped in an object.
 fn text<'v>(spec: &'v Value, field: &str) -> Result<&'v str, RenderError> {
     let found = spec.get(field).unwrap_or(&Value::Null);
     match found.get("value").unwrap_or(found) {
@@ -74,7 +75,7 @@ fn text<'v>(spec: &'v Value, field: &str) -> Result<&'v str, RenderError> {
     }
 }
 
-/// Whether a value refers to no Secret or `ConfigMap`, which would come first.
+/// Returns true if a value refers to no Secret or `ConfigMap`, which would take precedence.
 fn is_alone(value: &Value) -> bool {
     let is_set = |name| {
         value

@@ -1,4 +1,4 @@
-//! A rendered config out of a profile: what is rendered, what is copied, and what is added.
+//! Composes a rendered config from a profile: what is rendered, what is copied, and what is added.
 
 use std::collections::BTreeMap;
 
@@ -24,16 +24,17 @@ use crate::tenant::secret_text::SecretText;
 /// The mode of a `hosts.toml`.
 const HOSTS_PERMISSIONS: i32 = 600;
 
-/// Which form of a config is made.
+/// The form of a config.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// With every secret, as documents need it.
+    /// With all secrets, as the documents need it.
     Inline,
     /// With markers in place of secrets, and without the cloud provider's settings.
     Stored,
 }
 
-/// The tool that reads the documents, if profile and machine deployment agree on it.
+/// Returns the tool that reads the documents, if the profile and the machine deployment agree on
+/// it.
 pub(super) fn provisioning_utility(facts: &Facts<'_>) -> Result<ProvisioningUtility, RenderError> {
     let input = &facts.input;
     let needed = input.machine_deployment.provider.provisioning_utility()?;
@@ -55,13 +56,13 @@ pub(super) fn provisioning_utility(facts: &Facts<'_>) -> Result<ProvisioningUtil
     })
 }
 
-/// The rendered text of every file, by half and in the order of `files_of`.
+/// The rendered text of every file, by half, in the order of `files_of`.
 pub(super) struct RenderedFiles {
     pub(super) bootstrap: Vec<String>,
     pub(super) provisioning: Vec<String>,
 }
 
-/// Puts a config together.
+/// Composes a config.
 pub(super) fn compose(
     facts: &Facts<'_>,
     files: RenderedFiles,
@@ -133,10 +134,11 @@ fn inline(encoding: Option<String>, data: String) -> FileContent {
     }
 }
 
-/// Red Hat Enterprise Linux registers with the machine deployment's subscription, whatever the
-/// profile says. Profiles in Go's templates write a key even where it is empty, as their users
-/// know it. YAML has no value there, and cloud-init refuses that: others leave it out, and with
-/// nothing to register with all of it.
+/// Returns the modules of a config. Red Hat Enterprise Linux registers with the subscription of the
+/// machine deployment, whatever the profile contains. Profiles in Go templates write a key even if
+/// it is empty, as their users expect. In YAML, such a key has no value, which cloud-init refuses.
+/// Profiles in Jinja therefore omit empty keys, and the whole module if there is no account to
+/// register with.
 fn modules(
     facts: &Facts<'_>,
     modules: Option<&CloudInitModules>,

@@ -1,7 +1,7 @@
-//! containerd's configuration: `config.toml`, and one `hosts.toml` per registry with mirrors.
+//! The configuration of containerd: `config.toml`, and one `hosts.toml` per registry with mirrors.
 //!
-//! The bytes are the ones that nodes have today, so the TOML is written by hand, in the order of
-//! its keys.
+//! The bytes are those that nodes have today, so the TOML is written by hand, in the order of its
+//! keys.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,10 +19,10 @@ const DOCKER: &str = "docker.io";
 const DOCKER_SERVER: &str = "https://registry-1.docker.io";
 const IMAGES: &str = r#"[plugins."io.containerd.cri.v1.images"#;
 const RUNTIME: &str = r#"[plugins."io.containerd.cri.v1.runtime"#;
-/// Before the third version of the configuration, one plugin was both.
+/// Before version 3 of the configuration, one plugin had both sections.
 const CRI: &str = r#"[plugins."io.containerd.grpc.v1.cri"#;
 
-/// The text of `/etc/containerd/config.toml`.
+/// Returns the text of `/etc/containerd/config.toml`.
 pub(super) fn config_toml(
     settings: &TenantSettings,
     credentials: &BTreeMap<String, RegistryCredential>,
@@ -45,8 +45,8 @@ pub(super) fn config_toml(
     out
 }
 
-/// The same in the configuration's second version, which is the only one that containerd 1.7
-/// reads; containerd 2 reads it, too.
+/// Returns the same in version 2 of the configuration. containerd 1.7 reads only this version;
+/// containerd 2 reads it, too.
 pub(super) fn config_toml_v2(
     settings: &TenantSettings,
     credentials: &BTreeMap<String, RegistryCredential>,
@@ -103,11 +103,11 @@ fn push_runc(out: &mut String, plugin: &str) {
     let _ = writeln!(out, "{runc}.options]\nSystemdCgroup = true");
 }
 
-/// The `hosts.toml` files by path.
+/// Returns the `hosts.toml` files by path.
 ///
 /// # Errors
 ///
-/// If a mirror is no URL, or an insecure registry names no host.
+/// Returns an error if a mirror is not a URL, or if an insecure registry names no host.
 pub(super) fn hosts_files(
     settings: &TenantSettings,
 ) -> Result<BTreeMap<String, String>, RenderError> {
@@ -128,7 +128,7 @@ pub(super) fn hosts_files(
     for registry in registries {
         let given = settings.registry_mirrors.get(registry).map(Vec::as_slice);
         let urls: &[String] = match given {
-            // An empty list takes even the registry's own address away.
+            // An empty list removes even the registry's own address.
             Some(urls) => urls,
             None if registry == DOCKER => &docker_mirrors,
             None => &[],
@@ -146,7 +146,7 @@ pub(super) fn hosts_files(
     Ok(files)
 }
 
-/// One registry on its way to a `hosts.toml`.
+/// A registry for which a `hosts.toml` is written.
 struct Hosts<'a> {
     registry: &'a str,
     is_insecure: bool,
@@ -154,7 +154,7 @@ struct Hosts<'a> {
 }
 
 impl Hosts<'_> {
-    /// Any registry: containerd's own name for it is `_default`, users write `*` too.
+    /// Returns true for the default registry. containerd calls it `_default`; users also write `*`.
     fn is_default(&self) -> bool {
         matches!(self.folder(), "_default")
     }
@@ -221,7 +221,7 @@ impl Hosts<'_> {
     }
 }
 
-/// The credentials by the host that containerd looks them up with.
+/// Returns the credentials by the host with which containerd looks them up.
 fn by_host(
     credentials: &BTreeMap<String, RegistryCredential>,
 ) -> BTreeMap<String, &RegistryCredential> {
@@ -259,7 +259,7 @@ fn push_text(out: &mut String, key: &str, value: &str) {
     out.push('\n');
 }
 
-/// A key is quoted unless all of it is letters, digits, `-` and `_`.
+/// Writes a key. It is quoted unless it consists of letters, digits, `-` and `_`.
 fn push_key(out: &mut String, key: &str) {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if !key.is_empty() && key.bytes().all(is_bare) {

@@ -1,6 +1,6 @@
-//! A profile in Go's template language, rewritten in Jinja, rendering the same bytes.
+//! Rewrites a profile in Go's template language in Jinja, so that it renders the same bytes.
 //!
-//! What cannot be said in Jinja with the same meaning is refused, with its place and what to do.
+//! Constructs that have no equivalent in Jinja are refused, with their place and what to do.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use crate::api::profile::{
     File, OperatingSystemProfileSpec, ProfileConfig, TemplateLanguage, VERSION_METADATA_JINJA,
 };
 
-/// A place in a profile that has no equal form in Jinja.
+/// A place in a profile that has no equivalent in Jinja.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The half of the profile.
@@ -28,7 +28,7 @@ pub struct Refusal {
     pub place: String,
     /// The line in it.
     pub line: usize,
-    /// Why, and what to do.
+    /// The reason, and what to do.
     pub problem: String,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why a profile is not converted.
+/// The reason why a profile is not converted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ConvertError {
     /// Its templates are Jinja.
@@ -52,13 +52,13 @@ pub enum ConvertError {
         "spec.templateLanguage, or the metadata of spec.version: the profile is in Jinja already"
     )]
     IsJinja,
-    /// It does not compile as it stands.
+    /// It does not compile in its present form.
     #[error("the profile as it stands does not compile")]
     Source(#[source] RenderError),
-    /// Some places have no equal form.
+    /// Some places have no equivalent.
     #[error("{}", lines(.0))]
     Refused(Vec<Refusal>),
-    /// The result is too large for the limits that hold for Jinja.
+    /// The result exceeds the limits for Jinja.
     #[error("the profile, rewritten, does not compile")]
     Result(#[source] RenderError),
 }
@@ -94,7 +94,7 @@ pub fn convert(
     Ok(converted)
 }
 
-/// The version with build metadata that says Jinja.
+/// Returns the version with build metadata that selects Jinja.
 fn jinja_version(version: &str) -> String {
     let sign = if version.contains('+') { '.' } else { '+' };
     format!("{version}{sign}{VERSION_METADATA_JINJA}")

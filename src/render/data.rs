@@ -1,4 +1,5 @@
-//! What a template can read: one variable per fact, under the names that existing profiles use.
+//! The data that templates can read: one variable per fact, with the names that existing profiles
+//! use.
 //!
 //! | variable | value |
 //! |---|---|
@@ -7,9 +8,9 @@
 //! | `ClusterDNSIPs`, `NetworkConfig.DNS.Servers` | lists of text |
 //! | `KubeletFeatureGates`, `KubeReserved`, `variables`, … | maps, in the order of their keys |
 //!
-//! There are two views of it: the one that documents are made from, and one with a marker in place
-//! of each secret, for the config that is stored. A marker stands only where there is a secret, so
-//! that a template takes the same branches in both.
+//! There are two views of the data. Documents are rendered from the first. The second has a marker
+//! in place of each secret, for the stored config. There is a marker only where there is a secret,
+//! so that templates take the same branches in both.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ use crate::tenant::settings::TenantSettings;
 /// fetcher's.
 const FETCH_TOKEN: &str = "fetch_token";
 
-/// Variables that exist for old profiles and are always empty.
+/// Variables that exist for old profiles, and are always empty.
 const ALWAYS_EMPTY: [&str; 5] = [
     "ContainerRuntimeAuthConfig",
     "KubeletConfiguration",
@@ -41,7 +42,7 @@ const ALWAYS_EMPTY: [&str; 5] = [
     "ServerAddress",
 ];
 
-/// The input, checked, with everything that is derived from it.
+/// The validated input, with everything that is derived from it.
 pub(super) struct Facts<'a> {
     pub(super) input: RenderInput<'a>,
     pub(super) operating_system: OperatingSystem,
@@ -49,21 +50,21 @@ pub(super) struct Facts<'a> {
     kubelet: KubeletSettings,
     feature_gates: BTreeMap<String, bool>,
     kube_version: String,
-    /// The cloud provider's configuration file, if the machine deployment does not give it.
+    /// The cloud provider's configuration file, if the machine deployment does not contain one.
     legacy_cloud_config: String,
     names: DerivedNames,
 }
 
-/// The variables, and the few that read otherwise in the stored config.
+/// The variables, and those that differ in the stored config.
 pub(super) struct TemplateData {
-    /// What documents are made from.
+    /// The variables from which documents are rendered.
     pub(super) inline: BTreeMap<&'static str, Value>,
-    /// Variables with a secret, with a marker in its place.
+    /// The variables with a secret, with a marker in its place.
     pub(super) marked: BTreeMap<&'static str, Value>,
 }
 
 impl<'a> Facts<'a> {
-    /// Checks the input, in the order in which users know the errors.
+    /// Validates the input, in the order in which users know the errors.
     pub(super) fn new(input: RenderInput<'a>) -> Result<Self, RenderError> {
         let machine_deployment = input.machine_deployment;
         let provider = machine_deployment.provider;
@@ -100,7 +101,7 @@ impl<'a> Facts<'a> {
         cluster.own_fetch_token.unwrap_or(cluster.fetch_token)
     }
 
-    /// Everything that a template can read.
+    /// Returns everything that a template can read.
     pub(super) fn template_data(&self) -> TemplateData {
         let mut inline = BTreeMap::new();
         self.add_cluster(&mut inline);
@@ -236,7 +237,8 @@ impl<'a> Facts<'a> {
         ]);
     }
 
-    /// Only the machine deployment's own operating system is filled in; the others are all zero.
+    /// Adds the operating systems. Only that of the machine deployment is filled in; the others are
+    /// all zero.
     fn add_operating_systems(&self, data: &mut BTreeMap<&'static str, Value>) {
         let given = &self.input.machine_deployment.provider.operating_system_spec;
         let zero = OperatingSystemSpec::default();
@@ -305,7 +307,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// containerd's configuration, in both versions that are in use.
+/// Returns containerd's configuration in both supported versions.
 fn containerd_configs(
     settings: &TenantSettings,
     credentials: &BTreeMap<String, RegistryCredential>,
@@ -322,7 +324,7 @@ fn containerd_configs(
     ]
 }
 
-/// A marker in place of a secret; an empty secret stays empty.
+/// Returns a marker in place of a secret. An empty secret stays empty.
 fn marker(secret: &SecretText, name: &str) -> SecretText {
     if secret.expose().is_empty() {
         SecretText::default()
@@ -348,7 +350,7 @@ fn mark_all(
         .collect()
 }
 
-/// The subscription with markers in place of everything that lets one use it.
+/// Returns the subscription with markers in place of everything that is needed to use it.
 pub(super) fn mark_rhel(rhel: &RhelSpec) -> RhelSpec {
     RhelSpec {
         subscription_manager_user: marker(&rhel.subscription_manager_user, "user"),

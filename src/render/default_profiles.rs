@@ -1,5 +1,5 @@
-//! The profiles that we ship, as they are committed under `manifests/profiles`. They are text
-//! here: the caller that installs or compiles one parses it.
+//! The profiles that we ship, as they are committed under `manifests/profiles`. They are kept as
+//! text, and parsed by the callers that install or compile them.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ pub struct DefaultProfile {
     pub yaml: &'static str,
 }
 
-/// The profile of this name, out of its file.
+/// Includes the file of the profile with this name.
 macro_rules! profile {
     ($name:literal) => {
         DefaultProfile {
@@ -38,7 +38,7 @@ const DEFAULT_PROFILES: &[DefaultProfile] = &[
     profile!("osp-ubuntu"),
 ];
 
-/// Every profile that we ship, in the order of their names.
+/// Returns every profile that we ship, in the order of their names.
 pub fn default_profiles() -> &'static [DefaultProfile] {
     DEFAULT_PROFILES
 }
@@ -54,14 +54,14 @@ pub fn default_profile(name: &str) -> Option<OperatingSystemProfile> {
 /// One line per shipped profile and version: name, version, digest of the file, digest of the spec.
 const DIGESTS: &str = include_str!("../../manifests/profiles/digests.txt");
 
-/// Whether this release or an earlier one shipped the spec with this digest.
+/// Returns true if this release or an earlier one shipped the spec with this digest.
 pub(super) fn is_shipped(digest: &str) -> bool {
     let mut shipped = DIGESTS.lines().filter_map(|line| line.split(' ').nth(3));
     shipped.any(|shipped| shipped == digest)
 }
 
-/// Which of two versions of a profile is newer; nothing where one cannot be read. Build metadata
-/// does not count.
+/// Compares two versions of a profile. Returns `None` if one of them is invalid. Build metadata is
+/// ignored.
 pub fn version_order(left: &str, right: &str) -> Option<Ordering> {
     Some(Version::parse(left)?.precedence(&Version::parse(right)?))
 }

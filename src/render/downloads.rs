@@ -1,5 +1,5 @@
-//! What a profile will fetch, as the profile itself says: its named template `artefacts`, rendered
-//! like a file, in each half that has one. Each line is a kind and a value.
+//! The downloads of a profile, as the profile itself lists them: its named template `artefacts`,
+//! rendered like a file, in each half that has one. Each line is a kind and a value.
 
 use super::{
     Limits, RenderError, RenderInput, render, source::templates_of, template::CompiledProfile,
@@ -12,7 +12,7 @@ use crate::api::profile::{
 /// The name of the template.
 pub const DOWNLOADS: &str = "artefacts";
 
-/// The lines of both halves' lists, trimmed; none where no half has a list.
+/// Returns the trimmed lines of both halves' lists, or `None` if neither half has a list.
 pub fn downloads(
     input: &RenderInput<'_>,
     limits: &Limits,
@@ -34,8 +34,7 @@ pub fn downloads(
     Ok(Some(lines.map(str::to_owned).collect()))
 }
 
-/// The profile with nothing but its lists: as files, so that everything that holds for files holds
-/// for them.
+/// Returns the profile with only its lists, as files, so that the rules for files apply to them.
 fn lists(spec: &OperatingSystemProfileSpec) -> Option<OperatingSystemProfileSpec> {
     let mut lists = spec.clone();
     let include = match spec.language() {
@@ -92,7 +91,7 @@ mod tests {
         let mut world = a_world();
         let half = &mut world.profile.provisioning_config;
         half.templates.insert(DOWNLOADS.to_owned(), text.to_owned());
-        // What else there is has no part in it, be it broken by the list's input or not.
+        // The rest of the profile is not used, even if it is broken.
         half.files = vec![a_file("/f", "{{ variables.nothing }}")];
         world
     }

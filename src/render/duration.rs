@@ -1,4 +1,4 @@
-//! Durations in Go's notation, which is how a kubelet and existing profiles know them.
+//! Durations in Go's notation, which kubelets and existing profiles use.
 
 use std::fmt::Write;
 
@@ -23,12 +23,12 @@ impl GoDuration {
         Self(nanoseconds)
     }
 
-    /// How many nanoseconds it has.
+    /// Returns the number of nanoseconds.
     pub(super) const fn nanoseconds(self) -> i64 {
         self.0
     }
 
-    /// Reads a duration such as `1h30m` or `1.5s`; the error is Go's own text.
+    /// Parses a duration such as `1h30m` or `1.5s`. The error is Go's own text.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (is_negative, rest) = match text.as_bytes().first() {
             Some(b'-') => (true, text.get(1..).unwrap_or_default()),
@@ -90,7 +90,7 @@ fn leading_digits(text: &str) -> (&str, &str) {
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
-/// `whole.fraction` times `scale`; digits beyond a nanosecond are cut off.
+/// Returns `whole.fraction` times `scale`. Digits beyond a nanosecond are cut off.
 fn amount(whole: &str, fraction: &str, scale: u64) -> Option<u64> {
     let whole: u64 = if whole.is_empty() {
         0

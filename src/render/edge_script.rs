@@ -1,5 +1,5 @@
-//! The script that makes an edge machine a node. No cloud hands user data to such a machine: its
-//! owner copies the script there and runs it, and it fetches the bootstrap document itself.
+//! The script that turns an edge machine into a node. No cloud passes user data to such a machine.
+//! Its owner copies the script to it and runs it, and the script fetches the bootstrap document.
 
 use crate::tenant::secret_text::SecretText;
 
@@ -11,20 +11,21 @@ const HEAD: &str = "#!/bin/bash\n\
 
 const BODY: &str = include_str!("edge_script/body.sh");
 
-/// What the script must know.
+/// The values in the script.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeScriptInput<'a> {
     /// The API server as nodes reach it: an https URL.
     pub api_server: &'a str,
-    /// The certificate authority of that server, in PEM; empty where the machine's own count.
+    /// The certificate authority of that server in PEM. If empty, the machine's own authorities are
+    /// used.
     pub certificate_authority: &'a str,
-    /// The token that nodes fetch their documents with.
+    /// The token with which nodes fetch their documents.
     pub fetch_token: &'a SecretText,
-    /// The bootstrap Secret.
+    /// The name of the bootstrap Secret.
     pub secret: &'a str,
 }
 
-/// Writes the script.
+/// Renders the script.
 pub fn edge_script(input: &EdgeScriptInput<'_>) -> SecretText {
     let server = quote(input.api_server.trim_end_matches('/'));
     let authority = quote(input.certificate_authority.trim());
@@ -35,7 +36,7 @@ pub fn edge_script(input: &EdgeScriptInput<'_>) -> SecretText {
     ))
 }
 
-/// A text as one word of the shell.
+/// Quotes a text as one word of the shell.
 fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! The documents that machines read, made from a config. Their bytes are a contract.
+//! Encodes a config as the documents that machines read. Their bytes are a contract.
 
 use super::{
     error::{Half, RenderError},
@@ -14,16 +14,16 @@ pub mod gzip;
 pub mod ignition;
 mod permissions;
 
-/// What a document says that does not stand in the config.
+/// The parts of a document that are not in the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineFacts<'a> {
     /// The machine deployment's name.
     pub name: &'a str,
-    /// Whether packages are upgraded at the first boot.
+    /// True if packages are upgraded at the first boot.
     pub dist_upgrade_on_boot: bool,
 }
 
-/// Makes one of a config's two documents, for the tool that the config names.
+/// Encodes one of a config's two documents, for the tool that the config names.
 pub fn encode(
     config: &OperatingSystemConfigSpec,
     half: Half,
@@ -35,7 +35,7 @@ pub fn encode(
     }
 }
 
-/// What machine-controller replaces by the machine's name.
+/// The placeholder that machine-controller replaces with the machine's name.
 const MACHINE_NAME: &str = "<MACHINE_NAME>";
 
 fn half_of(config: &OperatingSystemConfigSpec, half: Half) -> &ConfigHalf {
@@ -45,12 +45,13 @@ fn half_of(config: &OperatingSystemConfigSpec, half: Half) -> &ConfigHalf {
     }
 }
 
-/// AWS names its machines itself; elsewhere the bootstrap document does.
+/// Returns true if the document sets the machine's name. AWS sets the names of its machines itself.
 fn names_machine(config: &OperatingSystemConfigSpec, half: Half) -> bool {
     half == Half::Bootstrap && config.cloud_provider.name != CloudProvider::Aws
 }
 
-/// Trimmed, without empty ones, each once, in order: Ignition refuses duplicates.
+/// Returns the keys, trimmed, without empty ones and duplicates, in their order. Ignition refuses
+/// duplicates.
 fn distinct_keys(keys: &[String]) -> Vec<&str> {
     let mut distinct: Vec<&str> = Vec::with_capacity(keys.len());
     for key in keys.iter().map(|key| key.trim()) {
@@ -61,7 +62,7 @@ fn distinct_keys(keys: &[String]) -> Vec<&str> {
     distinct
 }
 
-/// A file's data and encoding; an absent content is an empty one.
+/// Returns a file's data and encoding. A missing content is an empty one.
 fn data_of(file: &File) -> (&str, Option<&str>) {
     file.content.inline.as_ref().map_or(("", None), |inline| {
         let encoding = inline.encoding.as_deref().filter(|name| !name.is_empty());
@@ -69,7 +70,7 @@ fn data_of(file: &File) -> (&str, Option<&str>) {
     })
 }
 
-/// How many bytes of a document a file's data takes, before indents and escapes.
+/// Returns the number of bytes that a file's data takes in a document, before indents and escapes.
 pub fn carried_bytes(file: &File) -> usize {
     let in_base64 = |bytes: usize| bytes.div_ceil(3) * 4;
     match data_of(file) {
@@ -82,8 +83,8 @@ pub fn carried_bytes(file: &File) -> usize {
 }
 
 /// Returns the number of spaces that a YAML reader removes from every line of a text in a literal
-/// block: the indent of the first line that is not blank. Returns `None` if all lines are blank:
-/// the block is then empty. The text ends its lines without carriage returns.
+/// block: the indent of the first line that is not blank. Returns `None` if all lines are blank,
+/// because the block is then empty. The lines must end without carriage returns.
 fn block_indent(text: &str) -> Result<Option<usize>, &'static str> {
     if text.chars().any(breaks_yaml_text) {
         return Err("it holds a character that YAML takes for a line break or refuses");
@@ -108,10 +109,10 @@ fn block_indent(text: &str) -> Result<Option<usize>, &'static str> {
     Ok(Some(first))
 }
 
-/// The end of a line that every reader of YAML takes for a plain line break.
+/// The line ending that every YAML reader reads as a plain line break.
 const CRLF: &str = "\r\n";
 
-/// Characters that end a line for a YAML reader, or that it refuses, wherever they stand.
+/// Returns true for characters that end a line for a YAML reader, or that it refuses, anywhere.
 fn breaks_yaml_text(character: char) -> bool {
     matches!(
         character,

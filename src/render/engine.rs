@@ -1,5 +1,5 @@
-//! The template engine, set up so that a template can read its variables and nothing else, and can
-//! take no more than its limits.
+//! The template engine, configured so that a template can read only its variables and cannot exceed
+//! its limits.
 
 use std::{
     cell::Cell,
@@ -21,19 +21,19 @@ use super::{
     sandbox,
 };
 
-/// A template on its way into the engine.
+/// A template to compile.
 pub(super) struct Source<'a> {
     pub(super) half: Half,
-    /// The name that other templates know it by.
+    /// The name under which other templates know it.
     pub(super) name: String,
-    /// The name that people know it by.
+    /// The name in messages.
     pub(super) label: String,
     pub(super) text: &'a str,
-    /// What an include may bring in at most.
+    /// The maximum number of bytes that an include may add.
     pub(super) included_bytes: usize,
 }
 
-/// A file on its way out of the engine.
+/// A file to render.
 pub(super) struct Job<'a> {
     pub(super) half: Half,
     pub(super) environment: &'a Environment<'static>,
@@ -43,7 +43,7 @@ pub(super) struct Job<'a> {
     pub(super) fuel: &'a Fuel,
 }
 
-/// The name that people know a template by.
+/// The name of a template in messages.
 #[derive(Clone, Copy)]
 pub(super) enum Label<'a> {
     /// A file, by its path.
@@ -61,13 +61,13 @@ impl fmt::Display for Label<'_> {
     }
 }
 
-/// The name of a file's template, which no named template can have: a profile's keys are read
-/// from YAML or JSON by people, who write no line breaks into them.
+/// Returns the name of a file's template. No named template can have it: people write the keys of a
+/// profile in YAML or JSON, without line breaks.
 pub(super) fn file_name(index: usize) -> String {
     format!("\nfiles[{index}]")
 }
 
-/// An engine without templates.
+/// Creates an engine without templates.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::empty();
     environment.set_syntax(sandbox::syntax());
@@ -80,7 +80,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// Compiles a template, and tells which variables it reads.
+/// Compiles a template, and returns the names of the variables that it reads.
 pub(super) fn add(
     environment: &mut Environment<'static>,
     source: &Source<'_>,
@@ -107,14 +107,13 @@ fn syntax_error(source: &Source<'_>, line: Option<usize>, problem: String) -> Re
     }
 }
 
-/// Compiles a template that was rewritten already.
+/// Compiles a template that was already rewritten.
 pub(super) fn add_printed(
     environment: &mut Environment<'static>,
     source: &Source<'_>,
     text: String,
 ) -> Result<BTreeSet<String>, RenderError> {
-    // What is wrong with a template's syntax is said in words of the template's own source, which
-    // holds no value of a tenant.
+    // A syntax error quotes only the template's own source, which contains no values of a tenant.
     let explain = |error: &Error| {
         syntax_error(
             source,
@@ -131,14 +130,13 @@ pub(super) fn add_printed(
     Ok(template.undeclared_variables(false).into_iter().collect())
 }
 
-/// Starts a render: its files share what they may make. Values of the templates' language print as
-/// these parts.
+/// Starts a render. Its files share the limits. `parts` splits the values of the template language.
 pub(super) fn start(limits: &Limits, parts: Parts) -> Fuel {
     allocation_limit::start(limits.work_bytes_max, parts);
     Fuel(Cell::new(limits.fuel))
 }
 
-/// Instructions that are left for the files of one render.
+/// The instructions that are left for the files of one render.
 pub(super) struct Fuel(Cell<u64>);
 
 impl Fuel {
@@ -193,7 +191,7 @@ fn render_in(
             place: place(job, None),
             bytes_max: job.limits.output_bytes_max,
         }),
-        // A function may have taken the error for one of its arguments'.
+        // A function may have mistaken the error for one of its arguments'.
         Ok(()) => Err(work_too_large(job, None)),
         Err(error) if allocation_limit::is_spent() => {
             Err(work_too_large(job, Some(innermost(&error))))
@@ -209,7 +207,7 @@ fn work_too_large(job: &Job<'_>, error: Option<&Error>) -> RenderError {
     }
 }
 
-/// Takes bytes up to a limit, and fails at the first one beyond.
+/// A writer that accepts bytes up to a limit, and fails beyond it.
 struct BoundedBytes {
     bytes: Vec<u8>,
     bytes_max: usize,
@@ -231,7 +229,8 @@ impl Write for BoundedBytes {
     }
 }
 
-/// Prints a value: truth values as configuration files know them, and nothing that is no text.
+/// Prints a value. Booleans are printed as configuration files expect them. Lists, maps and `none`
+/// are refused.
 fn format_value(out: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
     let text = allocation_limit::printed(value)?;
     allocation_limit::spend(text.len())?;
@@ -251,7 +250,7 @@ fn place(job: &Job<'_>, error: Option<&Error>) -> TemplatePlace {
     }
 }
 
-/// Says what went wrong without the engine's own words where those may quote a value.
+/// Describes an error, without the engine's own words if they may quote a value.
 fn explain(job: &Job<'_>, error: &Error) -> RenderError {
     let innermost = innermost(error);
     let place = place(job, Some(innermost));
@@ -267,7 +266,7 @@ fn explain(job: &Job<'_>, error: &Error) -> RenderError {
     }
 }
 
-/// An error in an included template is wrapped by one at the place of the include.
+/// Returns the innermost error. An error in an included template is wrapped by one at the include.
 fn innermost(error: &Error) -> &Error {
     let mut innermost = error;
     let mut source = std::error::Error::source(error);
@@ -280,7 +279,7 @@ fn innermost(error: &Error) -> &Error {
     innermost
 }
 
-/// The kind of problem; only words that stand in the template's source are quoted.
+/// Describes the kind of problem. Quotes only words from the template's source.
 fn problem(error: &Error) -> String {
     let detail = error.detail().unwrap_or_default();
     match error.kind() {

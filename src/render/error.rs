@@ -1,21 +1,21 @@
-//! Why a configuration cannot be rendered. Every variant names the object and the field that must
-//! change, and none carries rendered text: what is rendered holds secrets.
+//! The reasons why a configuration cannot be rendered. Every variant names the object and the field
+//! that must change. None contains rendered text, because it may contain secrets.
 
 use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// One of the two halves of a profile, and of the two documents made from them.
+/// One of the two halves of a profile, and the document that is rendered from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Half {
-    /// What a machine gets as user data.
+    /// The half for the user data of a machine.
     Bootstrap,
-    /// What turns the machine into a node.
+    /// The half that turns the machine into a node.
     Provisioning,
 }
 
 impl Half {
-    /// The field of a profile and of a config.
+    /// Returns the name of the field in a profile and in a config.
     pub const fn field(self) -> &'static str {
         match self {
             Self::Bootstrap => "bootstrapConfig",
@@ -23,7 +23,7 @@ impl Half {
         }
     }
 
-    /// The document that is made from it.
+    /// Returns a description of the document that is rendered from it.
     pub const fn document(self) -> &'static str {
         match self {
             Self::Bootstrap => "the bootstrap document",
@@ -45,7 +45,7 @@ pub struct TemplatePlace {
     pub half: Half,
     /// The file or the named template.
     pub name: String,
-    /// The named template in which it happened, where that is another one.
+    /// The included template in which it happened, if any.
     pub included: Option<String>,
     /// The line in the innermost template.
     pub line: Option<usize>,
@@ -64,7 +64,7 @@ impl fmt::Display for TemplatePlace {
     }
 }
 
-/// Why a configuration cannot be rendered.
+/// The reason why a configuration cannot be rendered.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RenderError {
     /// A file has no inline content.
@@ -75,23 +75,24 @@ pub enum RenderError {
         /// The file's path.
         path: String,
     },
-    /// An old kubelet needs a cloud provider's configuration that cannot be made.
+    /// An old kubelet needs a configuration of the cloud provider that is not supported.
     #[error("failed to fetch cloud-config: {reason}")]
     CloudConfig {
-        /// Why, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// The mirror of a registry is no URL. The text itself is left out: it may hold a password.
+    /// The mirror of a registry is not a URL. The text itself is omitted, because it may contain a
+    /// password.
     #[error("settings, registryMirrors of `{registry}`, mirror {}: {reason}", index + 1)]
     Mirror {
         /// The registry.
         registry: String,
-        /// Which of its mirrors, from 0.
+        /// The index of the mirror, from 0.
         index: usize,
-        /// Why it is no URL.
+        /// The reason why it is not a URL.
         reason: Cow<'static, str>,
     },
-    /// An insecure registry stands for any, and it has no mirror that says which host is meant.
+    /// An insecure registry is a wildcard, and it has no mirror that names a host.
     #[error(
         "settings, insecureRegistries: `{registry}` names no host; give it mirrors in \
          registryMirrors, or name each registry"
@@ -103,15 +104,15 @@ pub enum RenderError {
     /// A template cannot be compiled.
     #[error("{place}: {problem}")]
     TemplateSyntax {
-        /// Where.
+        /// The place.
         place: TemplatePlace,
-        /// What is wrong, in words of the template's own source.
+        /// The problem, in words of the template's own source.
         problem: String,
     },
-    /// A template calls a function that no template may call.
+    /// A template calls a function that templates must not call.
     #[error("{place}: {problem}")]
     RefusedFunction {
-        /// Where.
+        /// The place.
         place: TemplatePlace,
         /// The function, and why it is refused.
         problem: String,
@@ -119,7 +120,7 @@ pub enum RenderError {
     /// A template failed.
     #[error("{place}: {problem}")]
     Template {
-        /// Where.
+        /// The place.
         place: TemplatePlace,
         /// The kind of problem.
         problem: String,
@@ -127,23 +128,23 @@ pub enum RenderError {
     /// A template ran too long.
     #[error("{place}: the profile runs more than {fuel} instructions")]
     OutOfFuel {
-        /// Where.
+        /// The place.
         place: TemplatePlace,
         /// The limit.
         fuel: u64,
     },
-    /// A template wrote too much.
+    /// A template wrote too much output.
     #[error("{place}: the template writes more than {bytes_max} bytes")]
     OutputTooLarge {
-        /// Where.
+        /// The place.
         place: TemplatePlace,
         /// The limit.
         bytes_max: usize,
     },
-    /// A template made too much text or too many list entries on its way.
+    /// A template created too many intermediate values.
     #[error("{place}: the profile makes more than {bytes_max} bytes of intermediate values")]
     WorkTooLarge {
-        /// Where.
+        /// The place.
         place: TemplatePlace,
         /// The limit.
         bytes_max: usize,
@@ -159,10 +160,10 @@ pub enum RenderError {
          failed to decode provider configs: {reason}"
     )]
     ProviderConfig {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The operating system is none that is known.
+    /// The operating system is unknown.
     #[error(
         "machine deployment, spec.template.spec.providerSpec.value.operatingSystem: \
          failed to add operating system spec: unknown OperatingSystem `{name}`"
@@ -171,7 +172,7 @@ pub enum RenderError {
         /// The name.
         name: String,
     },
-    /// The cloud provider is none that is known.
+    /// The cloud provider is unknown.
     #[error(
         "machine deployment, spec.template.spec.providerSpec.value.cloudProvider: \
          unknown cloud provider `{name}`"
@@ -180,7 +181,7 @@ pub enum RenderError {
         /// The name.
         name: String,
     },
-    /// A static network is asked for on an operating system that has none.
+    /// A static network is configured for an operating system that does not support it.
     #[error(
         "machine deployment, spec.template.spec.providerSpec.value.network: \
          static IP config is not supported with: {operating_system}"
@@ -189,7 +190,7 @@ pub enum RenderError {
         /// The operating system.
         operating_system: String,
     },
-    /// The provisioning utility is none that is known.
+    /// The provisioning utility is unknown.
     #[error(
         "machine deployment, \
          spec.template.spec.providerSpec.value.operatingSystemSpec.provisioningUtility: \
@@ -206,12 +207,12 @@ pub enum RenderError {
          (profile, spec.provisioningUtility)"
     )]
     UtilityMismatch {
-        /// What the profile says.
+        /// The utility of the profile.
         profile: Cow<'static, str>,
-        /// What the machine deployment needs.
+        /// The utility that the machine deployment needs.
         machine_deployment: Cow<'static, str>,
     },
-    /// A profile for cloud-init names a version of Ignition.
+    /// A profile for cloud-init sets a version of Ignition.
     #[error(
         "profile, spec.ignitionVersion: it is set, and spec.provisioningUtility is not \
          `ignition`; remove one of the two"
@@ -222,40 +223,40 @@ pub enum RenderError {
     KubeletAnnotation {
         /// The annotation's key.
         annotation: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// An annotation with a feature gate cannot be read.
+    /// An annotation with a feature gate is invalid.
     #[error("machine deployment, annotation {annotation}: {reason}")]
     FeatureGate {
         /// The annotation's name.
         annotation: String,
-        /// Why, and what would do.
+        /// The reason, and which values are valid.
         reason: String,
     },
-    /// The kubelet's version cannot be read.
+    /// The kubelet's version is invalid.
     #[error(
         "machine deployment, spec.template.spec.versions.kubelet: \
          invalid kubelet version: {reason}"
     )]
     KubeletVersion {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A value would break out of the document that it stands in.
+    /// A value would break out of its place in the document.
     #[error("{half}, {place}: {reason}")]
     Unsafe {
         /// The document.
         half: Half,
         /// The place in it.
         place: String,
-        /// Why.
+        /// The reason.
         reason: Cow<'static, str>,
     },
 }
 
 impl RenderError {
-    /// The place in a profile's templates, where the error has one.
+    /// Returns the place in a profile's templates, if the error has one.
     pub const fn place(&self) -> Option<&TemplatePlace> {
         match self {
             Self::TemplateSyntax { place, .. }
@@ -268,7 +269,7 @@ impl RenderError {
         }
     }
 
-    /// Whether a template exceeded one of the engine's limits.
+    /// Returns true if a template exceeded one of the engine's limits.
     pub const fn is_of_a_limit(&self) -> bool {
         matches!(
             self,
@@ -276,7 +277,7 @@ impl RenderError {
         )
     }
 
-    /// The error in one word, for metrics and events.
+    /// Returns the error's category in one word, for metrics and Events.
     pub const fn category(&self) -> &'static str {
         match self {
             Self::MissingInline { .. } => "missing-inline",

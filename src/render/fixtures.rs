@@ -1,4 +1,4 @@
-//! Values for the tests of this module, to be changed by field.
+//! Fixtures for the tests of this module. Tests change single fields.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::api::profile::{
 use crate::tenant::secret_text::SecretText;
 use crate::tenant::settings::TenantSettings;
 
-/// A file with a template.
+/// Creates a file with a template.
 pub fn a_file(path: &str, data: &str) -> File {
     File {
         path: path.to_owned(),
@@ -33,7 +33,7 @@ pub fn a_file(path: &str, data: &str) -> File {
     }
 }
 
-/// A Jinja profile for Ubuntu without files.
+/// Creates a Jinja profile for Ubuntu without files.
 pub fn a_profile() -> OperatingSystemProfileSpec {
     OperatingSystemProfileSpec {
         extends: None,
@@ -49,7 +49,7 @@ pub fn a_profile() -> OperatingSystemProfileSpec {
     }
 }
 
-/// The part of a profile that containerd brings.
+/// Creates the part of a profile for containerd.
 pub fn a_runtime(files: Vec<File>) -> ContainerRuntimeSpec {
     ContainerRuntimeSpec {
         name: ContainerRuntime::Containerd,
@@ -71,7 +71,7 @@ pub struct World {
     pub limits: Limits,
 }
 
-/// A machine deployment `workers` in `kube-system` on Ubuntu and OpenStack.
+/// Creates a machine deployment `workers` in `kube-system` on Ubuntu and OpenStack.
 pub fn a_world() -> World {
     World {
         profile: a_profile(),
@@ -91,14 +91,14 @@ pub fn a_world() -> World {
 }
 
 impl World {
-    /// Renders.
+    /// Compiles and renders the profile.
     pub fn render(&self) -> Result<Rendered, RenderError> {
         let profile = CompiledProfile::compile(&self.profile)?;
         let provider = ProviderConfig::decode(&self.provider_spec)?;
         self.render_with(&profile, &provider)
     }
 
-    /// Renders with parts that were made before.
+    /// Renders with a compiled profile and a decoded provider.
     pub fn render_with(
         &self,
         profile: &CompiledProfile,
@@ -107,7 +107,7 @@ impl World {
         render(&self.input(profile, provider), &self.limits)
     }
 
-    /// The input of a render.
+    /// Returns the input of a render.
     pub fn input<'a>(
         &'a self,
         profile: &'a CompiledProfile,
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// Renders a template as the only file, and gives its text.
+    /// Renders a template as the only file, and returns its text.
     pub fn text(&self, template: &str) -> Result<String, RenderError> {
         let mut profile = self.profile.clone();
         profile.provisioning_config.files = vec![a_file("/f", template)];
@@ -154,7 +154,7 @@ impl World {
     }
 }
 
-/// A file's data.
+/// Returns a file's data.
 pub fn data(file: &File) -> String {
     file.content
         .inline

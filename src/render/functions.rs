@@ -1,8 +1,8 @@
-//! The functions, filters and tests that templates have.
+//! The functions, filters and tests that templates can call.
 //!
-//! All are functions of their arguments alone, their errors quote no value, and each takes what it
-//! makes off the template's bytes. What the engine has beyond them is left out: it prints every
-//! variable at once, pads without bound, or marks text as safe for HTML.
+//! All of them depend only on their arguments. Their errors quote no value, and each charges what
+//! it creates to the render. The engine's other functions are omitted: they print every variable at
+//! once, pad without a limit, or mark text as safe for HTML.
 
 use std::fmt::Write;
 
@@ -39,22 +39,23 @@ const OWN_TEXTS: [&str; 11] = [
     allocation_limit::NO_TEXT,
 ];
 
-/// Whether the text of an error is our own, and so quotes no value.
+/// Returns true if the text of an error is our own, and so quotes no value.
 pub(super) fn is_own_text(text: &str) -> bool {
     OWN_TEXTS.contains(&text)
 }
 
-/// Work per byte of a filter that takes a text apart into a list.
+/// The cost per byte of a filter that splits a string into a list.
 const APART: usize = 32;
-/// Work per byte of a filter that sorts: a list of half a million entries is compared 19 times.
+/// The cost per byte of a filter that sorts. Sorting half a million entries takes 19 comparisons
+/// each.
 const SORTS: usize = 20;
-/// A control character takes six bytes in JSON.
+/// The cost per byte of JSON: a control character takes six bytes.
 const JSON: usize = 6;
 
-/// What the engine indents by where a template does not say.
+/// The engine's default indent.
 const INDENT_DEFAULT: usize = 4;
 
-/// Adds everything.
+/// Adds all functions, filters and tests.
 pub(super) fn add_to(environment: &mut Environment<'static>) {
     allocation_limit::add_to(environment);
     add_functions(environment);
@@ -177,7 +178,7 @@ fn add_tests(environment: &mut Environment<'static>) {
     );
 }
 
-/// A test that walks its arguments.
+/// Wraps a test that walks its arguments.
 fn walks(
     test: Value,
 ) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<bool, Error> + Send + Sync + 'static {
@@ -185,14 +186,14 @@ fn walks(
     move |state, arguments| Ok(test(state, arguments)?.is_true())
 }
 
-/// The engine's own range, as a list: of its lazy one every entry is found by walking to it.
+/// Returns the engine's range as a list. In its lazy range, every entry is found by walking to it.
 fn range(lower: isize, upper: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
     let range = minijinja::functions::range(lower, upper, step)?;
     weigh(&range)?;
     Ok(Value::from(range.try_iter()?.collect::<Vec<Value>>()))
 }
 
-/// Whether a version satisfies a constraint: `semver_matches(KubeVersion, ">=1.34")`.
+/// Returns true if a version satisfies a constraint: `semver_matches(KubeVersion, ">=1.34")`.
 fn semver_matches(version: &str, constraint: &str) -> Result<bool, Error> {
     spend(version.len() + constraint.len())?;
     let constraints = Constraints::parse(constraint).ok_or_else(|| refusal(NO_CONSTRAINT))?;
@@ -200,13 +201,14 @@ fn semver_matches(version: &str, constraint: &str) -> Result<bool, Error> {
     Ok(constraints.is_satisfied_by(&version))
 }
 
-/// A text in standard base64, on one line.
+/// Encodes a string in standard base64, on one line.
 fn b64encode(text: &str) -> Result<String, Error> {
     spend(text.len().saturating_mul(2))?;
     Ok(STANDARD.encode(text))
 }
 
-/// A value as compact JSON that is YAML as well: characters that YAML refuses are escaped.
+/// Returns a value as compact JSON that is also valid YAML. Characters that YAML refuses are
+/// escaped.
 fn to_json(value: &Value) -> Result<String, Error> {
     weigh_times([value], JSON)?;
     let json = serde_json::to_string(value).map_err(|_| refusal(NO_JSON))?;
@@ -216,7 +218,7 @@ fn to_json(value: &Value) -> Result<String, Error> {
     let mut text = String::with_capacity(json.len() * 2);
     for character in json.chars() {
         if is_refused_by_yaml(character) {
-            // All of them stand in the plane that four digits reach.
+            // All of these characters have code points of at most four hex digits.
             let _ = write!(text, "\\u{:04x}", u32::from(character));
         } else {
             text.push(character);
@@ -225,7 +227,7 @@ fn to_json(value: &Value) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Whether a character cannot stand in a YAML text, or ends its line there.
+/// Returns true if YAML refuses a character, or reads it as a line break.
 fn is_refused_by_yaml(character: char) -> bool {
     matches!(
         character,
@@ -233,7 +235,7 @@ fn is_refused_by_yaml(character: char) -> bool {
     )
 }
 
-/// A value as YAML, without the last line break.
+/// Returns a value as YAML, without the last line break.
 fn to_yaml(value: &Value) -> Result<String, Error> {
     weigh_times([value], JSON * 2)?;
     let mut text = serde_saphyr::to_string(value).map_err(|_| refusal(NO_YAML))?;
@@ -241,7 +243,7 @@ fn to_yaml(value: &Value) -> Result<String, Error> {
     Ok(text)
 }
 
-/// The text with every `from` replaced.
+/// Returns the string with every `from` replaced.
 fn replace(text: &str, from: &str, to: &str) -> Result<String, Error> {
     if from.is_empty() {
         return Err(refusal(FROM_IS_EMPTY));
@@ -252,7 +254,7 @@ fn replace(text: &str, from: &str, to: &str) -> Result<String, Error> {
     Ok(out.into_string())
 }
 
-/// The engine's own filter, after taking what the spaces of every line weigh.
+/// Calls the engine's filter, after charging the spaces of every line.
 fn indent(state: &mut State, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     type Arguments<'a> = (&'a str, Option<usize>, Option<bool>, Option<bool>, Kwargs);
     let arguments = arguments.into_values();
@@ -264,7 +266,7 @@ fn indent(state: &mut State, arguments: Rest<ValueOrKwargs>) -> Result<Value, Er
     Value::from_function(filters::indent).call(state, &arguments)
 }
 
-/// The engine's own filter. A sum that starts with a text or a list is copied at each step.
+/// Calls the engine's filter. A sum that starts with a string or a list is copied at each step.
 fn sum(state: &mut State, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     type Arguments<'a> = (&'a Value, Option<&'a str>, Option<Value>, Kwargs);
     let arguments = arguments.into_values();
@@ -278,12 +280,12 @@ fn sum(state: &mut State, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error
     Value::from_function(summed).call(state, &arguments)
 }
 
-/// The items as they are printed, with the separator between them.
+/// Returns the items as they are printed, with the separator between them.
 fn join(items: &Value, separator: Option<&str>) -> Result<String, Error> {
     let separator = separator.unwrap_or_default();
     let mut out = MeteredText::default();
     for (index, item) in items.try_iter()?.enumerate() {
-        // An empty item takes a step as well.
+        // An empty item is charged as well.
         spend(1)?;
         if index > 0 {
             out.push_str(separator)?;

@@ -1,9 +1,9 @@
-//! JSON strings as Go's encoder writes them. Hashes and documents that others compare depend on
-//! the bytes.
+//! JSON strings as Go's encoder writes them. Hashes depend on their bytes, and so do documents that
+//! other programs compare.
 
 use std::fmt::Write;
 
-/// Appends `text` as a JSON string with Go's escapes, those for HTML included.
+/// Appends `text` as a JSON string with Go's escapes, including those for HTML.
 pub(super) fn push_string(out: &mut String, text: &str) {
     out.push('"');
     let mut plain_from = 0;

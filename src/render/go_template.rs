@@ -1,16 +1,16 @@
 //! Profiles in Go's template language, on the same engine as all others.
 //!
-//! A template is read by a parser of our own and rewritten in the engine's language, with one
-//! function per operation of Go's; so the limits on what a template may take hold here as well.
+//! Our own parser reads a template, which is then rewritten in the engine's language, with one
+//! function per operation of Go. So the engine's limits apply to these templates as well.
 //!
 //! ```text
 //! source ─► lexer ─► parser ─► tree ─► translate ─► the engine, with functions and values of Go's
 //! ```
 //!
-//! A profile's named `templates` are interpreted twice, as profiles have come to rely on: each is
-//! rendered alone, with the data, and its text becomes the body of a template of that name, which a
-//! file calls. Where no such text holds `{{` the second time has nothing to do, and the text is put
-//! in place; else it is read again with every file.
+//! A profile's named `templates` are interpreted twice, because profiles have come to rely on that.
+//! Each is rendered alone, with the data, and its text becomes the body of a template of that name,
+//! which files call. If no such text contains `{{`, the second pass changes nothing, and the text
+//! is inserted. Otherwise it is parsed again with every file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ use second_pass::is_plain;
 use translate::{ROOT, Set, TEXTS, translate};
 use tree::{Refusal, RefusedPart};
 
-/// What begins an action.
+/// The delimiter that begins an action.
 const ACTION: &str = "{{";
 
 /// The Go templates of one half, compiled.
@@ -76,18 +76,19 @@ struct Text {
 struct File {
     path: String,
     source: String,
-    /// Its template's name in the environment; `None` where its data is no template at all.
+    /// The name of its template in the environment; `None` if the file is not a template.
     template: Option<String>,
     reads: BTreeSet<String>,
-    /// Whether a named template can replace something in it, so that it is read again each time.
+    /// True if a named template can replace a definition in it. It is then parsed again in each
+    /// render.
     is_replaced: bool,
 }
 
-/// What a render of a half is made from.
+/// The arguments of a render of a half.
 pub(super) struct Pass<'a> {
     pub(super) limits: &'a Limits,
     pub(super) fuel: &'a Fuel,
-    /// The variables as they are, and those with markers in place of secrets.
+    /// The variables, inline and with markers in place of secrets.
     pub(super) inline: &'a BTreeMap<&'static str, Value>,
     pub(super) marked: &'a BTreeMap<&'static str, Value>,
     /// The names of the variables that differ between the two.
@@ -148,7 +149,7 @@ impl GoHalf {
         Ok(compiled)
     }
 
-    /// Whether a file may read a variable, itself or in a template that it calls.
+    /// Returns true if a file may read a variable, itself or in a template that it calls.
     pub(super) fn reads(&self, name: &str) -> bool {
         let is_in = |reads: &BTreeSet<String>| reads.contains(name) || reads.contains(ROOT);
         self.files.iter().any(|file| is_in(&file.reads))
@@ -206,7 +207,7 @@ impl GoHalf {
         }
     }
 
-    /// The texts of the half's files, as they are and with markers.
+    /// Returns the rendered files of the half, inline and with markers.
     pub(super) fn render(
         &self,
         pass: &Pass<'_>,
@@ -241,7 +242,7 @@ impl GoHalf {
         Ok((texts, marked_texts))
     }
 
-    /// The texts of the named templates; those without a secret are taken from `known`.
+    /// Renders the named templates. Those without a secret are taken from `known`.
     fn texts_in(
         &self,
         pass: &Pass<'_>,
@@ -288,17 +289,18 @@ impl GoHalf {
 }
 
 impl File {
-    /// Whether the file's own template, which puts texts in place, says all.
+    /// Returns true if the file's compiled template, into which the texts are inserted, is
+    /// sufficient.
     fn is_fast(&self, view: &View) -> bool {
         view.is_plain && !self.is_replaced
     }
 }
 
-/// The variables of one view, with the texts that were rendered in it.
+/// The variables of one view, with the named templates that were rendered with them.
 struct View {
     context: Value,
     texts: BTreeMap<String, String>,
-    /// Whether no text has to be interpreted a second time.
+    /// True if no text has to be interpreted a second time.
     is_plain: bool,
 }
 
@@ -317,12 +319,12 @@ impl View {
     }
 }
 
-/// The name of a named template's own text in the environment.
+/// Returns the name of a named template's own text in the environment.
 fn text_key(index: usize) -> String {
     format!("\ntemplates[{index}]")
 }
 
-/// An engine without templates, with Go's functions and Go's way of printing.
+/// Creates an engine without templates, with Go's functions and Go's way of printing.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::empty();
     environment.set_syntax(sandbox::syntax());
@@ -337,7 +339,7 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// The place of a variable that is assigned to, which `declare` writes with what it starts with.
+/// Creates the namespace of an assigned variable. `declare` writes the call with the initial value.
 fn namespace(start: Kwargs) -> Result<Value, Error> {
     minijinja::functions::namespace(Some(ValueOrKwargs::from(Value::from(start))))
 }

@@ -1,27 +1,28 @@
-//! URLs as Go's `net/url` reads and writes them: the addresses of mirrors have always stood in
-//! `hosts.toml` in that spelling. What Go reads and no registry can be reached by is refused.
-//! Profiles in Go's language take URLs apart with the same rules for schemes and escapes.
+//! URLs as Go's `net/url` parses and writes them. The mirrors in `hosts.toml` have always been
+//! written in that form. URLs that Go accepts but that lead to no registry are refused. Profiles in
+//! Go's language split URLs with the same rules for schemes and escapes.
 
 use std::fmt::{self, Write};
 
-/// A URL, in the parts that Go takes it apart into.
+/// A URL, split into the same parts as in Go.
 #[derive(Debug)]
 pub(super) struct GoUrl<'a> {
-    /// In lower case, with the `://` or `:` that follows it.
+    /// The scheme in lower case, with the `://` or `:` that follows it.
     scheme: String,
     user: Option<&'a str>,
-    /// With its port. Without `://` it stands in `path`.
+    /// The host with its port. Without `://` it is part of `path`.
     host: &'a str,
     path: &'a str,
     query: Option<&'a str>,
 }
 
 impl<'a> GoUrl<'a> {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
     ///
-    /// The reason why it is none. It quotes nothing: a URL may hold a password.
+    /// Returns the reason why it is not a URL. It quotes nothing, because a URL may contain a
+    /// password.
     pub(super) fn parse(text: &'a str) -> Result<Self, &'static str> {
         if text.chars().any(|character| character.is_ascii_control()) {
             return Err("it holds a control character");
@@ -57,8 +58,8 @@ impl<'a> GoUrl<'a> {
         })
     }
 
-    /// A host without a scheme, which containerd reaches by HTTPS. Go takes what stands before a
-    /// port for a scheme, and refuses what cannot be one.
+    /// Parses a host without a scheme, which containerd reaches by HTTPS. Go reads what comes
+    /// before a port as a scheme, and refuses it if it cannot be one.
     fn without_slashes(text: &'a str, query: Option<&'a str>) -> Result<Self, &'static str> {
         let is_plain = |byte: u8| is_unreserved(byte) || matches!(byte, b'/' | b':');
         let (scheme, path) = match text.split_once(':') {
@@ -83,7 +84,7 @@ impl<'a> GoUrl<'a> {
         })
     }
 
-    /// The host with its port; empty if Go sees none.
+    /// Returns the host with its port; empty if Go finds none.
     pub(super) const fn host(&self) -> &'a str {
         self.host
     }
@@ -117,7 +118,7 @@ impl fmt::Display for GoUrl<'_> {
     }
 }
 
-/// Whether Go takes it for a scheme.
+/// Returns true if Go reads the text as a scheme.
 pub(super) fn is_scheme(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes
@@ -130,7 +131,7 @@ const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~')
 }
 
-/// Whether a path that holds only such bytes is written as it was read.
+/// Returns true if the byte is allowed in a path. A path of only such bytes is written unchanged.
 fn may_stand_in_path(byte: u8) -> bool {
     is_unreserved(byte) || b"!$&'()*+,;=:@[]%/".contains(&byte)
 }
@@ -168,11 +169,11 @@ fn check_host(host: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The bytes that a text with percent-encoded ones stands for.
+/// Returns the bytes of a text with percent-encoding.
 ///
 /// # Errors
 ///
-/// If two hexadecimal digits do not follow a `%`.
+/// Returns an error if a `%` is not followed by two hexadecimal digits.
 pub(super) fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -189,10 +190,9 @@ pub(super) fn unescape(text: &str) -> Result<Vec<u8>, &'static str> {
     Ok(bytes)
 }
 
-/// Writes what was read as it is written where only these bytes, letters, digits and `-._~` need
-/// no escape.
+/// Writes a text, and escapes all bytes except for letters, digits, `-._~` and those in `plain`.
 fn write_escaped(out: &mut impl Write, text: &str, plain: &[u8]) -> fmt::Result {
-    // What cannot be unescaped was refused when it was read.
+    // Invalid escapes were refused when the URL was parsed.
     for byte in unescape(text).unwrap_or_default() {
         if is_unreserved(byte) || plain.contains(&byte) {
             out.write_char(char::from(byte))?;
@@ -207,7 +207,7 @@ fn write_escaped(out: &mut impl Write, text: &str, plain: &[u8]) -> fmt::Result 
 mod tests {
     use super::*;
 
-    /// What Go's own `net/url` makes of each, or null where it reads no URL.
+    /// The results of Go's own `net/url`, or null if it refuses the URL.
     const GOLDEN: &str = include_str!("../../tests/golden/go-urls.jsonl");
 
     #[test]

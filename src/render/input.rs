@@ -1,7 +1,7 @@
-//! What a render is made from. Everything is borrowed, so that building an input costs nothing.
+//! The input of a render. Everything is borrowed, so that building an input costs nothing.
 //!
-//! The code that creates the input has applied the tenant's overrides to the cluster's facts
-//! already: the API server and its certificate authority are used as they stand here.
+//! The caller has already applied the tenant's overrides to the cluster info: the API server and
+//! its certificate authority are used as they are.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -18,7 +18,7 @@ mod provider_config;
 
 pub use provider_config::{FlatcarSpec, Network, OperatingSystemSpec, ProviderConfig, RhelSpec};
 
-/// What a render is made from.
+/// The input of a render.
 #[derive(Clone, Copy)]
 pub struct RenderInput<'a> {
     /// The machine deployment.
@@ -27,7 +27,7 @@ pub struct RenderInput<'a> {
     pub profile: &'a CompiledProfile,
     /// The tenant's settings.
     pub settings: &'a TenantSettings,
-    /// What was observed in the worker cluster.
+    /// The facts of the worker cluster.
     pub cluster: ClusterInput<'a>,
     /// Credentials by registry.
     pub registry_credentials: &'a BTreeMap<String, RegistryCredential>,
@@ -42,7 +42,7 @@ pub struct MachineDeploymentInput<'a> {
     pub namespace: &'a str,
     /// The machine deployment's annotations.
     pub annotations: &'a BTreeMap<String, String>,
-    /// The kubelet's version, as the template names it.
+    /// The kubelet's version, as in the machine template.
     pub kubelet_version: &'a str,
     /// The provider spec, decoded.
     pub provider: &'a ProviderConfig,
@@ -55,15 +55,15 @@ pub struct ClusterInput<'a> {
     pub api_server: &'a str,
     /// The API server's certificate authority, in PEM.
     pub kubernetes_ca_certificate: &'a str,
-    /// The fetcher's token, which machines fetch their provisioning document with.
+    /// The fetcher's token, with which machines fetch their provisioning document.
     pub fetch_token: &'a SecretText,
-    /// A token for the machines of this machine deployment alone, in place of the fetcher's.
+    /// A token only for the machines of this machine deployment, instead of the fetcher's.
     pub own_fetch_token: Option<&'a SecretText>,
     /// The kubelet's bootstrap kubeconfig.
     pub bootstrap_kubeconfig: &'a SecretText,
 }
 
-/// How to log in to a registry; what is empty is not written.
+/// The login for a registry. Empty fields are not written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegistryCredential {
     /// The user's name.
@@ -72,7 +72,7 @@ pub struct RegistryCredential {
     /// The user's password.
     #[serde(with = "exposed")]
     pub password: SecretText,
-    /// Name and password in base64.
+    /// The name and password in base64.
     #[serde(with = "exposed")]
     pub auth: SecretText,
     /// A token for the registry.

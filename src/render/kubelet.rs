@@ -66,7 +66,7 @@ pub fn faults(annotations: &BTreeMap<String, String>) -> Vec<Fault> {
     KubeletSettings::read(annotations).1
 }
 
-/// What a machine deployment's annotations say about its kubelets.
+/// The settings of the kubelet in a machine deployment's annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KubeletSettings {
     pub(super) kube_reserved: Option<BTreeMap<String, String>>,
@@ -82,11 +82,7 @@ pub(super) struct KubeletSettings {
 }
 
 impl KubeletSettings {
-    /// Reads the annotations.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first annotation with a value that no kubelet accepts.
+    /// Parses the annotations.
     pub(super) fn parse(annotations: &BTreeMap<String, String>) -> Result<Self, RenderError> {
         let (settings, faults) = Self::read(annotations);
         match faults.into_iter().next() {
@@ -173,8 +169,8 @@ impl KubeletSettings {
     }
 }
 
-/// The tenant's feature gates, with those of the annotations laid over them where the tenant allows
-/// it.
+/// Returns the tenant's feature gates, overlaid by those of the annotations if the tenant allows
+/// that.
 pub(super) fn feature_gates(
     annotations: &BTreeMap<String, String>,
     settings: &TenantSettings,
@@ -204,7 +200,7 @@ pub(super) fn feature_gates(
     Ok(gates)
 }
 
-/// The kubelet's version as templates see it: with a `v`, and with all three numbers.
+/// Returns the kubelet's version for templates: with a `v`, and with all three numbers.
 pub(super) fn kubelet_version(text: &str) -> Result<String, RenderError> {
     match Version::parse(text) {
         Some(version) => Ok(format!("v{version}")),

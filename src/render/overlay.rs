@@ -1,9 +1,9 @@
-//! Overlays: a profile that extends another says only what differs, and here it is laid over the
-//! other.
+//! Merges overlays with their bases. An overlay is a profile that extends another, and contains
+//! only what differs.
 //!
-//! Lists with names are merged by their names, so that an overlay replaces one file or one template
-//! and keeps the rest. The order of the base stays; what is new comes after it. Templates are not
-//! looked at: the merged profile is compiled as any other.
+//! Lists with names are merged by name, so that an overlay replaces one file or one template and
+//! keeps the rest. The order of the base is kept, and new entries follow. Templates are not parsed
+//! here: the merged profile is compiled like any other.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,11 +12,11 @@ use crate::api::profile::{
     OperatingSystemProfileSpec, ProfileConfig, ProvisioningUtility, Unit,
 };
 
-/// How many overlays may lie on one base: a site's, a team's and a purpose's, and one to spare.
-/// A person who reads a profile must be able to remember the whole chain.
+/// The maximum number of overlays on one base: a site's, a team's and a purpose's, and one to
+/// spare. A person who reads a profile must be able to remember the whole chain.
 pub const OVERLAYS_MAX: usize = 4;
 
-/// Why an overlay cannot be laid over its base.
+/// The reason why an overlay cannot be merged with its base.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverlayError {
     /// The base does not exist.
@@ -27,7 +27,7 @@ pub enum OverlayError {
     BaseMissing {
         /// The overlay.
         profile: String,
-        /// What it extends.
+        /// The base.
         base: String,
     },
     /// A profile extends itself, directly or through others.
@@ -36,12 +36,12 @@ pub enum OverlayError {
          turn; take spec.extends out of one of them"
     )]
     Cycle {
-        /// The overlay that closes the circle.
+        /// The overlay that closes the cycle.
         profile: String,
-        /// What it extends.
+        /// The profile that it extends.
         base: String,
     },
-    /// Too many overlays lie upon each other.
+    /// Too many overlays extend one another.
     #[error(
         "OperatingSystemProfile \"{profile}\", spec.extends: more than {OVERLAYS_MAX} overlays lie \
          upon each other; extend a profile that is nearer to the base"
@@ -58,7 +58,7 @@ pub enum OverlayError {
     OperatingSystem {
         /// The overlay.
         profile: String,
-        /// What it extends.
+        /// The base.
         base: String,
         /// The overlay's operating system.
         found: String,
@@ -74,7 +74,7 @@ pub enum OverlayError {
     Language {
         /// The overlay.
         profile: String,
-        /// What it extends.
+        /// The base.
         base: String,
         /// The overlay's language.
         found: &'static str,
@@ -84,7 +84,7 @@ pub enum OverlayError {
 }
 
 impl OverlayError {
-    /// The error in one word, for metrics.
+    /// Returns the error's category in one word, for metrics.
     pub const fn category(&self) -> &'static str {
         match self {
             Self::BaseMissing { .. } => "overlay-base-missing",
@@ -96,10 +96,10 @@ impl OverlayError {
     }
 }
 
-/// A profile laid over what it extends; as it is where it extends none.
+/// Merges a profile with the profiles that it extends. A profile that extends none is unchanged.
 ///
-/// `find` gives another profile of its namespace by name. The result extends none, and says in
-/// which language its templates are.
+/// `find` returns another profile of its namespace by name. The result extends no profile, and
+/// specifies the language of its templates.
 pub fn resolve(
     name: &str,
     spec: &OperatingSystemProfileSpec,
@@ -121,7 +121,7 @@ pub fn resolve(
     Ok(merged)
 }
 
-/// Everything that a profile is laid over, from the nearest to the base.
+/// Returns everything that a profile extends, from the nearest to the base.
 fn chain(
     name: &str,
     spec: &OperatingSystemProfileSpec,
@@ -151,7 +151,7 @@ fn chain(
 #[derive(Clone, Copy)]
 struct Named<'a>(&'a str, &'a OperatingSystemProfileSpec);
 
-/// Lays an overlay over its base.
+/// Merges an overlay with its base.
 fn lay(
     Named(profile, overlay): Named<'_>,
     Named(base_name, base): Named<'_>,
@@ -164,7 +164,7 @@ fn lay(
             expected: base.os_name.as_str().to_owned(),
         });
     }
-    // An overlay that names no language has no other than its base's.
+    // An overlay that specifies no language has the language of its base.
     let expected = base.language();
     let names_language = overlay.template_language.is_some() || overlay.is_jinja_by_version();
     if names_language && overlay.language() != expected {
@@ -179,7 +179,7 @@ fn lay(
         [] => base.supported_cloud_providers.as_slice(),
         named => named,
     };
-    // The API server writes `cloud-init` where the field is absent.
+    // The API server sets `cloud-init` if the field is absent.
     let utility = overlay
         .provisioning_utility
         .filter(|utility| *utility != ProvisioningUtility::CloudInit);
@@ -220,8 +220,8 @@ fn lay_half(overlay: &ProfileConfig, base: &ProfileConfig) -> ProfileConfig {
     merged
 }
 
-/// Puts a file in the place of the one with its path, in the half itself or with containerd: of two
-/// files with one path only one could stand on the machine.
+/// Replaces the file with the same path, in the half itself or with containerd. Returns false if
+/// there is none. A machine can have only one file at each path.
 fn replace_file(half: &mut ProfileConfig, file: &File) -> bool {
     let of_containerd = half
         .supported_container_runtimes

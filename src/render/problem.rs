@@ -1,4 +1,4 @@
-//! Errors of Go's functions, whose texts quote the template's source at most, never a value.
+//! Errors of Go's functions. Their texts may quote the template's source, but never a value.
 
 use std::{borrow::Cow, error, fmt};
 
@@ -16,12 +16,12 @@ impl fmt::Display for QuotesNoValue {
 
 impl error::Error for QuotesNoValue {}
 
-/// An error with a text that quotes no value.
+/// Creates an error with a text that quotes no value.
 pub(super) fn refuse(text: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, text).with_source(QuotesNoValue)
 }
 
-/// Whether an error's text may be shown.
+/// Returns true if an error's text may be shown.
 pub(super) fn quotes_no_value(error: &Error) -> bool {
     error::Error::source(error).is_some_and(<dyn error::Error>::is::<QuotesNoValue>)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Values with the bytes that each is counted with; at least the newest one is kept.
+/// A cache of values by the bytes that each is counted with. The newest value is always kept.
 #[derive(Debug)]
 pub struct Recent<K, T> {
     bytes_max: usize,
@@ -40,7 +40,7 @@ impl<K: PartialEq, T> Recent<K, T> {
         gone
     }
 
-    /// Removes the oldest value, and returns it. `None` if only the newest is left.
+    /// Removes the oldest value, and returns it. Returns `None` if only the newest is left.
     pub fn pop_oldest(&mut self) -> Option<T> {
         if self.kept.len() < 2 {
             return None;
@@ -50,7 +50,7 @@ impl<K: PartialEq, T> Recent<K, T> {
         Some(value)
     }
 
-    /// Returns the bytes of all values.
+    /// Returns the number of bytes of all values.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -63,7 +63,7 @@ impl<K: PartialEq, T> Recent<K, T> {
         Some(value)
     }
 
-    /// Whether the cache is empty.
+    /// Returns true if the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }

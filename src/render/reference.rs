@@ -1,6 +1,6 @@
-//! What there is to say of each variable that templates can read: its type, its type for Go's
-//! templates, its meaning, and whether it holds a secret. `docs/template-data.md` is made from it;
-//! tests hold it to the data that `data` makes.
+//! The reference of the variables that templates can read: for each its type, its type in Go
+//! templates, its meaning, and whether it contains a secret. `docs/template-data.md` is generated
+//! from it. Tests compare it with the data of `data`.
 
 mod variables;
 
@@ -13,11 +13,11 @@ pub struct Variable {
     pub name: &'static str,
     /// The type.
     pub kind: Kind,
-    /// The type in Go's templates, where `none` is a nil pointer.
+    /// The type in Go templates, where `none` is a nil pointer.
     pub go_type: &'static str,
-    /// What it says.
+    /// The meaning.
     pub meaning: &'static str,
-    /// Whether the stored config has a marker in its place.
+    /// True if the stored config has a marker in its place.
     pub is_secret: bool,
 }
 
@@ -37,7 +37,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The type in words.
+    /// Returns the type in words.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -69,7 +69,7 @@ mod tests {
     };
     use crate::tenant::secret_text::SecretText;
 
-    /// A machine deployment with everything that one can have.
+    /// Creates a machine deployment with every possible setting.
     fn full() -> World {
         let mut world = a_world();
         world.provider_spec = json!({
@@ -113,7 +113,7 @@ mod tests {
         world
     }
 
-    /// Variables and the fields of structures, as the data has them: whole, and with markers.
+    /// Returns the variables and the fields of structures in the data, inline and with markers.
     fn data(world: &World) -> BTreeMap<String, (Value, Value)> {
         let profile = CompiledProfile::compile(&world.profile).unwrap();
         let provider = ProviderConfig::decode(&world.provider_spec).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn add(found: &mut BTreeMap<String, (Value, Value)>, name: String, pair: (Value, Value)) {
-        // Maps have keys of their own making; structures have fields.
+        // Maps have arbitrary keys; structures have fields.
         let is_map = ["variables", "RHSubscription", "KubeletFeatureGates"]
             .contains(&name.as_str())
             || ["Reserved", "EvictionHard"]

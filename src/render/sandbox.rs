@@ -1,13 +1,14 @@
-//! A template rewritten so that nothing in it can grow unseen.
+//! Rewrites a template so that everything that it allocates is charged.
 //!
-//! The engine's fuel counts instructions, and one instruction can double a text: two thousand of
-//! them took 2.6 GiB. So a template is read into the engine's own syntax tree and printed again,
-//! with every expression that makes or scans a value inside a function that counts bytes (see
-//! `budget`). Every statement keeps its line, so that errors name the line that the author wrote.
+//! The engine's fuel counts instructions, but one instruction can double a text: two thousand of
+//! them took 2.6 GiB. So a template is parsed into the engine's own syntax tree and printed again,
+//! with every expression that creates or scans a value inside a function that charges bytes (see
+//! `allocation_limit`). Every statement stays on its line, so that errors name the line that the
+//! author wrote.
 //!
-//! The printed form has delimiters of its own, which no source may hold; so its text needs no
-//! escaping, and whitespace was trimmed before. Inheritance, recursive loops and escaping blocks
-//! have no use in configuration files and are refused.
+//! The printed form has its own delimiters, which no source may contain. Its text therefore needs
+//! no escaping, and whitespace was trimmed before. Inheritance, recursive loops and escaping blocks
+//! have no use in configuration files, and are refused.
 
 use std::fmt::Write;
 
@@ -23,21 +24,21 @@ use minijinja::{
 mod chains;
 mod expressions;
 
-/// Why a template cannot be rewritten.
+/// The reason why a template cannot be rewritten.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) line: Option<usize>,
     pub(super) problem: String,
 }
 
-/// The character that every delimiter of the printed form holds.
+/// The character that every delimiter of the printed form contains.
 pub(super) const MARK: char = '\u{1}';
-/// The prefix of the counting functions' names.
+/// The prefix of the names of charging functions.
 const RESERVED: &str = "osm_";
 
 /// The syntax of the printed form.
 pub(super) fn syntax() -> SyntaxConfig {
-    // Delimiters that differ from one another always build.
+    // Building fails only if two delimiters are equal.
     SyntaxConfig::builder()
         .block_delimiters("\u{1}%", "%\u{1}")
         .variable_delimiters("\u{1}=", "=\u{1}")
@@ -47,7 +48,7 @@ pub(super) fn syntax() -> SyntaxConfig {
         .unwrap_or_default()
 }
 
-/// Rewrites a template. `included_bytes` is what an include may bring in at most.
+/// Rewrites a template. `included_bytes` is the maximum number of bytes that an include may add.
 pub(super) fn rewrite(source: &str, included_bytes: usize) -> Result<String, Refusal> {
     if source.contains(MARK) {
         return Err(Refusal {
@@ -76,9 +77,9 @@ pub(super) fn rewrite(source: &str, included_bytes: usize) -> Result<String, Ref
 
 struct Printer {
     out: String,
-    /// The line of the output that is being written.
+    /// The current line of the output.
     line: usize,
-    /// The line of the source that is being read.
+    /// The current line of the source.
     at: Option<usize>,
     included_bytes: usize,
 }
@@ -190,7 +191,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Statements that name another template.
+    /// Prints statements that name another template.
     fn other_template(&mut self, statement: &Stmt<'_>) -> Outcome {
         match statement {
             Stmt::Include(include) => {
@@ -305,7 +306,7 @@ impl Printer {
         self.out.push_str(text);
     }
 
-    /// Opens a tag and moves it to the line where the author wrote it.
+    /// Opens a tag, and moves it to the line on which the author wrote it.
     fn open(&mut self, delimiter: &str, span: Span) {
         let line = usize::from(span.start_line);
         self.at = Some(line);
@@ -331,7 +332,7 @@ impl Printer {
         }
     }
 
-    /// A name; those of the counting functions cannot be taken.
+    /// Prints a name. The names of the charging functions are refused.
     fn name(&mut self, name: &str) -> Outcome {
         if name.starts_with(RESERVED) {
             return Err(self.refuse("names that start with `osm_` are reserved"));
@@ -341,7 +342,8 @@ impl Printer {
     }
 }
 
-/// The bytes of text that one pass through the statements can write by itself.
+/// Returns the maximum number of bytes of text that one pass through the statements writes by
+/// itself.
 fn raw_bytes(statements: &[Stmt<'_>]) -> usize {
     statements
         .iter()
@@ -354,7 +356,8 @@ fn raw_bytes(statements: &[Stmt<'_>]) -> usize {
             Stmt::SetBlock(block) => raw_bytes(&block.body),
             Stmt::FilterBlock(block) => raw_bytes(&block.body),
             Stmt::CallBlock(block) => raw_bytes(&block.macro_decl.body),
-            // Loops and includes count for themselves, and a macro's text counts where it is made.
+            // Loops and includes charge by themselves, and the text of a macro is charged where it
+            // is created.
             _ => 0,
         })
         .sum()

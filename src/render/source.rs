@@ -1,4 +1,4 @@
-//! The parts of a profile that are rendered: files and named templates of each half.
+//! The parts of a profile that are rendered: the files and named templates of each half.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::api::profile::{
     ContainerRuntime, File, FileContentInline, OperatingSystemProfileSpec, ProfileConfig,
 };
 
-/// The half's part of a profile.
+/// Returns this half of a profile.
 pub(super) fn half_of(profile: &OperatingSystemProfileSpec, half: Half) -> &ProfileConfig {
     match half {
         Half::Bootstrap => &profile.bootstrap_config,
@@ -15,7 +15,7 @@ pub(super) fn half_of(profile: &OperatingSystemProfileSpec, half: Half) -> &Prof
     }
 }
 
-/// The files of a half in the order in which they are written: its own, then containerd's.
+/// Returns the files of a half in the order in which they are written: its own, then containerd's.
 pub(super) fn files_of(config: &ProfileConfig) -> impl Iterator<Item = &File> {
     let runtime = config
         .supported_container_runtimes
@@ -25,7 +25,7 @@ pub(super) fn files_of(config: &ProfileConfig) -> impl Iterator<Item = &File> {
     config.files.iter().chain(runtime_files)
 }
 
-/// The named templates of a half: containerd's, overlaid by its own.
+/// Returns the named templates of a half: containerd's, overlaid by its own.
 pub(super) fn templates_of(config: &ProfileConfig) -> BTreeMap<&str, &str> {
     let runtime = config
         .supported_container_runtimes
@@ -39,7 +39,7 @@ pub(super) fn templates_of(config: &ProfileConfig) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-/// The inline part of a file's content.
+/// Returns the inline part of a file's content.
 pub(super) fn inline_of(half: Half, file: &File) -> Result<&FileContentInline, RenderError> {
     file.content
         .inline

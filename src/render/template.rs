@@ -1,16 +1,16 @@
-//! A profile's templates, compiled once and shared by every tenant that has the same profile.
+//! The templates of a profile, compiled once and shared by every tenant that has the same profile.
 //!
-//! Templates are Jinja, or Go's, of which `go_template` tells. In Jinja a file's data is one
-//! template; the profile's named `templates` are further ones, which files and one another reach by
-//! name: `{% include "name" %}` puts the named template's text in place, with the variables of the
-//! place; `{% from "name" import macro %}` takes macros out of it. Names are those of the same
-//! half, containerd's own overlaid by the half's. A name that is not there is an error, at render
-//! time.
+//! Templates are written in Jinja or in Go's template language (see `go_template`). In Jinja, the
+//! data of a file is a template. The profile's named `templates` are further ones, which files and
+//! other templates use by name: `{% include "name" %}` inserts the text of the named template, with
+//! the variables of that place, and `{% from "name" import macro %}` imports its macros. Names are
+//! those of the same half: containerd's, overlaid by the half's own. An unknown name is an error at
+//! render time.
 //!
-//! Whitespace is Jinja's: a line break stays unless a tag says `-%}` or `{%-`; nothing is trimmed
-//! by itself, and the last line break of a file is kept.
+//! Whitespace is handled as in Jinja: a line break stays unless a tag says `-%}` or `{%-`. Nothing
+//! is trimmed by default, and the last line break of a file is kept.
 //!
-//! Nothing here reads a clock, an environment, a network, a file or a source of randomness.
+//! Templates cannot read a clock, an environment, a network, a file or a source of randomness.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -59,27 +59,27 @@ pub(super) struct JinjaHalf {
 
 /// One file's template.
 pub(super) struct CompiledFile {
-    /// The template's name in the environment; `None` where the data is no template at all.
+    /// The template's name in the environment; `None` if the data is not a template.
     pub(super) template: Option<String>,
-    /// The variables that it may read, itself or in what it includes.
+    /// The variables that it may read, itself or in an include.
     pub(super) reads: BTreeSet<String>,
 }
 
 impl CompiledProfile {
-    /// Compiles a profile's templates.
+    /// Compiles the templates of a profile.
     ///
     /// # Errors
     ///
-    /// The first template that does not parse.
+    /// Returns the error of the first template that cannot be compiled.
     pub fn compile(spec: &OperatingSystemProfileSpec) -> Result<Self, RenderError> {
         Self::compile_shared(&Arc::new(spec.clone()))
     }
 
-    /// As [`Self::compile`], without a copy of the profile.
+    /// Does the same as [`Self::compile`], but without copying the profile.
     ///
     /// # Errors
     ///
-    /// The first template that does not parse.
+    /// Returns the error of the first template that cannot be compiled.
     pub fn compile_shared(spec: &Arc<OperatingSystemProfileSpec>) -> Result<Self, RenderError> {
         let templates = Templates::compile(spec)?;
         let digest = digest(spec);
@@ -102,22 +102,22 @@ impl CompiledProfile {
         }
     }
 
-    /// The profile.
+    /// Returns the profile.
     pub fn spec(&self) -> &OperatingSystemProfileSpec {
         &self.spec
     }
 
-    /// The hex SHA-256 of the profile as JSON with sorted keys.
+    /// Returns the hex SHA-256 of the profile as JSON with sorted keys.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Whether this release or an earlier one shipped the profile.
+    /// Returns true if this release or an earlier one shipped the profile.
     pub fn is_shipped(&self) -> bool {
         self.is_shipped
     }
 
-    /// Whether a template may read the kubelet's bootstrap kubeconfig, whose token changes.
+    /// Returns true if a template may read the kubelet's bootstrap kubeconfig, whose token changes.
     pub fn reads_bootstrap_kubeconfig(&self) -> bool {
         self.reads_bootstrap_kubeconfig
     }
@@ -137,7 +137,7 @@ impl Templates {
         })
     }
 
-    /// Whether a file may read a variable.
+    /// Returns true if a file may read a variable.
     fn read(&self, name: &str) -> bool {
         self.bootstrap.reads(name) || self.provisioning.reads(name)
     }
@@ -160,15 +160,17 @@ impl fmt::Debug for CompiledProfile {
     }
 }
 
-/// A digest of the content alone: two equal profiles have the same, wherever they stand.
+/// Returns a digest of the content alone. Two equal profiles have the same digest, wherever they
+/// are stored.
 fn digest(spec: &OperatingSystemProfileSpec) -> String {
-    // A profile is made of texts, numbers and JSON already, so writing it as JSON cannot fail.
+    // A profile consists of strings, numbers and JSON, so serializing it cannot fail.
     let mut json = serde_json::to_value(spec).unwrap_or_default();
     json.sort_all_objects();
     hex::encode(Sha256::digest(json.to_string()))
 }
 
-/// CRDs of other installers drop `templateLanguage`; the version's build metadata implies it.
+/// Returns true if the profile is a shipped one without a language. CRDs of other installers drop
+/// `templateLanguage`, and the version's build metadata implies it.
 fn is_shipped_without_language(spec: &OperatingSystemProfileSpec) -> bool {
     spec.template_language.is_none()
         && is_shipped(&digest(&OperatingSystemProfileSpec {
@@ -178,7 +180,7 @@ fn is_shipped_without_language(spec: &OperatingSystemProfileSpec) -> bool {
 }
 
 impl CompiledHalf {
-    /// Whether a file may read a variable, itself or in what it includes.
+    /// Returns true if a file may read a variable, itself or in an include.
     fn reads(&self, name: &str) -> bool {
         match self {
             Self::Jinja(half) => half.files.iter().any(|file| file.reads.contains(name)),

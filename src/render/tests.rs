@@ -1,4 +1,4 @@
-//! Rendering as a whole.
+//! Tests of whole renders.
 
 use std::collections::BTreeMap;
 

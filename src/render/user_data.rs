@@ -1,4 +1,5 @@
-//! The bytes of a document for a machine. They hold tokens and passwords, so nothing prints them.
+//! The bytes of a document for a machine. They contain tokens and passwords, so they are never
+//! printed.
 
 use std::fmt;
 
@@ -9,27 +10,27 @@ use crate::tenant::secret_text::SecretBytes;
 pub struct UserData(SecretBytes);
 
 impl UserData {
-    /// Takes the bytes.
+    /// Wraps the bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(SecretBytes::new(bytes))
     }
 
-    /// The bytes, for the one place that writes them.
+    /// Returns the bytes, for the only place that writes them.
     pub fn as_bytes(&self) -> &[u8] {
         self.0.expose()
     }
 
-    /// Gives the bytes away.
+    /// Returns the bytes without copying them.
     pub fn into_secret(self) -> SecretBytes {
         self.0
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.as_bytes().len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.as_bytes().is_empty()
     }

@@ -1,4 +1,4 @@
-//! Versions and constraints with the rules that existing profiles rely on: those of the Go library
+//! Versions and constraints with the rules on which existing profiles rely: those of the Go library
 //! Masterminds/semver. A missing minor or patch number is 0, and a prerelease satisfies only
 //! constraints that name a prerelease themselves.
 
@@ -19,7 +19,7 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// Reads a version: a `v` in front is fine, minor and patch may be missing.
+    /// Parses a version. It may start with a `v`, and minor and patch may be missing.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let (text, build) = match text.split_once('+') {
@@ -49,7 +49,7 @@ impl Version {
         })
     }
 
-    /// The order of precedence; build metadata does not count.
+    /// Compares the precedence of two versions. Build metadata is ignored.
     pub(super) fn precedence(&self, other: &Self) -> Ordering {
         (self.major, self.minor, self.patch)
             .cmp(&(other.major, other.minor, other.patch))
@@ -89,7 +89,8 @@ fn has_leading_zero(part: &str) -> bool {
     part.len() > 1 && part.starts_with('0') && part.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A release comes after its prereleases; numbers come before words; more parts come after fewer.
+/// Compares the precedence of two prereleases. A release comes after its prereleases, numbers come
+/// before words, and more parts come after fewer.
 fn prerelease_precedence(left: &str, right: &str) -> Ordering {
     match (left.is_empty(), right.is_empty()) {
         (true, true) => return Ordering::Equal,

@@ -1,19 +1,19 @@
-//! A text that is charged before it grows.
+//! A string that is charged before it grows.
 
 use minijinja::Error;
 
 use super::{left, spend};
 
-/// A text that a template's function writes. Each byte is charged to the render before memory is
-/// allocated for it, so a function that writes here alone allocates no output that it did not
-/// charge, whatever numbers it was given. Its capacity is never more than the render can still
-/// fill, so that even while it grows it takes at most twice what the render may allocate.
+/// A string that a template function writes. Each byte is charged to the render before memory is
+/// allocated for it. A function that writes only here therefore never allocates output that it did
+/// not charge, whatever numbers it was given. The capacity is never more than the render can still
+/// fill, so that even while the string grows it takes at most twice what the render may allocate.
 #[derive(Debug, Default)]
 pub(in crate::render) struct MeteredText(String);
 
 impl MeteredText {
-    /// Charges as many bytes, and makes room for them. The capacity doubles, up to what the render
-    /// can fill.
+    /// Charges bytes, and makes room for them. The capacity doubles, up to what the render can
+    /// fill.
     fn grow(&mut self, bytes: usize) -> Result<(), Error> {
         spend(bytes)?;
         let (length, capacity) = (self.0.len(), self.0.capacity());
@@ -26,7 +26,7 @@ impl MeteredText {
         Ok(())
     }
 
-    /// Appends a text.
+    /// Appends a string.
     pub(in crate::render) fn push_str(&mut self, text: &str) -> Result<(), Error> {
         self.grow(text.len())?;
         self.0.push_str(text);
@@ -40,7 +40,7 @@ impl MeteredText {
         Ok(())
     }
 
-    /// Appends a text `times` times.
+    /// Appends a string `times` times.
     pub(in crate::render) fn push_repeated(
         &mut self,
         text: &str,
@@ -60,7 +60,7 @@ impl MeteredText {
         Ok(())
     }
 
-    /// Appends the text with each `from` replaced by `to`. An empty `from` stands before each
+    /// Appends the string with each `from` replaced by `to`. An empty `from` matches before each
     /// character and at the end.
     pub(in crate::render) fn push_replaced(
         &mut self,
@@ -76,7 +76,7 @@ impl MeteredText {
         self.push_str(text.get(end..).unwrap_or_default())
     }
 
-    /// Appends the texts with the separator between them.
+    /// Appends the strings with the separator between them.
     pub(in crate::render) fn push_joined<T: AsRef<str>>(
         &mut self,
         texts: impl IntoIterator<Item = T>,
@@ -91,12 +91,12 @@ impl MeteredText {
         Ok(())
     }
 
-    /// The text as it is so far.
+    /// Returns the string so far.
     pub(in crate::render) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The text.
+    /// Returns the string.
     pub(in crate::render) fn into_string(self) -> String {
         self.0
     }

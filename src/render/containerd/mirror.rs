@@ -1,4 +1,4 @@
-//! A registry's mirror: a URL that may carry a setting for containerd in its query.
+//! A mirror of a registry: a URL whose query may contain a setting for containerd.
 //!
 //! `https://harbor.example.com/v2/proxy?kubermatic=override_path%3Dtrue` is the mirror
 //! `https://harbor.example.com/v2/proxy`, whose path replaces `/v2`.
@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::super::go_url::{self, GoUrl};
 
-/// The query parameter that carries settings, as a query of its own.
+/// The query parameter that contains the settings, which are a query themselves.
 const PARAMETER: &str = "kubermatic";
 
 /// A mirror.
@@ -18,7 +18,7 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
-    /// A mirror without settings.
+    /// Creates a mirror without settings.
     pub(super) fn plain(url: &str) -> Self {
         Self {
             url: url.to_owned(),
@@ -26,11 +26,12 @@ impl Mirror {
         }
     }
 
-    /// Takes the settings out of the URL, which is written as Go writes it.
+    /// Parses a URL, and removes the settings from it. The URL is written as Go writes it.
     ///
     /// # Errors
     ///
-    /// The reason why it is no URL, without the text itself: it may hold a password.
+    /// Returns the reason why it is not a URL, without the text itself, which may contain a
+    /// password.
     pub(super) fn parse(url: &str) -> Result<Self, &'static str> {
         let url = GoUrl::parse(url)?.to_string();
         let Some((base, query)) = url.split_once('?') else {
@@ -45,7 +46,7 @@ impl Mirror {
             return Ok(Self::plain(&url));
         };
         pairs.retain(|(key, _)| key != PARAMETER);
-        // Stable, so that values of one key keep their order.
+        // The sort is stable, so that values of one key keep their order.
         pairs.sort_by(|(left, _), (right, _)| left.cmp(right));
         let mut rest = base.to_owned();
         for (index, (key, value)) in pairs.iter().enumerate() {
@@ -61,7 +62,7 @@ impl Mirror {
     }
 }
 
-/// The host of a registry that is written as a URL; anything else as it is.
+/// Returns the host of a registry that is written as a URL, and any other registry unchanged.
 pub(super) fn host_of(registry: &str) -> &str {
     match GoUrl::parse(registry) {
         Ok(url) if !url.host().is_empty() => url.host(),
@@ -69,7 +70,8 @@ pub(super) fn host_of(registry: &str) -> &str {
     }
 }
 
-/// The settings were escaped once more than a query's values are; what cannot be read is false.
+/// Returns true if the settings override the path. They were escaped once more than query values
+/// are. Invalid settings are false.
 fn overrides_path(settings: &str) -> bool {
     let Some(settings) = unescape(settings) else {
         return false;
@@ -82,7 +84,7 @@ fn overrides_path(settings: &str) -> bool {
         })
 }
 
-/// A query's pairs, unescaped; pairs that cannot be read are dropped.
+/// Returns the pairs of a query, unescaped. Invalid pairs are dropped.
 fn parse_query(query: &str) -> Vec<(String, String)> {
     query
         .split('&')
@@ -94,7 +96,7 @@ fn parse_query(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A part of a query, where a plus is a space.
+/// Unescapes a part of a query, where a plus is a space.
 fn unescape(text: &str) -> Option<String> {
     let bytes = go_url::unescape(&text.replace('+', " ")).ok()?;
     String::from_utf8(bytes).ok()

@@ -1,17 +1,17 @@
-//! Both forms of a profile, rendered with samples.
+//! Renders both forms of a profile with samples, and compares the results.
 
 use super::samples::Sample;
 use crate::api::profile::OperatingSystemProfileSpec;
 use crate::render::{Limits, RenderError, Rendered, render, template::CompiledProfile};
 
-/// What came of it.
+/// The result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Samples for which both forms render the same bytes.
+    /// The number of samples for which both forms render the same bytes.
     pub equal: usize,
-    /// Samples that both forms refuse.
+    /// The number of samples that both forms refuse.
     pub refused: usize,
-    /// Where the two differ, by the sample's number.
+    /// The differences, by the sample's number.
     pub different: Vec<(u64, String)>,
 }
 
@@ -50,7 +50,8 @@ pub fn compare(
     Ok(comparison)
 }
 
-/// The first place where two results differ. Nothing is quoted: what is rendered may hold secrets.
+/// Returns the first place where two results differ. Nothing is quoted, because rendered text may
+/// contain secrets.
 fn difference(left: &Rendered, right: &Rendered) -> Option<String> {
     let halves = |rendered: &Rendered| {
         let config = rendered.config.clone();

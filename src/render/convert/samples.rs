@@ -1,9 +1,9 @@
-//! Machine deployments to render both forms of a profile with: as many as are asked for, drawn
-//! from a number, so that the same number gives the same sample on any machine.
+//! Sample machine deployments to render both forms of a profile with. They are generated from a
+//! number, so that the same number gives the same sample on any machine.
 //!
-//! Each draws every value on its own, also those that are rarely set, empty, or hold signs that a
-//! shell or a template could stumble over. None holds `{{`: what a named template of a Go profile
-//! prints is read once more, so there a value with `{{` would be a template.
+//! Every value is drawn independently, including values that are rarely set, empty, or contain
+//! characters that a shell or a template could misread. No value contains `{{`: the output of a
+//! named template of a Go profile is parsed again, so such a value would be a template.
 
 use std::collections::BTreeMap;
 
@@ -58,13 +58,13 @@ const TEXTS: [&str; 8] = [
     "ä\u{a0}",
     "http://proxy.example.com:3128",
 ];
-/// What the documents of Red Hat's subscription take: it stands there outside of any template. An
-/// empty one is left out by profiles in Jinja, and by them alone.
+/// The values for the subscription of Red Hat, which is written outside of any template. Only
+/// profiles in Jinja omit empty values.
 const PLAIN_TEXTS: [&str; 2] = ["plain", "a-b.c"];
 const FAMILIES: [&str; 5] = ["", "IPv4", "IPv6", "IPv4+IPv6", "IPv6+IPv4"];
 const ADDRESSES: [&str; 3] = ["10.10.10.10", "fd00::a", "192.168.0.1"];
 const GATES: [&str; 4] = ["RotateKubeletServerCertificate", "a", "B", "Zeta"];
-/// Annotations of the kubelet, with values that kubelets accept.
+/// The annotations for the kubelet, with values that kubelets accept.
 const ANNOTATIONS: [(&str, &[&str]); 10] = [
     ("KubeReserved", &["cpu=200m,memory=1Gi", "pid=1000", ""]),
     (
@@ -85,7 +85,7 @@ const ANNOTATIONS: [(&str, &[&str]); 10] = [
 ];
 const ANNOTATION_PREFIX: &str = "v1.kubelet-config.machine-controller.kubermatic.io/";
 
-/// A machine deployment with its surroundings.
+/// A machine deployment with its cluster and settings.
 pub(super) struct Sample {
     annotations: BTreeMap<String, String>,
     kubelet_version: &'static str,
@@ -99,7 +99,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Draws a sample that suits a profile most of the time.
+    /// Generates a sample. Most samples suit the profile.
     pub(super) fn draw(seed: u64, profile: &OperatingSystemProfileSpec) -> Self {
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         Self {
@@ -138,7 +138,7 @@ impl Sample {
     }
 }
 
-/// Numbers that look drawn, from one that is given: xorshift.
+/// A generator of pseudorandom numbers (xorshift).
 struct Dice(u64);
 
 impl Dice {

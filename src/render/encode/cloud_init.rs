@@ -1,8 +1,8 @@
 //! The `#cloud-config` document.
 //!
-//! Its grammar writes values into YAML as they are, and its bytes are a contract. Where it has
-//! quotes, those within a value are escaped. Elsewhere a value that would end its place in the
-//! document, or change what stands after it, is refused with its place and the reason.
+//! It writes values into YAML as they are, and its bytes are a contract. Where it has quotes,
+//! quotes in a value are escaped. Elsewhere, a value that would end its place in the document, or
+//! change what follows it, is refused with its place and the reason.
 
 use std::{borrow::Cow, fmt::Write};
 
@@ -20,7 +20,7 @@ use crate::render::user_data::UserData;
 mod implicit;
 mod scalar;
 
-/// Makes the document.
+/// Encodes the document.
 pub fn encode(
     config: &OperatingSystemConfigSpec,
     half: Half,
@@ -69,8 +69,8 @@ pub fn encode(
     Ok(UserData::new(document.out.into_bytes()))
 }
 
-/// Returns a text as the value of a module. A text that YAML reads as itself stays as it is, and so
-/// does one that its author quoted; any other is quoted.
+/// Returns a text as the value of a module. A text that YAML reads as itself is unchanged, and so
+/// is one that its author quoted. Any other text is quoted.
 pub fn module_value(text: &str) -> String {
     let quoted = match scalar::text_value(text) {
         Ok(()) => None,
@@ -139,7 +139,7 @@ impl Document {
         if units.is_empty() {
             return Ok(());
         }
-        // After a list of no files the line is still open.
+        // After an empty list of files, the line is still open.
         if !self.out.ends_with('\n') {
             self.out.push('\n');
         }
@@ -276,7 +276,8 @@ impl Document {
     }
 }
 
-/// Every line gets the indent, empty ones included, and ends as a reader of YAML ends it.
+/// Appends a text with an indent before every line, including empty ones. Line breaks are those
+/// that a YAML reader returns.
 fn push_indented(out: &mut String, width: usize, text: &str) {
     for (index, line) in text.replace(CRLF, "\n").split('\n').enumerate() {
         if index > 0 {

@@ -1,9 +1,9 @@
 //! The Ignition document, as compact JSON.
 //!
-//! Version 2.3.0 has the bytes that a Container Linux Config gives when Flatcar's transpiler
-//! converts it: text goes through a YAML block first, which ends it with exactly one line break and
-//! takes away the indent that its lines share. Version 3.3.0 says the same in another shape. What
-//! is refused and what stands in a file is decided here, once for both.
+//! Version 2.3.0 has the bytes that Flatcar's transpiler makes of a Container Linux Config. Text
+//! goes through a YAML block first, which ends it with exactly one line break and removes the
+//! indent that its lines share. Version 3.3.0 has the same content in another format. The checks
+//! and the content of files are implemented here, once for both.
 
 use super::{
     CRLF, MACHINE_NAME, MachineFacts, block_indent, data_of, distinct_keys, gzip::gzip_base64,
@@ -18,12 +18,12 @@ mod unit;
 mod v2;
 mod v3;
 
-/// The file that tells a machine its name.
+/// The file that contains the name of a machine.
 const MACHINE_NAME_PATH: &str = "/etc/machine-name";
 /// The mode of that file: `0600`.
 const MACHINE_NAME_MODE: u32 = 0o600;
 
-/// What a document says, in no version's words.
+/// The content of a document, independent of the version.
 struct Content<'a> {
     keys: Vec<&'a str>,
     files: Vec<FileContent<'a>>,
@@ -33,7 +33,7 @@ struct Content<'a> {
 /// A file.
 struct FileContent<'a> {
     path: &'a str,
-    /// Its bytes as a data URL.
+    /// The content as a data URL.
     source: String,
     is_compressed: bool,
     mode: u32,
@@ -45,11 +45,11 @@ struct UnitContent<'a> {
     text: String,
     is_enabled: bool,
     is_masked: bool,
-    /// Name and text of each.
+    /// The name and text of each drop-in.
     drop_ins: Vec<(&'a str, String)>,
 }
 
-/// Makes the document.
+/// Encodes the document.
 pub fn encode(
     config: &OperatingSystemConfigSpec,
     half: Half,
@@ -143,7 +143,7 @@ fn refuse_unit(half: Half, (name, what): (&str, &str), reason: &'static str) -> 
     }
 }
 
-/// A text as a YAML literal block gives it back.
+/// Returns a text as it is read from a YAML literal block.
 fn block(text: &str) -> Result<String, &'static str> {
     let text = text.replace(CRLF, "\n");
     let Some(indent) = block_indent(&text)? else {

@@ -1,4 +1,4 @@
-//! The mode of a file: decimal digits in a config, read as octal.
+//! The mode of a file: decimal digits in a config that are read as octal.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub(super) struct Permissions {
 }
 
 impl Permissions {
-    /// Reads the digits; `None` where they are no mode.
+    /// Parses the digits. Returns `None` if they are not a mode.
     pub(super) fn new(digits: i32) -> Option<Self> {
         const MODE_MAX: u32 = 0o7777;
         let positive = u32::try_from(digits).ok()?;
@@ -18,13 +18,13 @@ impl Permissions {
         (mode <= MODE_MAX).then_some(Self { digits, mode })
     }
 
-    /// The mode as a number.
+    /// Returns the mode as a number.
     pub(super) fn mode(self) -> u32 {
         self.mode
     }
 }
 
-/// Three digits get a zero in front; any other number of digits stays as it is.
+/// Three digits get a leading zero. Any other number of digits is unchanged.
 impl fmt::Display for Permissions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zero = if (100..1000).contains(&self.digits) {

@@ -1,4 +1,4 @@
-//! The templates of one half, rewritten in Jinja.
+//! Rewrites the templates of one half in Jinja.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use super::{
     tree::Refusal,
 };
 
-/// A text, or the line of what cannot be rewritten, with the reason.
+/// A text, or the line and the reason why it cannot be rewritten.
 type Converted = Result<String, (usize, String)>;
 
-/// Rewrites the templates of one half: the named ones first.
+/// Rewrites the templates of one half. The named ones must come first.
 pub(in crate::render) struct HalfConverter {
     /// The names of the named templates.
     templates: BTreeSet<String>,
-    /// What they keep under names of their own. An include shares the names of its place.
+    /// The names that their variables take. An included template shares the names of its includer.
     names: Names,
 }
 
@@ -28,7 +28,7 @@ impl HalfConverter {
         }
     }
 
-    /// Writes a named template.
+    /// Rewrites a named template.
     pub(in crate::render) fn named(&mut self, name: &str, source: &str) -> Converted {
         if name.contains(['"', '\\', '\n']) {
             let problem = "its name has a quote, a backslash or a line break, which Go reads when \
@@ -38,7 +38,7 @@ impl HalfConverter {
         read(source).and_then(|set| jinja::named(&set, &mut self.names).map_err(describe))
     }
 
-    /// Writes a file.
+    /// Rewrites a file.
     pub(in crate::render) fn file(&self, path: &str, source: &str) -> Converted {
         let set = read(source)?;
         let is_replaced = |name: &&str| self.templates.contains(*name);

@@ -1,4 +1,4 @@
-//! The data of a render as Go's templates see it: pointers and structs where Go has them.
+//! The data of a render as Go templates see it: with pointers and structs where Go has them.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{
     value::{Element, Field, INT64, List, Map, Methods, Pointer, Struct, Typed},
 };
 
-/// What a template can read.
+/// The fields of the data.
 const ROOT_FIELDS: [&str; 45] = [
     "AmazonLinuxConfig",
     "BootstrapKubeconfig",
@@ -59,8 +59,8 @@ const ROOT_FIELDS: [&str; 45] = [
     "variables",
 ];
 
-/// Fields that are pointers, nil or true whatever they point to, with the types of what they point
-/// to.
+/// The fields that are pointers, which are nil, or true whatever they point to, with the types of
+/// their targets.
 const POINTERS: [(&str, &str); 13] = [
     ("HTTPProxy", "string"),
     ("NoProxy", "string"),
@@ -78,10 +78,10 @@ const POINTERS: [(&str, &str); 13] = [
 ];
 
 const INT32: &str = "int32";
-/// A duration of Kubernetes' API.
+/// The type of a duration in the Kubernetes API.
 pub(super) const AGE: &str = "v1.Duration";
 
-/// The types of structs, by the fields that hold them.
+/// The types of structs, by the fields that contain them.
 const STRUCTS: [(&str, &str); 7] = [
     ("NetworkConfig", "providerconfig.NetworkConfig"),
     ("DNS", "providerconfig.DNSConfig"),
@@ -92,7 +92,7 @@ const STRUCTS: [(&str, &str); 7] = [
     ("RockyLinuxConfig", "rockylinux.Config"),
 ];
 
-/// Fields that JSON leaves out if they are empty.
+/// The fields that JSON omits if they are empty.
 const OMITTED: [&str; 5] = [
     "ipFamily",
     "provisioningUtility",
@@ -101,12 +101,12 @@ const OMITTED: [&str; 5] = [
     "rhsmOfflineToken",
 ];
 
-/// Whether JSON leaves a field out when it is empty.
+/// Returns true if JSON omits a field when it is empty.
 pub(super) fn is_omitted_if_empty(json: &str) -> bool {
     OMITTED.contains(&json)
 }
 
-/// Names of structs' fields in JSON, where lowering the first letter does not make them.
+/// The JSON names of struct fields, unless they are the lower-cased field name.
 const JSON_NAMES: [(&str, &str); 11] = [
     ("CIDR", "cidr"),
     ("DNS", "dns"),
@@ -124,7 +124,7 @@ const JSON_NAMES: [(&str, &str); 11] = [
     ("GetIPFamily", ""),
 ];
 
-/// Fields of structs, which have static names.
+/// The fields of structs, whose names must be static.
 const STRUCT_FIELDS: [(&str, &str); 9] = [
     ("DistUpgradeOnBoot", "distUpgradeOnBoot"),
     ("DisableAutoUpdate", "disableAutoUpdate"),
@@ -137,18 +137,18 @@ const STRUCT_FIELDS: [(&str, &str); 9] = [
     ("IsStaticIPConfig", ""),
 ];
 
-/// Methods that a nil network answers.
+/// The methods that can be called on a nil network.
 const NETWORK_METHODS: Methods = &[
     ("IsStaticIPConfig", || Value::from(false)),
     ("GetIPFamily", || family(&Value::from(""))),
 ];
 
-/// Whether the data has a field.
+/// Returns true if the data has a field of this name.
 pub(super) fn is_root_field(name: &str) -> bool {
     ROOT_FIELDS.contains(&name)
 }
 
-/// The variables of a render, from those that Jinja templates have.
+/// Creates the variables of a render from those of Jinja templates.
 pub(in crate::render) fn variables(
     data: &BTreeMap<&'static str, Value>,
 ) -> BTreeMap<&'static str, Value> {
@@ -166,7 +166,7 @@ pub(in crate::render) fn variables(
     variables
 }
 
-/// A variable with the type that its name says.
+/// Returns a variable with the type that its name implies.
 pub(super) fn variable(name: &str, value: &Value) -> Value {
     let pointer = POINTERS.iter().find(|(known, _)| *known == name);
     let target = pointer.map_or("", |(_, target)| target);
@@ -209,8 +209,8 @@ fn struct_type(name: &str) -> Option<&'static str> {
     Some(found.1)
 }
 
-/// A duration, which is read from its text. It prints as a kubelet reads it; Go prints the name of
-/// the type around it.
+/// Returns a duration, parsed from its text. It prints as a kubelet reads it. Go prints it with the
+/// name of the type around it.
 fn age(value: &Value) -> Value {
     let text = value.as_str().unwrap_or_default();
     let nanoseconds = GoDuration::parse(text).map_or(0, GoDuration::nanoseconds);
@@ -228,7 +228,7 @@ fn age(value: &Value) -> Value {
     })
 }
 
-/// Go's own duration.
+/// Returns a `time.Duration`.
 fn duration(nanoseconds: i64) -> Value {
     Value::from_object(Typed {
         type_name: "time.Duration",
@@ -240,7 +240,7 @@ fn duration(nanoseconds: i64) -> Value {
 }
 
 fn duration_methods(nanoseconds: i64) -> Vec<Field> {
-    // As Go does it: the whole part and the rest apart.
+    // Like Go, adds the whole part and the rest separately.
     #[expect(clippy::cast_precision_loss, reason = "as Go does it")]
     let parts = |unit: i64| (nanoseconds / unit) as f64 + (nanoseconds % unit) as f64 / unit as f64;
     let int64 = |unit: i64| Typed::number(INT64, nanoseconds / unit);
@@ -255,7 +255,7 @@ fn duration_methods(nanoseconds: i64) -> Vec<Field> {
     ]
 }
 
-/// The families of a network's addresses.
+/// Returns the address families of a network.
 fn family(value: &Value) -> Value {
     let name = value.as_str().unwrap_or_default();
     let is_dual = matches!(name, "IPv4+IPv6" | "IPv6+IPv4");
@@ -267,7 +267,7 @@ fn family(value: &Value) -> Value {
     Typed::text("net.IPFamily", value, methods)
 }
 
-/// Addresses, which print as texts and are lists of bytes to Go.
+/// Returns addresses, which print as texts. For Go, they are lists of bytes.
 fn addresses(value: &Value) -> Value {
     let items = value.try_iter().into_iter().flatten().map(|address| {
         let shown = address.as_str().unwrap_or_default().to_owned();

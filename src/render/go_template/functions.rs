@@ -1,9 +1,9 @@
-//! The functions of Go's templates, of sprig, and of the program that profiles were written for.
+//! The functions of Go templates, of sprig, and of the program that profiles were written for.
 //!
-//! Each is a function of its arguments alone. What it scans and makes is taken off the render's
-//! bytes, most of it here: a function's `factor` says how often it walks its arguments; one with
-//! the factor 0 looks at no more than one entry, or counts for itself. Functions that read a clock,
-//! a network, an environment or randomness, or that make keys, are known and refused.
+//! Each depends only on its arguments. What it scans and creates is charged to the render, most of
+//! it here: a function's `factor` says how often it walks its arguments. A function with the factor
+//! 0 reads at most one entry, or charges by itself. Functions that read a clock, a network, an
+//! environment or randomness, or that create keys, are known and refused.
 
 use minijinja::{Environment, Error, Value, value::Rest};
 
@@ -37,14 +37,14 @@ pub(super) use structure::{VERSION_METHODS, field, items, no_field, pairs};
 #[derive(Clone, Copy)]
 pub(super) struct Function {
     name: &'static str,
-    /// How many arguments it takes, at least and at most.
+    /// The minimum and the maximum number of arguments.
     arguments: (usize, usize),
     /// How often it walks its arguments.
     factor: usize,
     run: Run,
 }
 
-/// What a function does with its arguments.
+/// The implementation of a function.
 type Run = fn(&[Value]) -> Result<Value, Error>;
 
 const fn function(
@@ -61,9 +61,9 @@ const fn function(
     }
 }
 
-/// As many arguments as there are.
+/// Any number of arguments.
 const ANY: usize = usize::MAX;
-/// What a call weighs by itself.
+/// The cost of a call by itself.
 const CALL_BYTES: usize = 8;
 
 const TABLES: [&[Function]; 15] = [
@@ -84,10 +84,10 @@ const TABLES: [&[Function]; 15] = [
     urls::TABLE,
 ];
 
-/// Functions that the engine has itself.
+/// Functions that the engine has built in.
 const OPERATORS: [&str; 3] = ["and", "or", "not"];
 
-/// Functions whose result depends on more than their arguments, or that make keys.
+/// Functions whose result depends on more than their arguments, or that create keys.
 const REFUSED: [&str; 38] = [
     "ago",
     "bcrypt",
@@ -129,7 +129,7 @@ const REFUSED: [&str; 38] = [
     "uuidv4",
 ];
 
-/// What is known of a name.
+/// The result of looking up a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     Yes,
@@ -137,7 +137,7 @@ pub(super) enum Known {
     No,
 }
 
-/// Whether a name is a function's.
+/// Looks up the name of a function.
 pub(super) fn known(name: &str) -> Known {
     let mut functions = all();
     if OPERATORS.contains(&name) || functions.any(|function| function.name == name) {
@@ -160,7 +160,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     structure::add_to(environment);
 }
 
-/// Every function.
+/// Returns every function.
 pub(super) fn all() -> impl Iterator<Item = &'static Function> {
     TABLES.iter().copied().flatten()
 }
@@ -206,7 +206,7 @@ fn wrong_type(wanted: &str, found: &Value) -> Error {
     ))
 }
 
-/// An argument that must be a text. It is copied, and charged.
+/// Returns an argument that must be a string. It is copied, and charged.
 fn text(value: &Value) -> Result<String, Error> {
     let value = pointee(value);
     let text = value.as_str().ok_or_else(|| wrong_type("string", &value))?;
@@ -214,7 +214,7 @@ fn text(value: &Value) -> Result<String, Error> {
     Ok(text.to_owned())
 }
 
-/// An argument that must be an integer.
+/// Returns an argument that must be an integer.
 fn int(value: &Value) -> Result<i64, Error> {
     let value = pointee(value);
     match kind(&value) {
@@ -223,12 +223,12 @@ fn int(value: &Value) -> Result<i64, Error> {
     }
 }
 
-/// An argument that must be an integer that counts something.
+/// Returns an argument that must be a count, an integer that is not negative.
 fn count(value: &Value) -> Result<usize, Error> {
     usize::try_from(int(value)?).map_err(|_| refuse("a negative count"))
 }
 
-/// An argument that must be a truth value.
+/// Returns an argument that must be a Boolean.
 fn boolean(value: &Value) -> Result<bool, Error> {
     match kind(&pointee(value)) {
         Kind::Bool(value) => Ok(value),

@@ -1,8 +1,8 @@
-//! Go's functions in a Jinja template, for profiles that were converted from Go's language.
+//! Go's functions in Jinja templates, for profiles that were converted from Go's language.
 //!
-//! They are the same functions as in Go's templates, named `go_…`. Only what Jinja's values lack is
-//! put in between: `go_data` gives a variable of the data as Go knows it, with its pointers and
-//! structs, and nil is `none` on this side, since Jinja's undefined values are errors.
+//! They are the same functions as in Go templates, named `go_…`. Only what Jinja's values lack is
+//! converted: `go_data` returns a variable of the data as Go knows it, with its pointers and
+//! structs. Nil is `none` in Jinja, because undefined values are errors there.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use super::{
     value::{Kind, List, Map, kind, typed},
 };
 
-/// What begins the name of each.
+/// The prefix of their names.
 pub(in crate::render) const PREFIX: &str = "go_";
 
 /// Adds everything that a converted template may call.
@@ -40,8 +40,8 @@ pub(in crate::render) fn add_to(environment: &mut Environment<'static>) {
     environment.add_filter(jinja::NAMED, named);
 }
 
-/// An argument as Go knows it. Jinja's own lists and maps are copied: a namespace that was kept in
-/// a map could come to hold itself, and would never be freed.
+/// Returns an argument as Go knows it. Jinja's own lists and maps are copied. Otherwise a namespace
+/// in a map could come to contain itself, and would never be freed.
 fn taken(value: &Value) -> Result<Value, Error> {
     weigh(value)?;
     copied(value)
@@ -75,7 +75,7 @@ fn unknown() -> Error {
     refuse("a value that Go does not have")
 }
 
-/// A result as Jinja knows it.
+/// Returns a result as Jinja knows it.
 fn handed_out(value: Value) -> Value {
     match typed(&value) {
         Some(typed) if typed.shown.is_none() => typed.value.clone(),
@@ -84,7 +84,7 @@ fn handed_out(value: Value) -> Value {
     }
 }
 
-/// A variable of the data with Go's types, which its name tells.
+/// Returns a variable of the data with its Go type, which depends on its name.
 fn variable(name: &str, value: &Value) -> Result<Value, Error> {
     weigh(value)?;
     if holds_only_data(value)? {
@@ -139,7 +139,7 @@ fn all_handed_out(list: &Value) -> Value {
     List::value(items.map(handed_out).collect())
 }
 
-/// A value as an action of Go's prints it.
+/// Returns a value as an action in Go prints it.
 fn text(value: &Value) -> Result<String, Error> {
     let value = taken(value)?;
     let text = print::printed(&value)?.into_owned();
@@ -147,7 +147,7 @@ fn text(value: &Value) -> Result<String, Error> {
     Ok(text)
 }
 
-/// A named template's text as its callers print it.
+/// Returns the text of a named template as its callers print it.
 fn named(text: &str) -> Result<String, Error> {
     spend(text.len().saturating_mul(2))?;
     Ok(body_of(text))

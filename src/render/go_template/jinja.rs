@@ -1,8 +1,8 @@
-//! A Go template, rewritten in Jinja as a person would write it, and rendering the same bytes.
+//! Rewrites a Go template in Jinja as a person would write it, so that it renders the same bytes.
 //!
-//! The engine's own reading (`translate`) keeps Go's values and asks a function for every
-//! operation. Here the result is for people, so Jinja's own words stand wherever Go's types of the
-//! data (`kinds`) prove that both say the same; where they do not, a function named `go_…` does
+//! The engine's translation (`translate`) keeps Go's values and calls a function for every
+//! operation. This result is for people, so it uses Jinja's own constructs wherever the Go types of
+//! the data (`kinds`) prove that both mean the same. Elsewhere, a function named `go_…` does
 //! exactly what Go does.
 //!
 //! | Go | Jinja |
@@ -37,19 +37,19 @@ use kinds::Kind;
 use layout::Page;
 pub(super) use names::Names;
 
-/// The filter that makes a named template's text what Go makes of it.
+/// The filter that turns a named template's text into what Go makes of it.
 pub(super) const NAMED: &str = "go_named";
 
 type Outcome<T> = Result<T, Refusal>;
 
-/// Writes a file. `texts` are the names of the profile's templates, `names` those that their text
-/// has taken.
+/// Writes a file. `texts` are the names of the profile's templates, and `names` those that their
+/// text uses.
 pub(super) fn file(set: &Set, texts: &BTreeSet<String>, names: &Names) -> Outcome<String> {
     let (text, _) = settled(set, texts, names, |writer| writer.nodes(&set.body))?;
     Ok(text)
 }
 
-/// Writes a named template, and takes its names.
+/// Writes a named template, and adds its names to `names`.
 pub(super) fn named(set: &Set, names: &mut Names) -> Outcome<String> {
     for body in std::iter::once(&set.body).chain(set.definitions.values()) {
         named::refuse_second_reading(body)?;
@@ -69,7 +69,7 @@ pub(super) fn named(set: &Set, names: &mut Names) -> Outcome<String> {
     Ok(text)
 }
 
-/// Writes a text again and again until it is known what each macro is called with.
+/// Writes a text repeatedly, until the arguments of each macro are known.
 fn settled(
     set: &Set,
     texts: &BTreeSet<String>,
@@ -107,20 +107,20 @@ fn settled(
     }
 }
 
-/// Where a text stands.
+/// The kind of text that is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     File,
-    /// A named template of the profile, which Go renders whether or not a file calls it.
+    /// A named template of the profile. Go renders it whether or not a file calls it.
     Template,
 }
 
-/// A definition that is called, as a macro.
+/// The argument of a definition that is called as a macro.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Dot {
-    /// All calls give the same, which needs no parameter.
+    /// All calls have the same argument, so the macro needs no parameter.
     Same(Code),
-    /// Calls give values of one kind.
+    /// The arguments are values of one kind.
     Value(Kind),
 }
 
@@ -128,7 +128,7 @@ enum Dot {
 struct Variable {
     name: String,
     code: Code,
-    /// Whether it is an attribute of a namespace, because it is assigned to.
+    /// True if it is an attribute of a namespace, because it is assigned to.
     is_cell: bool,
 }
 
@@ -143,9 +143,9 @@ struct Writer<'a> {
     dot: Code,
     scopes: Vec<Vec<Variable>>,
     assigned: BTreeSet<String>,
-    /// Pointers that are known not to be nil.
+    /// The pointers that are known not to be nil.
     set: BTreeSet<String>,
-    /// The definitions that are called, as far as they are known, and as they turn out to be.
+    /// The definitions that are called: as known from the previous pass, and as found in this one.
     macros: BTreeMap<String, Dot>,
     called: BTreeMap<String, Dot>,
 }
@@ -159,7 +159,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The macros and then the text itself.
+    /// Writes the macros, and then the text.
     fn whole(&mut self, body: impl Fn(&mut Self) -> Outcome<()>) -> Outcome<String> {
         body(self)?;
         let own = std::mem::take(&mut self.page).finish();
@@ -173,7 +173,7 @@ impl Writer<'_> {
             self.definition(&name, dot)?;
         }
         let mut text = std::mem::take(&mut self.page).finish();
-        // A line break that only the tag before it trims keeps the text's first line in place.
+        // The tag before this line break trims it, so the first line of the text stays in place.
         if !own.starts_with(char::is_whitespace) {
             text.truncate(text.len().saturating_sub("%}".len()));
             text.push_str("-%}\n");
@@ -205,7 +205,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The body of a template, which sees no variables but its own.
+    /// Enters the body of a template, which sees only its own variables.
     fn enter_unit(&mut self, body: &[Node], dot: Code) {
         self.assigned = assigned_in(body);
         self.scopes = vec![vec![Variable {
@@ -258,7 +258,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The condition of a branch, whose value is stored first where the branch says so.
+    /// Writes the condition of a branch. If the branch stores the value, it is stored first.
     fn branch_condition(&mut self, pipe: &Pipe) -> Outcome<Condition> {
         if pipe.store == Store::None {
             return self.condition(pipe);
@@ -278,7 +278,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The bodies of a branch whose first tag is written.
+    /// Writes the bodies of a branch whose first tag is already written.
     fn alternatives(&mut self, branch: &Branch, condition: Condition) -> Outcome<()> {
         let outer = self.set.clone();
         self.set.extend(condition.if_true);

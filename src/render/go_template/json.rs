@@ -10,18 +10,18 @@ use super::{
     value::{Element, Kind, List, Map, kind},
 };
 
-/// How JSON is laid out.
+/// The layout of JSON.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// On one line, with `<`, `>` and `&` escaped.
     Compact,
-    /// On one line, without that.
+    /// On one line, without these escapes.
     Raw,
     /// Indented by two spaces, with `<`, `>` and `&` escaped.
     Pretty,
 }
 
-/// The value that a text of JSON says; every number is a float.
+/// Parses JSON. Every number becomes a float.
 pub(super) fn read(text: &str) -> Result<Value, String> {
     serde_json::from_str(text)
         .map(|json: Json| from_json(&json))
@@ -44,11 +44,11 @@ fn from_json(json: &Json) -> Value {
     }
 }
 
-/// Why there is no JSON.
+/// The reason why a value cannot be written as JSON.
 pub(super) enum NoJson {
-    /// A number that JSON does not have.
+    /// A number that JSON cannot represent.
     NoNumber,
-    /// Only Go knows whether a list or map is empty or not there at all.
+    /// An empty list or map. Only Go knows whether it is empty or does not exist.
     Unknown,
     /// The render ran out of bytes.
     Spent(Error),
@@ -60,7 +60,7 @@ impl From<Error> for NoJson {
     }
 }
 
-/// A value as JSON.
+/// Writes a value as JSON.
 pub(super) fn write(value: &Value, style: Style) -> Result<String, NoJson> {
     let mut out = MeteredText::default();
     push(&mut out, value, (style, 0))?;
@@ -77,7 +77,7 @@ fn push(out: &mut MeteredText, value: &Value, at: (Style, usize)) -> Result<(), 
         Kind::Float(number) if number.is_finite() => out.push_str(&float(number))?,
         Kind::Float(_) => return Err(NoJson::NoNumber),
         Kind::Text(text) => push_text(out, text, at.0)?,
-        // Go knows empty lists and maps from those that are not there.
+        // Go distinguishes empty lists and maps from those that do not exist.
         Kind::List(list) if list.0.is_empty() && list.1 != "interface {}" => {
             return Err(NoJson::Unknown);
         }
@@ -153,7 +153,7 @@ impl<'o> Parts<'o> {
         })
     }
 
-    /// Begins the next part, and tells where it stands.
+    /// Begins the next part, and returns its style and depth.
     fn next(&mut self) -> Result<(Style, usize), Error> {
         if !self.is_empty {
             self.out.push(',')?;
@@ -203,7 +203,7 @@ fn push_text(out: &mut MeteredText, text: &str, style: Style) -> Result<(), Erro
     out.push_str(&raw)
 }
 
-/// A float as Go's encoder writes it.
+/// Returns a float as Go's encoder writes it.
 fn float(number: f64) -> String {
     let size = number.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {

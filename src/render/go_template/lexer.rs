@@ -1,16 +1,17 @@
-//! A Go template's text, taken apart into tokens.
+//! Splits the text of a Go template into tokens.
 //!
-//! White space beside `{{-` and `-}}` and comments print nothing; they are tokens of their own for
-//! code that rewrites the template.
+//! White space that `{{-` and `-}}` trim, and comments, print nothing. They have their own tokens
+//! for code that rewrites the template.
 
 use super::tree::{Refusal, RefusedPart};
 
-/// Tokens in one template. Each becomes a node, and a profile as a whole has some thousands.
+/// The maximum number of tokens in one template. Each becomes a node, and a whole profile has some
+/// thousands.
 const TOKENS_MAX: usize = 100_000;
 
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -35,7 +36,7 @@ pub(super) enum Kind {
     Word,
     LeftParenthesis,
     RightParenthesis,
-    /// A character that stands for itself; only the comma has a meaning.
+    /// Any other single character. Only the comma has a meaning.
     Sign,
     End,
 }
@@ -48,7 +49,7 @@ pub(super) struct Token<'a> {
     pub(super) line: usize,
 }
 
-/// Takes a template apart.
+/// Splits a template into tokens.
 pub(super) fn lex(source: &str) -> Result<Vec<Token<'_>>, Refusal> {
     let mut lexer = Lexer {
         rest: source,
@@ -83,7 +84,7 @@ impl<'a> Lexer<'a> {
         });
     }
 
-    /// Consumes this many bytes, counting lines.
+    /// Consumes this many bytes, and counts their lines.
     fn take(&mut self, bytes: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(bytes).unwrap_or((self.rest, ""));
         self.line += taken.matches('\n').count();
@@ -155,7 +156,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes a closing delimiter, and gives the white space that it trims.
+    /// Consumes a closing delimiter, and returns the white space that it trims.
     fn close(&mut self) -> Option<&'a str> {
         if self.rest.starts_with("}}") {
             self.take(2);
@@ -248,7 +249,7 @@ impl<'a> Lexer<'a> {
         Ok(kind)
     }
 
-    /// The length of the spaces here, without one that belongs to a closing delimiter.
+    /// Returns the length of the spaces here, without one that belongs to a closing delimiter.
     fn spaces(&self) -> usize {
         let after = self.rest.trim_start_matches(SPACES);
         let length = self.rest.len() - after.len();
@@ -276,7 +277,7 @@ impl<'a> Lexer<'a> {
         }))
     }
 
-    /// The length of a word, and nothing but a terminator may follow it.
+    /// Returns the length of a word. Only a terminator may follow it.
     fn word(&self, text: &str) -> Result<usize, Refusal> {
         let rest = text.trim_start_matches(is_alphanumeric);
         let is_end = rest.is_empty()
@@ -295,7 +296,7 @@ fn is_alphanumeric(character: char) -> bool {
     character == '_' || character.is_alphanumeric()
 }
 
-/// The length of what looks like a number; the parser tells whether it is one.
+/// Returns the length of what looks like a number. The parser decides whether it is one.
 fn number_length(text: &str) -> usize {
     let is_hex = text
         .trim_start_matches(['+', '-'])

@@ -1,4 +1,4 @@
-//! Tokens of a Go template, read into a tree, with the rules and words of Go's own parser.
+//! Parses the tokens of a Go template into a tree, with the rules and messages of Go's own parser.
 
 use super::{
     lexer::{Kind, Token, lex},
@@ -8,18 +8,18 @@ use super::{
 mod constants;
 mod pipelines;
 
-/// Blocks inside of blocks.
+/// The maximum depth of nested blocks.
 const BLOCKS_MAX: usize = 24;
-/// `else if`s around one place: each nests in the one before.
+/// The maximum number of nested `else if`s. Each nests in the previous one.
 const ALTERNATIVES_MAX: usize = 64;
-/// A text, read: what it prints itself, and the templates that it defines.
+/// A parsed text: what it prints itself, and the templates that it defines.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Parsed {
     pub(super) body: Vec<Node>,
     pub(super) definitions: Vec<Definition>,
 }
 
-/// Reads a template.
+/// Parses a template.
 pub(super) fn parse(source: &str) -> Result<Parsed, Refusal> {
     let mut parser = Parser {
         tokens: lex(source)?,
@@ -42,14 +42,14 @@ struct Depth {
     parentheses: usize,
 }
 
-/// How a list of nodes ended.
+/// The end of a list of nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     End,
     Else,
 }
 
-/// The three blocks that a pipeline decides on.
+/// The three blocks that depend on a pipeline.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Control {
     If,
@@ -132,7 +132,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The whole text; only here a template can be defined.
+    /// Parses the whole text. Templates can only be defined here.
     fn top(&mut self) -> Result<Vec<Node>, Refusal> {
         let mut nodes = Vec::new();
         loop {
@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The body of a template of its own, which is in no loop of the text around it.
+    /// Parses the body of a template, which is in no loop of the text around it.
     fn separate_body(&mut self, context: &str) -> Result<Vec<Node>, Refusal> {
         let depth = self.depth;
         self.depth.loops = 0;
@@ -211,7 +211,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What stands behind a left delimiter.
+    /// Parses what follows a left delimiter.
     fn action(&mut self) -> Result<Result<Node, Ending>, Refusal> {
         let token = self.peek_word();
         let word = match token.kind {
@@ -288,7 +288,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// What follows an `else`: another question that shares this one's `end`, or a body.
+    /// Parses what follows an `else`: another condition that shares this one's `end`, or a body.
     fn otherwise(&mut self, control: Control) -> Result<Vec<Node>, Refusal> {
         let next = self.peek_word();
         let is_word = next.kind == Kind::Word;
@@ -354,7 +354,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A token that stands between actions, as a node.
+/// Returns a token between actions as a node.
 fn silent(token: Token<'_>) -> Option<Node> {
     let text = token.text.to_owned();
     match token.kind {

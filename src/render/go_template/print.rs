@@ -1,4 +1,4 @@
-//! How Go prints values.
+//! Prints values as Go does.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,14 @@ use super::{
     value::{Kind, Pointer, kind, pointee},
 };
 
-/// What prints where there is no value.
+/// The output where there is no value.
 pub(super) const NO_VALUE: &str = "<no value>";
 const NIL: &str = "<nil>";
-/// Go prints where in memory the value is.
+/// The error for a pointer. Go prints its address in memory.
 pub(super) const ADDRESS: &str = "a pointer, of which Go prints the address; use `default` or \
     `toJson` on it, or print it by itself";
 
-/// A value as an action prints it.
+/// Returns a value as an action prints it.
 pub(super) fn printed(value: &Value) -> Result<Cow<'_, str>, Error> {
     match kind(value) {
         Kind::Text(text) => Ok(Cow::Borrowed(text)),
@@ -31,25 +31,26 @@ pub(super) fn printed(value: &Value) -> Result<Cow<'_, str>, Error> {
     }
 }
 
-/// A value as `%v` formats it.
+/// Returns a value as `%v` formats it.
 pub(super) fn formatted(value: &Value) -> Result<String, Error> {
     let mut out = MeteredText::default();
     push_formatted(&mut out, value)?;
     Ok(out.into_string())
 }
 
-/// Appends a value as `%v` formats it. It is weighed first, which refuses one that is too deep.
+/// Appends a value as `%v` formats it. It is weighed first, which refuses values that are too deep.
 pub(super) fn push_formatted(out: &mut MeteredText, value: &Value) -> Result<(), Error> {
     weigh(value)?;
     push(out, value, Depth::Top)
 }
 
-/// A value as functions print it that follow a pointer first.
+/// Returns a value as it is printed by functions that follow a pointer first.
 pub(super) fn text_of(value: &Value) -> Result<String, Error> {
     formatted(&pointee(value))
 }
 
-/// Whether a value is formatted by itself or within another, where Go follows no pointer.
+/// Whether a value is formatted by itself or within another. Within another, Go follows no
+/// pointers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
     Top,
@@ -87,7 +88,7 @@ fn push(out: &mut MeteredText, value: &Value, depth: Depth) -> Result<(), Error>
             out.push(']')?;
         }
         Kind::Struct(fields) => {
-            // What knows how to print itself does so.
+            // A value with a `String` method is printed by it.
             if let Some(text) = fields.field("String") {
                 return push(out, text, depth);
             }
@@ -120,7 +121,7 @@ fn push(out: &mut MeteredText, value: &Value, depth: Depth) -> Result<(), Error>
     Ok(())
 }
 
-/// A nil pointer. That to a duration has a method that prints it.
+/// Returns the output for a nil pointer. A pointer to a duration has a method that prints it.
 pub(super) fn nil(pointer: &Pointer) -> &'static str {
     match pointer.type_name {
         AGE => "nil",
@@ -128,12 +129,13 @@ pub(super) fn nil(pointer: &Pointer) -> &'static str {
     }
 }
 
-/// A float as `%v` and `%g` format it: the shortest digits that give it back.
+/// Returns a float as `%v` and `%g` format it: with the shortest digits that parse to the same
+/// value.
 pub(super) fn float(number: f64) -> String {
     shortest(number, 6)
 }
 
-/// The shortest digits; with an exponent from `exponent_min` on.
+/// Returns the shortest digits, with an exponent from `exponent_min` on.
 pub(super) fn shortest(number: f64, exponent_min: i32) -> String {
     if !number.is_finite() {
         return if number.is_nan() {
@@ -155,7 +157,7 @@ pub(super) fn shortest(number: f64, exponent_min: i32) -> String {
     }
 }
 
-/// The values one after the other, with a space between two of which none is a text.
+/// Concatenates the values, with a space between two values if neither is a string.
 pub(super) fn sprint(values: &[Value]) -> Result<String, Error> {
     let mut out = MeteredText::default();
     let mut is_after_text = true;
@@ -170,7 +172,7 @@ pub(super) fn sprint(values: &[Value]) -> Result<String, Error> {
     Ok(out.into_string())
 }
 
-/// The values with spaces between them, and a line break.
+/// Returns the values with spaces between them, and a line break.
 pub(super) fn sprintln(values: &[Value]) -> Result<String, Error> {
     let mut out = MeteredText::default();
     for (index, value) in values.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The second interpretation of a profile's named templates.
 //!
-//! What a named template rendered to becomes the body of a definition, and is read together with
-//! each file; an action in it, however it came there, is one.
+//! The output of a named template becomes the body of a definition, and is parsed together with
+//! each file. If it contains an action, the action is executed, however it got there.
 
 use std::collections::BTreeSet;
 
@@ -17,18 +17,18 @@ use super::{
     tree::is_empty,
 };
 
-/// White space that `{{-` trims.
+/// The white space that `{{-` trims.
 pub(super) const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
-/// What reading a byte of source once more weighs.
+/// The cost of parsing a byte of source again.
 const READING: usize = 16;
 
-/// Whether a text has nothing to interpret, and its name nothing to break.
+/// Returns true if a text contains no action, and its name cannot break the definition.
 pub(super) fn is_plain(name: &str, text: &str) -> bool {
     !text.contains(ACTION) && !name.contains(['"', '\\', '\n'])
 }
 
-/// What a plain text prints where it is called: it stands on lines of its own, whose last break is
-/// trimmed.
+/// Returns what a plain text prints where it is called. It is on lines of its own, and the last
+/// line break is trimmed.
 pub(super) fn body_of(text: &str) -> String {
     let kept = text.trim_end_matches(SPACES);
     if kept.is_empty() {
@@ -38,13 +38,13 @@ pub(super) fn body_of(text: &str) -> String {
     }
 }
 
-/// The definition that a text is read as.
+/// Returns the definition as which a text is parsed.
 fn definition_of(name: &str, text: &str) -> String {
     format!("\n{{{{- define \"{name}\" }}}}\n{text}\n{{{{- end }}}}")
 }
 
 impl GoHalf {
-    /// A file, read together with all named texts.
+    /// Renders a file, parsed together with all named texts.
     pub(super) fn interpret_again(
         &self,
         pass: &Pass<'_>,
@@ -63,7 +63,7 @@ impl GoHalf {
             place: place(),
             bytes_max: pass.limits.work_bytes_max,
         })?;
-        // The text may hold secrets, so nothing of it is quoted.
+        // The text may contain secrets, so it is not quoted.
         let broken = || RenderError::Template {
             place: place(),
             problem: "the templates, once rendered, are no templates: what they rendered to is \
@@ -99,7 +99,7 @@ impl GoHalf {
     }
 }
 
-/// Puts what a text defines into a file's set. Something empty replaces nothing.
+/// Merges the definitions of a text into a file's set. An empty definition replaces nothing.
 fn merge(set: &mut Set, path: &str, parsed: Parsed) {
     if !is_empty(&parsed.body) {
         set.body = parsed.body;

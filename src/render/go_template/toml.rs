@@ -1,5 +1,5 @@
-//! TOML as existing profiles know it from Go: keys of a table first, then its tables, each level
-//! indented by two spaces.
+//! Reads and writes TOML as existing profiles know it from Go. The keys of a table come first, then
+//! its tables, and each level is indented by two spaces.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use super::{
     value::{Element, Kind, List, Map, kind, pointee},
 };
 
-/// The value that a text of TOML says.
+/// Parses a TOML document.
 pub(super) fn read(text: &str) -> Result<Value, String> {
     text.parse::<toml::Table>()
         .map(|table| from_table(&table))
@@ -40,12 +40,12 @@ fn from_toml(value: &toml::Value) -> Value {
     }
 }
 
-/// A value as a document; what is no table is written as it would be behind a key.
+/// Writes a value as a document. A value that is not a table is written as it would be after a key.
 pub(super) fn write(value: &Value) -> Result<String, Error> {
     let mut out = MeteredText::default();
     match kind(value) {
         _ if is_table(value) => push_table(&mut out, &[], value)?,
-        // A pointer to nothing writes nothing.
+        // A nil pointer writes nothing.
         Kind::Pointer(_) => {}
         _ if holds_tables(value) => {
             return Err(refuse("a list of tables needs a key to be written as TOML"));
@@ -63,7 +63,8 @@ fn is_table(value: &Value) -> bool {
     }
 }
 
-/// Go leaves out what is not there, and writes what is empty.
+/// Refuses an empty list or map whose existence is unknown. Go omits it if it does not exist, and
+/// writes it if it is empty.
 fn refuse_unknown(value: &Value) -> Result<(), Error> {
     let is_unknown = match kind(value) {
         Kind::List(list) => list.0.is_empty() && list.1 != "interface {}",
@@ -95,7 +96,8 @@ fn is_table_array(value: &Value) -> bool {
     }
 }
 
-/// What a table has: the keys of a map in order, or the fields of a struct as they stand there.
+/// Returns the entries of a table: the sorted keys of a map, or the fields of a struct in their
+/// order.
 fn entries_of(table: &Value) -> Vec<(String, Value)> {
     match kind(table) {
         Kind::Map(map) => {
@@ -152,7 +154,7 @@ fn push_table(out: &mut MeteredText, path: &[String], table: &Value) -> Result<(
     Ok(())
 }
 
-/// The line that a table begins with. It holds the names of all tables around it.
+/// Writes the header of a table. It contains the names of all tables around it.
 fn push_name(
     out: &mut MeteredText,
     path: &[String],
@@ -220,7 +222,7 @@ fn float(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    // A fraction is added to what has neither one nor an exponent.
+    // A fraction is added to a number that has neither a fraction nor an exponent.
     let text = print::float(number);
     if text.contains(['.', 'e']) {
         text

@@ -1,4 +1,4 @@
-//! A Go template, rewritten in the engine's language.
+//! Translates a Go template into the engine's language.
 //!
 //! | Go | written as |
 //! |---|---|
@@ -13,8 +13,8 @@
 //! | `$x := y` | a variable with a name of its own |
 //! | the same where `$x = z` stands somewhere | an attribute of a namespace |
 //!
-//! Names are never used twice, so the engine's scopes and Go's cannot differ. Every tag keeps its
-//! line. All functions count the bytes that they scan and make.
+//! Names are never used twice, so the engine's scopes and Go's cannot differ. Every tag stays on
+//! its line. All functions charge the bytes that they scan and create.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +32,7 @@ mod variables;
 
 pub(super) use variables::assigned_in;
 
-/// Blocks inside of blocks, as in the engine's own language.
+/// The maximum depth of nested blocks, as in the engine's own language.
 const BLOCKS_MAX: usize = 24;
 
 /// The name of the variable with the texts of the profile's templates.
@@ -40,7 +40,7 @@ pub(super) const TEXTS: &str = "go_texts";
 /// The name of the variable with all of the data.
 pub(super) const ROOT: &str = "go_root";
 
-/// A text with everything that it can call by name.
+/// A text with all the definitions that it can call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Set {
     pub(super) body: Vec<Node>,
@@ -61,7 +61,7 @@ impl From<Parsed> for Set {
     }
 }
 
-/// Writes a text in the engine's language. `texts` are the names of the profile's templates.
+/// Translates a text into the engine's language. `texts` are the names of the profile's templates.
 pub(super) fn translate(set: &Set, texts: &BTreeSet<String>) -> Result<String, Refusal> {
     let mut translator = Translator {
         set,
@@ -79,7 +79,7 @@ pub(super) fn translate(set: &Set, texts: &BTreeSet<String>) -> Result<String, R
     Ok(translator.out)
 }
 
-/// What `.` is.
+/// The meaning of `.`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Dot {
     /// The data, whose fields are variables.
@@ -92,20 +92,20 @@ struct Translator<'a> {
     set: &'a Set,
     texts: &'a BTreeSet<String>,
     out: String,
-    /// The line of the output that is being written.
+    /// The current line of the output.
     line: usize,
     slots: usize,
     blocks: usize,
     dot: Dot,
     scopes: Vec<Vec<variables::Variable>>,
-    /// The names of variables that are assigned to after they were declared.
+    /// The names of variables that are assigned to after their declaration.
     assigned: BTreeSet<String>,
 }
 
 type Outcome = Result<(), Refusal>;
 
 impl Translator<'_> {
-    /// Macros, which may call one another whatever their order.
+    /// Writes the definitions as macros, which may call one another in any order.
     fn definitions(&mut self) -> Outcome {
         let set = self.set;
         for (index, body) in set.definitions.values().enumerate() {
@@ -117,7 +117,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The body of a template, which sees no variables but its own.
+    /// Writes the body of a template, which sees only its own variables.
     fn unit(&mut self, body: &[Node], dot: Dot) -> Outcome {
         self.assigned = variables::assigned_in(body);
         self.scopes = vec![vec![variables::Variable {
@@ -183,7 +183,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Puts a value into the first of a pipeline's variables.
+    /// Stores a value in the first of a pipeline's variables.
     fn store(&mut self, pipe: &Pipe, code: &str) -> Outcome {
         let Some(name) = pipe.variables.first() else {
             return Ok(());
@@ -209,7 +209,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What follows `else`; a plain `else if` needs no block of its own.
+    /// Writes what follows `else`. A plain `else if` needs no block of its own.
     fn otherwise(&mut self, nodes: &[Node]) -> Outcome {
         let mut nodes = nodes;
         while let [Node::If(branch)] = nodes
@@ -228,7 +228,7 @@ impl Translator<'_> {
         self.in_scope(nodes)
     }
 
-    /// The code of a pipeline whose value is asked, after it was stored where it says so.
+    /// Returns the code of a condition. If the pipeline stores the value, it is stored first.
     fn asked(&mut self, pipe: &Pipe) -> Result<String, Refusal> {
         let code = self.pipe(pipe)?;
         if pipe.store == Store::None {
@@ -345,7 +345,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// Opens a tag and moves it to the line where the author wrote it.
+    /// Opens a tag, and moves it to the line on which the author wrote it.
     fn open(&mut self, line: usize) {
         let _ = write!(self.out, "{MARK}%");
         self.catch_up(line);
@@ -368,7 +368,7 @@ impl Translator<'_> {
         format!("{prefix}{}", self.slots)
     }
 
-    /// Keeps a value in a variable without a name in Go.
+    /// Stores a value in a variable that has no name in Go.
     fn hold(&mut self, line: usize, code: &str) -> String {
         let slot = self.slot("d");
         self.open(line);
@@ -377,7 +377,7 @@ impl Translator<'_> {
     }
 }
 
-/// The bytes of text that one pass through the nodes can write by itself.
+/// Returns the maximum number of bytes of text that one pass through the nodes writes by itself.
 fn raw_bytes(nodes: &[Node]) -> usize {
     nodes
         .iter()
@@ -386,7 +386,8 @@ fn raw_bytes(nodes: &[Node]) -> usize {
             Node::If(branch) | Node::With(branch) => {
                 raw_bytes(&branch.body).max(raw_bytes(&branch.otherwise))
             }
-            // Loops count for themselves, and a template's text counts where it is made.
+            // Loops charge by themselves, and the text of a template is charged where it is
+            // created.
             _ => 0,
         })
         .sum()

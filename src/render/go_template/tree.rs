@@ -1,9 +1,9 @@
-//! What a Go template is made of, once it is read.
+//! The syntax tree of a Go template.
 
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
-    /// Text as it stands, trimmed where the tags beside it say so.
+    /// Text, trimmed if the tags beside it say so.
     Text(String),
     /// White space that a tag beside it trims.
     Trimmed(String),
@@ -17,7 +17,7 @@ pub(super) enum Node {
     With(Branch),
     /// `range`, with or without `else`.
     Range(Branch),
-    /// `template "name" argument`; `block` is one as well.
+    /// `template "name" argument`; also `block`.
     Template {
         line: usize,
         name: String,
@@ -29,7 +29,7 @@ pub(super) enum Node {
     Continue,
 }
 
-/// A pipeline with what depends on it.
+/// A pipeline with the bodies that depend on it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Branch {
     pub(super) pipe: Pipe,
@@ -46,10 +46,10 @@ pub(super) struct Pipe {
     pub(super) commands: Vec<Vec<Word>>,
 }
 
-/// What a pipeline does with its value.
+/// How a pipeline stores its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Store {
-    /// Nothing: it is printed or asked.
+    /// It stores nothing: the value is printed or tested.
     None,
     /// `:=`
     Declare,
@@ -69,7 +69,7 @@ pub(super) enum Word {
     Text(String),
     /// `.A.B`
     Field(Vec<String>),
-    /// `$a.B`, with the name behind the `$`.
+    /// `$a.B`, with the name after the `$`.
     Variable(String, Vec<String>),
     /// `(…).A`, `function.A`
     Chain(Box<Word>, Vec<String>),
@@ -84,14 +84,14 @@ pub(super) struct Definition {
     pub(super) body: Vec<Node>,
 }
 
-/// What is refused: a template, or a function that no template may call.
+/// What is refused: a template, or a function that templates must not call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefusedPart {
     Template,
     Function,
 }
 
-/// Why a text is no template.
+/// The reason why a text is not a valid template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) line: usize,
@@ -99,7 +99,7 @@ pub(super) struct Refusal {
     pub(super) part: RefusedPart,
 }
 
-/// Whether a template holds nothing but white space.
+/// Returns true if a template contains only white space.
 pub(super) fn is_empty(nodes: &[Node]) -> bool {
     nodes.iter().all(|node| match node {
         Node::Text(text) => text.trim().is_empty(),

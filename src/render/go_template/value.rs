@@ -1,6 +1,6 @@
-//! Values as Go's templates know them, where the engine's own do not say enough: pointers, which
-//! are true whatever they point to; structs, whose missing fields are errors; and maps, which
-//! `set` changes in place.
+//! Values of Go templates that the engine's own values cannot represent: pointers, which are true
+//! whatever they point to; structs, whose missing fields are errors; and maps, which `set` changes
+//! in place.
 //!
 //! | Go | here |
 //! |---|---|
@@ -26,19 +26,19 @@ use super::{
     problem::refuse,
 };
 
-/// What an entry of a map weighs besides its content.
+/// The weight of an entry of a map besides its content.
 const ENTRY_BYTES: usize = 64;
 
-/// Methods by name, which need nothing to be called on.
+/// Methods by name. They need no receiver.
 pub(super) type Methods = &'static [(&'static str, fn() -> Value)];
 
 /// A pointer.
 pub(super) struct Pointer {
-    /// What it points to; nothing for a nil pointer.
+    /// The target; `None` for a nil pointer.
     pub(super) target: Option<Value>,
-    /// The type of what a nil pointer would point to.
+    /// The type of the target of a nil pointer.
     pub(super) type_name: &'static str,
-    /// What a nil pointer to this type answers all the same, by the name of the method.
+    /// The methods that can be called on a nil pointer of this type.
     pub(super) methods: Methods,
 }
 
@@ -68,7 +68,7 @@ impl Object for Pointer {
     }
 }
 
-/// A struct: its fields in order, by the names that templates, JSON and YAML know.
+/// A struct: its fields in order, by the names that templates, JSON and YAML use.
 pub(super) struct Struct {
     pub(super) fields: Vec<Field>,
     pub(super) type_name: &'static str,
@@ -79,12 +79,12 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) json: &'static str,
     pub(super) value: Value,
-    /// Whether it is a method, which is neither printed nor written.
+    /// True if it is a method, which is neither printed nor written.
     pub(super) is_method: bool,
 }
 
 impl Field {
-    /// A method that takes no arguments.
+    /// Creates a method that takes no arguments.
     pub(super) fn method(name: &'static str, value: impl Into<Value>) -> Self {
         Self {
             name,
@@ -95,22 +95,23 @@ impl Field {
     }
 }
 
-/// The type of whole numbers that sprig's arithmetic makes.
+/// The type of integers that sprig's arithmetic returns.
 pub(super) const INT64: &str = "int64";
 
-/// A value of a type that decides what it equals, who takes it, and how it prints.
+/// A value of a named type, which determines what it equals, which functions accept it, and how it
+/// prints.
 pub(super) struct Typed {
     pub(super) type_name: &'static str,
     pub(super) kind_name: &'static str,
-    /// The number or text itself.
+    /// The number or string itself.
     pub(super) value: Value,
-    /// What its `String` method gives, which is how it prints.
+    /// The result of its `String` method, which is how it prints.
     pub(super) shown: Option<String>,
     pub(super) methods: Vec<Field>,
 }
 
 impl Typed {
-    /// A whole number of a type such as `int64`, which is its kind as well.
+    /// Creates an integer of a type such as `int64`, which is also its kind.
     pub(super) fn number(type_name: &'static str, number: i64) -> Value {
         Value::from_object(Self {
             type_name,
@@ -121,7 +122,7 @@ impl Typed {
         })
     }
 
-    /// A text of a named type.
+    /// Creates a string of a named type.
     pub(super) fn text(type_name: &'static str, text: &Value, methods: Vec<Field>) -> Value {
         Value::from_object(Self {
             type_name,
@@ -156,7 +157,7 @@ impl Object for Typed {
     }
 }
 
-/// A value's own type, if it is not the one that its kind suggests.
+/// Returns a value's named type, if it has one.
 pub(super) fn typed(value: &Value) -> Option<&Typed> {
     value.downcast_object_ref::<Typed>()
 }
@@ -167,7 +168,7 @@ impl Struct {
         Some(&field.value)
     }
 
-    /// The fields that hold data.
+    /// Returns the fields that contain data.
     pub(super) fn data(&self) -> impl Iterator<Item = &Field> {
         self.fields.iter().filter(|field| !field.is_method)
     }
@@ -189,7 +190,7 @@ impl Object for Struct {
     }
 }
 
-/// What the values of a map are, which decides what a missing one reads as.
+/// The type of a map's values, which determines what a missing key reads as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     Any,
@@ -223,16 +224,17 @@ impl Map {
     }
 
     pub(super) fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Value>> {
-        // A map stays whole whatever a thread did with it.
+        // A map is consistent even after a panic.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value under a key, or none.
+    /// Returns the value of a key, if there is one.
     pub(super) fn get(&self, key: &str) -> Option<Value> {
         self.entries().get(key).cloned()
     }
 
-    /// Puts a value under a key. A map that held itself would never be freed, and has no end.
+    /// Inserts a value. Refuses a map that would contain itself: it would never be freed, and
+    /// printing it would never end.
     pub(super) fn put(self: &Arc<Self>, key: &str, value: Value) -> Result<(), Error> {
         spend(ENTRY_BYTES + key.len())?;
         weigh(&value)?;
@@ -244,7 +246,7 @@ impl Map {
     }
 }
 
-/// Whether a value, which was weighed and so is not deep, holds a map.
+/// Returns true if a value contains a map. The value was weighed before, so it is not deep.
 fn holds(value: &Value, wanted: &Arc<Map>) -> bool {
     if let Some(map) = value.downcast_object::<Map>() {
         if Arc::ptr_eq(&map, wanted) {
@@ -280,7 +282,7 @@ impl Object for Map {
     }
 }
 
-/// `set` can hang maps under one another deeper than the stack, so they are freed one by one.
+/// Frees the entries one by one, because `set` can nest maps deeper than the stack allows.
 impl Drop for Map {
     fn drop(&mut self) {
         let entries = std::mem::take(&mut *self.entries());
@@ -310,12 +312,12 @@ fn is_container(value: &Value) -> bool {
 pub(super) struct List(pub(super) Vec<Value>, pub(super) &'static str);
 
 impl List {
-    /// A list of anything.
+    /// Creates a list with items of any type.
     pub(super) fn value(items: Vec<Value>) -> Value {
         Self::of("interface {}", items)
     }
 
-    /// A list of items of a type.
+    /// Creates a list with items of a type.
     pub(super) fn of(type_name: &'static str, items: Vec<Value>) -> Value {
         Value::from_object(Self(items, type_name))
     }
@@ -346,7 +348,7 @@ impl Object for List {
     }
 }
 
-/// A value by its kind in Go.
+/// A value by its Go kind.
 #[derive(Clone, Debug)]
 pub(super) enum Kind<'v> {
     /// No value, or a nil interface.
@@ -359,12 +361,12 @@ pub(super) enum Kind<'v> {
     Map(Arc<Map>),
     Struct(Arc<Struct>),
     Pointer(Arc<Pointer>),
-    /// What prints by a method of its type.
+    /// A value that is printed by a method of its type.
     Shown(&'v Typed, &'v str),
 }
 
 impl Kind<'_> {
-    /// The kind's name in messages and for `kindOf`.
+    /// Returns the kind's name in messages and for `kindOf`.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
@@ -381,7 +383,7 @@ impl Kind<'_> {
     }
 }
 
-/// What a value is.
+/// Returns a value by its Go kind.
 pub(super) fn kind(value: &Value) -> Kind<'_> {
     match value.kind() {
         ValueKind::Bool => Kind::Bool(value.is_true()),
@@ -411,7 +413,8 @@ pub(super) fn kind(value: &Value) -> Kind<'_> {
     }
 }
 
-/// What a value is to those who look at numbers and texts alone, whatever their types print as.
+/// Returns a value as it is for functions that handle numbers and strings, whatever its type prints
+/// as.
 pub(super) fn basic(value: &Value) -> Kind<'_> {
     match kind(value) {
         Kind::Shown(typed, _) if typed.value.is_number() => kind(&typed.value),
@@ -419,7 +422,8 @@ pub(super) fn basic(value: &Value) -> Kind<'_> {
     }
 }
 
-/// What a pointer, a struct or a typed value prints as, which the engine does not see.
+/// Returns the parts that a pointer, a struct or a typed value prints as, which the engine cannot
+/// see.
 pub(in crate::render) fn printed_parts(value: &Value) -> Vec<Value> {
     if let Some(pointer) = value.downcast_object_ref::<Pointer>() {
         pointer.target.iter().cloned().collect()
@@ -436,7 +440,7 @@ pub(in crate::render) fn printed_parts(value: &Value) -> Vec<Value> {
     }
 }
 
-/// What a pointer leads to; a nil pointer leads to itself.
+/// Returns the target of a pointer. A nil pointer is returned unchanged.
 pub(super) fn pointee(value: &Value) -> Value {
     match value.downcast_object::<Pointer>() {
         Some(pointer) => pointer.target.clone().unwrap_or_else(|| value.clone()),

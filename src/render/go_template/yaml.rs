@@ -1,5 +1,5 @@
-//! YAML as existing profiles know it from Go: an indentation of four spaces, sorted keys, and a
-//! reader for which `yes` is a text and `0644` a number.
+//! Reads and writes YAML as existing profiles know it from Go: an indentation of four spaces,
+//! sorted keys, and a reader for which `yes` is a string and `0644` a number.
 
 mod reader;
 mod scalars;

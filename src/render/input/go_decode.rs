@@ -1,11 +1,12 @@
-//! Objects read the way Go's JSON decoder reads them into structs: keys match whatever their case,
-//! the last of two equal keys wins, and `null` leaves a field as it is.
+//! Decodes objects as Go's JSON decoder decodes them into structs: keys match in any case, the last
+//! of two equal keys wins, and `null` leaves a field unchanged.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// Why a value cannot be decoded. The value itself is not repeated: it may be a password.
+/// The reason why a value cannot be decoded. The value is not repeated, because it may be a
+/// password.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DecodeError {
     /// No field has this key.
@@ -60,16 +61,16 @@ impl fmt::Display for DecodeError {
     }
 }
 
-/// What happens to a key that no field has.
+/// How unknown keys are handled.
 #[derive(Clone, Copy)]
 pub(super) enum UnknownKeys {
-    /// It is an error.
+    /// They are an error.
     Refused,
-    /// It is skipped.
+    /// They are skipped.
     Ignored,
 }
 
-/// The fields that `value` sets, in its own order, under the names that `known` gives them.
+/// Returns the fields that `value` sets, in their order, under their names in `known`.
 pub(super) fn fields<'v>(
     value: &'v Value,
     known: &'static [&'static str],
@@ -97,7 +98,7 @@ pub(super) fn fields<'v>(
     Ok(fields)
 }
 
-/// Sets a text.
+/// Sets a string.
 pub(super) fn set_text(field: &mut String, value: &Value) -> Result<(), DecodeError> {
     match value {
         Value::Null => Ok(()),
@@ -109,7 +110,7 @@ pub(super) fn set_text(field: &mut String, value: &Value) -> Result<(), DecodeEr
     }
 }
 
-/// Sets a truth value.
+/// Sets a Boolean.
 pub(super) fn set_flag(field: &mut bool, value: &Value) -> Result<(), DecodeError> {
     match value {
         Value::Null => Ok(()),
@@ -121,7 +122,7 @@ pub(super) fn set_flag(field: &mut bool, value: &Value) -> Result<(), DecodeErro
     }
 }
 
-/// Sets a list of texts.
+/// Sets a list of strings.
 pub(super) fn set_texts(field: &mut Vec<String>, value: &Value) -> Result<(), DecodeError> {
     field.clear();
     let items = match value {
@@ -153,7 +154,8 @@ fn mismatch(value: &Value, expected: &'static str) -> DecodeError {
     }
 }
 
-/// Go folds two letters outside of ASCII onto ASCII: the long s and the Kelvin sign.
+/// Returns true if the names are equal under Go's case folding. It folds two letters outside of
+/// ASCII onto ASCII: the long s and the Kelvin sign.
 fn is_folded_equal(name: &str, key: &str) -> bool {
     let folded = key.chars().map(|character| match character {
         '\u{17f}' => 's',

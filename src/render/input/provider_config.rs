@@ -38,8 +38,8 @@ const OPERATING_SYSTEM_KEYS: &[&str] = &[
     "rhelActivationKey",
 ];
 
-/// The provider spec of a machine deployment. It may hold credentials of the cloud provider, so
-/// printing it shows names alone.
+/// The provider spec of a machine deployment. It may contain credentials of the cloud provider, so
+/// its `Debug` output contains only names.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProviderConfig {
     /// The operating system, as given.
@@ -50,9 +50,9 @@ pub struct ProviderConfig {
     pub cloud_provider_spec: Value,
     /// The public SSH keys, as given.
     pub ssh_public_keys: Vec<String>,
-    /// The network, if the provider spec speaks of one.
+    /// The network, if the provider spec has one.
     pub network: Option<Network>,
-    /// What concerns the operating system.
+    /// The settings for the operating system.
     pub operating_system_spec: OperatingSystemSpec,
     /// The cloud provider's configuration file, verbatim.
     #[serde(with = "exposed::optional")]
@@ -62,7 +62,7 @@ pub struct ProviderConfig {
 /// The network of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// The machine's address with the network's size.
+    /// The machine's address with the length of the network prefix.
     pub cidr: String,
     /// The gateway.
     pub gateway: String,
@@ -73,16 +73,16 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the machine gets its address from here instead of DHCP.
+    /// Returns true if the machine's address is configured here instead of by DHCP.
     pub fn is_static(&self) -> bool {
         !self.cidr.is_empty() || !self.gateway.is_empty() || !self.dns_servers.is_empty()
     }
 }
 
-/// What concerns the operating system; only the operating system's own part is ever set.
+/// The settings for the operating system. Only the part of the machine's own one is ever set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatingSystemSpec {
-    /// Whether packages are upgraded at the first boot.
+    /// True if packages are upgraded at the first boot.
     pub dist_upgrade_on_boot: bool,
     /// Flatcar's part.
     pub flatcar: FlatcarSpec,
@@ -120,12 +120,12 @@ pub struct RhelSpec {
 }
 
 impl ProviderConfig {
-    /// Decodes the value and refuses keys that nobody knows.
+    /// Decodes the value, and refuses unknown keys.
     pub fn decode(value: &Value) -> Result<Self, RenderError> {
         Self::decode_with(value, UnknownKeys::Refused)
     }
 
-    /// Decodes the value and skips keys that nobody knows.
+    /// Decodes the value, and skips unknown keys.
     pub fn decode_lenient(value: &Value) -> Result<Self, RenderError> {
         Self::decode_with(value, UnknownKeys::Ignored)
     }
@@ -143,7 +143,7 @@ impl ProviderConfig {
         Ok(config)
     }
 
-    /// The operating system, if it is one that is known.
+    /// Returns the operating system, or an error if it is unknown.
     pub fn known_operating_system(&self) -> Result<OperatingSystem, RenderError> {
         match OperatingSystem::from(self.operating_system.as_str()) {
             OperatingSystem::Other(name) => {
@@ -153,7 +153,7 @@ impl ProviderConfig {
         }
     }
 
-    /// The cloud provider, if it is one that is known.
+    /// Returns the cloud provider, or an error if it is unknown.
     pub fn known_cloud_provider(&self) -> Result<CloudProvider, RenderError> {
         match CloudProvider::from(self.cloud_provider.as_str()) {
             CloudProvider::Other(name) => {
@@ -163,7 +163,7 @@ impl ProviderConfig {
         }
     }
 
-    /// The tool that reads the documents on the machine.
+    /// Returns the tool that reads the documents on the machine.
     pub fn provisioning_utility(&self) -> Result<ProvisioningUtility, RenderError> {
         if self.operating_system != OperatingSystem::Flatcar.as_str() {
             return Ok(ProvisioningUtility::CloudInit);
@@ -211,8 +211,8 @@ impl ProviderConfig {
         Ok(())
     }
 
-    /// Keys of another operating system are skipped, but for the one that the documents read
-    /// whatever the operating system.
+    /// Decodes the settings for the operating system. Keys of another operating system are skipped,
+    /// except for the one that documents read for every operating system.
     fn set_operating_system_spec(&mut self, value: &Value) -> Result<(), DecodeError> {
         let is_flatcar = self.operating_system == OperatingSystem::Flatcar.as_str();
         let is_rhel = self.operating_system == OperatingSystem::Rhel.as_str();
@@ -272,7 +272,8 @@ fn secret_or_none(value: &Value) -> Result<Option<SecretText>, DecodeError> {
     Ok(Some(SecretText::new(text)))
 }
 
-/// A second `network` is laid over the first, as Go decodes into a pointer that is set already.
+/// Decodes the network. A second `network` is merged into the first, as Go decodes into an existing
+/// pointer.
 fn set_network(
     network: &mut Option<Network>,
     value: &Value,

@@ -2,7 +2,7 @@
 //! `KubeletConfiguration`, its parsers of reserved resources and of eviction thresholds, and
 //! `resource.ParseQuantity`.
 //!
-//! Spaces around the parts of a value have no meaning, and are removed. What is empty stays empty.
+//! Spaces around the parts of a value have no meaning, and are removed. Empty values stay empty.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +111,7 @@ fn integer(field: &str, value: &str) -> Result<i32, String> {
         .map_err(|_| format!("parsing {field}: strconv.ParseInt: parsing {value:?}: {problem}"))
 }
 
-/// Reads a number of things.
+/// Parses a number that must not be negative.
 pub(super) fn non_negative_integer(field: &str, value: &str) -> Result<i32, String> {
     match integer(field, value)? {
         number @ ..0 => Err(format!("{number} must not be negative")),

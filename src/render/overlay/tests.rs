@@ -1,4 +1,4 @@
-//! Every rule of a merge, and every reason why there is none.
+//! Tests every rule of a merge, and every reason to refuse one.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn spec_of(profile: &DefaultProfile) -> Spec {
     spec(object["spec"].clone())
 }
 
-/// A profile with these two halves.
+/// Creates a profile with these two halves.
 fn a_base(halves: Value) -> Spec {
     let mut profile = json!({
         "osName": "flatcar", "osVersion": "1", "version": "v1.0.0+jinja",
@@ -29,7 +29,7 @@ fn a_base(halves: Value) -> Spec {
     spec(profile)
 }
 
-/// An overlay of the profile `base`.
+/// Creates an overlay of the profile `base`.
 fn an_overlay(says: Value) -> Spec {
     let mut profile = json!({
         "extends": "base", "osName": "flatcar", "osVersion": "2", "version": "v2.0.0",
@@ -43,7 +43,7 @@ fn merge(into: &mut Value, from: Value) {
     into.as_object_mut().unwrap().extend(from);
 }
 
-/// What the overlay `site` comes to, among these profiles.
+/// Returns the overlay `site`, merged among these profiles.
 fn among(profiles: &[(&str, Spec)], overlay: &Spec) -> Result<Spec, OverlayError> {
     let known: BTreeMap<_, _> = profiles
         .iter()
@@ -56,7 +56,7 @@ fn over(base: Value, overlay: Value) -> Spec {
     among(&[("base", a_base(base))], &an_overlay(overlay)).unwrap()
 }
 
-/// The provisioning half of one over the other, as JSON.
+/// Returns the merged provisioning half as JSON.
 fn half(base: &Value, overlay: &Value) -> Value {
     let merged = over(
         json!({ "provisioningConfig": base }),

@@ -1,8 +1,8 @@
-//! Every variable, one row each.
+//! All variables, one row each.
 
 use super::{Kind, Variable};
 
-/// Every variable, in the order of their names.
+/// All variables, in the order of their names.
 pub const VARIABLES: &[Variable] = &[
     plain(
         "AmazonLinuxConfig",

@@ -1,8 +1,8 @@
-//! How long a chain of operators may be.
+//! Limits the length of chains of operators.
 //!
-//! The engine reads `a ~ b ~ c` in a loop into a tree that is as deep as the chain is long, and
-//! then walks and frees that tree by recursion: twenty thousand links end the process. The chains
-//! are counted before the engine sees them.
+//! The engine parses `a ~ b ~ c` in a loop into a tree that is as deep as the chain is long. It
+//! then walks and frees that tree by recursion, so that twenty thousand links end the process. The
+//! chains are counted before the engine sees them.
 
 use minijinja::{
     machinery::{Token, tokenize},
@@ -11,14 +11,15 @@ use minijinja::{
 
 use super::Refusal;
 
-/// Operators, filters, subscripts and brackets in one tag. A test holds that all of these limits
-/// together fit on the 2 MiB stack of a thread in a debug build.
+/// The maximum number of operators, filters, subscripts and brackets in one tag. A test ensures
+/// that all of these limits together fit on the 2 MiB stack of a thread in a debug build.
 const LINKS_MAX: usize = 100;
-/// Brackets inside of brackets: each passes through all of the parser's levels of precedence.
+/// The maximum depth of nested brackets. Each passes through all of the parser's levels of
+/// precedence.
 const BRACKETS_MAX: usize = 24;
-/// Blocks inside of blocks.
+/// The maximum depth of nested blocks.
 const BLOCKS_MAX: usize = 24;
-/// `elif`s in one template; the engine nests each in the one before.
+/// The maximum number of `elif`s in a template. The engine nests each in the one before.
 const ALTERNATIVES_MAX: usize = 64;
 
 /// Refuses a template with a chain that is too long.
@@ -26,7 +27,7 @@ pub(super) fn check(source: &str, syntax: SyntaxConfig) -> Result<(), Refusal> {
     let mut counts = Counts::default();
     let mut is_first_word = false;
     for token in tokenize(source, false, syntax) {
-        // What cannot be read is reported with more words by the parser.
+        // The parser reports syntax errors with better messages.
         let Ok((token, span)) = token else {
             return Ok(());
         };
@@ -54,8 +55,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// The first word of a block. A `set` with a body nests too, but looks like one without: the
-    /// engine's own limit, 150, is left for it.
+    /// Counts the first word of a block. A `set` with a body nests too, but looks like one without.
+    /// The engine's own limit of 150 applies to it.
     fn block(&mut self, word: &str) {
         match word {
             "elif" => self.alternatives += 1,

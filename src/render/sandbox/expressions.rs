@@ -1,4 +1,4 @@
-//! Expressions, printed with parentheses around everything that could bind otherwise.
+//! Prints expressions, with parentheses around everything that could otherwise bind differently.
 
 use minijinja::{
     Value,
@@ -8,7 +8,7 @@ use minijinja::{
 
 use super::{Outcome, Printer};
 
-/// Functions that make nothing larger than a truth value.
+/// Functions whose result is never larger than a Boolean.
 const SMALL: [&str; 1] = ["semver_matches"];
 
 impl Printer {
@@ -165,7 +165,7 @@ impl Printer {
             BinOpKind::Gte => ("(", " >= ", Some("osm_weighed")),
             BinOpKind::In => ("(", " in ", Some("osm_weighed")),
         };
-        // A constant is as short as its source, and whatever is compared with it stops there.
+        // A constant is as short as its source, and a comparison with it stops at its end.
         let with_constant = matches!(left, Expr::Const(_)) || matches!(right, Expr::Const(_));
         let is_scan = matches!(operator, BinOpKind::In) || function != Some("osm_weighed");
         let function = function.filter(|_| is_scan || !with_constant);
@@ -177,7 +177,7 @@ impl Printer {
         Ok(())
     }
 
-    /// The expression, inside of a function if there is one.
+    /// Prints the expression, inside of a function if there is one.
     pub(super) fn call_if(&mut self, function: Option<&str>, expression: &Expr<'_>) -> Outcome {
         // A constant weighs no more than its source, but it need not be a number.
         let is_needless = match expression {
@@ -194,7 +194,7 @@ impl Printer {
         Ok(())
     }
 
-    /// A chain of filters; in a block its innermost expression is the block's text.
+    /// Prints a chain of filters. In a block, its innermost expression is the block's text.
     pub(super) fn bare_filter(&mut self, expression: &Expr<'_>) -> Outcome {
         let Expr::Filter(filter) = expression else {
             return self.expression(expression);
@@ -240,7 +240,7 @@ impl Printer {
         Ok(())
     }
 
-    /// What is assigned to.
+    /// Prints the target of an assignment.
     pub(super) fn target(&mut self, target: &Expr<'_>) -> Outcome {
         let items = match target {
             Expr::Var(variable) => return self.name(variable.id),
@@ -275,7 +275,7 @@ impl Printer {
                 self.out.push(')');
             }
             ValueKind::String => {
-                // The engine's escapes are JSON's.
+                // The engine's escapes are those of JSON.
                 let text = serde_json::Value::from(value.as_str().unwrap_or_default());
                 self.out.push_str(&text.to_string());
             }

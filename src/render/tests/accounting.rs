@@ -1,5 +1,5 @@
-//! What everything that templates can call allocates, against what it charges. What there is to
-//! call is what the engine has registered, so a function without accounting fails here.
+//! Compares what every function, filter and test allocates with what it charges. The list comes
+//! from the engine, so a new function without accounting fails here.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,15 @@ mod arguments;
 
 use arguments::{Arguments, LEVELS, tuples};
 
-/// Bytes that a call may allocate for each one that it charges, those that it frees again among
-/// them: a text that grows by doubling takes four.
+/// The number of bytes that a call may allocate for each byte that it charges, including those that
+/// it frees again. A string that grows by doubling takes four.
 const ALLOCATED_PER_CHARGED: u64 = 8;
-/// Bytes that a call may allocate besides: a list of arguments, a parser, an error.
+/// The number of bytes that any call may allocate: for a list of arguments, a parser or an error.
 const CALL_BYTES: u64 = 8 << 10;
-/// What a render may charge.
+/// The number of bytes that a render may charge.
 const WORK_BYTES: usize = 2 << 20;
 
-/// What refuses each call: what it stands for cannot be done.
+/// The functions that refuse every call, because they stand for something impossible.
 const ALWAYS_REFUSED: [&str; 4] = [
     "function go_call",
     "function go_fail",
@@ -27,7 +27,7 @@ const ALWAYS_REFUSED: [&str; 4] = [
     "function go_no_template",
 ];
 
-/// Jinja's operators and what else its syntax makes of values.
+/// Jinja's operators, and other syntax that creates values.
 const JINJA_SYNTAX: [&str; 40] = [
     "a ~ b",
     "a + b",
@@ -79,7 +79,7 @@ enum Callable {
     Template,
 }
 
-/// Something that is registered, by its kind and name.
+/// An entry that is registered, by its kind and name.
 struct Entry {
     name: String,
     callable: Callable,
@@ -93,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// The name that a template calls it by.
+    /// Returns the name by which a template calls it.
     fn key(&self) -> &str {
         self.name
             .split_once(' ')
@@ -102,13 +102,13 @@ impl Entry {
     }
 }
 
-/// Everything that an environment has registered.
+/// Returns everything that an environment has registered.
 fn registered(environment: &Environment<'_>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = environment
         .globals()
         .map(|(name, function)| Entry::new("function", name, Callable::Function(function)))
         .collect();
-    // The engine tells the names of filters and tests in this form alone.
+    // The engine shows the names of filters and tests only in its debug output.
     let debug = format!("{environment:?}");
     let names = |list: &str| {
         let names = debug
@@ -132,7 +132,7 @@ fn registered(environment: &Environment<'_>) -> Vec<Entry> {
     entries
 }
 
-/// What a call came to.
+/// The cost of a call.
 struct Cost {
     allocated: u64,
     charged: u64,
@@ -171,7 +171,7 @@ fn cost(environment: &Environment<'_>, entry: &Entry, arguments: &[Value]) -> Co
     }
 }
 
-/// Tries everything with small arguments, and what took them with large ones.
+/// Calls everything with small arguments, and what accepted them with large ones.
 fn judge(environment: &Environment<'_>, entries: &[Entry]) {
     let arguments = Arguments::new(environment);
     let tuples = tuples();

@@ -1,4 +1,4 @@
-//! containerd's configuration in its second version; the third is held to vectors.
+//! Tests of version 2 of containerd's configuration. Vectors cover version 3.
 
 use super::*;
 
@@ -62,7 +62,7 @@ password = "word\"s"
     assert!(config.contains(expected), "{config}");
 }
 
-/// The `hosts.toml` files of a render.
+/// Returns the `hosts.toml` files of a render.
 fn hosts(world: &fixtures::World) -> BTreeMap<String, String> {
     let files = world.render().unwrap().config.provisioning_config.files;
     files

@@ -1,4 +1,4 @@
-//! Profiles in Go's language and what they become in Jinja: the same bytes.
+//! Tests that profiles in Go's language and their Jinja form render the same bytes.
 
 mod drawn;
 
@@ -12,10 +12,10 @@ use super::{
 };
 use crate::api::profile::{OperatingSystemProfileSpec, TemplateLanguage};
 
-/// Sample machine deployments for each template of the goldens.
+/// The number of samples for each template of the goldens.
 const SAMPLES: u64 = 4;
 
-/// A profile with one file, in an encoding that any text fits into, and named templates.
+/// Creates a profile with one file, in an encoding that can contain any text, and named templates.
 fn a_go_profile(templates: &[(&str, &str)], file: &str) -> World {
     let mut world = a_go_world();
     let mut entry = a_file("/f", file);
@@ -31,12 +31,12 @@ fn a_go_profile(templates: &[(&str, &str)], file: &str) -> World {
     world
 }
 
-/// The only file of a profile.
+/// Returns the only file of a profile.
 fn file_of(profile: &OperatingSystemProfileSpec) -> String {
     data(&profile.provisioning_config.files[0])
 }
 
-/// The file in Jinja.
+/// Converts a file to Jinja.
 fn jinja(template: &str) -> Result<String, String> {
     let world = a_go_profile(&[], template);
     match convert(&world.profile) {
@@ -45,13 +45,13 @@ fn jinja(template: &str) -> Result<String, String> {
     }
 }
 
-/// What became of many profiles.
+/// The results for many profiles.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     idiomatic: usize,
     with_go_functions: usize,
     refused: usize,
-    /// Profiles that are not read in Go's language, either.
+    /// Profiles that are invalid in Go's language, too.
     unreadable: usize,
 }
 
@@ -128,7 +128,7 @@ fn named_templates_render_in_jinja_as_go_renders_them() {
         );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Most of them are there to be interpreted twice, which has no equal in Jinja.
+    // Most of them exist to be interpreted twice, which has no equivalent in Jinja.
     assert!(tally.refused <= 19, "{tally:?}");
     assert!(tally.idiomatic >= 8, "{tally:?}");
 }
@@ -284,7 +284,7 @@ fn a_converted_profile_says_jinja_in_both_ways() {
     }
 }
 
-/// A profile with what profiles do, and with what they rarely do.
+/// A profile with common constructs, and with rare ones.
 const PROFILE: &str = r#"
 osName: rhel
 osVersion: "9.4"

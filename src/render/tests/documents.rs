@@ -1,4 +1,4 @@
-//! The documents' grammar, to the byte.
+//! Tests the documents to the byte.
 
 use super::*;
 use crate::api::config::ConfigHalf;
@@ -317,7 +317,7 @@ fn a_text_that_would_end_its_block_is_refused_with_the_remedy() {
     );
 }
 
-/// The provisioning document for a machine of Red Hat Enterprise Linux.
+/// Returns the provisioning document for a machine with Red Hat Enterprise Linux.
 fn subscribed(user: &str, password: &str) -> String {
     let mut world = a_world();
     world.profile.os_name = OperatingSystem::Rhel;
@@ -345,7 +345,7 @@ fn a_subscription_reads_back_as_the_machine_deployment_has_it() {
         assert_eq!(read["rh_subscription"]["username"], value, "{document}");
         assert_eq!(read["rh_subscription"]["password"], value, "{document}");
     }
-    // What needs no quotes, or has its own, keeps its bytes.
+    // Values that need no quotes, or have their own, are unchanged.
     for value in ["u@example.com", "a#b", "7", "'a: b'", "\"yes\""] {
         let document = subscribed(value, "p");
         assert!(

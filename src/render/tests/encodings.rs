@@ -1,4 +1,4 @@
-//! Files that a document carries compressed, and Ignition's other version.
+//! Tests of compressed files, and of the other version of Ignition.
 
 use std::io::Read;
 
@@ -26,7 +26,7 @@ fn unpacked(data: &str) -> String {
     text
 }
 
-/// The document of a half for Ignition.
+/// Returns the Ignition document of a half.
 fn ignition(version: IgnitionVersion, half: ConfigHalf) -> Result<Json, RenderError> {
     let mut config = a_config(CloudProvider::Azure, half);
     config.provisioning_utility = Some(ProvisioningUtility::Ignition);
@@ -42,7 +42,7 @@ fn with_files(files: Vec<File>) -> ConfigHalf {
     }
 }
 
-/// White space at both ends, control characters, and what YAML could not carry.
+/// White space at both ends, control characters, and characters that YAML cannot contain.
 const TEXT: &str = "  first\n\x0b\u{2028}second\r\n\n\n";
 
 #[test]
@@ -96,7 +96,7 @@ fn a_compressed_file_may_not_ask_for_the_machines_name() {
              placeholder of the machine's name, which machine-controller could not replace; take \
              `encoding: gzip` away, or read /etc/machine-name"
         );
-        // Nodes fetch the other document themselves, and nobody replaces anything in it.
+        // Nodes fetch the other document themselves, so no placeholder in it is replaced.
         world.profile.provisioning_config.files = vec![a_compressed_file(&text)];
         world.profile.bootstrap_config.files = Vec::new();
         assert!(world.render().is_ok());

@@ -1,4 +1,4 @@
-//! Every reason to refuse, with its words.
+//! Tests every error, with its message.
 
 use super::*;
 use crate::api::profile::IgnitionVersion;
@@ -330,7 +330,7 @@ fn a_key_is_decoded_whatever_its_case() {
 fn a_profile_whose_version_says_jinja_is_jinja() {
     let mut profile = a_profile();
     profile.template_language = None;
-    // A filter with an argument in brackets is none in Go's language.
+    // Go's language has no filters with an argument in brackets.
     profile.bootstrap_config.files = vec![a_file("/f", "{{ Token|default('x') }}")];
     assert!(CompiledProfile::compile(&profile).is_err());
     "v1.0.0+jinja".clone_into(&mut profile.version);

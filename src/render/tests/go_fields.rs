@@ -1,7 +1,7 @@
-//! Every function of Go's templates with every field of the data, against what Go itself makes of
-//! both: the same text, or an error. Another text would reach a machine without a word.
+//! Compares every function of Go templates, with every field of the data, with what Go renders: the
+//! result must be the same text or an error. A different text would reach a machine unnoticed.
 //!
-//! `tests/oracle` makes the golden; nothing here needs Go.
+//! `tests/oracle` creates the golden files. These tests do not need Go.
 
 use std::collections::BTreeSet;
 
@@ -14,25 +14,25 @@ use super::{
 };
 
 const GOLDEN: &str = include_str!("../../../tests/golden/go-fields.jsonl");
-/// What Go renders and this program refuses: a template, and the fields with which it does.
+/// What Go renders and this program refuses: templates, and the fields for which it does.
 const REFUSED: &str = include_str!("../../../tests/golden/go-fields-refused.txt");
-/// Prints a new list of refusals instead of comparing with it.
+/// If set, prints a new list of refusals instead of comparing with it.
 const UPDATE: &str = "UPDATE_REFUSED";
 
-/// A template with what each field makes of it; `@` stands for the field.
+/// A template with the result for each field. `@` stands for the field.
 #[derive(serde::Deserialize)]
 struct Row {
     template: String,
-    /// The indexes of fields by what they render to.
+    /// The indexes of fields by their output.
     outputs: BTreeMap<String, Vec<usize>>,
-    /// The indexes of the fields with which Go fails.
+    /// The indexes of the fields for which Go fails.
     #[serde(default)]
     failed: Vec<usize>,
 }
 
 type Variables = BTreeMap<&'static str, Value>;
 
-/// The oracle's data: everything is set, or nothing that is optional.
+/// The data of the oracle: either everything is set, or nothing that is optional.
 fn a_filled_world() -> World {
     let mut world = a_go_world();
     world.kubelet_version = "1.34.1-rc.2".to_owned();
@@ -71,7 +71,7 @@ fn a_bare_world() -> World {
     world
 }
 
-/// The variables of a world, with other texts in place of some.
+/// Returns the variables of a world, with some texts replaced.
 fn variables(world: &World, texts: &[(&'static str, &str)]) -> Variables {
     let profile = template::CompiledProfile::compile(&world.profile).unwrap();
     let provider = input::ProviderConfig::decode(&world.provider_spec).unwrap();
@@ -100,7 +100,7 @@ fn filled() -> Variables {
     )
 }
 
-/// Renders a template as the only file, with nothing of a document around it.
+/// Renders a template as the only file, without a document around it.
 fn rendered(variables: &Variables, template: &str) -> Result<String, RenderError> {
     let mut profile = a_world().profile;
     profile.provisioning_config.files = vec![a_file("/f", template)];
@@ -116,8 +116,8 @@ fn rendered(variables: &Variables, template: &str) -> Result<String, RenderError
     Ok(half.render(&pass)?.0.concat())
 }
 
-/// Whether a text is the one wanted, or differs where we differ from Go on purpose: the age of an
-/// image prints as a kubelet reads it, and what is wrong with a document is said in other words.
+/// Returns true if a text is the one wanted, or differs where we differ from Go on purpose: the age
+/// of an image prints as a kubelet reads it, and errors of documents have different words.
 fn is_right(found: &str, wanted: &str) -> bool {
     let mut plain = wanted.to_owned();
     for (mark, end) in [
@@ -164,7 +164,7 @@ fn every_function_gives_what_go_gives_of_every_field_or_refuses() {
             match (rendered(data, &text), wanted) {
                 (Err(_), None) => {}
                 (Ok(found), Some(wanted)) if is_right(&found, wanted) => {}
-                // A list of what is wrong with the document, in other words.
+                // The list contains the errors of the document, in different words.
                 (Ok(_), Some(_)) if row.template.contains("Array @") => {}
                 (Err(_), Some(_)) => {
                     refused.insert(format!("{}\t{name}", row.template));

@@ -1,11 +1,11 @@
-//! Go's template language, against what Go itself makes of the same templates and data.
+//! Compares Go templates with what Go renders from the same templates and data.
 //!
-//! `tests/oracle` makes the goldens; nothing here needs Go.
+//! `tests/oracle` creates the golden files. These tests do not need Go.
 
 use super::{super::fixtures::World, *};
 use crate::api::profile::TemplateLanguage;
 
-/// What Go makes of single templates, and of profiles with named ones.
+/// What Go renders from single templates, and from profiles with named ones.
 pub(super) const TEMPLATES: &str = include_str!("../../../tests/golden/go-templates.json");
 pub(super) const PROFILES: &str = include_str!("../../../tests/golden/go-profiles.json");
 
@@ -19,14 +19,14 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// What is to come out. The age of an image prints as a kubelet reads it, where Go prints the
-    /// name of its type as well.
+    /// Returns the expected output. The age of an image prints as a kubelet reads it; Go also
+    /// prints the name of its type.
     pub(super) fn wanted(&self) -> String {
         self.output.replace("&Duration{Duration:1m30s,}", "1m30s")
     }
 }
 
-/// The values of the oracle's data.
+/// Creates the data of the oracle.
 pub(super) fn a_go_world() -> World {
     let mut world = a_world();
     world.profile.template_language = Some(TemplateLanguage::GoTemplate);
@@ -54,7 +54,7 @@ pub(super) fn a_go_world() -> World {
     world
 }
 
-/// Renders a template as the only file, in an encoding that any text fits into.
+/// Renders a template as the only file, in an encoding that can contain any text.
 fn text(world: &mut World, template: &str) -> Result<String, RenderError> {
     let mut file = a_file("/f", template);
     if let Some(inline) = &mut file.content.inline {
@@ -243,7 +243,7 @@ fn a_network_is_a_struct_behind_a_pointer() {
     check("{{ .NetworkConfig.IPFamily.IsDualstack }}", "true");
     check("{{ .NetworkConfig.GetIPFamily.HasIPv4 }}", "true");
     assert!(text(&mut world, "{{ .NetworkConfig.Nope }}").is_err());
-    // Go writes `null` for servers that are not there, and `[]` for none.
+    // Go writes `null` for servers that do not exist, and `[]` for an empty list.
     assert!(text(&mut world, "{{ toJson .NetworkConfig }}").is_err());
     world.provider_spec = serde_json::json!({
         "operatingSystem": "flatcar",
@@ -306,7 +306,7 @@ fn the_age_of_an_image_prints_as_a_kubelet_reads_it() {
     assert_eq!(printed, Ok("imageMinimumGCAge: 1m30s".to_owned()));
 }
 
-/// Fields of every kind that the data has.
+/// Fields of every kind in the data.
 pub(super) const FIELDS: [&str; 54] = [
     "AmazonLinuxConfig.DistUpgradeOnBoot",
     "BootstrapKubeconfig",

@@ -1,5 +1,5 @@
-//! Templates that want more than their share, in more than one file or in ways of their own;
-//! `tests/hostile.rs` has the others, and what they cost.
+//! Templates that try to exceed their limits, in more than one file or by means of Jinja.
+//! `tests/hostile.rs` has the others, and measures what they cost.
 
 use super::*;
 
@@ -63,7 +63,7 @@ fn what_the_counts_allow_fits_on_a_small_stack() {
     };
     assert_eq!(nested(10, 20, 10).unwrap(), "1".repeat(71));
     assert_eq!(nested(0, 60, 0).unwrap(), "1".repeat(71));
-    // Together they meet the engine's own limit, which is an error and not the end.
+    // Together they reach the engine's own limit, which is an error and does not end the process.
     assert_eq!(
         nested(22, 60, 24).unwrap_err().category(),
         "template-syntax"

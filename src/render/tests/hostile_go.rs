@@ -1,5 +1,5 @@
-//! Go templates that want more than their share, in ways of their own; `tests/hostile.rs` has the
-//! others, and what they cost.
+//! Go templates that try to exceed their limits by means of their own. `tests/hostile.rs` has the
+//! others, and measures what they cost.
 
 use super::{super::fixtures::World, *};
 use crate::api::profile::TemplateLanguage;
@@ -80,7 +80,7 @@ fn what_go_templates_may_nest_fits_on_a_small_stack() {
     thread.spawn(render_all).unwrap().join().unwrap();
 }
 
-/// Known templates with bytes changed, moved and repeated, the same ones on each run.
+/// Known templates with bytes changed, moved and repeated, in the same way in each run.
 #[test]
 fn ten_thousand_broken_templates_render_or_are_refused() {
     #[derive(serde::Deserialize)]

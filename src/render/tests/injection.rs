@@ -1,5 +1,5 @@
-//! What users write into a document stands there as they wrote it, or is refused: by rule, and by
-//! thousands of values at random. A value that ends its place could add a command of its own.
+//! Tests that values of users are written into documents as they are, or refused: by rule, and with
+//! thousands of random values. A value that ends its place could add a command.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -12,7 +12,7 @@ use crate::render::encode::cloud_init;
 
 mod read_back;
 
-/// Where a value stands, and what makes a config of it.
+/// A place for a value, and a function that creates a config with it.
 type Place = (&'static str, fn(&str) -> ConfigHalf);
 
 const PLACES: [Place; 13] = [
@@ -110,7 +110,7 @@ fn half_with(place: &str, text: &str) -> ConfigHalf {
     found.unwrap().1(text)
 }
 
-/// Every text is refused there, and the reason does not quote it.
+/// Checks that every text is refused there, and that the reason does not quote it.
 fn refuses(places: &[&str], texts: &[&str]) {
     for place in places {
         for text in texts {
@@ -120,7 +120,7 @@ fn refuses(places: &[&str], texts: &[&str]) {
     }
 }
 
-/// Every text is taken there, and reads back as it was written.
+/// Checks that every text is accepted there, and reads back as it was written.
 fn takes(places: &[&str], texts: &[&str]) {
     for place in places {
         for text in texts {
@@ -167,7 +167,7 @@ const BARE: [&str; 6] = [
 #[test]
 fn a_line_ends_where_its_author_ended_it() {
     refuses(&ONE_LINE, &LINES);
-    // In a text of several lines, a line break is what it is.
+    // In a text of several lines, a line break is allowed.
     refuses(&BLOCKS, &LINES[1..]);
 }
 
@@ -245,7 +245,7 @@ fn a_block_takes_every_text_that_does_not_end_it() {
     takes(&BLOCKS, &texts);
 }
 
-/// What ends a text without quotes, or makes it something else.
+/// Texts that end a value without quotes, or change its type.
 const BROKEN: [&str; 39] = [
     "a: b",
     "a:",
@@ -363,7 +363,7 @@ fn a_reason_never_quotes_what_may_be_a_password() {
     );
 }
 
-/// Parts that break YAML where they stand wrong, and words around them.
+/// Parts that break YAML in the wrong place, and words around them.
 const PARTS: [&str; 48] = [
     "a",
     "b",
@@ -421,7 +421,7 @@ fn a_text(random: &mut StdRng) -> String {
     (0..count).map(part).collect()
 }
 
-/// A config with a value at random in some of its places, and harmless ones around them.
+/// Creates a config with a random value in some of its places, and harmless ones around them.
 fn a_half(random: &mut StdRng) -> ConfigHalf {
     let mut half = ConfigHalf {
         user_ssh_keys: vec!["ssh-rsa A".to_owned()],

@@ -1,4 +1,4 @@
-//! What templates can read.
+//! Tests of the data that templates can read.
 
 use super::*;
 use crate::render::{
@@ -217,7 +217,7 @@ fn every_annotation_that_no_kubelet_accepts_is_refused_by_its_key() {
         );
         check(&[(name, "nonsense")], std::slice::from_ref(&name));
     }
-    // Names that do not exist are not read.
+    // Unknown names are ignored.
     check(&[("maxPods", "x"), ("Bogus", "x")], &[]);
     let percents = |low, high| {
         [
@@ -231,7 +231,7 @@ fn every_annotation_that_no_kubelet_accepts_is_refused_by_its_key() {
     check(&ages("1m", "1h"), &[]);
     check(&ages("1h", "0s"), &[]);
     check(&ages("1h", "1h"), &["ImageMaximumGCAge"]);
-    // Zero is a kubelet's default, two minutes.
+    // Zero means the kubelet's default of two minutes.
     check(&ages("0s", "1m"), &["ImageMaximumGCAge"]);
 }
 
@@ -358,7 +358,7 @@ fn a_kubelet_before_1_29_gets_the_cloud_config_that_it_reads() {
     world.kubelet_version = "1.28.15".to_owned();
     world.settings.external_cloud_provider = true;
     assert_eq!(world.text("{{ CloudConfig }}"), Ok(String::new()));
-    // Other providers' files hold credentials, and are not made.
+    // The files of other providers contain credentials, and are not generated.
     world.settings.external_cloud_provider = false;
     world.provider_spec = json!({"operatingSystem": "ubuntu", "cloudProvider": "openstack"});
     let error = world.text("x").unwrap_err().to_string();

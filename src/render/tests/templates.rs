@@ -1,4 +1,4 @@
-//! The template language as profiles use it.
+//! Tests of the template language as profiles use it.
 
 use super::*;
 use crate::render::template::CompiledProfile;

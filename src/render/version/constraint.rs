@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::Version;
 
-/// Alternatives, each a list of conditions that hold together.
+/// Alternatives. Each is a list of conditions that must all be satisfied.
 #[derive(Clone, Debug)]
 pub(in crate::render) struct Constraints(Vec<Vec<Condition>>);
 
@@ -13,7 +13,8 @@ struct Condition {
     operator: Operator,
     version: Version,
     precision: Precision,
-    /// Whether a prerelease may satisfy it: one of the conditions beside it names a prerelease.
+    /// True if a prerelease may satisfy it, because one of the conditions beside it names a
+    /// prerelease.
     admits_prereleases: bool,
 }
 
@@ -29,10 +30,10 @@ enum Operator {
     Caret,
 }
 
-/// How much of a condition's version was written out.
+/// How much of a condition's version is specified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Precision {
-    /// Nothing: `*`.
+    /// None of it: `*`.
     Any,
     /// The major number: `1`, `1.x`.
     Major,
@@ -42,7 +43,7 @@ enum Precision {
     Full,
 }
 
-/// Longer operators stand before their prefixes.
+/// The operators. Longer ones come before their prefixes.
 const OPERATORS: [(&str, Operator); 11] = [
     ("!=", Operator::NotEqual),
     (">=", Operator::GreaterOrEqual),
@@ -58,7 +59,7 @@ const OPERATORS: [(&str, Operator); 11] = [
 ];
 
 impl Constraints {
-    /// Reads constraints.
+    /// Parses constraints.
     pub(in crate::render) fn parse(text: &str) -> Option<Self> {
         text.split("||")
             .map(parse_alternative)
@@ -66,7 +67,7 @@ impl Constraints {
             .map(Self)
     }
 
-    /// Whether the version satisfies one of the alternatives.
+    /// Returns true if the version satisfies one of the alternatives.
     pub(in crate::render) fn is_satisfied_by(&self, version: &Version) -> bool {
         self.0.iter().any(|conditions| {
             conditions
@@ -103,7 +104,7 @@ fn parse_alternative(text: &str) -> Option<Vec<Condition>> {
     Some(conditions)
 }
 
-/// What follows `lower` as ` - upper`, if that is what follows.
+/// Returns the upper bound of `lower - upper`, and the rest, if `lower` is followed by one.
 fn hyphen_range<'t>(
     lower: &Condition,
     after: &str,
@@ -120,7 +121,7 @@ fn hyphen_range<'t>(
     }
 }
 
-/// What follows a comma or spaces; nothing else may separate conditions.
+/// Returns the text after a comma or spaces. Nothing else may separate conditions.
 fn after_separator(text: &str) -> Option<&str> {
     let trimmed = text.trim_start();
     match trimmed.strip_prefix(',') {
@@ -191,7 +192,8 @@ impl Condition {
         }
     }
 
-    /// `>`: a version is greater than `1` from 2.0.0 on, greater than `1.2` from 1.3.0 on.
+    /// Evaluates `>`: a version is greater than `1` from 2.0.0 on, and greater than `1.2` from
+    /// 1.3.0 on.
     fn is_greater(&self, version: &Version) -> bool {
         match self.precision {
             Precision::Major => version.major > self.version.major,
@@ -204,7 +206,7 @@ impl Condition {
         }
     }
 
-    /// `<=`: every 1.x is at most `1`, every 1.2.x is at most `1.2`.
+    /// Evaluates `<=`: every 1.x is at most `1`, and every 1.2.x is at most `1.2`.
     fn is_at_most(&self, version: &Version) -> bool {
         match self.precision {
             Precision::Full => version.precedence(&self.version) != Ordering::Greater,
@@ -249,7 +251,7 @@ impl Condition {
     }
 }
 
-/// Reads a version with parts that are missing or written as `x`, `X` or `*`.
+/// Parses a version with parts that are missing or written as `x`, `X` or `*`.
 fn parse_partial(text: &str) -> Option<(Version, Precision)> {
     let bare = text.strip_prefix('v').unwrap_or(text);
     let numbers_end = bare.find(['-', '+']).unwrap_or(bare.len());
@@ -261,7 +263,7 @@ fn parse_partial(text: &str) -> Option<(Version, Precision)> {
     if parts.next().is_some() || [minor, patch].contains(&Some("")) {
         return None;
     }
-    // Build metadata of an incomplete version is dropped, a prerelease is kept.
+    // The build metadata of an incomplete version is dropped, a prerelease is kept.
     let prerelease = suffix.split_once('+').map_or(suffix, |(before, _)| before);
     let (full, precision) = match (minor, patch) {
         _ if is_wildcard(major) => (format!("0.0.0{prerelease}"), Precision::Any),

@@ -1,20 +1,20 @@
-//! What cloud-init's YAML reader takes a text without quotes for. It follows YAML 1.1, where `yes`
-//! is a truth value, `0755` is 493 and `=` alone is an error.
+//! The types that cloud-init's YAML reader gives to texts without quotes. It follows YAML 1.1, in
+//! which `yes` is a Boolean, `0755` is 493 and `=` alone is an error.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What a text without quotes is read as.
+/// The type that a text without quotes is read as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Implicit {
     /// The text itself.
     Text,
     /// A whole number that prints as it was written.
     Number,
-    /// A truth value, in one of its many spellings.
+    /// A Boolean, in one of its many spellings.
     Truth,
-    /// Something that prints otherwise, or that has no meaning and ends the reading.
+    /// A value that prints differently, or that has no meaning and aborts the reader.
     Other,
 }
 
@@ -24,7 +24,7 @@ static TRUTH: LazyLock<Regex> = LazyLock::new(|| {
     pattern("^(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$")
 });
 
-/// The reader's own patterns for all else that is no text.
+/// The reader's own patterns for all other values that are not texts.
 static OTHER: LazyLock<Regex> = LazyLock::new(|| {
     let patterns = [
         r"~|null|Null|NULL|<<|=",
@@ -38,7 +38,7 @@ static OTHER: LazyLock<Regex> = LazyLock::new(|| {
     pattern(&format!("^(?:{})$", patterns.join("|")))
 });
 
-/// What a text without quotes is read as.
+/// Returns the type that a text without quotes is read as.
 pub(super) fn implicit(text: &str) -> Implicit {
     if NUMBER.is_match(text) {
         Implicit::Number

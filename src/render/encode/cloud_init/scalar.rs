@@ -1,5 +1,5 @@
-//! Which values may stand where in the document. Reasons never quote the value, which may be a
-//! password.
+//! Checks which values may be written at which place of the document. Reasons never quote the
+//! value, which may be a password.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl fmt::Display for SingleQuoted<'_> {
     }
 }
 
-/// A value between double quotes.
+/// Checks a value between double quotes.
 pub(super) fn double_quoted(text: &str) -> Verdict {
     first([
         (breaks_line(text), LINE_BREAK),
@@ -51,25 +51,25 @@ pub(super) fn double_quoted(text: &str) -> Verdict {
     ])
 }
 
-/// A text of several lines in a literal block.
+/// Checks a text of several lines in a literal block.
 pub(super) fn block(text: &str) -> Verdict {
     block_indent(&text.replace(CRLF, "\n")).map(drop)
 }
 
-/// A key without quotes.
+/// Checks a key without quotes.
 pub(super) fn key(text: &str) -> Verdict {
     first([(text.is_empty(), EMPTY)])?;
     plain(text)?;
     first([(implicit(text) != Implicit::Text, NO_TEXT)])
 }
 
-/// A value without quotes, or one that its author quoted; an empty one is read as none. Whole
-/// numbers print as they were written.
+/// Checks a value without quotes, or one that its author quoted. An empty value is read as null.
+/// Whole numbers print as they were written.
 pub(super) fn text_value(text: &str) -> Verdict {
     bare_or_quoted(text, &[Implicit::Text, Implicit::Number])
 }
 
-/// As [`text_value`], or a word for a truth value.
+/// Checks the same as [`text_value`], but also accepts Booleans.
 pub(super) fn value(text: &str) -> Verdict {
     bare_or_quoted(text, &[Implicit::Text, Implicit::Number, Implicit::Truth])
 }
@@ -82,7 +82,7 @@ fn bare_or_quoted(text: &str, accepted: &[Implicit]) -> Verdict {
     first([(!accepted.contains(&implicit(text)), NO_TEXT)])
 }
 
-/// A command: a text without quotes, or one that its author quoted or wrote as a list.
+/// Checks a command: a text without quotes, or one that its author quoted or wrote as a list.
 pub(super) fn command(text: &str) -> Verdict {
     first([(text.is_empty(), EMPTY), (breaks_line(text), LINE_BREAK)])?;
     if is_quoted(text) {
@@ -124,7 +124,8 @@ fn is_commented(text: &str) -> bool {
     text.contains(" #") || text.contains("\t#")
 }
 
-/// `-`, `?` and `:` mean something only before a space.
+/// Returns true if a text starts with an indicator. `-`, `?` and `:` are indicators only before a
+/// space.
 fn starts_with_indicator(text: &str) -> bool {
     let mut characters = text.chars();
     match characters.next() {
@@ -137,8 +138,8 @@ fn starts_with_indicator(text: &str) -> bool {
     }
 }
 
-/// Whether the text is one list of texts to its last character. Between brackets more characters
-/// have a meaning than outside of them.
+/// Returns true if the whole text is a list of texts. Between brackets, more characters have a
+/// meaning than outside of them.
 fn is_list(text: &str) -> bool {
     let inner = text
         .strip_prefix('[')
@@ -170,13 +171,13 @@ fn is_item(item: &str) -> bool {
     !item.is_empty() && (is_quoted(item) || is_bare())
 }
 
-/// Whether the text is one quoted scalar to its last character.
+/// Returns true if the whole text is one quoted scalar.
 fn is_quoted(text: &str) -> bool {
     let parsed = || serde_saphyr::from_str::<Json>(text);
     quoted_length(text) == Some(text.len()) && matches!(parsed(), Ok(Json::String(_)))
 }
 
-/// The length of the quoted scalar that the text starts with.
+/// Returns the length of the quoted scalar with which the text starts.
 fn quoted_length(text: &str) -> Option<usize> {
     let mut rest = text.char_indices();
     let (_, quote) = rest

@@ -1,4 +1,5 @@
-//! What the transpiler reports about a unit: any report fails the machine, so it is an error here.
+//! Checks a unit as the transpiler does. Any problem that it reports fails the machine, so it is an
+//! error here.
 
 use crate::api::profile::Unit;
 
@@ -17,7 +18,7 @@ const EXTENSIONS: [&str; 12] = [
     ".scope",
 ];
 
-/// The field and the reason, if something is wrong with the unit.
+/// Checks a unit. Returns the field and the reason if something is wrong.
 pub(super) fn check(unit: &Unit) -> Result<(), (&'static str, &'static str)> {
     if !EXTENSIONS
         .iter()

@@ -1,4 +1,4 @@
-//! Version 2.3.0: its bytes are a contract, down to the order of the keys.
+//! Version 2.3.0. Its bytes are a contract, including the order of the keys.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{Content, FileContent, UnitContent};
 use crate::render::go_json;
 use crate::render::user_data::UserData;
 
-/// Writes the document.
+/// Encodes the document.
 pub(super) fn encode(content: &Content<'_>) -> UserData {
     let size: usize = content.files.iter().map(|file| file.source.len()).sum();
     let mut out = String::with_capacity(size + 1024);
@@ -34,7 +34,7 @@ fn push_keys(out: &mut String, keys: &[&str]) {
     out.push_str("]}]");
 }
 
-/// A list that is left out where it is empty.
+/// Appends a list, unless it is empty.
 fn push_list<T>(out: &mut String, name: &str, items: &[T], push: impl Fn(&mut String, &T)) {
     if items.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! Version 3.3.0, after the public specification. It has no `filesystem`, refuses what stands
-//! twice, and replaces a file that exists only where it is told to.
+//! Version 3.3.0, according to the public specification. It has no `filesystem`, refuses
+//! duplicates, and replaces an existing file only if the document says so.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::render::user_data::UserData;
 /// The bits of a mode that version 3.3.0 drops: set-user-id, set-group-id and sticky.
 const SPECIAL_BITS: u32 = 0o7000;
 
-/// Writes the document.
+/// Encodes the document.
 pub(super) fn encode(half: Half, content: &Content<'_>) -> Result<UserData, RenderError> {
     check(half, content)?;
     let document = Document {
@@ -31,7 +31,7 @@ pub(super) fn encode(half: Half, content: &Content<'_>) -> Result<UserData, Rend
     Ok(UserData::new(bytes))
 }
 
-/// What version 2.3.0 lets pass, and this one refuses on the machine or forgets.
+/// Refuses what version 2.3.0 accepts and this version refuses on the machine or ignores.
 fn check(half: Half, content: &Content<'_>) -> Result<(), RenderError> {
     let mut paths = HashSet::new();
     for file in &content.files {
@@ -60,7 +60,7 @@ fn check(half: Half, content: &Content<'_>) -> Result<(), RenderError> {
     Ok(())
 }
 
-/// Whether an absolute path is in its shortest form.
+/// Returns true if an absolute path is in its shortest form.
 fn is_clean(path: &str) -> bool {
     path.split('/')
         .skip(1)
@@ -142,7 +142,7 @@ struct Storage<'a> {
 #[derive(Serialize)]
 struct File<'a> {
     path: &'a str,
-    /// Version 2 replaces what is there, and profiles rely on it.
+    /// Always true: version 2 replaces existing files, and profiles rely on that.
     overwrite: bool,
     contents: Contents<'a>,
     mode: u32,

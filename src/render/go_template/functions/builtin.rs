@@ -1,4 +1,4 @@
-//! What Go's templates have by themselves.
+//! The built-in functions of Go templates.
 
 use std::fmt::Write;
 
@@ -130,7 +130,7 @@ fn len(arguments: &[Value]) -> Result<Value, Error> {
     }
 }
 
-/// One text is taken as it is, anything else as it is printed.
+/// Escapes the arguments. A single string is used as it is, anything else as it is printed.
 fn escaped(arguments: &[Value], escape: fn(&str, &mut String)) -> Result<Value, Error> {
     let whole = match arguments {
         [only] => match kind(only) {

@@ -1,4 +1,4 @@
-//! sprig's functions on the letters of a text.
+//! sprig's functions on the letters of a string.
 
 use minijinja::{Error, Value};
 
@@ -50,7 +50,7 @@ fn title(text: &str) -> String {
     out
 }
 
-/// Go takes symbols for words, by rules that are not known here.
+/// Refuses symbols, because Go's rules for words with symbols are not implemented here.
 fn refuse_symbols(arguments: &[Value]) -> Result<(), Error> {
     let [text] = texts(arguments)?;
     if text.contains(['$', '+', '<', '=', '>', '^', '`', '|', '~']) {
@@ -59,7 +59,8 @@ fn refuse_symbols(arguments: &[Value]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What ends a word: in ASCII anything but letters, digits and `_`, beyond it white space.
+/// Returns true if a character ends a word: in ASCII anything but letters, digits and `_`, beyond
+/// it white space.
 fn is_separator(character: char) -> bool {
     if character.is_ascii() {
         !(character.is_ascii_alphanumeric() || character == '_')
@@ -116,7 +117,7 @@ fn is_connector(character: char) -> bool {
     character == '-' || character == '_' || character.is_whitespace()
 }
 
-/// `http_server` as `HttpServer`.
+/// Returns `http_server` as `HttpServer`.
 fn pascal_case(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -170,7 +171,7 @@ enum Word {
     Other,
 }
 
-/// Words with a connector between them, in small letters: `HTTPServer2` as `http_server2`.
+/// Returns the words in lower case with a connector between them: `HTTPServer2` as `http_server2`.
 fn lower_words(text: &str, connector: char) -> String {
     if text.is_empty() {
         return String::new();
@@ -272,7 +273,7 @@ fn next_word(text: &str) -> (Word, &str, &str) {
     (kind, word, rest)
 }
 
-/// The length of `HTTP` in `HTTPServer`, or of `Server` in `ServerName`.
+/// Returns the length of `HTTP` in `HTTPServer`, or of `Server` in `ServerName`.
 fn upper_word(text: &str, start: char) -> usize {
     let after = text.get(start.len_utf8()..).unwrap_or_default();
     let Some(second) = after.chars().next() else {
@@ -342,8 +343,8 @@ fn abbreviated(whole: &str, offset: i64, width: i64) -> Result<Value, Error> {
     Ok(Value::from(made))
 }
 
-/// Lines of a width, broken at spaces. A word that is too long is broken only where the line break
-/// is given.
+/// Wraps lines at a width, at spaces. A word that is too long is split only if the line break was
+/// given.
 fn wrapped(width: i64, (given, whole): (Option<&str>, &str)) -> Result<Value, Error> {
     let width = usize::try_from(width).unwrap_or(1).max(1);
     let line_break = given.filter(|given| !given.is_empty()).unwrap_or("\n");

@@ -51,7 +51,7 @@ pub(super) const TABLE: &[Function] = &[
     },
 ];
 
-/// Whether the first value equals one of the others.
+/// Returns true if the first value equals one of the others.
 fn eq(arguments: &[Value]) -> Result<Value, Error> {
     let (first, rest) = arguments.split_first().ok_or_else(missing)?;
     if rest.is_empty() {

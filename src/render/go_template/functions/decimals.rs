@@ -1,4 +1,4 @@
-//! sprig's arithmetic on decimal fractions: 0.1 and 0.2 are 0.3.
+//! sprig's arithmetic on decimal fractions: 0.1 plus 0.2 is 0.3.
 
 use minijinja::{Error, Value};
 
@@ -14,7 +14,7 @@ pub(super) const TABLE: &[Function] = &[
     function("divf", (1, ANY), 1, |a| from_first(a, Operation::Divide)),
 ];
 
-/// Digits behind the point that a quotient has.
+/// The number of decimal places of a quotient.
 const QUOTIENT_DIGITS: i32 = 16;
 
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// The number that a float's shortest digits say.
+    /// Returns the number with a float's shortest digits.
     fn new(number: f64) -> Option<Self> {
         let scientific = format!("{number:e}");
         let (mantissa, exponent) = scientific.split_once('e')?;
@@ -50,7 +50,7 @@ impl Decimal {
             .unwrap_or_default()
     }
 
-    /// The digits at a lower exponent.
+    /// Returns the digits at a lower exponent.
     fn at(self, exponent: i32) -> Option<i128> {
         let steps = u32::try_from(self.exponent - exponent).ok()?;
         self.digits.checked_mul(10_i128.checked_pow(steps)?)
@@ -75,7 +75,7 @@ impl Decimal {
         }
     }
 
-    /// Rounded half away from zero.
+    /// Divides, and rounds half away from zero.
     fn divide(self, other: Self) -> Option<Self> {
         let shift = self.exponent - other.exponent + QUOTIENT_DIGITS;
         let factor = 10_i128.checked_pow(shift.unsigned_abs())?;

@@ -53,15 +53,15 @@ pub(super) const TABLE: &[Function] = &[
     function("dig", (3, ANY), 0, dig),
 ];
 
-/// What a merge does with a key that both maps have.
+/// How a merge handles a key that both maps have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overwrite {
     Never,
     Always,
 }
 
-/// An argument that must be a map of anything; those of the data, which hold texts, are refused as
-/// in Go, where they are of another type.
+/// Returns an argument that must be a map with values of any type. Maps of the data, whose values
+/// are strings, are refused as in Go, where they have another type.
 pub(super) fn any_map(value: &Value) -> Result<Arc<Map>, Error> {
     match kind(value) {
         Kind::Map(map) if map.element == Element::Any => Ok(map),

@@ -1,4 +1,4 @@
-//! JSON, YAML and TOML, read and written.
+//! Functions that read and write JSON, YAML and TOML.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use super::{
     texts::{first, texts},
 };
 
-/// Work for each byte that is read: a byte of JSON can become an entry of a list.
+/// The cost of each byte that is read: a byte of JSON can become an entry of a list.
 const READING: usize = 32;
-/// What making a parser of YAML weighs.
+/// The cost of creating a YAML parser.
 const PARSER_BYTES: usize = 1 << 10;
-/// Work for each byte that is written: a control character takes six bytes.
+/// The cost of each byte that is written: a control character takes six bytes.
 const WRITING: usize = 8;
 
 pub(super) const TABLE: &[Function] = &[
@@ -67,7 +67,7 @@ fn read_yaml(arguments: &[Value]) -> Result<Result<Value, String>, Error> {
 fn written(arguments: &[Value], style: Style) -> Result<Value, Error> {
     match json::write(first(arguments)?, style) {
         Ok(text) => Ok(Value::from(text)),
-        // A number that JSON does not have gives an empty text.
+        // A number that JSON cannot represent gives an empty string.
         Err(NoJson::NoNumber) => Ok(Value::from("")),
         Err(NoJson::Unknown) => Err(refuse(
             "an empty list or map, which is `null` in Go if it is not there; use `default`",
@@ -76,7 +76,7 @@ fn written(arguments: &[Value], style: Style) -> Result<Value, Error> {
     }
 }
 
-/// A document that must be a map; what is wrong with it is the map's only entry.
+/// Returns a document that must be a map. An error becomes the only entry of the map.
 fn as_map(read: Result<Value, String>) -> Value {
     let problem = match read {
         Ok(value) => match kind(&value) {
@@ -90,7 +90,7 @@ fn as_map(read: Result<Value, String>) -> Value {
     Map::value(BTreeMap::from([error]))
 }
 
-/// A document that must be a list.
+/// Returns a document that must be a list.
 fn as_list(read: Result<Value, String>) -> Value {
     let problem = match read {
         Ok(value) => match kind(&value) {

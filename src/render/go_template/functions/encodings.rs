@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Function] = &[
         let [text] = texts(a)?;
         match STANDARD.decode(text.replace(['\n', '\r'], "")) {
             Ok(bytes) => utf8(bytes),
-            // Go renders what is wrong with it.
+            // Go renders the error message.
             Err(_) => Err(refuse("illegal base64 data")),
         }
     }),

@@ -1,5 +1,5 @@
-//! sprig's functions on lists. Each has a twin with `must` in front, which differs in nothing that
-//! a template can see: both fail.
+//! sprig's functions on lists. Each has a variant with `must` in front. Templates cannot see a
+//! difference, because both fail.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub(super) const TABLE: &[Function] = &[
     function("mustChunk", (2, 2), 2, chunk),
 ];
 
-/// An argument that must be a list; no pointer is followed, as in sprig.
+/// Returns an argument that must be a list. Like sprig, it follows no pointers.
 fn items(value: &Value) -> Result<Arc<List>, Error> {
     match kind(value) {
         Kind::List(list) => Ok(list),
@@ -95,7 +95,8 @@ fn reverse(arguments: &[Value]) -> Result<Value, Error> {
     Ok(List::value(list.0.iter().rev().cloned().collect()))
 }
 
-/// Every comparison weighs what it compares: a list is searched once for each of its items.
+/// Returns true if a list contains a value. Every comparison is charged, because callers search a
+/// list once for each of its items.
 fn is_among(items: &[Value], wanted: &Value) -> Result<bool, Error> {
     for item in items {
         weigh(item)?;
@@ -144,7 +145,7 @@ fn compact(arguments: &[Value]) -> Result<Value, Error> {
     Ok(List::value(kept.collect()))
 }
 
-/// The part of a list between two indexes.
+/// Returns the part of a list between two indexes.
 pub(super) fn slice(arguments: &[Value]) -> Result<Value, Error> {
     let (list, bounds) = arguments.split_first().ok_or_else(missing)?;
     let list = items(list)?;

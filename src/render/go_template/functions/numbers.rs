@@ -13,7 +13,7 @@ use super::{
     texts::first,
 };
 
-/// What an entry of a list of numbers weighs.
+/// The weight of an entry of a list of numbers.
 const NUMBER_BYTES: usize = 32;
 
 pub(super) const TABLE: &[Function] = &[
@@ -68,7 +68,7 @@ fn int64(number: i64) -> Value {
     Typed::number(INT64, number)
 }
 
-/// A value as an integer, or what a pointer leads to; anything else is 0.
+/// Returns a value, or what a pointer leads to, as an integer. Other values are 0.
 pub(super) fn to_int(value: &Value) -> i64 {
     match basic(&pointee(value)) {
         Kind::Int(number) => number,
@@ -80,7 +80,7 @@ pub(super) fn to_int(value: &Value) -> i64 {
     }
 }
 
-/// An integer in the base that its prefix names; digits behind a point are dropped.
+/// Parses an integer in the base that its prefix specifies. The fraction is dropped.
 fn parse_int(text: &str) -> Option<i64> {
     let text = without_fraction(text);
     let (sign, digits) = match text.strip_prefix('-') {
@@ -102,7 +102,7 @@ fn parse_int(text: &str) -> Option<i64> {
         .flatten()
 }
 
-/// A decimal number without its fraction; any other text as it is.
+/// Returns a decimal number without its fraction, and any other text unchanged.
 fn without_fraction(text: &str) -> &str {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     match (text.split_once('.'), digits.split_once('.')) {
@@ -119,7 +119,7 @@ fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A value as a float, or what a pointer leads to; anything else is 0.
+/// Returns a value, or what a pointer leads to, as a float. Other values are 0.
 pub(super) fn to_float(value: &Value) -> f64 {
     match basic(&pointee(value)) {
         #[expect(clippy::cast_precision_loss, reason = "as Go does it")]
@@ -176,7 +176,7 @@ fn round(arguments: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(rounded / power))
 }
 
-/// Numbers from a start to before a stop.
+/// Returns the numbers from a start up to, but not including, a stop.
 fn numbers(from: i64, until: i64, step: i64) -> Result<Vec<i64>, Error> {
     let is_wrong = if until < from { step >= 0 } else { step <= 0 };
     if is_wrong {

@@ -1,7 +1,7 @@
 //! sprig's regular expressions.
 //!
-//! Both languages have RE2's syntax and run in linear time. What differs is rewritten: `\d`,
-//! `\s`, `\w` and `\b` mean ASCII, `\Q…\E` quotes, and `[` stands for itself in a class.
+//! Both languages have RE2's syntax and run in linear time. The differences are rewritten: `\d`,
+//! `\s`, `\w` and `\b` mean ASCII, `\Q…\E` quotes, and `[` is literal in a class.
 
 use minijinja::{Error, Value};
 use regex::{Regex, RegexBuilder};
@@ -12,21 +12,21 @@ use super::{
     texts::{one, texts},
 };
 
-/// Bytes that a compiled expression may take. Its size is known once it is compiled, so it is tried
-/// with the smallest limit first.
+/// The size limits of a compiled expression. Its size is known only after it was compiled, so the
+/// smallest limit is tried first.
 const COMPILED_BYTES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
-/// What an attempt weighs for each byte of its limit, which bounds what it does.
+/// The cost of an attempt for each byte of its limit, which bounds the work.
 const COMPILE_FACTOR: usize = 4;
-/// What an attempt weighs for each byte of the expression, which it reads.
+/// The cost of an attempt for each byte of the expression, which it reads.
 const READ_FACTOR: usize = 128;
-/// The same for an expression with classes of Unicode, which have hundreds of ranges each, or with
-/// flags, which may ask for all forms of a letter.
+/// The same for an expression with Unicode classes, which have hundreds of ranges each, or with
+/// flags, which may require all forms of a letter.
 const READ_CLASSES_FACTOR: usize = 1 << 10;
-/// Bytes that a search may keep of what it found out about an expression.
+/// The maximum size of a search's cache.
 const DFA_BYTES_MAX: usize = 256 << 10;
-/// What searching weighs for each byte of the text, besides the bytes of the expression.
+/// The cost of a search for each byte of the text, besides the bytes of the expression.
 const SEARCH_BYTES: usize = 8;
-/// A larger expression may be in as many states at once as it has such parts.
+/// A larger expression may be in one state at once for each such part.
 const STATE_BYTES: usize = 256;
 
 pub(super) const TABLE: &[Function] = &[
@@ -63,14 +63,14 @@ pub(super) const TABLE: &[Function] = &[
     function("regexQuoteMeta", (1, 1), 2, |a| one(a, quote_meta)),
 ];
 
-/// Whether `$1` in a replacement means a group.
+/// How `$1` in a replacement is handled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Template {
     Expanded,
     Literal,
 }
 
-/// A compiled expression, with the cost of a search taken.
+/// Compiles an expression, and charges the cost of a search.
 fn search(pattern: &str, whole: &str) -> Result<Regex, Error> {
     let (regex, states) = compiled(pattern)?;
     let per_byte = SEARCH_BYTES
@@ -80,7 +80,8 @@ fn search(pattern: &str, whole: &str) -> Result<Regex, Error> {
     Ok(regex)
 }
 
-/// A compiled expression, and how many states more than its source says a search may be in.
+/// Compiles an expression. Also returns how many more states than its source suggests a search may
+/// be in.
 fn compiled(pattern: &str) -> Result<(Regex, usize), Error> {
     let mut groups = pattern.split("(?").skip(1);
     let has_classes = pattern.contains(r"\p")
@@ -126,7 +127,7 @@ fn translated(pattern: &str) -> String {
             ('[', Some(_)) if characters.as_str().starts_with(':') => out.push('['),
             ('[', Some(_)) => out.push_str(r"\["),
             (']', Some(start)) if position > start + 1 => {
-                // The end of a name such as `[:alpha:]` is no end of the class.
+                // The end of a name such as `[:alpha:]` does not end the class.
                 if !out.ends_with(':')
                     || out.rfind("[:").is_none_or(|at| out.rfind(":]") > Some(at))
                 {

@@ -27,14 +27,14 @@ pub(super) const TABLE: &[Function] = &[function("printf", (1, ANY), 8, |argumen
     text.run().map(Value::from)
 })];
 
-/// Digits of a float: the smallest has its last one 1,074 places behind the point.
+/// The maximum number of digits of a float. The smallest float has 1,074 decimal places.
 const FLOAT_DIGITS_MAX: usize = 1_100;
 
-/// How a value is to be formatted.
+/// The flags of a verb.
 #[derive(Clone, Copy, Default)]
 struct Flags {
     padding: Padding,
-    /// What stands before a number that has no sign.
+    /// The text before a number without a sign.
     sign: &'static str,
     is_sharp: bool,
     width: usize,
@@ -42,7 +42,7 @@ struct Flags {
 }
 
 impl Flags {
-    /// Whether nothing is asked for besides the verb.
+    /// Returns true if the verb has no flags.
     const fn is_plain(self) -> bool {
         matches!(self.padding, Padding::Before)
             && self.sign.is_empty()
@@ -52,10 +52,10 @@ impl Flags {
     }
 }
 
-/// What is refused, rather than formatted as Go would not do it.
+/// The error for combinations that would not be formatted as in Go.
 const UNKNOWN: &str = "this verb is not supported for a value of this type";
 
-/// Where a value that is too short is filled up.
+/// Where a value that is too short is padded.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Padding {
     #[default]
@@ -83,7 +83,7 @@ impl Formatter<'_> {
         Ok(self.out.into_string())
     }
 
-    /// Values that no verb asked for.
+    /// Prints the values for which there is no verb.
     fn extra(&mut self) -> Result<(), Error> {
         let left = self.values.get(self.next..).unwrap_or_default();
         if left.is_empty() {
@@ -105,7 +105,7 @@ impl Formatter<'_> {
         self.out.push(')')
     }
 
-    /// One verb; tells what follows it.
+    /// Formats one verb, and returns the rest of the format.
     fn verb<'r>(&mut self, rest: &'r str) -> Result<&'r str, Error> {
         let mut flags = Flags::default();
         let mut characters = rest.chars();
@@ -163,20 +163,20 @@ fn number(characters: &mut std::str::Chars<'_>, first: u32) -> Result<usize, Err
         characters.next();
         number = number.saturating_mul(10).saturating_add(digit);
     }
-    // Go itself refuses more than a million.
+    // Go itself refuses a width of more than a million.
     usize::try_from(number)
         .ok()
         .filter(|number| *number <= 1_000_000)
         .ok_or_else(|| refuse("a width or precision of more than a million"))
 }
 
-/// Appends a value as its verb and flags ask for it.
+/// Appends a value according to its verb and flags.
 fn push(
     out: &mut MeteredText,
     (verb, value): (char, &Value),
     mut flags: Flags,
 ) -> Result<(), Error> {
-    // With `%v`, a plus asks for the names of fields, and numbers have no sign for it.
+    // With `%v`, a plus requests the names of fields, and adds no sign to numbers.
     if verb == 'v' && flags.sign == "+" && is_single(value) {
         flags.sign = "";
     }
@@ -217,7 +217,7 @@ fn push(
     }
 }
 
-/// Appends a text, a number or a truth value.
+/// Appends a string, a number or a Boolean.
 fn push_single(
     out: &mut MeteredText,
     (verb, value): (char, &Value),
@@ -255,13 +255,13 @@ fn push_single(
         }
         (_, Kind::Invalid) => format!("%!{verb}(<nil>)"),
         _ if flags.is_plain() => format!("%!{verb}({}={})", type_of(value), formatted(value)?),
-        // The flags hold for the value within such a message as well.
+        // The flags apply to the value in such a message as well.
         _ => return Err(refuse(UNKNOWN)),
     };
     push_padded(out, &text, flags)
 }
 
-/// Appends a list, map, struct or pointer, of which only the plain form is known.
+/// Appends a list, map, struct or pointer. Only the plain form is supported.
 fn push_whole(
     out: &mut MeteredText,
     (verb, value): (char, &Value),
@@ -283,7 +283,7 @@ fn push_whole(
     }
 }
 
-/// Whether `%s` prints the same as `%v`.
+/// Returns true if `%s` prints the same as `%v`.
 fn holds_texts(value: &Value) -> bool {
     match kind(value) {
         Kind::Text(_) | Kind::Shown(..) => true,
@@ -296,7 +296,7 @@ fn holds_texts(value: &Value) -> bool {
     }
 }
 
-/// Whether an item of a list is formatted by the verb itself.
+/// Returns true if the verb formats an item of a list by itself.
 fn is_single(value: &Value) -> bool {
     matches!(
         kind(value),
@@ -383,7 +383,7 @@ fn push_float(
     push_signed(out, &text, flags)
 }
 
-/// An exponent of at least two digits, with its sign.
+/// Returns the number with an exponent of at least two digits and a sign.
 fn with_exponent(text: &str, verb: char) -> String {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();

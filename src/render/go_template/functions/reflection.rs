@@ -1,4 +1,4 @@
-//! sprig's functions on what a value is, and on what stands in for one that is not there.
+//! sprig's functions on the type of a value, and on defaults for missing values.
 
 use minijinja::{Error, Value};
 
@@ -49,7 +49,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
 ];
 
-/// Whether a value is one that `default` replaces.
+/// Returns true if `default` replaces the value.
 pub(super) fn is_empty(value: &Value) -> bool {
     match basic(value) {
         Kind::Shown(..) | Kind::Struct(_) => false,
@@ -64,12 +64,12 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The name of a value's kind.
+/// Returns the name of a value's kind.
 fn kind_name(value: &Value) -> &'static str {
     typed(value).map_or_else(|| kind(value).name(), |typed| typed.kind_name)
 }
 
-/// A value's type, as Go writes it.
+/// Returns a value's type as Go writes it.
 pub(in crate::render::go_template) fn type_of(value: &Value) -> String {
     if let Some(typed) = typed(value) {
         return typed.type_name.to_owned();
@@ -99,7 +99,7 @@ fn is(arguments: &[Value], ask: fn(&str, &str) -> bool) -> Result<Value, Error> 
     Ok(Value::from(ask(&text(target)?, &type_of(value))))
 }
 
-/// Whether two values, which were weighed and so are not deep, are equal to the last entry.
+/// Returns true if two values are deeply equal. They were weighed before, so they are not deep.
 pub(super) fn are_deeply_equal(left: &Value, right: &Value) -> bool {
     if type_of(left) != type_of(right) {
         return false;

@@ -1,4 +1,5 @@
-//! What templates are held together by: fields, loops, and what is not there.
+//! The functions behind the structure of templates: fields, loops, and errors for what does not
+//! exist.
 
 use minijinja::{Environment, Error, Value};
 
@@ -11,7 +12,7 @@ use super::{
     urls,
 };
 
-/// What a pass of a loop weighs besides the text that it writes.
+/// The weight of an iteration of a loop besides the text that it writes.
 const PASS_BYTES: usize = 32;
 
 pub(super) fn add_to(environment: &mut Environment<'static>) {
@@ -23,7 +24,7 @@ pub(super) fn add_to(environment: &mut Environment<'static>) {
     environment.add_function("go_pairs", pairs);
 }
 
-/// A field of a struct, or an entry of a map.
+/// Returns a field of a struct, or an entry of a map.
 pub(in crate::render::go_template) fn field(base: &Value, name: &str) -> Result<Value, Error> {
     if let Some(typed) = typed(base) {
         let mut methods = typed.methods.iter();
@@ -60,9 +61,9 @@ pub(in crate::render::go_template) const VERSION_METHODS: [&str; 6] = [
     "LessThanEqual",
 ];
 
-/// A method that takes an argument: one that compares two versions.
+/// Calls a method with an argument, which compares two versions.
 fn method(base: &Value, name: &str, argument: &Value) -> Result<Value, Error> {
-    // Both are read as texts again.
+    // Both are parsed again as texts.
     weigh_times([base, argument], 2)?;
     let order = urls::order(base, argument)
         .ok_or_else(|| refuse(format!("`{name}` has arguments but cannot be invoked here")))?;
@@ -89,12 +90,12 @@ fn no_template(name: &str) -> Result<Value, Error> {
     Err(refuse(format!("template \"{name}\" not defined")))
 }
 
-/// A loop takes the text of all its passes before the first one.
+/// Charges the text of all iterations of a loop before the first one.
 fn charge(passes: usize, body_bytes: usize) -> Result<(), Error> {
     spend(passes.saturating_mul(body_bytes.saturating_add(PASS_BYTES)))
 }
 
-/// What a loop with one variable, or none, runs over.
+/// Returns the items of a loop with at most one variable.
 pub(in crate::render::go_template) fn items(
     value: &Value,
     body_bytes: usize,
@@ -121,8 +122,8 @@ pub(in crate::render::go_template) fn items(
     }
 }
 
-/// The numbers that count to one of another type are of that type, too; how they print is known of
-/// whole numbers alone.
+/// Refuses to count to a value of a named type. The numbers would have that type, too, and it is
+/// known only for whole numbers how they print.
 fn refuse_typed_count(value: &Value) -> Result<(), Error> {
     match (kind(value), basic(value)) {
         (Kind::Shown(..), Kind::Int(count)) if count > 0 => {
@@ -132,7 +133,7 @@ fn refuse_typed_count(value: &Value) -> Result<(), Error> {
     }
 }
 
-/// What a loop with two variables runs over.
+/// Returns the pairs of a loop with two variables.
 pub(in crate::render::go_template) fn pairs(
     value: &Value,
     body_bytes: usize,
@@ -166,7 +167,7 @@ pub(in crate::render::go_template) fn pairs(
     Ok(List::value(entries))
 }
 
-/// What a typed map gives for a key that it does not have, to those who ask by `index`.
+/// Returns the value that `index` gives for a missing key of a typed map.
 pub(super) fn zero(element: Element) -> Value {
     match element {
         Element::Any => Value::UNDEFINED,

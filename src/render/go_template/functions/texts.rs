@@ -1,4 +1,4 @@
-//! sprig's functions on texts.
+//! sprig's functions on strings.
 
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
     function("nospace", (1, 1), 1, |a| {
         let [text] = texts(a)?;
-        // Go takes each byte for a letter.
+        // Go treats each byte as a letter.
         if !text.is_ascii() {
             return Err(refuse("a letter outside of ASCII"));
         }
@@ -98,7 +98,7 @@ pub(super) const TABLE: &[Function] = &[
     }),
 ];
 
-/// A letter as a capital one, where that is a single one.
+/// Returns the upper-case letter, if it is a single one.
 pub(super) fn upper(letter: char) -> char {
     let mut upper = letter.to_uppercase();
     match (upper.next(), upper.next()) {
@@ -107,7 +107,7 @@ pub(super) fn upper(letter: char) -> char {
     }
 }
 
-/// A letter as a small one, where that is a single one.
+/// Returns the lower-case letter, if it is a single one.
 pub(super) fn lower(letter: char) -> char {
     let mut lower = letter.to_lowercase();
     match (lower.next(), lower.next()) {
@@ -116,7 +116,7 @@ pub(super) fn lower(letter: char) -> char {
     }
 }
 
-/// The only argument, or the first.
+/// Returns the first argument.
 pub(super) fn first(arguments: &[Value]) -> Result<&Value, Error> {
     arguments.first().ok_or_else(missing)
 }
@@ -142,12 +142,12 @@ fn ask(arguments: &[Value], ask: fn(&str, &str) -> bool) -> Result<Value, Error>
     Ok(Value::from(ask(&left, &right)))
 }
 
-/// A value as a text.
+/// Returns a value as a string.
 pub(super) fn strval(value: &Value) -> Result<String, Error> {
     formatted(value)
 }
 
-/// The items of a list as texts; a value that is no list is the only one.
+/// Returns the items of a list as strings. Another value is the only item.
 pub(super) fn strings(value: &Value) -> Result<Vec<String>, Error> {
     match kind(value) {
         Kind::List(list) => list
@@ -179,7 +179,7 @@ fn trunc(arguments: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(whole))
 }
 
-/// Bytes of a text, which must not cut a character.
+/// Returns a range of bytes of a string. It must not split a character.
 fn cut(text: &str, from: i64, to: i64) -> Result<Value, Error> {
     let bound = |at: i64| usize::try_from(at).map_err(|_| refuse("slice bounds out of range"));
     text.get(bound(from)?..bound(to)?)
@@ -220,7 +220,7 @@ fn trim_all(arguments: &[Value]) -> Result<Value, Error> {
     ))
 }
 
-/// The values that are there, made texts, with spaces between them.
+/// Converts the values that exist to strings, with spaces between them.
 fn quoted(
     arguments: &[Value],
     push: fn(&mut MeteredText, &Value) -> Result<(), Error>,
@@ -238,7 +238,7 @@ fn quoted(
     Ok(Value::from(out.into_string()))
 }
 
-/// A text in double quotes, as Go writes it.
+/// Returns a string in double quotes, as Go writes it.
 pub(super) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -280,7 +280,7 @@ fn is_unprintable(character: char) -> bool {
         )
 }
 
-/// Indents each line by a number of spaces, and puts something in front of all.
+/// Indents each line by a number of spaces, after a prefix for the whole.
 fn indented(arguments: &[Value], before: &str) -> Result<Value, Error> {
     let [width, whole] = arguments else {
         return Err(missing());
@@ -313,7 +313,7 @@ fn plural(arguments: &[Value]) -> Result<Value, Error> {
     Ok(Value::from(if int(count)? == 1 { one } else { many }))
 }
 
-/// The parts of a text; an empty separator gives its characters.
+/// Splits a string. An empty separator splits it into characters.
 fn split_all(whole: &str, separator: &str) -> Vec<String> {
     if separator.is_empty() {
         whole.chars().map(String::from).collect()

@@ -1,4 +1,4 @@
-//! sprig's functions on URLs, and on versions as values.
+//! sprig's functions on URLs and on versions as values.
 
 use std::{cmp::Ordering, collections::BTreeMap, fmt::Write};
 
@@ -92,7 +92,7 @@ fn escaped(text: &str, kept: &str) -> String {
     out
 }
 
-/// What stands in a path and in a fragment as it is.
+/// The characters that are not escaped in a path and in a fragment.
 const PATH: &str = "-_.~$&+,/:;=@";
 const FRAGMENT: &str = "-_.~$&+,/:;=?@!()*";
 
@@ -163,7 +163,7 @@ fn semver(arguments: &[Value]) -> Result<Value, Error> {
 
 const VERSION: &str = "semver.Version";
 
-/// The order of two versions; none if one is none.
+/// Returns the order of two versions, or `None` if one is invalid.
 pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
     Some(version(left)?.precedence(&version(right)?))
 }

@@ -1,4 +1,4 @@
-//! Templates that call one another: the profile's by `include`, a file's own as macros.
+//! Calls between templates: an `include` for the profile's templates, macros for a file's own.
 
 use super::{
     super::{
@@ -44,7 +44,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Learns what a definition is called with. Gives what all of its calls have in common.
+    /// Records the argument of a call to a definition. Returns what all of its calls have in
+    /// common.
     fn called_with(&mut self, name: &str, value: &Code) -> Outcome<Dot> {
         let first = value.text.split(['.', '[']).next().unwrap_or_default();
         let dot = match value.kind {
@@ -75,7 +76,7 @@ fn is_root(dot: &Dot) -> bool {
     matches!(dot, Dot::Same(code) if code.kind == Kind::Root)
 }
 
-/// Whether evaluating a pipeline does nothing.
+/// Returns true if evaluating a pipeline has no effect.
 fn is_simple(pipe: &Pipe) -> bool {
     match pipe.commands.as_slice() {
         [command] => match command.as_slice() {

@@ -1,4 +1,4 @@
-//! Expressions on their way to Jinja, with what is known of their values.
+//! Jinja expressions, with what is known about their values.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{
     kinds::{self, Entry, Kind, Record, Target},
 };
 
-/// How tightly an expression binds.
+/// The precedence of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Choice,
@@ -27,19 +27,20 @@ pub(super) struct Code {
     pub(super) text: String,
     pub(super) level: Level,
     pub(super) kind: Kind,
-    /// The expression for Go's own value, where that is another one.
+    /// The expression for Go's own value, if it is a different one.
     pub(super) go: Option<String>,
     pub(super) nature: Nature,
 }
 
-/// What may happen to an expression when it is evaluated.
+/// What may happen when an expression is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nature {
-    /// It is what it is, and costs something.
+    /// It is computed, which costs something.
     Made,
-    /// It has one value for as long as it is in scope, and a short name.
+    /// It has one value while it is in scope, and a short name.
     Stable,
-    /// It is undefined where Go's template fails: printing and asking it fail too, others need not.
+    /// It is undefined where Go's template fails. Printing or testing it fails, too, but other uses
+    /// may not.
     Unsure,
 }
 
@@ -61,7 +62,7 @@ impl Code {
         }
     }
 
-    /// A value of Go's own.
+    /// Creates the expression of a Go value.
     pub(super) fn go(text: String) -> Self {
         Self::made(text, Level::Atom, Kind::Go)
     }
@@ -70,22 +71,22 @@ impl Code {
         Self::made(quoted(text), Level::Atom, Kind::Text)
     }
 
-    /// The data as a whole.
+    /// Creates the expression of the data as a whole.
     pub(super) fn root() -> Self {
         Self::stable(String::new(), Kind::Root)
     }
 
-    /// Nil.
+    /// Creates the expression of nil.
     pub(super) fn nothing() -> Self {
         Self::stable("none".to_owned(), Kind::Nothing)
     }
 
-    /// The text, in brackets if it binds less than what is around it.
+    /// Returns the text, in parentheses if it binds less tightly than its context.
     pub(super) fn at(&self, level: Level) -> String {
         bracketed(&self.text, self.level, level)
     }
 
-    /// Whether it is Go's value as it stands.
+    /// Returns true if it is Go's value without a conversion.
     pub(super) fn is_scalar(&self) -> bool {
         self.kind.is_scalar() && self.nature != Nature::Unsure
     }
@@ -95,7 +96,7 @@ impl Code {
     }
 }
 
-/// A text in brackets if it binds less than what is around it.
+/// Returns a text in parentheses if it binds less tightly than its context.
 pub(super) fn bracketed(text: &str, own: Level, around: Level) -> String {
     if own < around {
         format!("({text})")
@@ -104,17 +105,17 @@ pub(super) fn bracketed(text: &str, own: Level, around: Level) -> String {
     }
 }
 
-/// A text as Jinja writes it: its escapes are JSON's.
+/// Returns a Jinja string literal. Its escapes are those of JSON.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// A condition, with the pointers that are not nil where it holds, and where it does not.
+/// A condition, with the pointers that are not nil if it is true, and if it is false.
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
     pub(super) text: String,
     pub(super) level: Level,
-    /// What says the contrary, where that is not `not` and the text.
+    /// The opposite condition, if it is not `not` and the text.
     pub(super) contrary: Option<String>,
     pub(super) if_true: BTreeSet<String>,
     pub(super) if_false: BTreeSet<String>,
@@ -135,7 +136,7 @@ impl Condition {
         bracketed(&self.text, self.level, level)
     }
 
-    /// The contrary.
+    /// Returns the opposite condition.
     pub(super) fn not(self) -> Self {
         let text = match &self.contrary {
             Some(contrary) => contrary.clone(),
@@ -156,12 +157,12 @@ impl Condition {
 }
 
 impl Writer<'_> {
-    /// Whether a pointer is known not to be nil here.
+    /// Returns true if a pointer is known not to be nil here.
     pub(super) fn is_set(&self, code: &Code) -> bool {
         self.set.contains(&code.text)
     }
 
-    /// The expression for Go's own value.
+    /// Returns the expression for Go's own value.
     pub(super) fn go_of(&self, code: &Code) -> Outcome<String> {
         match (&code.go, code.kind) {
             (Some(go), _) if !code.is_scalar() => Ok(go.clone()),
@@ -173,7 +174,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The same as an expression.
+    /// Returns the same as an expression with Go's value.
     pub(super) fn as_go(&self, code: &Code) -> Outcome<Code> {
         let text = self.go_of(code)?;
         let level = if text == code.text {
@@ -184,7 +185,7 @@ impl Writer<'_> {
         Ok(Code::made(text, level, Kind::Go))
     }
 
-    /// Fields of a value.
+    /// Returns nested fields of a value.
     pub(super) fn fields(&self, base: Code, names: &[String]) -> Outcome<Code> {
         let mut names = names.iter();
         names.try_fold(base, |base, name| self.field(&base, name))
@@ -216,7 +217,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A nil network answers its methods, and nothing else.
+    /// Returns a field of the network. If it is nil, only its methods can be called.
     fn network_field(&self, base: &Code, name: &str) -> Outcome<Code> {
         let Some(kind) = kinds::field(Record::Network, name) else {
             return self.go_field(base, name);
@@ -251,7 +252,7 @@ impl Writer<'_> {
         Ok(Code::go(format!("go_field({go}, {})", quoted(name))))
     }
 
-    /// A value as an action prints it.
+    /// Returns a value as an action prints it.
     pub(super) fn printed(&self, code: &Code) -> Outcome<String> {
         Ok(match code.kind {
             Kind::Text | Kind::Truth | Kind::Number => code.text.clone(),
@@ -272,7 +273,7 @@ impl Writer<'_> {
         })
     }
 
-    /// A value as a question.
+    /// Returns the condition that a value is true.
     pub(super) fn truth(&self, code: &Code) -> Outcome<Condition> {
         Ok(match code.kind {
             Kind::Pointer(_) if self.is_set(code) => Condition::of("true".into(), Level::Atom),
@@ -297,7 +298,7 @@ impl Writer<'_> {
     }
 }
 
-/// A variable of the data.
+/// Returns a variable of the data.
 fn root_field(name: &str) -> Code {
     let kind = kinds::variable(name);
     let go = (!kind.is_scalar()).then(|| format!("go_data({}, {name})", quoted(name)));
@@ -307,7 +308,7 @@ fn root_field(name: &str) -> Code {
     }
 }
 
-/// Words that Jinja reads as something else than a name.
+/// Words that are not names in Jinja.
 pub(super) const WORDS: [&str; 16] = [
     "and", "else", "false", "False", "if", "in", "is", "loop", "none", "None", "not", "or", "true",
     "True", "self", "caller",

@@ -1,4 +1,4 @@
-//! Pipelines and what they are made of, as a person would write them in Jinja.
+//! Writes pipelines and their parts as a person would in Jinja.
 
 use super::{
     super::{
@@ -11,7 +11,7 @@ use super::{
 };
 
 impl Writer<'_> {
-    /// A pipeline's value, without what it stores.
+    /// Returns the value of a pipeline, without storing it.
     pub(super) fn value(&mut self, pipe: &Pipe) -> Outcome<Code> {
         self.line = pipe.line;
         let mut value = None;
@@ -21,7 +21,7 @@ impl Writer<'_> {
         value.ok_or_else(|| self.refuse("an empty pipeline"))
     }
 
-    /// A command; `last` is the value of the command before it.
+    /// Returns the value of a command. `last` is the value of the command before it.
     fn command(&mut self, command: &[Word], last: Option<Code>) -> Outcome<Code> {
         match (command, last) {
             ([Word::Function(name), operands @ ..], last) => self.call(name, operands, last),
@@ -60,7 +60,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A pipeline whose value is asked.
+    /// Returns the condition that the value of a pipeline is true.
     pub(super) fn condition(&mut self, pipe: &Pipe) -> Outcome<Condition> {
         self.line = pipe.line;
         if let [command] = pipe.commands.as_slice() {
@@ -92,7 +92,8 @@ impl Writer<'_> {
         }
     }
 
-    /// `and` and `or`. Each operand knows what the ones before it were, or it is not reached.
+    /// Returns the condition of `and` or `or`. Each operand is evaluated only after the outcomes of
+    /// the ones before it, and may rely on them.
     fn linked(&mut self, operands: &[Word], level: Level) -> Outcome<Condition> {
         let outer = self.set.clone();
         let mut texts = Vec::new();
@@ -158,7 +159,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `and` and `or` as values: one of the operands.
+    /// Returns `and` or `or` as a value: one of the operands.
     fn chosen(&self, operands: &[Code], level: Level) -> Outcome<Code> {
         let (Some(first), word) = (
             operands.first(),
@@ -184,12 +185,12 @@ impl Writer<'_> {
         Ok(Code::made(texts.join(word), level, kind))
     }
 
-    /// A function that is exactly Go's.
+    /// Calls one of Go's own functions.
     fn go_call(&self, name: &str, arguments: &[Code]) -> Outcome<Code> {
         let mut texts = Vec::with_capacity(arguments.len());
         for argument in arguments {
             texts.push(match argument.text.as_str() {
-                // A text of a type of its own, which some functions tell from others.
+                // It has a type of its own, which some functions distinguish.
                 "CloudProviderName" => {
                     "go_data(\"CloudProviderName\", CloudProviderName)".to_owned()
                 }
@@ -204,7 +205,7 @@ impl Writer<'_> {
     }
 }
 
-/// The comparison that says the contrary of one.
+/// Returns the comparison that is the opposite of an operand.
 fn contrary(operands: &[Word]) -> Option<Vec<Word>> {
     let [Word::Pipe(pipe)] = operands else {
         return None;

@@ -1,7 +1,7 @@
-//! Functions of Go's templates for which Jinja has a form of its own that does exactly the same.
+//! Jinja's own equivalents of functions of Go templates.
 //!
-//! Each holds for the kinds of values that it asks for, and for no other: `eq` of a text and a
-//! number fails in Go, and says no in Jinja.
+//! Each is used only for the kinds of values for which both do exactly the same. For example, `eq`
+//! of a string and a number fails in Go, and is false in Jinja.
 
 use super::{
     Outcome, Writer,
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Writer<'_> {
-    /// The call in Jinja's own words, if there are some.
+    /// Returns the equivalent of a call in Jinja, if there is one.
     pub(super) fn idiom(&self, name: &str, arguments: &[Code]) -> Outcome<Option<Code>> {
         Ok(match name {
             "eq" | "ne" | "lt" | "le" | "gt" | "ge" => comparison(name, arguments),
@@ -69,7 +69,7 @@ fn joined(list: &Code, separator: &str) -> Code {
     filter(&list.at(Level::Filter), &call, Kind::Text)
 }
 
-/// Functions of texts.
+/// Returns the equivalent of a function on strings.
 fn text_function(name: &str, arguments: &[Code]) -> Option<Code> {
     let truth = |text, level| Some(Code::made(text, level, Kind::Truth));
     match (name, arguments) {
@@ -145,7 +145,7 @@ fn comparison(name: &str, arguments: &[Code]) -> Option<Code> {
     Some(Code::made(text, Level::Comparison, Kind::Truth))
 }
 
-/// A missing entry of a map equals nothing that is there.
+/// Returns true if an entry is compared with a value. A missing entry is not equal to any value.
 fn is_entry(left: &Code, right: &Code) -> bool {
     let kind = match left.kind {
         Kind::Entry(Entry::Text) => Kind::Text,
@@ -155,7 +155,7 @@ fn is_entry(left: &Code, right: &Code) -> bool {
     right.is_scalar() && right.kind == kind
 }
 
-/// Texts one after the other.
+/// Returns the concatenation of texts.
 fn concatenation(name: &str, arguments: &[Code]) -> Option<Code> {
     let parts = match (name, arguments) {
         ("print", texts) if texts.iter().all(Code::is_text) => {
@@ -183,7 +183,7 @@ fn concatenation(name: &str, arguments: &[Code]) -> Option<Code> {
     }
 }
 
-/// What a format says, if it says no more than which value stands where.
+/// Returns the parts of a format, if it only inserts values.
 fn formatted(format: &str, values: &[Code]) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     let mut values = values.iter();

@@ -1,5 +1,5 @@
-//! What is known of a value before any template runs: Go's types of the data, which the values of
-//! a Jinja template do not carry.
+//! What is known about a value before a template runs: the Go types of the data, which the values
+//! of a Jinja template lack.
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub(super) enum Kind {
     /// A map.
     Map(Entry),
     Struct(Record),
-    /// What may be nil.
+    /// A value that may be nil.
     Pointer(Target),
     /// An entry of a map, which may be missing.
     Entry(Entry),
@@ -20,20 +20,20 @@ pub(super) enum Kind {
     Root,
     /// Nil.
     Nothing,
-    /// A value of Go's own, whose kind only a run tells.
+    /// A value of Go's own, whose kind is known only at run time.
     Go,
-    /// The same, and known to be a list.
+    /// A value of Go's own that is known to be a list.
     GoList,
 }
 
-/// What a map holds.
+/// The values of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Text,
     Truth,
 }
 
-/// What a pointer leads to.
+/// The target of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Text,
@@ -54,18 +54,18 @@ pub(super) enum Record {
 }
 
 impl Kind {
-    /// Whether Jinja's value and Go's are the same.
+    /// Returns true if Jinja's value and Go's are the same.
     pub(super) const fn is_scalar(self) -> bool {
         matches!(self, Self::Text | Self::Truth | Self::Number)
     }
 
-    /// Whether a variable that is assigned to may hold it: see `osm_plain`.
+    /// Returns true if an assigned variable may contain it. See `osm_plain`.
     pub(super) const fn is_plain(self) -> bool {
         self.is_scalar() || matches!(self, Self::GoList)
     }
 }
 
-/// The kind of a variable that is known to be there.
+/// Returns the kind of a variable of the data.
 pub(super) fn variable(name: &str) -> Kind {
     match name {
         "ExternalCloudProvider" | "InTreeCCMAvailable" => Kind::Truth,
@@ -88,7 +88,7 @@ pub(super) fn variable(name: &str) -> Kind {
     }
 }
 
-/// The kind of a struct's field.
+/// Returns the kind of a struct's field.
 pub(super) fn field(record: Record, name: &str) -> Option<Kind> {
     Some(match (record, name) {
         (Record::Network, "CIDR" | "Gateway" | "IPFamily" | "GetIPFamily")
@@ -114,7 +114,7 @@ pub(super) fn field(record: Record, name: &str) -> Option<Kind> {
     })
 }
 
-/// What a function makes whenever it makes something.
+/// Returns the kind of a function's result.
 pub(super) fn made_by(function: &str) -> Kind {
     match function {
         "abbrev" | "adler32sum" | "b32enc" | "b64enc" | "base" | "camelcase" | "cat" | "clean"

@@ -1,31 +1,31 @@
-//! Text and tags, put on a page so that white space comes out as Go's trims leave it.
+//! Lays out text and tags so that white space comes out as Go's trims leave it.
 //!
-//! What a Go tag trims stands between the tags here as well, and a `-` trims it, so that the author
-//! finds the lines again. Jinja trims more kinds of white space than Go does: where text would lose
-//! some of its own, the trimmed white space is left out instead.
+//! White space that a Go tag trims is kept between the tags, and trimmed there by a `-`, so that
+//! authors recognize their lines. Jinja trims more kinds of white space than Go. Where text would
+//! lose some of its own, the trimmed white space is omitted instead.
 
-/// What may not stand in text, since Jinja takes it for a tag.
+/// Sequences that cannot be written in text, because Jinja would read them as tags.
 const MARKS: [&str; 3] = ["{{", "{%", "{#"];
 
-/// What stands between two tags.
+/// The text between two tags.
 enum Piece {
     Text(String),
     Trimmed(String),
 }
 
-/// What ends the text between two tags.
+/// The end of the text between two tags.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
     Tag,
     End,
 }
 
-/// A template on its way.
+/// A template that is being written.
 #[derive(Default)]
 pub(super) struct Page {
     out: String,
     pieces: Vec<Piece>,
-    /// Where the last tag's closing delimiter begins.
+    /// The position of the last tag's closing delimiter.
     close: Option<usize>,
 }
 
@@ -70,7 +70,7 @@ impl Page {
         self.out
     }
 
-    /// Writes the text since the last tag. Gives the mark that makes the next one trim.
+    /// Writes the text since the last tag. Returns the mark that makes the next tag trim.
     fn settle(&mut self, edge: Edge) -> &'static str {
         let pieces = std::mem::take(&mut self.pieces);
         let mut kept = String::new();

@@ -1,9 +1,9 @@
 //! A profile's named templates, which print a line break first and no white space at their end.
 //!
-//! Go puts the rendered text between `define` and `end` on lines of its own and reads it again; so
-//! a call prints a line break, the text, and no white space behind it; and nothing for a text that
-//! is blank. Where the source alone tells how the text ends, it is written so; else a filter does
-//! that.
+//! Go puts the rendered text on lines of its own between `define` and `end`, and parses it again.
+//! So a call prints a line break and the text without trailing white space, and prints nothing if
+//! the text is blank. If the end of the text can be determined from the source, the template is
+//! written accordingly. Otherwise a filter does that.
 
 use super::super::{
     ACTION,
@@ -11,12 +11,14 @@ use super::super::{
     tree::{Branch, Node, Pipe, Refusal, RefusedPart, Store, Word},
 };
 
-/// The nodes that print a named template as its callers do, if that is known before a run.
+/// Returns the nodes that print a named template as its callers do, if they can be determined
+/// without running it.
 pub(super) fn printed(nodes: &[Node]) -> Option<Vec<Node>> {
     if let Some(nodes) = trimmed(nodes) {
         return Some([line_break()].into_iter().chain(nodes).collect());
     }
-    // Where all stands in a branch, the line break goes in there, and a branch not taken is blank.
+    // If everything is in a branch, the line break goes into the branch. If the branch is not
+    // taken, the text is blank.
     let mut visible = None;
     let mut indent = Vec::new();
     let mut kept = Vec::new();
@@ -51,7 +53,7 @@ fn line_break() -> Node {
     Node::Text("\n".to_owned())
 }
 
-/// Whether a node never prints anything.
+/// Returns true if a node never prints anything.
 fn is_silent(node: &Node) -> bool {
     match node {
         Node::Trimmed(_) | Node::Comment(_) => true,
@@ -60,7 +62,8 @@ fn is_silent(node: &Node) -> bool {
     }
 }
 
-/// The nodes without white space at the end of what they print, if that is known before a run.
+/// Returns the nodes without white space at the end of their output, if they can be determined
+/// without running the template.
 fn trimmed(nodes: &[Node]) -> Option<Vec<Node>> {
     let mut nodes = nodes.to_vec();
     loop {
@@ -106,7 +109,7 @@ fn trimmed_branch(branch: &Branch, before: &[Node]) -> Option<Branch> {
     })
 }
 
-/// Whether the nodes always print something that ends in no white space.
+/// Returns true if the output of the nodes never ends in white space and is never empty.
 fn ends_in_text(nodes: &[Node]) -> bool {
     for node in nodes.iter().rev().filter(|node| !is_silent(node)) {
         let ends = |branch: &Branch| {
@@ -129,7 +132,7 @@ fn ends_in_text(nodes: &[Node]) -> bool {
     false
 }
 
-/// Refuses a template whose own text would be read a second time.
+/// Refuses a template whose own text would be parsed a second time.
 pub(super) fn refuse_second_reading(nodes: &[Node]) -> Result<(), Refusal> {
     let mut text = Texts::default();
     text.nodes(nodes);
@@ -145,7 +148,7 @@ pub(super) fn refuse_second_reading(nodes: &[Node]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the texts that a template may print look like where they meet.
+/// How the texts that a template may print look where they meet.
 #[derive(Default)]
 struct Texts {
     line: usize,

@@ -1,18 +1,18 @@
-//! Names of what a template keeps: those that the author chose, where they are free.
+//! The names of a template's variables: those that the author chose, if they are free.
 
 use std::collections::BTreeSet;
 
 use super::{super::data::is_root_field, code::WORDS};
 
-/// Functions, which a variable would hide.
+/// Functions that a variable of this name would hide.
 const FUNCTIONS: [&str; 5] = ["range", "dict", "namespace", "semver_matches", "b64encode"];
 
-/// Names that are taken.
+/// The names that are taken.
 #[derive(Clone, Debug, Default)]
 pub(in crate::render::go_template) struct Names(BTreeSet<String>);
 
 impl Names {
-    /// A name that is free, as close as can be to the one that is wished.
+    /// Takes a free name that is as close as possible to the requested one.
     pub(super) fn take(&mut self, wish: &str) -> String {
         let mut name: String = wish
             .chars()
@@ -40,7 +40,7 @@ impl Names {
         free
     }
 
-    /// Gives names back whose scope has ended.
+    /// Releases names whose scope has ended.
     pub(super) fn release(&mut self, names: &[String]) {
         for name in names {
             self.0.remove(name);

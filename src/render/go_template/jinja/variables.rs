@@ -1,4 +1,4 @@
-//! Variables, and the loops that bring some.
+//! Variables, and the loops that declare some.
 
 use super::{
     super::tree::{Pipe, Store},
@@ -9,13 +9,13 @@ use super::{
 
 /// A loop over a value.
 pub(super) struct Loop {
-    /// What stands behind `for`.
+    /// The text after `for`.
     pub(super) head: String,
-    /// Its key, as a value and as a tag that makes it where `for` does not.
+    /// Its key, as a value, and as the tag that sets it if `for` does not.
     pub(super) key: Option<Code>,
     pub(super) first: Option<String>,
     pub(super) item: Code,
-    /// The names that end with the loop.
+    /// The names whose scope ends with the loop.
     pub(super) names: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Declares what a loop brings by itself.
+    /// Declares the variable of a loop.
     pub(super) fn declare_loop(&mut self, name: &str, code: Code) -> Outcome<()> {
         if self.assigned.contains(name) {
             return self.declare(name, code);
@@ -96,7 +96,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A value that is looked at more than once, with the variable that it is declared as.
+    /// Stores a value that is used more than once, in the variable that it is declared as.
     pub(super) fn hold(&mut self, pipe: &Pipe, value: Code) -> Outcome<Code> {
         let name = pipe.variables.first();
         let held = if value.nature == Nature::Stable {
@@ -112,7 +112,7 @@ impl Writer<'_> {
         Ok(held)
     }
 
-    /// Puts a value into a variable.
+    /// Stores a value in a new variable.
     fn keep(&mut self, wish: &str, value: &Code) -> Outcome<Code> {
         let (text, kind) = self.stored(value)?;
         let name = self.names.take(wish.trim_start_matches('$'));
@@ -120,7 +120,7 @@ impl Writer<'_> {
         Ok(Code::stable(name, kind))
     }
 
-    /// A value as a variable keeps it: Jinja's own if both are the same, else Go's.
+    /// Returns a value as a variable stores it: Jinja's own if both are the same, otherwise Go's.
     fn stored(&self, value: &Code) -> Outcome<(String, Kind)> {
         if value.is_scalar() {
             return Ok((value.text.clone(), value.kind));
@@ -132,7 +132,7 @@ impl Writer<'_> {
         Ok((self.go_of(value)?, kind))
     }
 
-    /// A loop over a value, with names for what it brings.
+    /// Returns a loop over a value, with names for its variables.
     pub(super) fn loop_over(
         &mut self,
         value: &Code,

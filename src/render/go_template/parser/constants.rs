@@ -1,11 +1,11 @@
-//! Numbers, characters and texts as Go writes them.
+//! Parses numbers, characters and strings as Go writes them.
 
 use super::super::{
     lexer::{Kind, Token},
     tree::Word,
 };
 
-/// A text in double or backward quotes.
+/// Parses a string in double quotes or backquotes.
 pub(super) fn text(token: Token<'_>) -> Result<String, String> {
     let inside = token.text.get(1..token.text.len() - 1).unwrap_or_default();
     if token.kind == Kind::RawQuoted {
@@ -14,7 +14,7 @@ pub(super) fn text(token: Token<'_>) -> Result<String, String> {
     unquote(inside, '"').ok_or_else(|| "invalid syntax in a quoted string".to_owned())
 }
 
-/// A character, which is its number.
+/// Parses a character, whose value is its number.
 pub(super) fn character(text: &str) -> Result<Word, String> {
     let inside = text.get(1..text.len() - 1).unwrap_or_default();
     let mut characters = unquote(inside, '\'').unwrap_or_default();
@@ -24,7 +24,7 @@ pub(super) fn character(text: &str) -> Result<Word, String> {
     }
 }
 
-/// A number: integers in any base, floats.
+/// Parses a number: an integer in any base, or a float.
 pub(super) fn number(text: &str) -> Result<Word, String> {
     let bad = || format!("bad number syntax: `{text}`");
     let (sign, digits) = match text.strip_prefix(['+', '-']) {
@@ -58,7 +58,7 @@ pub(super) fn number(text: &str) -> Result<Word, String> {
         .map_err(|_| format!("integer overflow: `{text}`"))
 }
 
-/// What stands between quotes.
+/// Returns the text between quotes, unescaped.
 pub(in crate::render::go_template) fn unquote(text: &str, quote: char) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.chars();

@@ -1,4 +1,4 @@
-//! Pipelines, their commands and the words of those.
+//! Parses pipelines, their commands and the words of commands.
 
 use super::{
     super::{
@@ -8,9 +8,9 @@ use super::{
     Parser, constants,
 };
 
-/// Parentheses inside of parentheses.
+/// The maximum depth of nested parentheses.
 const PARENTHESES_MAX: usize = 16;
-/// Words of one command, and commands of one pipeline.
+/// The maximum number of words in a command, and of commands in a pipeline.
 const WORDS_MAX: usize = 200;
 
 impl Parser<'_> {
@@ -58,7 +58,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The variables in front of `:=` or `=`.
+    /// Parses the variables before `:=` or `=`.
     fn stored(&mut self, context: &str) -> Result<(Vec<String>, Store), Refusal> {
         let mut variables = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! Pipelines and what they are made of, as expressions of the engine.
+//! Translates pipelines and their parts into expressions of the engine.
 
 use super::{
     super::{
@@ -9,13 +9,13 @@ use super::{
     Dot, Outcome, ROOT, Translator,
 };
 
-/// How deep an expression may be: a call counts `CALL`, a link of `and` or `or` counts one. The
-/// engine's parser is recursive; these are the limits that hold for its own language.
+/// The maximum depth of an expression. A call counts `CALL`, a link of `and` or `or` counts one.
+/// The engine's parser is recursive, and has the same limits for its own language.
 const DEPTH_MAX: usize = 96;
 const CALL: usize = 4;
 
 impl Translator<'_> {
-    /// A pipeline's code, without what it stores.
+    /// Returns the code of a pipeline, without storing its value.
     pub(super) fn pipe(&mut self, pipe: &Pipe) -> Result<String, Refusal> {
         self.pipe_at(pipe, 0)
     }
@@ -30,7 +30,7 @@ impl Translator<'_> {
         Ok(value.unwrap_or_default())
     }
 
-    /// A command; `last` is the value of the command before it.
+    /// Returns the code of a command. `last` is the value of the command before it.
     fn command(
         &mut self,
         line: usize,
@@ -135,7 +135,7 @@ impl Translator<'_> {
             Word::Dot => self.dot_code(),
             Word::Nil => "go_nothing".to_owned(),
             Word::Bool(value) => value.to_string(),
-            // A minus would bind to what stands before it.
+            // Without parentheses, a minus would bind to what comes before it.
             Word::Int(number) => format!("({number})"),
             Word::Float(number) => format!("({number:?})"),
             Word::Text(text) => quoted(text),
@@ -176,7 +176,7 @@ impl Translator<'_> {
     }
 }
 
-/// A method that takes an argument, and what it is called on.
+/// Returns a method that takes an argument, and the word on which it is called.
 fn method_of(word: &Word) -> Option<(Word, &str)> {
     match word {
         Word::Variable(variable, names) => {
@@ -191,7 +191,7 @@ fn method_of(word: &Word) -> Option<(Word, &str)> {
     }
 }
 
-/// The last name, if it is such a method's, and the names before it.
+/// Returns the last name, if it is such a method, and the names before it.
 fn split(names: &[String]) -> Option<(&str, Vec<String>)> {
     let (name, before) = names.split_last()?;
     let is_method = functions::VERSION_METHODS.contains(&name.as_str());
@@ -209,7 +209,7 @@ fn check_depth(line: usize, depth: usize) -> Outcome {
     Ok(())
 }
 
-/// Fields of dot or of a variable; those of the data are variables themselves.
+/// Returns the code for fields of dot or of a variable. The fields of the data are variables.
 fn fields_of(place: &Dot, names: &[String]) -> String {
     match (place, names) {
         (Dot::Variable(slot), _) => fields_from(slot.clone(), names),
@@ -225,7 +225,7 @@ fn fields_from(base: String, names: &[String]) -> String {
     })
 }
 
-/// A text as the engine writes it: its escapes are JSON's.
+/// Returns a string literal of the engine. Its escapes are those of JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,4 +1,4 @@
-//! Variables: each declaration has a name of its own in what is written.
+//! Variables. Each declaration has its own name in the output.
 
 use std::{collections::BTreeSet, fmt::Write};
 
@@ -15,7 +15,7 @@ use super::{
 pub(super) struct Variable {
     pub(super) name: String,
     pub(super) place: Dot,
-    /// Whether the place is a namespace, because the variable is assigned to.
+    /// True if the place is a namespace, because the variable is assigned to.
     pub(super) is_cell: bool,
 }
 
@@ -67,7 +67,7 @@ impl Translator<'_> {
     }
 }
 
-/// The names that are assigned to anywhere in the nodes.
+/// Returns the names that are assigned to anywhere in the nodes.
 pub(in crate::render::go_template) fn assigned_in(nodes: &[Node]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     collect(nodes, &mut names);

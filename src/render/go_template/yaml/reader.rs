@@ -1,4 +1,4 @@
-//! YAML read as a value.
+//! Reads YAML.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use super::{
     scalars::{Scalar, resolve},
 };
 
-/// Values in one document, aliases counted as what they stand for.
+/// The maximum number of values in a document. An alias counts as what it stands for.
 const NODES_MAX: usize = 100_000;
-/// Lists and maps inside of one another.
+/// The maximum depth of nested lists and maps.
 const DEPTH_MAX: usize = 16;
 
-/// The first document of a text.
+/// Parses the first document of a text.
 pub(in crate::render::go_template) fn read(text: &str) -> Result<Value, String> {
     let mut reader = Reader {
         events: Parser::new_from_str(text),
         anchors: BTreeMap::new(),
         nodes: 0,
-        // The last line of a block has a break only where there is one.
+        // The last line of a block ends with a break only if the text does.
         end: (!text.ends_with('\n')).then(|| text.chars().count()),
         is_at_end: false,
     };
@@ -39,16 +39,16 @@ pub(in crate::render::go_template) fn read(text: &str) -> Result<Value, String> 
 
 struct Reader<'t> {
     events: Parser<'t, granit_parser::StrInput<'t>>,
-    /// Values by anchor, with the number of nodes that each holds.
+    /// The values by anchor, with the number of nodes in each.
     anchors: BTreeMap<usize, (Value, usize)>,
     nodes: usize,
-    /// Where a text without a last line break ends, in characters.
+    /// The end of a text without a last line break, in characters.
     end: Option<usize>,
-    /// Whether the latest event reaches to there.
+    /// True if the latest event reaches that end.
     is_at_end: bool,
 }
 
-/// A value, and whether it is `<<`.
+/// A value. `is_merge` is true if it is `<<`.
 struct Node {
     value: Value,
     is_merge: bool,
@@ -148,7 +148,7 @@ fn key_text(key: &Value) -> Result<String, String> {
     super::super::print::formatted(key).map_err(|_| "yaml: a key is no text".to_owned())
 }
 
-/// Puts the entries of `<<` where there are none of the map's own.
+/// Merges the entries of `<<` into a map. The map's own entries have precedence.
 fn merge(entries: &mut BTreeMap<String, Value>, source: &Value) -> Result<(), String> {
     if let Some(map) = source.downcast_object::<Map>() {
         for (key, value) in map.entries().iter() {

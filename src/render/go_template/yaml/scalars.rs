@@ -1,4 +1,4 @@
-//! What a plain scalar of YAML is.
+//! Resolves the type of a plain YAML scalar.
 
 /// A plain scalar.
 #[derive(Clone, Debug, PartialEq)]
@@ -9,12 +9,12 @@ pub(super) enum Scalar {
     Float(f64),
     /// `<<`
     Merge,
-    /// A date, which Go would not take for a text.
+    /// A date, which Go would not read as a string.
     Date,
     Text,
 }
 
-/// What a plain scalar is.
+/// Returns the type of a plain scalar.
 pub(super) fn resolve(text: &str) -> Scalar {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
@@ -65,7 +65,7 @@ fn int(text: &str) -> Option<i64> {
     i64::try_from(magnitude * sign).ok()
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`
+/// Returns true for `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`.
 fn is_float(text: &str) -> bool {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
@@ -85,7 +85,7 @@ fn is_float(text: &str) -> bool {
     is_mantissa && is_exponent
 }
 
-/// `2001-12-14`, with or without a time.
+/// Returns true for `2001-12-14`, with or without a time.
 fn is_date(text: &str) -> bool {
     let date = text.split(['T', 't', ' ']).next().unwrap_or_default();
     let mut parts = date.split('-');
@@ -97,7 +97,7 @@ fn is_date(text: &str) -> bool {
     is_part(4, 4) && is_part(1, 2) && is_part(1, 2) && parts.next().is_none()
 }
 
-/// Words that older readers take for truth values, and numbers to the base 60.
+/// Returns true for words that older readers read as Booleans, and for numbers in base 60.
 pub(super) fn is_old_style(text: &str) -> bool {
     let is_old_bool = matches!(
         text,
@@ -120,7 +120,7 @@ pub(super) fn is_old_style(text: &str) -> bool {
     is_old_bool || is_base_60(text)
 }
 
-/// `[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?`
+/// Returns true for `[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?`.
 fn is_base_60(text: &str) -> bool {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (text, fraction) = text.split_once('.').unwrap_or((text, ""));

@@ -1,4 +1,4 @@
-//! Values written as YAML.
+//! Writes values as YAML.
 
 use std::fmt::Write;
 
@@ -13,12 +13,12 @@ use super::{
     scalars::{Scalar, is_old_style, resolve},
 };
 
-/// How far each level is indented.
+/// The indentation of each level.
 const INDENT: usize = 4;
-/// What stands before an item of a list; a block in a list is indented by it.
+/// The text before an item of a list. A block in a list is indented by it.
 const DASH: &str = "- ";
 
-/// A value as a document, without the last line break.
+/// Returns a value as a document, without the last line break.
 pub(in crate::render::go_template) fn write(value: &Value) -> Result<String, Error> {
     let mut out = MeteredText::default();
     node(&mut out, value, Place::Top)?;
@@ -27,18 +27,18 @@ pub(in crate::render::go_template) fn write(value: &Value) -> Result<String, Err
     Ok(text.strip_suffix('\n').unwrap_or(text).to_owned())
 }
 
-/// Where a node stands.
+/// The place of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Top,
-    /// Behind `key:`, with the indentation of the key.
+    /// After `key:`, with the indentation of the key.
     Key(usize),
-    /// Behind `-`, with the indentation of the dash.
+    /// After `-`, with the indentation of the dash.
     Dash(usize),
 }
 
 impl Place {
-    /// The indentation of what is inside of the node.
+    /// Returns the indentation of the content of a node.
     fn inside(self) -> usize {
         match self {
             Self::Top => 0,
@@ -49,7 +49,7 @@ impl Place {
 
     /// Begins the next entry of a block.
     fn begin(self, out: &mut MeteredText, index: usize) -> Result<(), Error> {
-        // The first entry of a block in a list stands behind the dash.
+        // The first entry of a block in a list follows the dash.
         if matches!(self, Self::Dash(_)) && index == 0 {
             return out.push(' ');
         }
@@ -93,7 +93,7 @@ fn node(out: &mut MeteredText, value: &Value, place: Place) -> Result<(), Error>
             Some(target) => node(out, target, place)?,
             None => scalar(out, "null")?,
         },
-        // A struct that prints as a text is written as that text, without its fields.
+        // A struct with a `String` method is written as that string, without its fields.
         Kind::Struct(fields) => match fields.field("String") {
             Some(text) => node(out, text, place)?,
             None => scalar(out, "{}")?,
@@ -109,7 +109,7 @@ fn node(out: &mut MeteredText, value: &Value, place: Place) -> Result<(), Error>
     Ok(())
 }
 
-/// The indentation at which a block's entries stand.
+/// Returns the indentation of a block's entries.
 fn block_indent(place: Place) -> usize {
     place.inside()
 }
@@ -132,7 +132,7 @@ fn float(number: f64) -> String {
 
 fn key_text(key: &str) -> String {
     if key.contains('\n') || key.len() > 128 {
-        // Go would write such a key behind a question mark.
+        // Go would write such a key after a question mark.
         return double_quoted(key);
     }
     inline_text(key)
@@ -159,7 +159,7 @@ fn text_node(out: &mut MeteredText, text: &str, place: Place) -> Result<(), Erro
     } else if text == "\n" || text.ends_with("\n\n") {
         out.push('+')?;
     }
-    // Go takes a line break at the start for the one behind the mark.
+    // Go reads a line break at the start as the one after the mark.
     if !text.starts_with('\n') {
         out.push('\n')?;
     }
@@ -175,7 +175,7 @@ fn text_node(out: &mut MeteredText, text: &str, place: Place) -> Result<(), Erro
     Ok(())
 }
 
-/// A text on one line, quoted where it has to be.
+/// Returns a string on one line, quoted if necessary.
 fn inline_text(text: &str) -> String {
     let is_text = matches!(resolve(text), Scalar::Text) && !is_old_style(text);
     let marks = Marks::of(text);
@@ -188,7 +188,7 @@ fn inline_text(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// What stands in a text that decides on its form.
+/// The characters in a string that determine how it is written.
 struct Marks {
     is_plain: bool,
     is_special: bool,
@@ -270,7 +270,8 @@ fn double_quoted(text: &str) -> String {
     out
 }
 
-/// The order of keys: numbers within them count as numbers, letters come after all else.
+/// The order of keys: digits within them compare as numbers, and letters come after other
+/// characters.
 fn natural_order(left: &str, right: &str) -> std::cmp::Ordering {
     use std::cmp::Ordering;
     let (lefts, rights): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());

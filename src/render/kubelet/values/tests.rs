@@ -1,4 +1,4 @@
-//! What a kubelet accepts is read, and all else is refused with the reason.
+//! Tests that values are accepted if a kubelet accepts them, and otherwise refused with the reason.
 
 use super::*;
 

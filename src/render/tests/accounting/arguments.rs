@@ -1,12 +1,12 @@
-//! Arguments of every kind that something takes, small and large.
+//! Arguments of every kind, small and large.
 
 use minijinja::{Environment, Value};
 
 use super::super::super::{allocation_limit, go_template};
 
-/// How many sizes there are.
+/// The number of sizes.
 pub(super) const LEVELS: usize = 3;
-/// A number, and the bytes of a text, at each size.
+/// A number, and the number of bytes of a text, for each size.
 const SIZES: [(i64, usize); LEVELS] = [(3, 8), (300, 2 << 10), (20_000, 10 << 10)];
 
 /// A kind of argument.
@@ -47,11 +47,11 @@ const ALL: [Kind; 24] = [
     Int, Negative, Float, Bool, Text, Number, Version, Format, Star, Pattern, Classes, Method,
     Filter, Texts, Numbers, Map, Nested, Pointer, Nothing, Array, Object, Toml, Base32, Base64,
 ];
-/// How many of these are tried two at a time; the others are documents, which are read alone.
+/// The number of kinds that are tried in pairs. The others are documents, which are read alone.
 const PAIRED: usize = 19;
-/// Those that are tried three at a time.
+/// The kinds that are tried in triples.
 const SOME: [Kind; 5] = [Int, Text, Numbers, Map, Pointer];
-/// What takes three of others.
+/// Further triples, for functions that need other kinds.
 const TRIPLES: [[Kind; 3]; 9] = [
     [Text, Text, Bool],
     [Text, Text, Texts],
@@ -64,7 +64,7 @@ const TRIPLES: [[Kind; 3]; 9] = [
     [Nested, Text, Text],
 ];
 
-/// The kinds of the arguments of a call: none, one, many pairs, some triples.
+/// Returns the kinds of the arguments of calls: none, one, many pairs, some triples.
 pub(super) fn tuples() -> Vec<Vec<Kind>> {
     let ones = ALL.iter().map(|a| vec![*a]);
     let (paired, _) = ALL.split_at(PAIRED);
@@ -82,7 +82,7 @@ pub(super) fn tuples() -> Vec<Vec<Kind>> {
 pub(super) struct Arguments([Vec<Value>; LEVELS]);
 
 impl Arguments {
-    /// Lists and maps are Go's where the environment makes such.
+    /// Creates the arguments. Lists and maps are Go's if the environment can create them.
     pub(super) fn new(environment: &Environment<'_>) -> Self {
         allocation_limit::start(usize::MAX, go_template::printed_parts);
         let maker = Maker(environment);

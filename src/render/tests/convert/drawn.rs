@@ -1,5 +1,5 @@
-//! Templates that nobody would write, drawn from the words of those that people do: whatever is
-//! nested in whatever, both forms must render alike.
+//! Random templates that no one would write, built from the words of real ones. However they are
+//! nested, both forms must render the same.
 
 use super::{a_go_profile, compare, convert, file_of};
 
@@ -58,7 +58,7 @@ impl Dice {
         }
     }
 
-    /// A tag, with trims or without.
+    /// Returns a tag, with or without trims.
     fn tag(&mut self, content: &str) -> String {
         let (left, right) = (self.pick(&["{{", "{{-"]), self.pick(&["}}", "-}}"]));
         format!("{left} {content} {right}")

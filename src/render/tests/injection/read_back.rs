@@ -1,4 +1,5 @@
-//! What a `#cloud-config` document must say, made from the config by other means than the encoder.
+//! Computes the expected content of a `#cloud-config` document from the config, by other means than
+//! the encoder.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use serde_json::{Value as Json, json};
 use crate::api::config::ConfigHalf;
 use crate::api::profile::{File, Unit};
 
-/// The document says what the config says, and nothing else.
+/// Checks that the document contains what the config contains, and nothing else.
 pub(super) fn check_read_back(document: &str, half: &ConfigHalf) {
     let read: serde_json::Map<String, Json> =
         serde_saphyr::from_str(document).unwrap_or_else(|error| panic!("{error}\n{document}"));
@@ -51,7 +52,7 @@ pub(super) fn check_read_back(document: &str, half: &ConfigHalf) {
     assert_eq!(Json::Object(read), Json::Object(expected), "{document}");
 }
 
-/// A value with nothing beside it: a text, a number, a truth value, or a list in brackets.
+/// Reads a single value: a string, a number, a Boolean, or a list in brackets.
 fn alone(text: &str) -> Json {
     let read: Result<Vec<Json>, _> = serde_saphyr::from_str(&format!("- {text}"));
     let mut read = read.unwrap_or_else(|error| panic!("{text:?}: {error}"));
@@ -99,8 +100,8 @@ fn keys(half: &ConfigHalf) -> Json {
     list(keys.into_iter().map(Json::from))
 }
 
-/// A block without the indent of its first line that is not blank, and without its last line
-/// breaks.
+/// Returns a block without the indent of its first line that is not blank, and without its last
+/// line breaks.
 fn stripped(text: &str) -> String {
     let text = text.replace("\r\n", "\n");
     let indent = text.split('\n').find_map(|line| line.find(|it| it != ' '));
@@ -129,7 +130,7 @@ fn written(file: &File) -> Json {
 }
 
 fn unit(unit: &Unit) -> Json {
-    // A block of the units keeps one line break, where there is a text at all.
+    // A block of the units keeps one line break if there is any text.
     let text = |text: &str| match stripped(text).as_str() {
         "" => String::new(),
         text => format!("{text}\n"),
