@@ -76,21 +76,21 @@ Exit codes: 0 rendered, 1 refused or not readable.")]
     /// Serve render tasks from stdin until it is closed. Started by `osm run` and `osm webhook`.
     #[command(name = COMMAND, hide = true)]
     RenderWorker,
-    /// Find what is wrong with profiles.
+    /// Find problems in profiles.
     #[command(after_help = "Examples:
   osm lint my-profile.yaml
   osm lint --deny-warnings --format sarif profiles/*.yaml > findings.sarif
 
 Exit codes: 0 no errors, 3 errors (or warnings with --deny-warnings), 1 a file cannot be read.")]
     Lint(lint::LintFlags),
-    /// Show what two profiles make different for machine deployments.
+    /// Show how two profiles differ for machine deployments.
     #[command(after_help = "Examples:
   osm diff osp-ubuntu my-profile.yaml --machine-deployment workers.yaml
   osm diff my-overlay.yaml --machine-deployment workers.yaml
 
 Exit codes: 0 equal, 3 different, 1 refused or not readable.")]
     Diff(diff::DiffFlags),
-    /// Tell what reconciles would write into live clusters, and write nothing.
+    /// Show what reconciles would write into live clusters, and write nothing.
     #[command(after_help = "Examples:
   osm plan --kubeconfig management.kubeconfig
   osm plan -n tenant-berlin --with-defaults
@@ -99,7 +99,7 @@ Exit codes: 0 equal, 3 different, 1 refused or not readable.")]
 
 Exit codes: 0 nothing would be written, 3 something would, 1 something is refused or not reached.")]
     Plan(Box<plan::PlanFlags>),
-    /// Tell why a machine deployment has what it has, and what blocks it.
+    /// Explain why a machine deployment has its current state, and what blocks it.
     #[command(after_help = "Examples:
   osm explain workers --tenant tenant-berlin
   osm explain kube-system/workers --kubeconfig management.kubeconfig -o json
@@ -107,14 +107,14 @@ Exit codes: 0 nothing would be written, 3 something would, 1 something is refuse
 Flags of osm run that change what it does (--tenant-defaults, --tenant-policies) belong here, too.
 Exit codes: 0 nothing blocks it, 3 something does, 1 it cannot be looked at.")]
     Explain(Box<explain::ExplainFlags>),
-    /// Show how far a machine has come on its way to a node, and what to look at next.
+    /// Show how far a machine has come on its way to a node, and what to check next.
     #[command(after_help = "Examples:
   osm machine berlin-workers-7d9f-x2x --worker-kubeconfig berlin-admin.kubeconfig
   osm machine berlin-workers-7d9f-x2x --worker-kubeconfig berlin-admin.kubeconfig -o json
 
 Exit codes: 0 it is a Ready node, 3 it is not, 1 the worker cluster does not answer.")]
     Machine(machine::MachineFlags),
-    /// Look whether everything is there that the manager needs, and say how to mend what is not.
+    /// Check that everything that the manager needs exists, and say how to fix what does not.
     #[command(after_help = "Examples:
   osm doctor
   osm doctor --tenant tenant-berlin --kubeconfig management.kubeconfig -o json
@@ -132,18 +132,18 @@ Exit codes: 0 done, 1 no such profile.")]
         #[command(subcommand)]
         command: profiles::ProfilesCommand,
     },
-    /// Print the release and the commit that this was built from.
+    /// Print the release and the commit of this build.
     #[command(after_help = "Example:
   osm version")]
     Version,
-    /// List everything that profiles make machines fetch.
+    /// List everything that machines download because of profiles.
     #[command(after_help = "Examples:
   osm bom --kubernetes 1.34.1
   osm bom osp-ubuntu --kubernetes 1.34.1 --worker-cluster berlin.yaml --format json
 
 Exit codes: 0 listed, 1 refused or not readable.")]
     Bom(bom::BomFlags),
-    /// Print what a shell needs to complete these commands.
+    /// Print a script with which a shell completes these commands.
     #[command(after_help = "Examples:
   source <(osm completions bash)
   osm completions fish > ~/.config/fish/completions/osm.fish")]
@@ -151,7 +151,7 @@ Exit codes: 0 listed, 1 refused or not readable.")]
         /// The shell.
         shell: Shell,
     },
-    /// Rewrite a profile in Go's template language in Jinja, rendering the same bytes.
+    /// Rewrite a profile in Go's template language in Jinja, so that it renders the same bytes.
     #[command(after_help = "Examples:
   osm convert osp-custom.yaml -o osp-custom-jinja.yaml
   osm convert osp-custom.yaml --check
@@ -167,7 +167,7 @@ Exit codes: 0 converted or equal, 3 different, 1 refused or not readable.")]
 
 SIGTERM and SIGINT end it gracefully; a second one at once.")]
     Webhook(webhook::WebhookFlags),
-    /// List tenants and how they stand.
+    /// List tenants and their state.
     #[command(after_help = "Examples:
   osm tenants
   osm tenants -o wide --watch
@@ -175,7 +175,7 @@ SIGTERM and SIGINT end it gracefully; a second one at once.")]
 
 Exit codes: 0 listed, 1 they cannot be listed.")]
     Tenants(tenants::TenantsFlags),
-    /// Add, remove or hand back one tenant, on live clusters.
+    /// Add, remove or release one tenant, on live clusters.
     #[command(after_help = "Examples:
   osm tenant add berlin --worker-kubeconfig berlin-admin.kubeconfig
   osm tenant remove berlin --on-removal release
@@ -189,12 +189,12 @@ Exit codes: 0 done, 1 refused, or a step failed; it can be run again.")]
     },
 }
 
-/// As kubectl calls its plugins, and how people call them.
+/// The name under which kubectl finds the plugin, and the name in its help.
 const PLUGIN: (&str, &str) = ("kubectl-osm", "kubectl osm");
 
 impl Cli {
-    /// Reads the command line, and ends the process where it is wrong or asks for help. Under the
-    /// name of a plugin of kubectl the help is about that.
+    /// Parses the command line. Prints the help or an error and ends the process, if necessary.
+    /// When started as a kubectl plugin, the help shows that name.
     pub fn read(words: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<OsString> = words.collect();
         let called = words.first().map(Path::new).and_then(Path::file_name);
@@ -208,7 +208,7 @@ impl Cli {
         read.unwrap_or_else(|error| error.exit())
     }
 
-    /// Runs the command that was given.
+    /// Runs the command.
     pub fn run(self) -> ExitCode {
         let ended = match self.command {
             Command::Run(flags) => return served(run::run(*flags)),
@@ -237,7 +237,7 @@ impl Cli {
     }
 }
 
-/// The exit code of what serves until it is told to end.
+/// Returns the exit code of a command that serves until it is cancelled.
 fn served(ended: anyhow::Result<()>) -> ExitCode {
     ended.map_or_else(
         |error| {
@@ -248,7 +248,7 @@ fn served(ended: anyhow::Result<()>) -> ExitCode {
     )
 }
 
-/// The examples of every command, as they are typed for a plugin.
+/// Rewrites the examples of every command for the plugin.
 fn as_plugin(command: Words) -> Words {
     let examples = command.get_after_help().map(|help| {
         let typed = format!("  {} ", PLUGIN.1);

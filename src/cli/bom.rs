@@ -1,4 +1,4 @@
-//! `osm bom`: everything that profiles make machines fetch, for a site that mirrors it.
+//! `osm bom`: everything that machines download because of profiles, for sites that mirror it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use super::{
 use crate::render::{default_profiles::default_profiles, template::CompiledProfile};
 use crate::rules::bom::{Download, bill, images};
 
-/// What `osm bom` takes.
+/// The flags of `osm bom`.
 #[derive(Args, Debug)]
 pub(super) struct BomFlags {
     /// The profiles: files, or names of default profiles. None means all default profiles.
@@ -32,16 +32,16 @@ pub(super) struct BomFlags {
     #[command(flatten)]
     bases: BaseFlags,
 
-    /// How the list is written.
+    /// The output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A kind and a value a line.
+    /// One line per entry, with its kind and value.
     Text,
-    /// A list with the profiles that each entry is for.
+    /// A list of the entries, each with its profiles.
     Json,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
     Ok(output::SUCCESS)
 }
 
-/// Every entry with the profiles that need it; images belong to all machines.
+/// Returns every entry with the profiles that need it. Images belong to all machines.
 fn json_list(found: &BTreeMap<Download, BTreeSet<String>>) -> String {
     let entry = |(download, profiles): (&Download, &BTreeSet<String>)| {
         let pairs = [

@@ -1,5 +1,5 @@
-//! What a worker cluster would tell about itself, read from a file; what the file leaves out gets a
-//! placeholder. Nothing of it is ever quoted: it holds tokens.
+//! The cluster info of a worker cluster, read from a file. Missing values get a placeholder. No
+//! value is ever quoted, because some are tokens.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,19 +15,19 @@ const API_SERVER: &str = "https://kubernetes.example:6443";
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nplaceholder\n-----END CERTIFICATE-----\n";
 const FETCH_TOKEN: &str = "placeholder-fetch-token";
 
-/// What a worker cluster would tell.
+/// The facts of a worker cluster.
 pub(super) struct Facts {
     pub(super) cluster: ClusterInfo,
     pub(super) certificate: String,
-    /// None: one is made, with a placeholder for its token.
+    /// If `None`, one with a placeholder for its token is generated.
     pub(super) bootstrap_kubeconfig: Option<SecretText>,
     pub(super) registry_credentials: BTreeMap<String, RegistryCredential>,
-    /// The fields that got a placeholder.
+    /// The fields that have a placeholder.
     pub(super) placeholders: Vec<&'static str>,
 }
 
 impl Facts {
-    /// Reads a file; without one everything is a placeholder.
+    /// Reads a file. Without a file, every value is a placeholder.
     pub(super) fn load(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else {
             return Ok(Self::from_json(&Json::Null));

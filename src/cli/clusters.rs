@@ -1,4 +1,4 @@
-//! Flags that say which clusters are meant.
+//! Flags that select clusters.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use crate::tenant::{
     address::{AddressRange, Loopback},
 };
 
-/// The way into the management cluster.
+/// Access to the management cluster.
 #[derive(Args, Debug)]
 pub(super) struct ManagementFlags {
-    /// The way into the management cluster; without it what kubectl takes
+    /// The kubeconfig of the management cluster; by default the one that kubectl uses
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The context of that kubeconfig; without it the current one
+    /// The context of that kubeconfig; by default the current one
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 }
@@ -35,11 +35,11 @@ impl ManagementFlags {
 /// How `--worker-kubeconfig` is read.
 #[derive(Args, Debug)]
 pub(super) struct WorkerFlags {
-    /// The context of that kubeconfig; without it the current one
+    /// The context of that kubeconfig; by default the current one
     #[arg(long, value_name = "NAME")]
     worker_context: Option<String>,
     /// Trust that kubeconfig as kubectl does: run the commands and read the files that it names.
-    /// Only for one that you wrote yourself
+    /// Use this only for one that you wrote yourself
     #[arg(long, requires = "worker_kubeconfig")]
     allow_exec: bool,
 }
@@ -58,16 +58,16 @@ impl WorkerFlags {
     }
 }
 
-/// What `osm run` accepts of kubeconfigs.
+/// The rules of `osm run` for kubeconfigs.
 #[derive(Args, Debug)]
 pub(super) struct ReachFlags {
-    /// Accept a server on this machine, as osm run does with the same flag
+    /// Accept a server on this machine, like the flag of osm run
     #[arg(long)]
     allow_loopback_servers: bool,
-    /// Accept only a server in this range (CIDR), as osm run does; may be repeated
+    /// Accept only servers in this range (CIDR), like the flag of osm run; may be repeated
     #[arg(long = "allowed-servers", value_name = "CIDR")]
     allowed: Vec<AddressRange>,
-    /// Refuse a server in this range (CIDR), as osm run does; may be repeated
+    /// Refuse servers in this range (CIDR), like the flag of osm run; may be repeated
     #[arg(long = "denied-servers", value_name = "CIDR")]
     denied: Vec<AddressRange>,
     #[command(flatten)]

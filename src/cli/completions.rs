@@ -1,4 +1,4 @@
-//! `osm completions`: what a shell needs to complete our commands.
+//! `osm completions`: shell completion scripts.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `osm convert`: a profile in Go's template language, rewritten in Jinja.
+//! `osm convert`: rewrites a profile in Go's template language in Jinja.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -12,23 +12,23 @@ use super::{
 use crate::api::profile::OperatingSystemProfileSpec;
 use crate::render::convert::{Comparison, compare, convert};
 
-/// Samples that both forms are rendered with: each draws new values, and together they take
-/// about a second.
+/// The number of samples that both forms are rendered with. Each has new values, and together they
+/// take about a second.
 const SAMPLES: u64 = 500;
 
-/// Differences that are told.
+/// The maximum number of differences that are printed.
 const DIFFERENCES_MAX: usize = 10;
 
-/// What to convert, and where to.
+/// The flags of `osm convert`.
 #[derive(clap::Args, Debug)]
 pub struct ConvertFlags {
-    /// The profile, as YAML or JSON; `-` reads standard input.
+    /// The profile, as YAML or JSON; `-` reads stdin.
     profile: PathBuf,
-    /// Write the converted profile here instead of to standard output.
+    /// Write the converted profile to this file instead of to stdout.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write nothing: render both forms with sample machine deployments, and say whether the bytes
-    /// are equal.
+    /// Write nothing: render both forms with sample machine deployments, and report whether the
+    /// bytes are equal.
     #[arg(long)]
     check: bool,
 }
@@ -85,7 +85,8 @@ fn report(comparison: &Comparison) -> anyhow::Result<ExitCode> {
     Ok(output::SUCCESS)
 }
 
-/// The object with the converted templates, and all else as it stood, in its order.
+/// Returns the object as YAML with the converted templates. Everything else is unchanged, in its
+/// order.
 fn written(mut object: Value, converted: &OperatingSystemProfileSpec) -> anyhow::Result<String> {
     let spec = object
         .get_mut("spec")
@@ -98,7 +99,7 @@ fn written(mut object: Value, converted: &OperatingSystemProfileSpec) -> anyhow:
         let at = version.map_or(spec.len(), |at| at + 1);
         spec.shift_insert(at, "templateLanguage".to_owned(), language.clone());
     }
-    // Long lines are lines of scripts, which nobody wants to have folded.
+    // Long lines are lines of scripts, which must not be folded.
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     let yaml = output::yaml(&object, options)?;
     // Spaces on an empty line are indentation, unless a text has more of them.
@@ -118,7 +119,7 @@ fn written(mut object: Value, converted: &OperatingSystemProfileSpec) -> anyhow:
     bail!("YAML does not keep one of the profile's texts")
 }
 
-/// Puts in the texts that differ.
+/// Replaces the texts that differ.
 fn replace_texts(object: &mut Value, converted: &Value) {
     match (object, converted) {
         (Value::Object(fields), Value::Object(converted)) => {

@@ -1,4 +1,4 @@
-//! `osm crds`: the custom resource definitions, generated from the types that this program reads.
+//! `osm crds`: the CRDs, generated from the types that this program reads.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ pub(super) fn run() -> anyhow::Result<ExitCode> {
     Ok(output::SUCCESS)
 }
 
-/// The definitions, in the order of their names.
+/// Returns the CRDs in the order of their names.
 pub fn crds() -> [CustomResourceDefinition; 3] {
     [
         OperatingSystemConfig::crd(),
@@ -24,7 +24,7 @@ pub fn crds() -> [CustomResourceDefinition; 3] {
     ]
 }
 
-/// All definitions as one text of several YAML documents; the same bytes each time.
+/// Returns all CRDs as YAML documents in one text. The bytes are always the same.
 pub fn crds_yaml() -> Result<String, serde_saphyr::ser::Error> {
     let mut text = String::new();
     for crd in &crds() {
@@ -34,7 +34,7 @@ pub fn crds_yaml() -> Result<String, serde_saphyr::ser::Error> {
     Ok(text)
 }
 
-/// One definition as YAML.
+/// Returns one CRD as YAML.
 pub fn crd_yaml(crd: &CustomResourceDefinition) -> Result<String, serde_saphyr::ser::Error> {
     serde_saphyr::to_string(crd)
 }

@@ -1,4 +1,4 @@
-//! `osm diff`: what two profiles make different on the machines of a machine deployment.
+//! `osm diff`: how two profiles differ on the machines of a machine deployment.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -14,17 +14,17 @@ use super::{
 use crate::api::profile::OperatingSystemProfileSpec;
 use crate::rules::diff::{Names, differences};
 
-/// What `osm diff` takes.
+/// The flags of `osm diff`.
 #[derive(Args, Debug)]
 pub(super) struct DiffFlags {
-    /// The old profile: a file, or the name of a default profile. Alone, it is an overlay, and
-    /// compared with what it extends.
+    /// The old profile: a file, or the name of a default profile. Alone, it must be an overlay, and
+    /// is compared with its base.
     old: String,
 
     /// The new profile.
     new: Option<String>,
 
-    /// The machine deployments; may be repeated, and each file may hold several.
+    /// The machine deployments; may be repeated, and each file may contain several.
     #[arg(long = "machine-deployment", value_name = "FILE", required = true)]
     machine_deployments: Vec<PathBuf>,
 
@@ -75,7 +75,7 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The two profiles with the names that the reader knows them by.
+/// Returns the two profiles, with the names that the output uses.
 fn sides(flags: &DiffFlags, world: &World) -> anyhow::Result<[(String, NamedProfile); 2]> {
     let first = profile(&flags.old)?;
     if let Some(new) = &flags.new {

@@ -1,4 +1,4 @@
-//! `osm doctor`: what is wrong, and how to mend it.
+//! `osm doctor`: finds problems, and says how to fix them.
 
 use std::process::ExitCode;
 
@@ -14,27 +14,27 @@ use crate::app::doctor::{self, Check, Options, State};
 /// The flags of `osm doctor`.
 #[derive(Args, Debug)]
 pub(super) struct DoctorFlags {
-    /// Look at this tenant only, by its namespace
+    /// Check only the tenant with this namespace
     #[arg(short = 'n', long, value_name = "NAMESPACE")]
     tenant: Option<String>,
     #[command(flatten)]
     management: ManagementFlags,
     #[command(flatten)]
     reach: ReachFlags,
-    /// Label selector of the Secrets that register worker clusters
+    /// The label selector of the Secrets that register worker clusters
     #[arg(long, value_name = "SELECTOR", default_value_t = format!("{WORKER_CLUSTER_LABEL}=true"))]
     registration_selector: String,
-    /// Where the manager runs
+    /// The namespace in which the manager runs
     #[arg(
         long,
         value_name = "NAMESPACE",
         default_value = "operating-system-manager"
     )]
     namespace: String,
-    /// The manager's ServiceAccount there
+    /// The manager's ServiceAccount in that namespace
     #[arg(long, value_name = "NAME", default_value = "operating-system-manager")]
     service_account: String,
-    /// How it is written
+    /// The output format
     #[arg(short, long, value_enum, default_value = "text")]
     output: Format,
 }

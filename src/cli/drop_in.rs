@@ -1,5 +1,5 @@
-//! The program under the names of those that it stands in for: `osm-controller` and `webhook`, with
-//! the flags that KubeOne and KKP give them.
+//! The program under the names of those that it replaces: `osm-controller` and `webhook`, with the
+//! flags that KubeOne and KKP pass to them.
 
 use std::{ffi::OsString, path::Path, process::ExitCode, sync::Arc};
 
@@ -17,17 +17,17 @@ use crate::settings::drop_in::{
 };
 use crate::telemetry::metrics::Metrics;
 
-/// No flag changes it.
+/// The address of the webhooks. No flag changes it.
 const WEBHOOK_ADDRESS: &str = "[::]:9443";
 
-/// A program that this one stands in for.
+/// A program that this one replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Program {
     Controller,
     Webhook,
 }
 
-/// Runs in the place of another program, where the command line has its name.
+/// Runs as another program, if the command line has its name. Returns `None` otherwise.
 pub fn run(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let called = words.next()?;
     let program = match Path::new(&called).file_name()?.to_str()? {
@@ -36,7 +36,7 @@ pub fn run(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
         _ => return None,
     };
     let called = called.to_string_lossy();
-    // What is no text is no value of any flag.
+    // Text that is not UTF-8 is not a valid value of any flag.
     let words: Vec<String> = words
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
@@ -100,7 +100,7 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
     listener.with_context(|| format!("cannot listen on {address}"))
 }
 
-/// Words behind the end of the flags have no effect, which is seldom what was meant.
+/// Warns of words after the last flag. They have no effect, which is rarely intended.
 fn warn_of(ignored: &[String]) {
     if !ignored.is_empty() {
         tracing::warn!(?ignored, "words behind the last flag have no effect");

@@ -1,4 +1,4 @@
-//! `osm explain`: why a machine deployment has what it has.
+//! `osm explain`: explains why a machine deployment has its current state.
 
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -12,21 +12,21 @@ use crate::app::plan::{
 };
 use crate::settings::RunFlags;
 
-/// What `osm explain` takes.
+/// The flags of `osm explain`.
 #[derive(Args, Debug)]
 pub(super) struct ExplainFlags {
     /// The machine deployment: NAME or NAMESPACE/NAME
     machine_deployment: String,
 
-    /// Look at this tenant only, by its namespace; may be repeated
+    /// Consider only the tenant with this namespace; may be repeated
     #[arg(short = 'n', long = "tenant", value_name = "NAMESPACE")]
     tenants: Vec<String>,
 
-    /// How it is written
+    /// The output format
     #[arg(short, long, value_enum, default_value = "text")]
     output: Format,
 
-    /// The context of that kubeconfig; without it the current one
+    /// The context of that kubeconfig; by default the current one
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 

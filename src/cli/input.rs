@@ -1,5 +1,5 @@
-//! What the commands read: profiles, machine deployments, a WorkerCluster. Errors name the file,
-//! the line and the field; files that may hold secrets are never quoted.
+//! Reads the input of commands: profiles, machine deployments, a WorkerCluster. Errors name the
+//! file, the line and the field. Files that may contain secrets are never quoted.
 
 use std::{
     collections::BTreeMap,
@@ -32,23 +32,24 @@ use crate::rules::{
 use crate::settings::tenant_defaults;
 use crate::tenant::settings::{SettingsError, TenantSettings};
 
-/// The file name that stands for stdin.
+/// The file name that means stdin.
 const STDIN: &str = "-";
 
-/// Where a tenant's settings come from.
+/// The sources of a tenant's settings.
 #[derive(Args, Clone, Debug)]
 pub(super) struct SettingsFlags {
-    /// The tenant's WorkerCluster, whose spec holds its settings. Without it the defaults count.
+    /// The tenant's WorkerCluster, whose spec contains its settings. By default, the default
+    /// settings apply.
     #[arg(long, value_name = "FILE")]
     worker_cluster: Option<PathBuf>,
 
-    /// Settings of tenants that set nothing, as `osm run` takes them.
+    /// The settings of tenants that set none, as for `osm run`.
     #[arg(long, value_name = "FILE")]
     tenant_defaults: Option<PathBuf>,
 }
 
 impl SettingsFlags {
-    /// The tenant's settings, or what is wrong with its spec.
+    /// Returns the tenant's settings, or the error in its spec.
     pub(super) fn load(&self) -> anyhow::Result<Result<TenantSettings, SettingsError>> {
         let defaults = tenant_defaults(self.tenant_defaults.as_deref())?;
         let Some(path) = &self.worker_cluster else {
@@ -63,19 +64,20 @@ impl SettingsFlags {
     }
 }
 
-/// What overlays may lie on, besides the default profiles.
+/// The bases of overlays, besides the default profiles.
 #[derive(Args, Clone, Debug)]
 pub(super) struct BaseFlags {
-    /// A profile that others extend, besides the default ones; may be repeated.
+    /// A base of other profiles, besides the default profiles; may be repeated.
     #[arg(long = "base", value_name = "PROFILE")]
     bases: Vec<String>,
 }
 
-/// Profiles by name, for those that extend them.
+/// The profiles that others may extend, by name.
 pub(super) struct Bases(BTreeMap<String, Arc<OperatingSystemProfileSpec>>);
 
 impl BaseFlags {
-    /// Reads the default profiles, and lays the given ones over them.
+    /// Loads the default profiles and the given ones. A given profile replaces a default of its
+    /// name.
     pub(super) fn load(&self) -> anyhow::Result<Bases> {
         let defaults = default_profiles().iter().map(|profile| profile.name);
         let given = self.bases.iter().map(String::as_str);
@@ -88,12 +90,12 @@ impl BaseFlags {
 }
 
 impl Bases {
-    /// A profile by its name.
+    /// Returns a profile by its name.
     pub(super) fn find(&self, name: &str) -> Option<Arc<OperatingSystemProfileSpec>> {
         self.0.get(name).cloned()
     }
 
-    /// A profile laid over what it extends.
+    /// Merges a profile with its bases.
     pub(super) fn resolve(&self, profile: &NamedProfile) -> Result<NamedProfile, OverlayError> {
         let find = |name: &str| self.find(name);
         Ok(NamedProfile {
@@ -121,7 +123,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// A profile by the name of a default, or out of a file.
+/// Loads a default profile by its name, or a profile from a file.
 pub(super) fn profile(argument: &str) -> anyhow::Result<NamedProfile> {
     let default = default_profiles()
         .iter()
@@ -174,7 +176,7 @@ pub(super) fn profile_object(
     }
 }
 
-/// The machine deployments of a file, in their order.
+/// Returns the machine deployments of a file, in their order.
 pub(super) fn machine_deployments(path: &Path) -> anyhow::Result<Vec<MachineDeployment>> {
     let documents = documents_without_quotes(path)?;
     let found = documents
@@ -190,7 +192,8 @@ pub(super) fn machine_deployments(path: &Path) -> anyhow::Result<Vec<MachineDepl
     Ok(found)
 }
 
-/// As the controller reads it: one that cannot be read is known by its metadata.
+/// Decodes a machine deployment as the controller does: one that cannot be decoded has only its
+/// metadata.
 fn decode(value: &Json) -> MachineDeployment {
     let decoded = serde_json::from_value(value.clone());
     let metadata = || value.get("metadata").cloned().unwrap_or_default();
@@ -200,7 +203,7 @@ fn decode(value: &Json) -> MachineDeployment {
     })
 }
 
-/// The documents of a file that may hold secrets: what is wrong is told without its words.
+/// Returns the documents of a file that may contain secrets. Errors do not quote it.
 pub(super) fn documents_without_quotes(path: &Path) -> anyhow::Result<Vec<Document>> {
     Document::read_all(&read(path)?).map_err(|malformed| {
         let file = path.display();
@@ -211,7 +214,7 @@ pub(super) fn documents_without_quotes(path: &Path) -> anyhow::Result<Vec<Docume
     })
 }
 
-/// Refuses a document that differs from its schema, by its first difference.
+/// Refuses a document that does not match its schema, with its first error.
 pub(super) fn refuse_shape(path: &Path, document: &Document, schema: &Json) -> anyhow::Result<()> {
     match lint_shape(document, schema).into_iter().next() {
         Some(first) => {

@@ -1,4 +1,4 @@
-//! `osm lint`: what is wrong with profiles, one line a finding, or as JSON or SARIF.
+//! `osm lint`: finds problems in profiles. Prints one line per finding, JSON or SARIF.
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
@@ -14,32 +14,32 @@ use crate::rules::{
     rule::{Rule, Severity},
 };
 
-/// What `osm lint` takes.
+/// The flags of `osm lint`.
 #[derive(Args, Debug)]
 pub(super) struct LintFlags {
-    /// The files; `-` is stdin.
+    /// The files; `-` reads stdin.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
     #[command(flatten)]
     bases: BaseFlags,
 
-    /// How findings are written.
+    /// The output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 
-    /// Warnings count as errors for the exit code.
+    /// Treat warnings as errors for the exit code.
     #[arg(long)]
     deny_warnings: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// One line a finding.
+    /// One line per finding.
     Text,
     /// A list of findings.
     Json,
-    /// SARIF 2.1.0, as code scanners read it.
+    /// SARIF 2.1.0 for code scanners.
     Sarif,
 }
 
@@ -132,7 +132,7 @@ fn result((file, finding): &(String, Finding)) -> Json {
     })
 }
 
-/// A path as a reference of a URI.
+/// Returns a path as a URI reference.
 fn uri(path: &str) -> String {
     let mut uri = String::new();
     for byte in path.bytes() {

@@ -1,4 +1,4 @@
-//! `osm machine`: how far a machine has come.
+//! `osm machine`: shows how far a machine has come.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -11,13 +11,14 @@ use super::{
 use crate::api::names::KUBE_SYSTEM;
 use crate::app::machine::{self, Question, State, Way};
 
-/// What `osm machine` takes.
+/// The flags of `osm machine`.
 #[derive(Args, Debug)]
 pub(super) struct MachineFlags {
     /// The name of the Machine
     name: String,
 
-    /// The worker cluster, with your own rights; what you may not read is unknown
+    /// A kubeconfig of the worker cluster with your own rights; what you may not read is shown as
+    /// unknown
     #[arg(long, value_name = "FILE")]
     worker_kubeconfig: PathBuf,
 
@@ -28,15 +29,15 @@ pub(super) struct MachineFlags {
     #[arg(short, long, value_name = "NAMESPACE", default_value = KUBE_SYSTEM)]
     namespace: String,
 
-    /// The node, where its name is not the Machine's and the Machine does not name it yet
+    /// The node, if it does not have the Machine's name and the Machine does not refer to it yet
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
 
-    /// The machine deployment, where the Machine is gone or may not be read
+    /// The machine deployment, if the Machine is gone or may not be read
     #[arg(long, value_name = "NAME")]
     machine_deployment: Option<String>,
 
-    /// How it is written
+    /// The output format
     #[arg(short, long, value_enum, default_value = "text")]
     output: Format,
 }

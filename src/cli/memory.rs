@@ -1,15 +1,16 @@
-//! Keeps what is in this process' memory inside of it: every tenant's kubeconfig, among others.
+//! Keeps secrets in the memory of this process from leaking: every tenant's kubeconfig, among
+//! others.
 
 use rlimit::Resource;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::output;
 
-/// Forbids core files, and reading the memory as the same user. To be called first, before anything
-/// secret is read.
+/// Forbids core dumps, and reading the memory as the same user. Must be called before any secret is
+/// read.
 ///
-/// The limit alone would not do: a core goes to a program where the kernel has one set, such as
-/// systemd-coredump, whatever the limit.
+/// The resource limit alone is not sufficient: if the kernel is configured to pipe core dumps to a
+/// program, such as systemd-coredump, it does so regardless of the limit.
 pub fn forbid_dumps() {
     let no_file = Resource::CORE.set(0, 0);
     let undumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);

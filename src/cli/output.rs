@@ -1,9 +1,8 @@
-//! Everything that a command prints: its result on stdout and nothing else there, notes and errors
-//! on stderr.
+//! Everything that a command prints: only its result on stdout, notes and errors on stderr.
 //!
-//! Names and messages come from clusters and files that others write. So text for people is printed
-//! line by line, and no character in a line can begin another one or control the terminal. What
-//! programs read is printed byte for byte. No other file prints.
+//! Names and messages come from clusters and from files that others write. Text for people is
+//! therefore printed line by line, and no character in a line can begin another line or control the
+//! terminal. Output for programs is printed byte for byte. No other file prints.
 
 use std::{
     fs,
@@ -20,31 +19,31 @@ use serde_saphyr::SerializerOptions;
 
 use crate::telemetry::{chain::whole, logs::printable};
 
-/// Documents hold secrets: what we write is for its owner alone.
+/// The mode of files. Documents contain secrets, so only the owner may read what we write.
 const FILE_MODE: u32 = 0o600;
 
-/// How a result is written.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
-/// Done; where the command answers a question, nothing is wrong or differs.
+/// The command succeeded. If it answers a question, nothing is wrong or different.
 pub(super) const SUCCESS: ExitCode = ExitCode::SUCCESS;
 
-/// Something cannot be read, reached or done, or is refused. A wrong command line is clap's to
-/// refuse, with 2.
+/// Something cannot be read, reached or done, or is refused. For an invalid command line, clap
+/// exits with 2.
 pub(super) const ERROR: ExitCode = ExitCode::FAILURE;
 
-/// The question is answered, and something is wrong, differs or would change.
+/// The exit code for an answer that something is wrong, different or would change.
 pub(super) fn found() -> ExitCode {
     ExitCode::from(3)
 }
 
-/// Prints a result for people, a line each.
+/// Prints a result for people, line by line.
 pub(super) fn lines<L: AsRef<str>>(lines: impl IntoIterator<Item = L>) -> anyhow::Result<()> {
     let lines = lines.into_iter();
     let text: String = lines.map(|line| printable(line.as_ref()) + "\n").collect();
@@ -58,7 +57,7 @@ pub(super) fn document(bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
         .write_all(bytes.as_ref())
         .and_then(|()| stdout.flush());
     match written {
-        // A reader that has gone has read enough.
+        // A reader that closed the pipe has read enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot write the result")
         }
@@ -74,14 +73,15 @@ pub(super) fn pipe() -> io::Result<fs::File> {
         .map(fs::File::from)
 }
 
-/// Writes a value as YAML that every reader reads.
+/// Writes a value as YAML that every reader accepts.
 pub(super) fn yaml(value: &Json, mut options: SerializerOptions) -> anyhow::Result<String> {
-    // Go's reader takes a tab at the start of a block for indentation, and refuses it.
+    // Go's reader takes a tab at the start of a block as indentation, and refuses it.
     options.prefer_block_scalars &= !starts_with_tab(value);
     serde_saphyr::to_string_with_options(value, options).context("cannot write YAML")
 }
 
-/// Whether a text within a value has a tab before its first character that is no space.
+/// Returns true if a string in the value has a tab before its first character that is not white
+/// space.
 fn starts_with_tab(value: &Json) -> bool {
     match value {
         Json::String(text) => text.trim_start_matches([' ', '\n', '\r']).starts_with('\t'),
@@ -91,7 +91,7 @@ fn starts_with_tab(value: &Json) -> bool {
     }
 }
 
-/// Writes a file, and the folders above it.
+/// Writes a file, and creates its parent folders.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let what = || format!("cannot write {}", path.display());
     if let Some(folder) = path.parent() {
@@ -107,7 +107,8 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     file.write_all(bytes).with_context(what)
 }
 
-/// Prints what a command has just done on stdout. The command goes on if nobody can read it.
+/// Prints on stdout what a command has just done. Errors are ignored, so that the command
+/// continues.
 pub(super) fn progress(line: &str) {
     drop(lines([line]));
 }
@@ -122,8 +123,8 @@ pub(super) fn note(text: &str) {
     remark(&format!("note: {text}"));
 }
 
-/// Prints an error with its causes on stderr. Its further lines are indented, so that none looks
-/// like a line of its own.
+/// Prints an error with its causes on stderr. Further lines are indented, so that they do not look
+/// like lines of their own.
 pub(super) fn error(error: &anyhow::Error) {
     remark_lines(&format!("error: {}", whole(error.as_ref())), "  ");
 }
@@ -140,7 +141,7 @@ fn remark_lines(text: &str, indentation: &str) {
     }
 }
 
-/// Asks on stderr, and returns what was answered, if anything was.
+/// Asks a question on stderr, and returns the answer, if any.
 pub(super) fn ask(question: &str) -> Option<String> {
     eprint!("{} ", printable(question));
     let mut line = String::new();

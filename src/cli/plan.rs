@@ -1,4 +1,4 @@
-//! `osm plan`: what reconciles would write into live clusters, without writing it.
+//! `osm plan`: shows what reconciles would write into live clusters, without writing it.
 
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -12,32 +12,31 @@ use crate::app::cluster_client::KubeconfigSource;
 use crate::app::plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan};
 use crate::settings::RunFlags;
 
-/// What `osm plan` takes.
+/// The flags of `osm plan`.
 #[derive(Args, Debug)]
 pub(super) struct PlanFlags {
-    /// Look at this tenant only, by its namespace; may be repeated.
+    /// Consider only the tenant with this namespace; may be repeated.
     #[arg(short = 'n', long = "tenant", value_name = "NAMESPACE")]
     tenants: Vec<String>,
 
-    /// As if this profile were installed in each tenant's namespace: a file; may be repeated.
+    /// Plan as if this profile (a file) were installed in each tenant's namespace; may be repeated.
     #[arg(long = "profile-file", value_name = "FILE")]
     profile_files: Vec<String>,
 
-    /// As if this release's default profiles were installed, where the tenant's settings, edits and
-    /// pins let them in.
+    /// Plan as if this release's default profiles were installed, if the tenant's settings, edits
+    /// and pins allow it.
     #[arg(long)]
     with_defaults: bool,
 
-    /// How the answers are written.
+    /// The output format.
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 
-    /// Print a line for each tenant of which something would change or cannot be told, and then
-    /// the totals.
+    /// Print a line for each tenant with changes or without an answer, and then the totals.
     #[arg(long, conflicts_with = "format")]
     summary: bool,
 
-    /// The context of that kubeconfig; without it the current one
+    /// The context of that kubeconfig; by default the current one
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 

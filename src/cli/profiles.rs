@@ -1,4 +1,4 @@
-//! `osm profiles`: the default profiles that this program carries.
+//! `osm profiles`: the default profiles that are built into this program.
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
 
@@ -9,22 +9,22 @@ use super::output;
 use crate::api::profile::OperatingSystemProfile;
 use crate::render::default_profiles::{DefaultProfile, default_profiles};
 
-/// What `osm profiles` can do.
+/// The subcommands of `osm profiles`.
 #[derive(Debug, Subcommand)]
 pub(super) enum ProfilesCommand {
-    /// List them: name, operating system, version, cloud providers.
+    /// List them with name, operating system, version and cloud providers.
     List,
     /// Print one as YAML.
     Show {
         /// The profile's name.
         name: String,
     },
-    /// Write them as files, NAME.yaml each.
+    /// Write each to a file NAME.yaml.
     Export {
         /// The folder.
         #[arg(long, value_name = "DIR", default_value = ".")]
         dir: PathBuf,
-        /// The profiles; none means all.
+        /// The profiles; by default all of them.
         names: Vec<String>,
     },
 }
@@ -51,7 +51,7 @@ pub(super) fn run(command: &ProfilesCommand) -> anyhow::Result<ExitCode> {
     Ok(output::SUCCESS)
 }
 
-/// A default profile by its name.
+/// Returns a default profile by its name.
 fn find(name: &str) -> anyhow::Result<&'static DefaultProfile> {
     let found = default_profiles()
         .iter()

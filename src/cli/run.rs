@@ -10,7 +10,7 @@ use crate::app::{
 use crate::settings::RunFlags;
 use crate::telemetry::{self, TelemetrySettings};
 
-/// The exit code of a process that a second signal ended.
+/// The exit code of a process that was ended by a second signal.
 const EXIT_AT_ONCE: i32 = 130;
 
 pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
@@ -21,7 +21,7 @@ pub(super) fn run(flags: RunFlags) -> anyhow::Result<()> {
     })
 }
 
-/// Runs what ends once it is cancelled, with telemetry around it.
+/// Runs a task that ends once it is cancelled, with telemetry around it.
 pub(super) fn run_until_a_signal<W>(
     telemetry: &TelemetrySettings,
     work: impl FnOnce(CancellationToken) -> W,
@@ -43,7 +43,7 @@ where
             ended = work(cancel.clone()) => ended,
             never = &mut signals => return never,
         };
-        // A second signal counts while the last spans leave, too.
+        // A second signal also counts while the last spans are exported.
         tokio::select! {
             () = telemetry.shutdown() => ended,
             never = &mut signals => never,
@@ -51,7 +51,7 @@ where
     })
 }
 
-/// The first signal ends the process gracefully, the second at once.
+/// Ends the process gracefully at the first signal, and immediately at the second.
 async fn follow_signals(cancel: &CancellationToken) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -69,8 +69,8 @@ async fn either(terminate: &mut Signal, interrupt: &mut Signal) {
     }
 }
 
-/// Shells and services start with 1,024 descriptors, which are too few for a large fleet, and allow
-/// far more on request.
+/// Raises the limit of file descriptors. Shells and services start with 1,024, which are too few
+/// for a large fleet, and allow far more on request.
 fn raise_descriptor_limit() {
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(descriptors) => {
@@ -87,7 +87,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// A panic's message may hold what a tenant sent: only its place is told.
+/// Logs only the place of a panic. Its message may contain a tenant's data.
 fn hide_panic_messages() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic

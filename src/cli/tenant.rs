@@ -1,4 +1,4 @@
-//! `osm tenant`: what is done to one tenant, on live clusters.
+//! `osm tenant`: adds, removes and releases tenants, on live clusters.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -19,10 +19,11 @@ use crate::app::{
     tenant_release::{self, Mode, Params},
 };
 
-/// What is done to a tenant.
+/// The subcommands of `osm tenant`.
 #[derive(Debug, Subcommand)]
 pub(super) enum TenantCommand {
-    /// Make a tenant of a worker cluster: rights and identity there, and the registration.
+    /// Turn a worker cluster into a tenant: create rights and an identity there, and the
+    /// registration.
     #[command(after_help = "Examples:
   osm tenant add berlin --worker-kubeconfig berlin-admin.kubeconfig
   osm tenant add berlin --worker-kubeconfig berlin-admin.kubeconfig --dry-run -o yaml
@@ -32,14 +33,14 @@ It may be repeated: what is there already is not written.
 Exit codes: 0 ready (or registered, with --wait 0s or without machine-controller), 1 refused or not
 ready in time.")]
     Add(Box<AddFlags>),
-    /// End a tenant: give the worker cluster back, and take away what `osm tenant add` has made.
+    /// Remove a tenant: release the worker cluster, and delete what `osm tenant add` created.
     #[command(after_help = "Examples:
   osm tenant remove berlin --on-removal release --worker-kubeconfig berlin-admin.kubeconfig
   osm tenant remove berlin --yes
 
 Exit codes: 0 removed, 1 not removed, or not agreed to.")]
     Remove(RemoveFlags),
-    /// Hand a worker cluster back to the operating-system-manager that served it before.
+    /// Release a worker cluster to the operating-system-manager that served it before.
     #[command(after_help = "Examples:
   osm tenant release berlin --worker-kubeconfig berlin-admin.kubeconfig --dry-run
   osm tenant release berlin -n customer-17 --worker-kubeconfig berlin-admin.kubeconfig
@@ -54,18 +55,18 @@ Exit codes: 0 handed back, 1 a step failed.")]
 pub(super) struct AddFlags {
     /// The name of the registration and of its WorkerCluster
     name: String,
-    /// The tenant's namespace in the management cluster, made where it is missing; without it
+    /// The tenant's namespace in the management cluster, created if it does not exist; by default
     /// tenant-NAME
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
     management: ManagementFlags,
-    /// The way into the worker cluster, as an administrator. It is not stored
+    /// A kubeconfig of the worker cluster with an administrator's rights. It is not stored
     #[arg(long, value_name = "FILE")]
     worker_kubeconfig: PathBuf,
     #[command(flatten)]
     worker: WorkerFlags,
-    /// The worker cluster's API server as the management cluster reaches it; without it that of
+    /// The worker cluster's API server as the management cluster reaches it; by default the one in
     /// --worker-kubeconfig
     #[arg(long, value_name = "URL")]
     server: Option<String>,
@@ -73,16 +74,16 @@ pub(super) struct AddFlags {
     reach: ReachFlags,
     #[command(flatten)]
     rights: RightsFlags,
-    /// A label of the registration besides ours; may be repeated
+    /// An additional label of the registration; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     labels: Vec<(String, String)>,
-    /// Tell what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print the objects, without what Secrets hold
+    /// Print the objects, without the content of Secrets
     #[arg(short, long, value_enum)]
     output: Option<Output>,
-    /// How long the manager may take until the tenant is ready; 0s does not wait
+    /// How long to wait until the tenant is ready; 0s does not wait
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = humantime::parse_duration)]
     wait: Duration,
 }
@@ -90,18 +91,18 @@ pub(super) struct AddFlags {
 /// Rights besides those that every tenant needs.
 #[derive(Debug, Args)]
 struct RightsFlags {
-    /// Give each machine deployment credentials of its own
+    /// Create separate credentials for each machine deployment
     #[arg(long)]
     node_credentials: bool,
-    /// Take the cluster over from the operating-system-manager that has served it
+    /// Take the cluster over from the operating-system-manager that served it
     #[arg(long)]
     adopt: bool,
 }
 
-/// How objects are printed.
+/// The output format of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// As documents of YAML.
+    /// YAML documents.
     Yaml,
 }
 
@@ -110,36 +111,36 @@ enum Output {
 pub(super) struct RemoveFlags {
     /// The name of the registration
     name: String,
-    /// The tenant's namespace in the management cluster; without it tenant-NAME
+    /// The tenant's namespace in the management cluster; by default tenant-NAME
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
     management: ManagementFlags,
-    /// The way into the worker cluster, as an administrator: what `osm tenant add` has made there
-    /// is removed, too
+    /// A kubeconfig of the worker cluster with an administrator's rights. With it, what
+    /// `osm tenant add` created there is deleted, too
     #[arg(long, value_name = "FILE")]
     worker_kubeconfig: Option<PathBuf>,
     #[command(flatten)]
     worker: WorkerFlags,
-    /// What becomes of the machine deployments; without it as the WorkerCluster says
+    /// What happens to the machine deployments; by default what the WorkerCluster specifies
     #[arg(long, value_enum, value_name = "POLICY")]
     on_removal: Option<Policy>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
-    /// How long the manager may take to give the cluster back
+    /// How long to wait until the cluster is released
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = humantime::parse_duration)]
     wait: Duration,
 }
 
-/// What becomes of the machine deployments.
+/// What happens to the machine deployments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Policy {
-    /// Nothing is touched.
+    /// They are not changed.
     Keep,
-    /// They lose the finalizer, and what was made for them stays.
+    /// They lose the finalizer. What was created for them stays.
     Release,
-    /// They lose the finalizer, and what was made for them goes.
+    /// They lose the finalizer. What was created for them is deleted.
     Purge,
 }
 
@@ -148,17 +149,17 @@ enum Policy {
 pub(super) struct ReleaseFlags {
     /// The name of the registration
     name: String,
-    /// The tenant's namespace in the management cluster; without it tenant-NAME
+    /// The tenant's namespace in the management cluster; by default tenant-NAME
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
     management: ManagementFlags,
-    /// The way into the worker cluster, as somebody who may write profiles and configs there
+    /// A kubeconfig of the worker cluster with the right to write profiles and configs there
     #[arg(long, value_name = "FILE")]
     worker_kubeconfig: PathBuf,
     #[command(flatten)]
     worker: WorkerFlags,
-    /// Tell what would be done, and do nothing
+    /// Print what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -202,7 +203,7 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         },
         wait: (!flags.wait.is_zero()).then_some(flags.wait),
     };
-    // Objects have stdout for themselves.
+    // Objects are printed on stdout, so progress goes to stderr.
     let mut tell: Box<dyn FnMut(String) + Send> = match flags.output {
         Some(Output::Yaml) => Box::new(|line| output::remark(&line)),
         None => Box::new(|line| output::progress(&line)),
@@ -254,7 +255,7 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Whether the person says yes; nobody is asked where nobody can answer.
+/// Asks for confirmation. Without a terminal, the answer is no.
 fn asked() -> Answer {
     if !io::stdin().is_terminal() {
         output::remark("nothing was done: there is no terminal to ask at; give --yes");
@@ -301,7 +302,7 @@ mod tests {
         flags: ReleaseFlags,
     }
 
-    /// As the page has it: the same name as in `osm tenant add`, and with it the same namespace.
+    /// The documentation must use the same name as in `osm tenant add`, and so the same namespace.
     #[test]
     fn the_documented_release_names_the_registration_that_the_documented_add_made() {
         let page = include_str!("../../docs/adopt.md");

@@ -1,4 +1,4 @@
-//! `osm tenants`: the fleet in a table.
+//! `osm tenants`: shows the fleet in a table.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -11,27 +11,27 @@ use crate::app::tenants::{self, News, Row, Selection};
 /// The flags of `osm tenants`.
 #[derive(Args, Debug)]
 pub(super) struct TenantsFlags {
-    /// Only the tenant of this namespace
+    /// Show only the tenant with this namespace
     #[arg(short, long, value_name = "NAMESPACE")]
     namespace: Option<String>,
     #[command(flatten)]
     management: ManagementFlags,
-    /// How they are shown
+    /// The output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Format,
-    /// Go on, and show every change as a further line
+    /// Continue, and print every change as a further line
     #[arg(short, long)]
     watch: bool,
 }
 
-/// How tenants are shown.
+/// The output format of tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people.
+    /// A table for people.
     Table,
-    /// With server and message.
+    /// A table with server and message.
     Wide,
-    /// For programs: an array, or with --watch an object per line.
+    /// JSON for programs: an array, or with --watch one object per line.
     Json,
 }
 
@@ -39,7 +39,7 @@ const COLUMNS: [&str; 10] = [
     "TENANT", "NAME", "STATE", "SINCE", "VERSION", "MDS", "CURRENT", "OUTDATED", "FAILING", "AGE",
 ];
 const WIDE: [&str; 3] = ["SERVER", "PAUSED", "MESSAGE"];
-/// Columns of lines that come one by one are at least so wide.
+/// The minimum width of columns in lines that are printed one by one.
 const WIDTH_MIN: usize = 9;
 
 pub(super) fn run(flags: &TenantsFlags) -> anyhow::Result<ExitCode> {
@@ -145,7 +145,7 @@ fn line(cells: &[String], widths: &[usize]) -> String {
     line.trim_end().to_owned()
 }
 
-/// `12s`, `5m`, `3h`, `40d`: as kubectl says it, roughly.
+/// Returns an age such as `12s`, `5m`, `3h` or `40d`, roughly as kubectl prints it.
 fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(since).as_secs().max(0);
     match seconds {

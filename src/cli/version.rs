@@ -1,4 +1,4 @@
-//! `osm version`: which build this is.
+//! `osm version`: prints which build this is.
 
 use std::process::ExitCode;
 

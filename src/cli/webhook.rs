@@ -12,28 +12,28 @@ use crate::render_worker::Pool;
 use crate::settings::TraceFlags;
 use crate::telemetry::{TelemetrySettings, logs::LogFormat, metrics::Metrics};
 
-/// What `osm webhook` takes.
+/// The flags of `osm webhook`.
 #[derive(Args, Debug)]
 pub(super) struct WebhookFlags {
-    /// Where the API server calls, over TLS.
+    /// The address of the webhooks, over TLS.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9443")]
     address: SocketAddr,
 
-    /// Where /livez, /readyz and /metrics are served.
+    /// The address of /livez, /readyz and /metrics.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     admin_address: SocketAddr,
 
-    /// A folder with tls.crt and tls.key that somebody else keeps current, such as cert-manager.
-    /// Without it we make certificates of our own.
+    /// A folder with tls.crt and tls.key that another program keeps current, such as cert-manager.
+    /// By default, the webhooks manage their own certificates.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["kubeconfig", "hosts"])]
     certificate_folder: Option<PathBuf>,
 
-    /// The kubeconfig to keep certificates of our own by. Without it: $KUBECONFIG, the pod's own
+    /// The kubeconfig for managing certificates. By default: $KUBECONFIG, or the pod's own
     /// credentials.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// Where the Secret with certificates of our own is.
+    /// The namespace of the Secret with the managed certificates.
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -42,7 +42,7 @@ pub(super) struct WebhookFlags {
     )]
     namespace: String,
 
-    /// The Secret with certificates of our own. It must exist.
+    /// The Secret with the managed certificates. It must exist.
     #[arg(
         long,
         value_name = "NAME",
@@ -55,16 +55,16 @@ pub(super) struct WebhookFlags {
     #[arg(long, value_name = "NAME", default_value = "operating-system-manager")]
     configuration: String,
 
-    /// A name or address that the API server calls us by; may be repeated. Without it: the Service
-    /// operating-system-manager-webhook of the namespace.
+    /// A name or address with which the API server calls the webhooks; may be repeated. By default:
+    /// the Service operating-system-manager-webhook in the namespace.
     #[arg(long = "host", value_name = "HOST")]
     hosts: Vec<String>,
 
-    /// The form of a log line.
+    /// The format of log lines.
     #[arg(long, value_name = "FORMAT", default_value = "json")]
     log_format: LogFormat,
 
-    /// Which lines are logged, such as `info` or `warn,osm::admission=debug`.
+    /// The lines to log, such as `info` or `warn,osm::admission=debug`.
     #[arg(long, value_name = "FILTER", default_value = "info", env = "RUST_LOG")]
     log_filter: String,
 
