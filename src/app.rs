@@ -1,5 +1,5 @@
-//! The composition root: makes the management client, starts the watches of the whole fleet, and
-//! hands the fleet what to do with each cluster.
+//! The composition root: creates the management client, starts the watches of the whole fleet, and
+//! passes the fleet the function that serves each cluster.
 
 pub mod cluster_client;
 mod container;
@@ -76,28 +76,27 @@ use crate::telemetry::{
 };
 use crate::tenant::{mode::Mode, policy::RequestBudget};
 
-/// What the process meets outside of itself. Tests hand in clusters in memory and a clock of
-/// their own.
+/// The environment of the process. Tests use in-memory clusters and their own clock.
 pub struct Outside {
-    /// What carries requests to the management cluster.
+    /// Carries requests to the management cluster.
     pub management: Transport,
-    /// The same for the replica's own Lease, on a connection of its own: no list or watch delays a
-    /// renewal.
+    /// Carries requests for the replica's own Lease, on a separate connection: no list or watch
+    /// delays a renewal.
     pub leases: Transport,
-    /// Makes transports to worker clusters.
+    /// Creates transports to worker clusters.
     pub connector: Connector,
-    /// The time of day.
+    /// The source of the time.
     pub clock: Clock,
     /// The default profiles: [`built_in_profiles`], or a test's own.
     pub default_profiles: Arc<[DefaultProfile]>,
-    /// Where the admin port listens; none in tests that need none.
+    /// The socket of the admin port; `None` in tests without one.
     pub admin: Option<TcpListener>,
-    /// What the admin port and the Lease run on, so that nothing delays them: a thread of their
-    /// own, or in tests that turn the clock the only one.
+    /// The runtime of the admin port and the Lease, so that nothing delays them: a separate thread,
+    /// or the only one in tests that control the clock.
     pub lifeline: Handle,
-    /// Where everything is counted.
+    /// Counts everything.
     pub metrics: Metrics,
-    /// Where templates written by tenants are rendered.
+    /// Renders templates that tenants wrote.
     pub renderer: Renderer,
     /// The memory that tenants share.
     pub memory: Arc<Memory>,
@@ -108,9 +107,9 @@ pub struct Outside {
 pub struct Inside {
     /// The socket of the admin port.
     pub admin: TcpListener,
-    /// Where everything is counted.
+    /// Counts everything.
     pub metrics: Metrics,
-    /// Where templates written by tenants are rendered.
+    /// Renders templates that tenants wrote.
     pub renderer: Renderer,
 }
 
@@ -120,7 +119,7 @@ const FLEET_REQUESTS: RequestBudget = RequestBudget {
     burst: std::num::NonZeroU32::MIN.saturating_add(199),
 };
 
-/// Runs until it is cancelled: the real thing.
+/// Runs the manager until cancelled.
 pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Result<()> {
     let listener = TcpListener::bind(settings.admin_address)
         .await
@@ -139,14 +138,14 @@ pub async fn run(settings: Settings, cancel: CancellationToken) -> anyhow::Resul
     run_on(settings, inside, cancel).await
 }
 
-/// Like [`run`], with parts that the caller provides.
+/// Does the same as [`run`], with parts that the caller provides.
 pub async fn run_on(
     settings: Settings,
     inside: Inside,
     cancel: CancellationToken,
 ) -> anyhow::Result<()> {
     let config = management::config(settings.kubeconfig.as_deref()).await?;
-    // A tenant's kubeconfig that leads to the management cluster would make a tenant of it.
+    // A kubeconfig of a tenant that leads to the management cluster would turn it into a tenant.
     let mut settings = settings;
     let server = config.cluster_url.authority();
     if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
@@ -192,7 +191,7 @@ fn memory(settings: &Settings) -> Memory {
     memory
 }
 
-/// Runs until it is cancelled, in a world that is handed in.
+/// Runs the manager until cancelled, in the environment that the caller provides.
 pub async fn run_with(
     settings: Settings,
     outside: Outside,
@@ -292,7 +291,7 @@ async fn serve(
     }
 }
 
-/// A client for the whole process: no tenant's queue, no fence.
+/// Creates a client for the whole process, without a tenant's queue and without a fence.
 fn fleet_client(transport: &Transport, outside: &Outside, timeout: Duration) -> Client {
     connect::client(ClientParts {
         transport: transport.clone(),
@@ -307,9 +306,9 @@ fn fleet_client(transport: &Transport, outside: &Outside, timeout: Duration) -> 
     })
 }
 
-/// The replica's place in the fleet. Its Lease has a client and a connection of its own.
+/// Creates the replica's membership. Its Lease has its own client and connection.
 fn membership(settings: &Settings, outside: &Outside, pulse: &Pulse) -> (Membership, Placement) {
-    // The client's own task begins where it is made.
+    // The client spawns its task on the current runtime.
     let _entered = outside.lifeline.enter();
     let replica = &settings.replica;
     let me = Holder {
@@ -360,7 +359,7 @@ fn metrics_update(
     })
 }
 
-/// The namespaces of tenants, and those that tenants may share profiles from.
+/// Returns the namespaces of tenants, and those from which tenants may use shared profiles.
 fn scope(settings: &Settings) -> Scope {
     if settings.namespaces.is_empty() {
         return Scope::All;
@@ -398,7 +397,7 @@ fn controllers(
     }
 }
 
-/// The default profiles that we ship, parsed once in a process.
+/// Returns the default profiles that we ship, parsed once per process.
 pub fn built_in_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {
     static PARSED: OnceLock<Arc<[DefaultProfile]>> = OnceLock::new();
     if let Some(parsed) = PARSED.get() {
@@ -423,8 +422,8 @@ fn parse_default_profiles() -> anyhow::Result<Arc<[DefaultProfile]>> {
         .collect()
 }
 
-/// The process is ready once it has seen what the management cluster holds; no worker cluster can
-/// make it unready.
+/// Opens the gate once the objects in the management cluster were listed. No worker cluster can
+/// make the process unready.
 async fn open_gate(
     readiness: Readiness,
     controllers: Controllers,
@@ -435,7 +434,7 @@ async fn open_gate(
     readiness.set_ready(Gate::ManagementWatches);
 }
 
-/// The identity of the management cluster; asked until it answers or the process ends.
+/// Returns the identity of the management cluster. Retries until it answers or the process ends.
 async fn management_uid(client: &Client, cancel: &CancellationToken) -> Option<String> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let (mut delay, mut failure) = (RetryDelay::default(), Recurring::default());

@@ -1,6 +1,6 @@
-//! How a command reaches clusters. The management cluster's kubeconfig is the caller's own, and is
-//! read as kubectl reads it. A worker cluster's may have been written by its tenant, and may do no
-//! more than a registration may: name a server and a credential.
+//! Connects commands to clusters. The management cluster's kubeconfig is the user's own, and is
+//! read as kubectl reads it. A worker cluster's kubeconfig may be written by its tenant, and may
+//! only contain what a registration may: a server and a credential.
 
 mod patience;
 
@@ -37,35 +37,35 @@ use crate::tenant::{
     secret_text::SecretBytes,
 };
 
-/// How long one call may take: a person waits for it.
+/// The timeout of one call. A person waits for it.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The caller's own kubeconfig, and which of its clusters is meant.
+/// The user's own kubeconfig, and the context in it.
 #[derive(Clone, Debug, Default)]
 pub struct KubeconfigSource {
-    /// The file; without it what kubectl takes.
+    /// The file; by default the one that kubectl uses.
     pub kubeconfig: Option<PathBuf>,
-    /// The context; without it the current one.
+    /// The context; by default the current one.
     pub context: Option<String>,
 }
 
-/// The kubeconfig of a worker cluster, and which of its clusters is meant.
+/// The kubeconfig of a worker cluster, and the context in it.
 #[derive(Clone, Debug)]
 pub struct WorkerKubeconfigSource {
     /// The file.
     pub kubeconfig: PathBuf,
-    /// The context; without it the current one.
+    /// The context; by default the current one.
     pub context: Option<String>,
-    /// Who may have written the file.
+    /// The possible author of the file.
     pub author: Author,
 }
 
-/// Who may have written a kubeconfig.
+/// The possible author of a kubeconfig.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Author {
-    /// Somebody else: no command is run for it, and no file is read.
+    /// Anyone. Its commands are not run, and no files are read for it.
     Anybody,
-    /// The caller: its commands are run and its files are read, as kubectl does.
+    /// The user. Its commands are run and its files are read, as kubectl does.
     ClusterClient,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct ClusterClient {
     pub(super) server: Uri,
     /// The name in the server's certificate, if it is not the server's host.
     pub(super) tls_server_name: Option<String>,
-    /// In PEM, where the kubeconfig has one.
+    /// The certificate authority in PEM, if the kubeconfig has one.
     pub(super) certificate_authority: Option<Vec<u8>>,
 }
 
@@ -87,12 +87,12 @@ fn patient(transport: Transport) -> Transport {
 }
 
 impl ClusterClient {
-    /// Connects to the management cluster; sends no request yet.
+    /// Connects to the management cluster. Sends no request yet.
     pub(super) async fn management(way: &KubeconfigSource) -> anyhow::Result<Self> {
         Self::trusted(way, ClusterKind::Management).await
     }
 
-    /// Connects to a worker cluster; sends no request yet.
+    /// Connects to a worker cluster. Sends no request yet.
     pub(super) async fn worker(way: &WorkerKubeconfigSource) -> anyhow::Result<Self> {
         let connected = match way.author {
             Author::Anybody => Self::untrusted(way),
@@ -123,7 +123,7 @@ impl ClusterClient {
     fn untrusted(way: &WorkerKubeconfigSource) -> anyhow::Result<Self> {
         let bytes = SecretBytes::new(std::fs::read(&way.kubeconfig).context("cannot read it")?);
         let mut rules = AccessRules::default();
-        // The caller's machine connects, and worker clusters to develop with run on it.
+        // The user's machine connects, and worker clusters for development run on it.
         rules.addresses.loopback = Loopback::Allowed;
         let access = ClusterAccess::parse_context(bytes.expose(), way.context.as_deref(), &rules)
             .context(
@@ -141,7 +141,7 @@ impl ClusterClient {
         })
     }
 
-    /// The uid of kube-system, which names a cluster.
+    /// Returns the uid of kube-system, which identifies a cluster.
     pub(super) async fn cluster_uid(&self) -> anyhow::Result<String> {
         cluster_uid(&self.client)
             .await
@@ -187,14 +187,14 @@ fn client(transport: Transport, kind: ClusterKind, metrics: Metrics) -> Client {
     })
 }
 
-/// The uid of kube-system, which names a cluster.
+/// Returns the uid of kube-system, which identifies a cluster.
 pub(super) async fn cluster_uid(client: &Client) -> Result<String, kube::Error> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let found = namespaces.get_metadata(KUBE_SYSTEM).await?;
     Ok(found.uid().unwrap_or_default())
 }
 
-/// One thing that somebody does to one kind of object.
+/// A verb on a kind of object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Permission<'a> {
     pub(super) verb: &'a str,
@@ -204,7 +204,7 @@ pub(super) struct Permission<'a> {
     pub(super) name: &'a str,
 }
 
-/// Whether the caller may do it.
+/// Returns true if the user has the permission.
 pub(super) async fn can_i(client: &Client, permission: &Permission<'_>) -> anyhow::Result<bool> {
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let answer = reviews
@@ -238,7 +238,7 @@ pub(super) fn review(permission: &Permission<'_>) -> SelfSubjectAccessReview {
     }
 }
 
-/// The kind of a document, and the API for it.
+/// Returns the kind of a document as a resource of the API.
 pub(super) fn kind_of(document: &Value) -> Option<ApiResource> {
     let text = |key: &str| document.get(key).and_then(Value::as_str);
     let (group, version) = match text("apiVersion")?.split_once('/') {
@@ -249,13 +249,13 @@ pub(super) fn kind_of(document: &Value) -> Option<ApiResource> {
     Some(ApiResource::from_gvk(&kind))
 }
 
-/// A field of a document's metadata; empty where there is none.
+/// Returns a field of a document's metadata, or an empty string.
 pub(super) fn metadata<'a>(document: &'a Value, field: &str) -> &'a str {
     let found = document.pointer(&format!("/metadata/{field}"));
     found.and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The API for the object that a document describes.
+/// Returns the API for the object in a document.
 pub(super) fn api_of(client: &Client, document: &Value) -> anyhow::Result<Api<DynamicObject>> {
     let resource = kind_of(document).context("a manifest has no kind")?;
     let namespace = metadata(document, "namespace");
@@ -270,7 +270,7 @@ pub(super) fn api_of(client: &Client, document: &Value) -> anyhow::Result<Api<Dy
 ///
 /// # Errors
 ///
-/// The list cannot be read; a missing definition is named as such.
+/// Returns an error if the list cannot be read. A missing CRD has its own message.
 pub(super) async fn list_own<K>(
     api: &Api<DeserializeGuard<K>>,
     what: &str,
@@ -287,12 +287,12 @@ where
     }
 }
 
-/// Refuses a namespace that does not exist. It is asked about only where a list of it was empty; a
-/// caller who may not read namespaces is believed.
+/// Refuses a namespace that does not exist. Called only if a list in it was empty. If the user may
+/// not read namespaces, the namespace is assumed to exist.
 ///
 /// # Errors
 ///
-/// There is no such namespace.
+/// Returns an error if the namespace does not exist.
 pub(super) async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     match namespaces.get_metadata_opt(name).await {
@@ -304,7 +304,7 @@ pub(super) async fn ensure_namespace(client: &Client, name: &str) -> anyhow::Res
     }
 }
 
-/// The WorkerClusters of a namespace.
+/// Returns the WorkerClusters of a namespace.
 pub(super) async fn worker_clusters(
     client: &Client,
     namespace: &str,

@@ -1,5 +1,5 @@
-//! Looks at everything that the manager needs, from where somebody stands who runs a command, and
-//! says how to mend what is not there. Writes nothing.
+//! Checks everything that the manager needs, with the rights and the network of the user, and says
+//! how to fix what is missing. Writes nothing.
 
 mod management;
 mod memory;
@@ -23,59 +23,61 @@ use crate::fleet::{clock::answered_at, pages};
 use crate::telemetry::chain::chain;
 use crate::tenant::access::AccessRules;
 
-/// A worker cluster takes one connection, or four where its server speaks HTTP/1.1 alone.
+/// The maximum number of connections to a worker cluster: one, or four if its server speaks only
+/// HTTP/1.1.
 pub const DESCRIPTORS_PER_CLUSTER: u64 = 4;
-/// Descriptors that are used for everything but worker clusters.
+/// The number of descriptors for everything but worker clusters.
 pub const DESCRIPTORS_BESIDE: u64 = 64;
-/// Worker clusters that are looked at at once: one that does not answer takes its time.
+/// The number of worker clusters that are checked at the same time. One that does not answer takes
+/// a while.
 const AT_ONCE: usize = 16;
-/// A clock that is wrong by more than this begins to matter.
+/// A clock that is wrong by more than this starts to matter.
 const SKEW_WARN_SECONDS: u64 = 10;
-/// By more than this, tokens are refused.
+/// If clocks differ by more than this, tokens are refused.
 const SKEW_FAIL_SECONDS: u64 = 300;
 
-/// What is looked at.
+/// The options of the checks.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The way into the management cluster.
+    /// Access to the management cluster.
     pub management: KubeconfigSource,
-    /// One tenant's namespace; none means all.
+    /// The namespace of the only tenant to check; `None` for all tenants.
     pub tenant: Option<String>,
-    /// Label selector of registrations.
+    /// The label selector of registrations.
     pub selector: String,
-    /// Where the replicas' Leases are, and the manager's ServiceAccount.
+    /// The namespace of the replicas' Leases and of the manager's ServiceAccount.
     pub namespace: String,
     /// The manager's ServiceAccount.
     pub service_account: String,
-    /// What the manager accepts of kubeconfigs.
+    /// The manager's rules for kubeconfigs.
     pub rules: AccessRules,
-    /// File descriptors that a process on this machine may have.
+    /// The limit of file descriptors of a process on this machine.
     pub descriptors: Option<u64>,
 }
 
-/// How something is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum State {
-    /// As it should be.
+    /// It is as it should be.
     Ok,
-    /// Not as it should be, and it may do.
+    /// It is not as it should be, but may work.
     Warn,
-    /// Wrong.
+    /// It is wrong.
     Fail,
 }
 
-/// One thing that was looked at.
+/// A check with its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Where: `management`, `this machine`, or a tenant's namespace.
+    /// The place: `management`, `this machine`, or a tenant's namespace.
     pub place: String,
-    /// What was looked at.
+    /// The subject of the check.
     pub what: &'static str,
-    /// How it is.
+    /// The result.
     pub state: State,
-    /// What was found.
+    /// The finding.
     pub message: String,
-    /// How to mend it.
+    /// The remediation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -111,7 +113,11 @@ impl Check {
     }
 }
 
-/// Looks at everything. Fails only where the management cluster cannot be asked at all.
+/// Runs all checks.
+///
+/// # Errors
+///
+/// Returns an error only if the management cluster cannot be reached.
 pub async fn run_checks(options: &Options) -> anyhow::Result<Vec<Check>> {
     let cluster = ClusterClient::management(&options.management).await?;
     let mut rules = options.rules.clone();
@@ -159,7 +165,7 @@ fn unreadable_worker_cluster(found: &ObjectMeta) -> Check {
     Check::wrong(place, "WorkerCluster", (message, fix))
 }
 
-/// A registration, and the WorkerCluster that is about it.
+/// A registration and its WorkerCluster.
 type Registered = (Secret, Option<WorkerCluster>);
 
 /// The registrations, and the WorkerClusters that cannot be decoded.
@@ -177,7 +183,7 @@ async fn registrations(options: &Options, client: &Client) -> Result<Registratio
     let selector = ListParams::default().labels(&options.selector);
     let secrets = pages::all(&secrets, selector).await?.objects;
     let (owns, unreadable) = match pages::all(&owns, ListParams::default()).await {
-        // Whether the definitions are there is a check of its own.
+        // Another check reports missing CRDs.
         Err(error) if pages::is_not_served(&error) => Default::default(),
         listed => {
             let listed = listed?;
@@ -198,8 +204,8 @@ async fn registrations(options: &Options, client: &Client) -> Result<Registratio
     Ok((registered, unreadable))
 }
 
-/// Asks whether a cluster answers. Returns by how much its clock is ahead of this machine's, if the
-/// answer says it.
+/// Checks that a cluster answers. Returns how far its clock is ahead of this machine's, if the
+/// answer contains the time.
 async fn reach(place: &str, client: &Client) -> anyhow::Result<Option<SignedDuration>> {
     use anyhow::Context as _;
     let request = Request::get("/version").body(kube::client::Body::empty())?;
@@ -211,8 +217,8 @@ async fn reach(place: &str, client: &Client) -> anyhow::Result<Option<SignedDura
     Ok(there.map(|there| there.duration_since(Timestamp::now())))
 }
 
-/// Compares the clocks of the management cluster and of a worker cluster, each by how much it is
-/// ahead of this machine's. This machine's own clock may be wrong.
+/// Compares the clocks of the management cluster and of a worker cluster, each given by how far it
+/// is ahead of this machine's. This machine's own clock may be wrong.
 fn clock(place: &str, (here, there): (Option<SignedDuration>, Option<SignedDuration>)) -> Check {
     let Some((here, there)) = here.zip(there) else {
         return Check::ok(place, "connection", "it answers");

@@ -1,4 +1,4 @@
-//! The fleet page of this process: whom it is shown to, and what it shows.
+//! The fleet page of this process: who may see it, and what it shows.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::admin::fleet_page::{Access, FleetPage};
 use crate::fleet::{clock::Clock, fleet_summary, registry::Registry};
 use crate::settings::Settings;
 
-/// The page; none where the socket does not say where it listens.
+/// Returns the fleet page, or `None` if the socket has no local address.
 pub fn of(
     settings: &Settings,
     listener: &TcpListener,

@@ -1,4 +1,4 @@
-//! A thread with a runtime of its own, for what must go on while all other threads are busy: the
+//! A thread with its own runtime, for work that must continue while all other threads are busy: the
 //! admin port and the replica's Lease.
 
 use std::{io, thread};
@@ -9,7 +9,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// The thread. Dropped, it ends.
+/// The thread. Dropping this ends it.
 pub(super) struct Lifeline {
     handle: Handle,
     end: CancellationToken,
@@ -21,7 +21,7 @@ impl Lifeline {
     ///
     /// # Errors
     ///
-    /// The machine has no thread or no descriptor left.
+    /// Returns an error if the machine has no thread or descriptor left.
     pub(super) fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (handle, end) = (runtime.handle().clone(), CancellationToken::new());
@@ -29,7 +29,7 @@ impl Lifeline {
         let thread = thread::Builder::new().name("lifeline".to_owned());
         let thread = thread.spawn(move || {
             runtime.block_on(ended.cancelled());
-            // A page that is being made holds nobody up.
+            // Pages that are being rendered do not delay the end.
             runtime.shutdown_background();
         })?;
         Ok(Self {
@@ -39,7 +39,7 @@ impl Lifeline {
         })
     }
 
-    /// Where tasks are spawned on it.
+    /// Returns the handle for spawning tasks on the thread.
     pub(super) fn handle(&self) -> &Handle {
         &self.handle
     }
@@ -54,11 +54,11 @@ impl Drop for Lifeline {
     }
 }
 
-/// Has a runtime listen in place of the one that has listened so far.
+/// Moves a listener to another runtime.
 ///
 /// # Errors
 ///
-/// The socket is not one that a runtime can watch.
+/// Returns an error if the runtime cannot watch the socket.
 pub(super) fn hand_over(listener: TcpListener, to: &Handle) -> io::Result<TcpListener> {
     let listener = listener.into_std()?;
     let _entered = to.enter();

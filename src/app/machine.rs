@@ -1,5 +1,5 @@
-//! How far one machine has come on its way to a node, from what the worker cluster's API server
-//! knows and the caller may read. Writes nothing, and asks the manager for nothing.
+//! Shows how far one machine has come on its way to a node, from what the worker cluster's API
+//! server knows and the user may read. Writes nothing, and does not contact the manager.
 
 mod way;
 
@@ -27,32 +27,32 @@ use crate::telemetry::chain::chain;
 
 pub use self::way::{State, Step, Way};
 
-/// Kubernetes' label of a token's Secret: the day on which the token was last used.
+/// The label of a token's Secret that Kubernetes sets to the day on which the token was last used.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 
-/// Which machine, and where.
+/// The machine to look up.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The way into its worker cluster.
+    /// Access to its worker cluster.
     pub worker: WorkerKubeconfigSource,
     /// The machine's name.
     pub name: String,
     /// The namespace of machines.
     pub namespace: String,
-    /// The node's name, where it is not the machine's and no Machine says it.
+    /// The name of the node, if it is not the machine's and the Machine does not contain it.
     pub node: Option<String>,
-    /// The machine deployment's name, where no Machine says it.
+    /// The name of the machine deployment, if there is no Machine from which to look it up.
     pub machine_deployment: Option<String>,
 }
 
-/// Collects the steps of a machine.
+/// Collects the steps of a machine. Facts that the user may not read are unknown.
 ///
 /// # Errors
 ///
-/// When the worker cluster's kubeconfig cannot be used, or its API server does not answer. What the
-/// caller may not read is unknown.
+/// Returns an error if the worker cluster's kubeconfig cannot be used, or if its API server does
+/// not answer.
 pub async fn steps(question: &Question) -> anyhow::Result<Way> {
     let client = ClusterClient::worker(&question.worker).await?.client;
     let version = client.apiserver_version().await;
@@ -105,7 +105,7 @@ pub async fn steps(question: &Question) -> anyhow::Result<Way> {
     }))
 }
 
-/// What is not there is known, too.
+/// Converts an answer. That an object does not exist is known, too.
 fn answered<T>(answer: kube::Result<Option<T>>) -> Known<Option<T>> {
     match answer {
         Ok(found) => Known::Is(found),
@@ -127,7 +127,7 @@ async fn machine(client: &Client, question: &Question) -> Known<Option<DynamicOb
     answered(machines.get_opt(&question.name).await)
 }
 
-/// The name of the machine deployment that a Machine belongs to.
+/// Returns the name of the machine deployment that a Machine belongs to.
 async fn deployment(
     client: &Client,
     question: &Question,
@@ -222,7 +222,7 @@ fn annotation<K>(object: &PartialObjectMeta<K>, name: &str) -> Option<String> {
     annotations.and_then(|it| it.get(name)).cloned()
 }
 
-/// The day on which the token was last used that machines fetch their documents with.
+/// Returns the day on which the token for fetching documents was last used.
 async fn last_used(client: &Client, names: &DerivedNames) -> Known<Option<String>> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), CLOUD_INIT_SETTINGS);
     for name in [names.fetcher_token.as_str(), FETCHER_TOKEN] {
@@ -243,20 +243,20 @@ async fn requests(client: &Client) -> Known<Vec<CertificateSigningRequest>> {
     }
 }
 
-/// Whether a request is for the certificate of this node. Who has asked does not say it: with a
-/// bootstrap token, all machines are one user.
+/// Returns true if a request is for the certificate of this node. The requesting user does not show
+/// it: with a bootstrap token, all machines are the same user.
 fn is_for(request: &CertificateSigningRequest, node: &str) -> bool {
     let user = format!("system:node:{node}");
     names(&request.spec.request.0, &user)
 }
 
-/// Whether a request in PEM has a name of exactly these bytes in it.
+/// Returns true if a request in PEM contains exactly this name.
 fn names(pem: &[u8], name: &str) -> bool {
     use rustls::pki_types::{CertificateSigningRequestDer, pem::PemObject as _};
     let Ok(der) = CertificateSigningRequestDer::from_pem_slice(pem) else {
         return false;
     };
-    // DER writes a short text behind its length.
+    // DER encodes a short text after its length.
     let Ok(length) = u8::try_from(name.len()) else {
         return false;
     };

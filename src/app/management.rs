@@ -24,9 +24,10 @@ use crate::fleet::transport::{
 #[cfg(test)]
 mod tests;
 
-/// What carries requests to the management cluster: the operator's own kubeconfig is trusted, and
-/// read by kube. Requests impersonate whom it names, and the server's certificate is checked for
-/// the name that it gives. There are as many connections as watches and calls need.
+/// Creates the transport to the management cluster. The operator's own kubeconfig is trusted, and
+/// parsed by kube. Requests impersonate the user that it names, and the server's certificate is
+/// verified for the name that it specifies. There are as many connections as watches and calls
+/// need.
 pub(super) fn transport(
     config: &kube::Config,
     agent: HeaderValue,
@@ -37,7 +38,7 @@ pub(super) fn transport(
         let client = HyperClient::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
-            // hyper takes a connection that only watches use for idle, and would dial for the next
+            // hyper considers a connection that only watches use idle, and would dial for the next
             // call.
             .pool_idle_timeout(None)
             .pool_max_idle_per_host(1)
@@ -61,7 +62,7 @@ pub(super) fn transport(
     Ok(BoxCloneSyncService::new(service))
 }
 
-/// Dials the server of a configuration.
+/// Creates a connector to the server of a configuration.
 fn connector(
     config: &kube::Config,
     patience: Patience,
@@ -90,7 +91,7 @@ fn http(config: &kube::Config, patience: Patience) -> HttpConnector {
     http
 }
 
-/// The way into the management cluster: a file, or what kube finds.
+/// Loads the configuration of the management cluster from a file, or from where kube finds it.
 pub(super) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
     let Some(path) = kubeconfig else {
         return match Kubeconfig::read() {
@@ -106,8 +107,8 @@ pub(super) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Co
         .with_context(|| format!("cannot use --kubeconfig {}", path.display()))
 }
 
-/// Makes a configuration from a kubeconfig. A proxy is refused: one that was ignored would send
-/// requests another way than the kubeconfig asks for. None is taken from the environment.
+/// Creates a configuration from a kubeconfig. A proxy is refused: ignoring it would send requests
+/// on another way than the kubeconfig specifies. The environment is not used for proxies either.
 async fn load(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Config> {
     let proxy = current_cluster(&kubeconfig).and_then(|it| it.proxy_url.as_deref());
     ensure!(
@@ -123,18 +124,18 @@ async fn load(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Config> {
     Ok(config)
 }
 
-/// The way into a cluster, and the certificate authority of its API server, in PEM.
+/// Access to a cluster, and the certificate authority of its API server in PEM.
 pub(super) struct KubeconfigSource {
     pub(super) config: kube::Config,
     pub(super) certificate_authority: Option<Vec<u8>>,
 }
 
-/// The way that programs in Go find: a file, `$KUBECONFIG`, the pod's own, `~/.kube/config`.
+/// Finds the kubeconfig as Go programs do: a file, `$KUBECONFIG`, the pod's own, `~/.kube/config`.
 pub(super) async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<KubeconfigSource> {
     way_in(kubeconfig, None).await
 }
 
-/// As [`way`], in a context that is named.
+/// Does the same as [`way`], in a named context.
 pub(super) async fn way_in(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
@@ -172,10 +173,10 @@ pub(super) async fn way_in(
     })
 }
 
-/// Where a pod finds the certificate authority of its API server.
+/// The path of the API server's certificate authority in a pod.
 const POD_CERTIFICATE_AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
-/// The cluster of the current context.
+/// Returns the cluster of the current context.
 fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
     let current = kubeconfig.current_context.as_ref();
     let mut contexts = kubeconfig.contexts.iter();
@@ -186,7 +187,8 @@ fn current_cluster(kubeconfig: &Kubeconfig) -> Option<&Cluster> {
     cluster.cluster.as_ref()
 }
 
-/// The certificate authority of the cluster that is meant, to the byte: it stands in documents.
+/// Returns the certificate authority of the current cluster, with its exact bytes, because
+/// documents contain it.
 fn certificate_authority(kubeconfig: &Kubeconfig) -> anyhow::Result<Option<Vec<u8>>> {
     let Some(cluster) = current_cluster(kubeconfig) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Tasks of the whole process, which no tenant has for itself.
+//! Tasks that belong to the whole process, not to a tenant.
 
 use std::sync::Arc;
 
@@ -18,15 +18,14 @@ use crate::fleet::watch::Scope;
 use crate::telemetry::{chain::chain, metrics::Metrics};
 use crate::tenant::waves::Pace;
 
-/// Tasks of the whole process, not of one cluster. Each is awaited; one that panics ends the
-/// process.
+/// The tasks of the whole process. Each is awaited. If one panics, the process ends.
 pub(super) struct ProcessTasks {
     tasks: JoinSet<()>,
     stop: CancellationToken,
 }
 
 impl ProcessTasks {
-    /// None yet; they end when this is cancelled.
+    /// Creates an empty set. Its tasks end when this is cancelled.
     pub(super) fn new(cancel: &CancellationToken) -> Self {
         Self {
             tasks: JoinSet::new(),
@@ -45,7 +44,7 @@ impl ProcessTasks {
         });
     }
 
-    /// Not cut short: answers in flight are given a moment.
+    /// Serves the admin port. It is not cut short: answers in flight get a moment to finish.
     pub(super) fn serve_admin(&mut self, listener: TcpListener, state: AdminState, on: &Handle) {
         let stop = self.stop.clone();
         match lifeline::hand_over(listener, on) {
@@ -112,7 +111,8 @@ impl ProcessTasks {
     }
 }
 
-/// What a task says of its panic has the message in it, and that may hold what a tenant sent.
+/// Returns the error for a panicked task. It does not contain the panic's message, which may
+/// contain a tenant's data.
 pub(super) fn a_task_panicked() -> anyhow::Error {
     anyhow::anyhow!("a task of the whole process panicked; the log has the place")
 }
@@ -131,7 +131,7 @@ mod tests {
         let error = tasks().panicked().await;
         assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));
         let tasks = tasks();
-        // On one thread: it has its turn, and panics.
+        // There is only one thread, so the task runs now, and panics.
         tokio::task::yield_now().await;
         let error = tasks.finish().await.unwrap_err();
         assert!(!format!("{error:?} {error:#}").contains("c4n4ry"));

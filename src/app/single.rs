@@ -1,5 +1,5 @@
-//! One worker cluster without a fleet: the process stands in for the operating-system-manager of
-//! that cluster, with that one's flags, definitions and rights.
+//! Serves one worker cluster without a fleet: the process replaces the operating-system-manager of
+//! that cluster, with its flags, CRDs and rights.
 
 mod leader;
 
@@ -42,11 +42,11 @@ use crate::tenant::{
     policy::{ProfileQuota, ProfileReach, RequestBudget, TenantPolicy},
 };
 
-/// How long a call may take.
+/// The timeout of a call.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the cluster info is read again.
+/// The interval at which the cluster info is read again.
 const FACTS_INTERVAL: Duration = Duration::from_mins(10);
-/// How long a bootstrap token is valid, as it has always been.
+/// The lifetime of a bootstrap token, as it has always been.
 const TOKEN_LIFETIME: Duration = Duration::from_hours(1);
 /// No other tenants share the cluster's API here, so this limits only a storm of requests and no
 /// ordinary work.
@@ -59,25 +59,25 @@ const LEASE: &str = "operating-system-manager";
 /// The Lease of the leader for the worker cluster, in its kube-system.
 const WORKER_LEASE: &str = "operating-system-manager-worker-manager";
 
-/// What the process meets outside of itself.
+/// The environment of the process.
 pub struct Outside {
-    /// What carries requests to the cluster of profiles and configs.
+    /// Carries requests to the cluster of profiles and configs.
     pub management: Transport,
-    /// The same for the worker cluster, where that is another one.
+    /// Carries requests to the worker cluster, if that is another one.
     pub worker: Option<Transport>,
     /// The certificate authority of the worker cluster, in PEM.
     pub certificate_authority: Arc<[u8]>,
-    /// The time of day.
+    /// The source of the time.
     pub clock: Clock,
-    /// Where `/healthz`, `/readyz` and `/metrics` are served.
+    /// The sockets on which `/healthz`, `/readyz` and `/metrics` are served.
     pub pages: Vec<TcpListener>,
-    /// Where everything is counted.
+    /// Counts everything.
     pub metrics: Metrics,
-    /// Where templates written by tenants are rendered.
+    /// Renders templates that tenants wrote.
     pub renderer: Renderer,
 }
 
-/// Runs until it is cancelled: the real thing.
+/// Runs until cancelled.
 pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow::Result<()> {
     let mut pages = Vec::new();
     for address in settings
@@ -119,7 +119,7 @@ pub async fn run(settings: DropInSettings, cancel: CancellationToken) -> anyhow:
     Box::pin(run_with(settings, outside, cancel)).await
 }
 
-/// Runs until it is cancelled, in a world that is handed in.
+/// Runs until cancelled, in the environment that the caller provides.
 pub async fn run_with(
     settings: DropInSettings,
     mut outside: Outside,
@@ -185,7 +185,7 @@ pub async fn run_with(
     lead(serving, &mut leaders, tasks).await
 }
 
-/// Serves for as long as every Lease is held, and lets go of them after the last write.
+/// Serves as long as every Lease is held, and releases the Leases after the last write.
 async fn lead(
     serving: impl Future<Output = ()>,
     leaders: &mut [Leader],
@@ -201,7 +201,7 @@ async fn lead(
     tasks.finish().await
 }
 
-/// Who must hold what before anything is written.
+/// Returns the leader elections that must be won before anything is written.
 fn leaders(settings: &DropInSettings, outside: &Outside) -> Vec<Leader> {
     if settings.leader_election == LeaderElection::None {
         return Vec::new();
@@ -222,14 +222,14 @@ fn leaders(settings: &DropInSettings, outside: &Outside) -> Vec<Leader> {
     leaders
 }
 
-/// What writes to each cluster must pass. With one cluster that is the same.
+/// Returns the fences for writes to each cluster. With one cluster, both are the same.
 fn fences(leaders: &[Leader]) -> [Option<Fence>; 2] {
     let first = leaders.first().map(Leader::fence);
     let last = leaders.last().map(Leader::fence);
     [first, last]
 }
 
-/// A client for the whole process: no fence.
+/// Creates a client for the whole process, without a fence.
 fn plain_client(transport: Transport, outside: &Outside, kind: ClusterKind) -> Client {
     connect::client(ClientParts {
         transport,
@@ -244,7 +244,7 @@ fn plain_client(transport: Transport, outside: &Outside, kind: ClusterKind) -> C
     })
 }
 
-/// Nobody else's load is near, so nothing but the machine bounds the cluster.
+/// Returns the policy of the cluster. There are no other tenants, so only the machine limits it.
 fn policy(settings: &DropInSettings) -> Arc<TenantPolicy> {
     Arc::new(TenantPolicy {
         worker_requests: REQUESTS,
@@ -261,7 +261,8 @@ fn policy(settings: &DropInSettings) -> Arc<TenantPolicy> {
     })
 }
 
-/// A machine deployment may name a profile's namespace. Beside a worker cluster there is only one.
+/// Returns which profiles may be used. A machine deployment may specify a profile's namespace;
+/// beside a worker cluster there is only one.
 fn profile_reach(mode: Mode) -> ProfileReach {
     match mode {
         Mode::SingleCluster => ProfileReach::Everywhere,
@@ -292,7 +293,7 @@ fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<
         rollout_slots: Arc::default(),
         rules: Rules {
             token_lifetime: TOKEN_LIFETIME,
-            // Nobody would read the condition.
+            // There is no status that could show the condition.
             join_check: false,
             limits: Limits::default(),
             renderer,
@@ -303,8 +304,8 @@ fn controllers(settings: &DropInSettings, renderer: Renderer) -> anyhow::Result<
     })
 }
 
-/// A default profile as the definitions that KubeOne and KKP install keep it: fields that these do
-/// not know are dropped, and would look like an edit. The version says that its language is Jinja.
+/// Returns a default profile as the CRDs of KubeOne and KKP store it. They drop fields that they do
+/// not know, which would look like an edit. The version implies that the language is Jinja.
 fn as_it_is_stored(default: &DefaultProfile) -> DefaultProfile {
     let spec = OperatingSystemProfileSpec {
         template_language: None,

@@ -1,9 +1,8 @@
-//! Makes a tenant of a worker cluster: what the manager needs there, a kubeconfig that may do that
-//! and nothing else, and the registration. Each step may be repeated; what is there already is not
-//! written.
+//! Turns a worker cluster into a tenant: creates what the manager needs there, a kubeconfig with
+//! the rights for that and no others, and the registration. Each step may be repeated, and existing
+//! objects are not written.
 //!
-//! The person who runs the command is an administrator of both clusters, so that the manager needs
-//! to be of neither.
+//! The user is an administrator of both clusters, so that the manager need not be one.
 
 pub(super) mod apply;
 mod prerequisites;
@@ -27,34 +26,34 @@ pub use self::{
     tenant_remove::{Answer, Withdrawal, withdraw},
 };
 
-/// Which worker cluster becomes a tenant, and how.
+/// The worker cluster that becomes a tenant, and its settings.
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// The registration's name, and that of its WorkerCluster.
+    /// The name of the registration and of its WorkerCluster.
     pub name: String,
-    /// The tenant: a namespace of the management cluster.
+    /// The tenant's namespace in the management cluster.
     pub namespace: String,
-    /// The way into the management cluster.
+    /// Access to the management cluster.
     pub management: KubeconfigSource,
-    /// The way into the worker cluster, as an administrator.
+    /// Access to the worker cluster as an administrator.
     pub worker: WorkerKubeconfigSource,
-    /// The worker cluster's API server as the manager reaches it, where that is another URL than
-    /// the administrator's.
+    /// The worker cluster's API server as the manager reaches it, if that URL differs from the
+    /// administrator's.
     pub server: Option<String>,
-    /// What is granted besides the rights that every tenant needs.
+    /// Rights besides those that every tenant needs.
     pub rights: Vec<Rights>,
-    /// Labels of the registration besides ours.
+    /// Additional labels of the registration.
     pub labels: Vec<(String, String)>,
-    /// What the manager accepts of kubeconfigs.
+    /// The manager's rules for kubeconfigs.
     pub rules: AccessRules,
-    /// Whether anything is written.
+    /// States whether anything is written.
     pub mode: Mode,
-    /// How long the manager may take; none means that nobody waits.
+    /// How long to wait until the tenant is ready; `None` does not wait.
     pub wait: Option<Duration>,
 }
 
-/// Registers the worker cluster, and tells each step. What was applied is handed out, without any
-/// secret.
+/// Registers the worker cluster, and reports each step to `tell`. Returns the applied objects,
+/// without secrets.
 pub async fn tenant_add(
     mut params: Params,
     tell: &mut (dyn FnMut(String) + Send),
@@ -135,7 +134,7 @@ impl Enrolment {
         }
     }
 
-    /// Every right that is missing is told at once, before anything is written.
+    /// Reports every missing right at once, before anything is written.
     async fn refuse_without_rights(
         &self,
         documents: &[Value],
@@ -178,7 +177,7 @@ impl Enrolment {
     }
 }
 
-/// Applies objects in order, and tells what is written.
+/// Applies objects in order, and reports what is written.
 async fn apply(
     applier: &Applier,
     documents: Vec<Value>,
@@ -195,7 +194,7 @@ async fn apply(
     Ok(done)
 }
 
-/// The labels that make a Secret a registration.
+/// Returns the labels that make a Secret a registration.
 fn labels(params: &Params) -> serde_json::Map<String, Value> {
     let ours = (WORKER_CLUSTER_LABEL.to_owned(), "true".to_owned());
     let all = std::iter::once(ours).chain(params.labels.iter().cloned());

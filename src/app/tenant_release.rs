@@ -1,8 +1,9 @@
-//! Hands a tenant's worker cluster back to the program that served it before: nothing that is made
-//! changes, so no node and no Secret rotates.
+//! Releases a tenant's worker cluster to the program that served it before. No object that we
+//! created changes, so no node and no Secret rotates.
 //!
-//! The manager lets go first. Then the old program's side gets the profiles that are in use, and
-//! the annotations by which it decides that everything is current. Each step may be repeated.
+//! The manager stops serving the cluster first. Then the profiles in use are copied to the previous
+//! program's side, together with the annotations by which it decides that everything is current.
+//! Each step may be repeated.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -39,40 +40,40 @@ use crate::fleet::{
 };
 use crate::tenant::id::TenantId;
 
-/// How long the manager may take to let go.
+/// How long the manager may take to stop serving the cluster.
 const LET_GO_TIMEOUT: Duration = Duration::from_mins(1);
-/// The annotations by which the program before us decides.
+/// The annotations by which the previous program decides what is current.
 const STAMP: [&str; 3] = [
     MADE_FOR_REVISION,
     MADE_FOR_ANNOTATIONS,
     MADE_FOR_PROFILE_VERSION,
 ];
 
-/// Which tenant is handed back, and how.
+/// The tenant to release.
 #[derive(Clone, Debug)]
 pub struct Params {
     /// The name of the registration.
     pub name: String,
     /// The tenant's namespace in the management cluster.
     pub namespace: String,
-    /// The way into the management cluster.
+    /// Access to the management cluster.
     pub management: KubeconfigSource,
-    /// The way into the worker cluster, as somebody who may write profiles there.
+    /// Access to the worker cluster with the right to write profiles there.
     pub worker: WorkerKubeconfigSource,
-    /// Whether anything is written.
+    /// States whether anything is written.
     pub mode: Mode,
 }
 
-/// Whether anything is written.
+/// States whether anything is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything is.
+    /// Objects are written.
     Write,
-    /// Nothing is: what would be is told.
+    /// Nothing is written. The output describes what would be.
     DryRun,
 }
 
-/// Hands the cluster back, and tells each step, one per call of `tell`.
+/// Releases the cluster, and reports each step with a call of `tell`.
 pub async fn release(params: Params, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<()> {
     let release = Release {
         management: ClusterClient::management(&params.management).await?.client,
@@ -114,7 +115,7 @@ struct Release {
 }
 
 impl Release {
-    /// The WorkerCluster of the registration, if the kubeconfig leads to its cluster.
+    /// Returns the WorkerCluster of the registration, if the kubeconfig leads to its cluster.
     async fn identify(&self) -> anyhow::Result<WorkerCluster> {
         let (name, namespace) = (&self.name, self.tenant.namespace());
         let all = worker_clusters(&self.management, namespace).await?;
@@ -146,7 +147,7 @@ impl Release {
         Api::namespaced(self.management.clone(), self.tenant.namespace())
     }
 
-    /// The manager lets go of a paused cluster, and says so.
+    /// Pauses the cluster, and waits until the manager reports that it has stopped serving it.
     async fn pause(
         &self,
         own: &WorkerCluster,
@@ -207,7 +208,7 @@ impl Release {
         }
     }
 
-    /// Every profile in use stands on the old program's side as it stands on ours.
+    /// Copies every profile in use to the previous program's side.
     async fn profiles(
         &self,
         held: &[PartialObjectMeta<MachineDeployment>],
@@ -274,8 +275,8 @@ impl Release {
         Ok(self.does(&format!("hand profile {name} {version} back")))
     }
 
-    /// The old program compares three annotations of its config with the machine deployment: they
-    /// must say what those of the Secrets say.
+    /// Copies annotations from the Secrets to the previous program's config. It compares three
+    /// annotations of the config with the machine deployment.
     async fn config(
         &self,
         machine_deployment: &PartialObjectMeta<MachineDeployment>,
@@ -366,7 +367,8 @@ impl Release {
     }
 }
 
-/// The status is about the spec that pauses, and says that nothing is done any more.
+/// Returns true if the status is about the spec that pauses, and reports that the cluster is
+/// paused.
 fn has_let_go(found: &WorkerCluster) -> bool {
     let Some(status) = &found.status else {
         return false;

@@ -1,4 +1,5 @@
-//! The fleet as its WorkerClusters tell it: nothing else is read, and no worker cluster is asked.
+//! Lists the fleet from its WorkerClusters. Reads nothing else, and sends no request to worker
+//! clusters.
 
 use std::collections::BTreeMap;
 
@@ -20,63 +21,63 @@ use crate::api::{
 };
 use crate::fleet::retry_delay::RetryDelay;
 
-/// One tenant, as its WorkerCluster tells it.
+/// One tenant, according to its WorkerCluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// The tenant's namespace.
     pub tenant: String,
-    /// The WorkerCluster.
+    /// The name of the WorkerCluster.
     pub name: String,
     /// `Ready`, or the reason why it is not.
     pub state: String,
-    /// Since when it is ready, or is not.
+    /// The time since which it is ready, or is not.
     pub since: Option<Timestamp>,
     /// The version of the worker cluster's API server.
     pub version: Option<String>,
-    /// How many machine deployments are served.
+    /// The number of machine deployments that are served.
     pub served: Option<u32>,
-    /// How many there are.
+    /// The number of machine deployments.
     pub machine_deployments: Option<u32>,
-    /// How many render a default profile that is older than the manager's.
+    /// The number that render a default profile that is older than the manager's.
     pub outdated: Option<u32>,
-    /// How many are refused or failing, of the hundred that a status has room for.
+    /// The number that are refused or failing, of the hundred that a status can contain.
     pub failing: usize,
-    /// When the WorkerCluster was made.
+    /// The time at which the WorkerCluster was created.
     pub created: Option<Timestamp>,
     /// The API server.
     pub server: Option<String>,
-    /// Whether the cluster is left alone.
+    /// True if the cluster is paused.
     pub paused: bool,
     /// A sentence about the state.
     pub message: String,
 }
 
-/// Which tenants are asked about.
+/// The tenants to list.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// The way into the management cluster.
+    /// Access to the management cluster.
     pub management: KubeconfigSource,
-    /// One tenant's namespace; none means all.
+    /// The namespace of the only tenant to list; `None` for all tenants.
     pub namespace: Option<String>,
 }
 
-/// What becomes known while one watches.
+/// A change while watching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// This is how it stands now.
+    /// The current state of a tenant.
     Row(Box<Row>),
-    /// It is gone: tenant and name.
+    /// The WorkerCluster was deleted: tenant and name.
     Gone(String, String),
 }
 
-/// What hears of it; an error ends the watch.
+/// Receives the changes. An error ends the watch.
 pub type Hear = dyn FnMut(News) -> anyhow::Result<()> + Send;
 
-/// What was told last, by tenant and name.
+/// The last known rows, by tenant and name.
 type Known = BTreeMap<(String, String), Row>;
 
-/// Every tenant, in the order of their namespaces.
+/// Returns every tenant, in the order of their namespaces.
 pub async fn list(selection: &Selection) -> anyhow::Result<Vec<Row>> {
     let management = ClusterClient::management(&selection.management).await?;
     let (rows, _) = all(&api(&management.client, selection)).await?;
@@ -98,7 +99,7 @@ pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()>
         let listed = all(&api).await;
         let (now, version) = match listed {
             Ok(listed) => listed,
-            // What cannot be read at first is a mistake, and later it is weather.
+            // An error at first is a mistake of the user; later it is transient.
             Err(error) if !has_begun => return Err(error),
             Err(_) => {
                 sleep(delay.next().unwrap_or_default()).await;
@@ -124,7 +125,7 @@ pub async fn watch(selection: &Selection, hear: &mut Hear) -> anyhow::Result<()>
     }
 }
 
-/// Follows one watch to its end.
+/// Follows one watch until it ends.
 async fn follow(
     api: &Api<DeserializeGuard<WorkerCluster>>,
     version: &str,
@@ -229,7 +230,7 @@ fn row(found: &WorkerCluster) -> Row {
     }
 }
 
-/// `2/3`.
+/// Parses counts such as `2/3`.
 fn counts(served: Option<&str>) -> (Option<u32>, Option<u32>) {
     let pair = served.and_then(|served| served.split_once('/'));
     pair.map_or((None, None), |(served, all)| {

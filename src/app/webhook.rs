@@ -1,5 +1,5 @@
 //! The process that serves the admission webhooks: a port, a certificate that renews itself, and
-//! the admin port. It knows no tenant, and needs no Lease: replicas answer alike.
+//! the admin port. It has no tenants and needs no Lease: all replicas give the same answers.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -26,38 +26,38 @@ use crate::fleet::{
 use crate::render_worker::Pool;
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 
-/// How long one call may take.
+/// The timeout of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is served where.
+/// The parts of the process.
 #[derive(Debug)]
 pub struct Params {
-    /// Where the API server calls.
+    /// The socket for the API server.
     pub listener: TcpListener,
-    /// Where /livez, /readyz and /metrics are served; each port serves all of them.
+    /// The sockets on which /livez, /readyz and /metrics are served. Each serves all of them.
     pub admins: Vec<TcpListener>,
-    /// Where the certificate comes from.
+    /// The source of the certificate.
     pub certificates: Certificates,
-    /// Where everything is counted.
+    /// Counts everything.
     pub metrics: Metrics,
-    /// Where samples of profiles are rendered.
+    /// Renders samples of profiles.
     pub workers: Arc<Pool>,
 }
 
-/// Where the server's certificate comes from.
+/// The source of the server's certificate.
 #[derive(Clone, Debug)]
 pub enum Certificates {
-    /// Somebody else keeps `tls.crt` and `tls.key` in this folder current, and the configurations'
-    /// `caBundle`.
+    /// Another program keeps `tls.crt` and `tls.key` in this folder current, and the `caBundle` of
+    /// the configurations.
     FileWatcher(PathBuf),
-    /// We make and renew it, and patch the `caBundle`.
+    /// We create and renew it, and patch the `caBundle`.
     Own(Own),
 }
 
-/// Where certificates of our own are kept.
+/// The place of our own certificates.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// The way into the cluster; what kubectl takes where there is none.
+    /// The kubeconfig; by default the one that kubectl uses.
     pub kubeconfig: Option<PathBuf>,
     /// The namespace of the Secret.
     pub namespace: String,
@@ -65,11 +65,11 @@ pub struct Own {
     pub secret: String,
     /// The name of both webhook configurations.
     pub configurations: String,
-    /// The names and addresses that the API server calls us by.
+    /// The names and addresses with which the API server calls us.
     pub hosts: Vec<String>,
 }
 
-/// Serves until it is cancelled.
+/// Serves until cancelled.
 pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()> {
     let (shown, identity) = watch::channel(None);
     let metrics = params.metrics;
@@ -83,7 +83,7 @@ pub async fn run(params: Params, cancel: CancellationToken) -> anyhow::Result<()
             refresh: Arc::new(|| {}),
             fleet: None,
         };
-        // Ended with the other tasks, behind the last answer.
+        // It ends with the other tasks, after the last answer.
         let admin = admin::run(listener, state, CancellationToken::new());
         tasks.spawn(async {
             admin.await;
@@ -137,7 +137,7 @@ async fn open_gate(
     Ok(())
 }
 
-/// The first task that did not end well; tasks that did are nobody's business.
+/// Returns the first error or panic of a task. Tasks that ended without an error are ignored.
 async fn failure(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
     while let Some(ended) = tasks.join_next().await {
         match ended {

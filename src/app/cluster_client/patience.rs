@@ -1,5 +1,5 @@
-//! Asks again where a server has asked for a moment's patience: a few times, and never for longer
-//! than a call may take.
+//! Retries requests if the server asks to wait: a few times, and never longer than the timeout of a
+//! call.
 
 use std::time::Duration;
 
@@ -8,15 +8,16 @@ use kube::client::{Body, retry::RetryPolicy};
 use tokio::time::Sleep;
 use tower::{BoxError, retry::Policy};
 
-/// Between the first two tries, where the server says nothing.
+/// The first delay, if the server requests none.
 const DELAY_MIN: Duration = Duration::from_millis(500);
-/// Between two tries, at the most: a server that asks for more has its answer told at once.
+/// The longest delay. If the server requests more, its answer is returned at once.
 const DELAY_MAX: Duration = Duration::from_secs(4);
-/// How often it is asked again. Three times the longest delay is less than a call may take.
+/// The maximum number of retries. Three times the longest delay is less than the timeout of a call.
 const AGAIN_MAX: u32 = 3;
 
-/// A server that has just learnt a kind answers 429 for a moment, and one that starts 503: nobody
-/// wants to type a command again for that.
+/// A retry policy. A server that has just learned a kind answers 429 for a moment, and a starting
+/// one
+/// 503. Users should not have to repeat a command for that.
 #[derive(Clone)]
 pub(super) struct Patience(RetryPolicy);
 
@@ -50,7 +51,7 @@ impl<Answer> Policy<Request<Body>, Response<Answer>, BoxError> for Patience {
     }
 }
 
-/// What the server asks for; API servers say it in seconds.
+/// Returns the delay that the server requests. API servers specify it in seconds.
 fn seconds(headers: &HeaderMap) -> Option<u64> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()
 }
@@ -72,11 +73,12 @@ mod tests {
     use super::super::*;
 
     const NAMESPACE: &str = r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"u-1"}}"#;
-    /// As an API server that is busy says it.
+    /// The answer of a busy API server.
     const BUSY: &str = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":429,
         "reason":"TooManyRequests","message":"the server is busy learning kinds"}"#;
 
-    /// A client of a server that answers with this status until it was asked so often.
+    /// Returns a client of a server that fails this number of times with the status, and the number
+    /// of requests to it.
     fn a_client(
         (status, after): (u16, &'static str),
         failures: usize,

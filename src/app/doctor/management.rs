@@ -1,4 +1,4 @@
-//! The management cluster: definitions, rights, replicas; and this machine.
+//! Checks the management cluster (CRDs, rights, replicas) and this machine.
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -25,7 +25,8 @@ use crate::telemetry::chain::chain;
 const PLACE: &str = "management";
 /// The manager's namespace in `manifests/rbac`.
 const NAMESPACE: &str = "operating-system-manager";
-/// Namespaces whose rights are looked at: beyond these the answer would be the same.
+/// The maximum number of namespaces in which rights are checked. In further ones the answer would
+/// be the same.
 const NAMESPACES_MAX: usize = 50;
 
 pub(super) async fn run_checks(
@@ -45,7 +46,7 @@ pub(super) async fn run_checks(
     Ok(checks)
 }
 
-/// Whether the definitions are those of this release.
+/// Checks that the CRDs are those of this release.
 async fn definitions(client: &Client) -> Check {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let mut found = Vec::new();
@@ -81,7 +82,8 @@ async fn definitions(client: &Client) -> Check {
     Check::wrong(PLACE, "definitions", (message, fix))
 }
 
-/// The schemas say what each release knows; the server adds fields of its own elsewhere.
+/// Returns true if the schemas are the same. They define what a release knows; the server adds
+/// fields elsewhere.
 fn is_same(ours: &CustomResourceDefinition, there: &CustomResourceDefinition) -> bool {
     ours.spec.versions.iter().all(|wanted| {
         let mut versions = there.spec.versions.iter();
@@ -89,7 +91,8 @@ fn is_same(ours: &CustomResourceDefinition, there: &CustomResourceDefinition) ->
     })
 }
 
-/// Asks in the manager's name, where the caller may do that, or else in the caller's own.
+/// Checks the manager's rights: by impersonating the manager if the user may do that, and otherwise
+/// the user's own rights.
 async fn rights_of_the_manager(
     options: &Options,
     client: &Client,
@@ -119,7 +122,7 @@ async fn rights_of_the_manager(
     let namespaces = namespaces.take(NAMESPACES_MAX);
     places.extend(namespaces.map(|namespace| (namespace, "tenants")));
     for (namespace, which) in places {
-        // The uid of kube-system is read as that of an object of no namespace.
+        // Reading the uid of kube-system is a right on an object without a namespace.
         let everywhere = if which == "kube-system" {
             ""
         } else {
@@ -139,7 +142,7 @@ async fn rights_of_the_manager(
     Ok(vec![check_of(&who, &account, &missing)])
 }
 
-/// The rules of one role of `manifests/rbac/management.yaml`.
+/// Returns the rules of one role of `manifests/rbac/management.yaml`.
 fn wanted(which: &str) -> anyhow::Result<Vec<k8s_openapi::api::rbac::v1::PolicyRule>> {
     let mut needs = rights::in_management()?;
     let replicas = needs.remove(NAMESPACE).unwrap_or_default();
@@ -175,7 +178,7 @@ fn check_of(who: &str, account: &str, missing: &[String]) -> Check {
     Check::wrong(PLACE, "rights", (message, fix))
 }
 
-/// Whether anybody serves: every replica renews a Lease.
+/// Checks that the manager runs: every replica renews a Lease.
 async fn replicas(options: &Options, client: &Client) -> Check {
     let leases: Api<DeserializeGuard<Lease>> = Api::namespaced(client.clone(), &options.namespace);
     let selector = ListParams::default().labels(FLEET_LABEL);

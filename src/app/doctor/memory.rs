@@ -21,7 +21,7 @@ struct Charged {
     bytes: usize,
 }
 
-/// Lists the machine deployments, and compares what they take with what a tenant is guaranteed.
+/// Lists the machine deployments, and compares their memory with the guaranteed part of a tenant.
 pub(super) async fn machine_deployments(place: &str, client: &Client) -> Check {
     let kind = ApiResource::erase::<MachineDeployment>(&());
     let all: Api<DeserializeGuard<DynamicObject>> = Api::all_with(client.clone(), &kind);
@@ -45,7 +45,7 @@ pub(super) async fn machine_deployments(place: &str, client: &Client) -> Check {
 
 fn charge(object: &DynamicObject) -> Charged {
     let namespace = object.namespace().unwrap_or_default();
-    // Of one that is too large, only the name and the weight were read.
+    // Of an object that is too large, only the name and the weight were read.
     let too_large = object.annotations().get(TOO_LARGE);
     let bytes = too_large.and_then(|bytes| bytes.parse().ok());
     let weigh = || serde_json::to_vec(object).map_or(0, |text| weight::of(&text));

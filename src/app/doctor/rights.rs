@@ -1,5 +1,5 @@
-//! The rights that the manager needs, as `manifests/rbac` grants them, against those that somebody
-//! has, as the API server tells them.
+//! Compares the rights that the manager needs, as `manifests/rbac` grants them, with those that a
+//! subject has according to the API server.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -21,26 +21,26 @@ const MANAGEMENT: &str = include_str!("../../../manifests/rbac/management.yaml")
 const WORKER: &str = include_str!("../../../manifests/rbac/worker.yaml");
 const NODE_CREDENTIALS: &str = include_str!("../../../manifests/rbac/worker-node-credentials.yaml");
 
-/// Rules, and the namespace that they must hold in; empty for a role that is bound wherever a
-/// tenant is.
+/// Rules by the namespace in which they must apply. The namespace is empty for a role that is bound
+/// wherever there is a tenant.
 pub(super) type Needs = BTreeMap<String, Vec<PolicyRule>>;
 
-/// What the manager needs in the management cluster.
+/// Returns the rules that the manager needs in the management cluster.
 pub(super) fn in_management() -> anyhow::Result<Needs> {
     needs(MANAGEMENT)
 }
 
-/// What it needs in a worker cluster.
+/// Returns the rules that it needs in a worker cluster.
 pub(super) fn in_worker() -> anyhow::Result<Needs> {
     needs(WORKER)
 }
 
-/// What it needs there for credentials per machine deployment.
+/// Returns the rules that it needs there for credentials per machine deployment.
 pub(super) fn for_node_credentials() -> anyhow::Result<Needs> {
     needs(NODE_CREDENTIALS)
 }
 
-/// The rules of every role of a file, by the role's namespace.
+/// Returns the rules of every role in a file, by the role's namespace.
 fn needs(file: &str) -> anyhow::Result<Needs> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(file).context("cannot parse an embedded manifest")?;
@@ -59,7 +59,7 @@ fn needs(file: &str) -> anyhow::Result<Needs> {
     Ok(needs)
 }
 
-/// Somebody whose rights are asked about: the caller, or another in whose name the caller asks.
+/// The subject whose rights are checked: the user, or another one whom the user impersonates.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) client: &'a Client,
@@ -67,7 +67,7 @@ pub(super) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Who the API server takes it for.
+    /// Returns the name under which the API server knows the subject.
     pub(super) async fn name(&self) -> Result<String, kube::Error> {
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let answer: SelfSubjectReview = self.ask(path, &SelfSubjectReview::default()).await?;
@@ -75,10 +75,11 @@ impl Subject<'_> {
         Ok(user.and_then(|it| it.username).unwrap_or_default())
     }
 
-    /// What it may not do of these rules, in a namespace or (where `everywhere` is empty) in all.
+    /// Returns the rights that it lacks of these rules, in a namespace or (if `everywhere` is
+    /// empty) in all.
     ///
-    /// One question tells all that RBAC grants. Where others grant, too, and cannot list it, what
-    /// is missing is asked for one by one.
+    /// One request returns all rights that RBAC grants. If another authorizer grants rights but
+    /// cannot list them, each missing right is checked separately.
     pub(super) async fn missing(
         &self,
         (namespace, everywhere): (&str, &str),
@@ -111,7 +112,7 @@ impl Subject<'_> {
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 
-    /// What it may do in a namespace.
+    /// Returns the subject's rights in a namespace.
     async fn rules(&self, namespace: &str) -> Result<Granted, kube::Error> {
         let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
         let review = SelfSubjectRulesReview {
@@ -143,10 +144,10 @@ impl Subject<'_> {
     }
 }
 
-/// What somebody may do in a namespace.
+/// The rights of a subject in a namespace.
 struct Granted {
     rules: Vec<ResourceRule>,
-    /// Whether nobody but those who were asked grants anything.
+    /// True if no other authorizer may grant more.
     is_complete: bool,
 }
 
@@ -159,13 +160,14 @@ pub(super) struct Lacking {
 }
 
 impl Lacking {
-    /// Whether the manager serves without it: it then only cannot correct what machines fetch with.
+    /// Returns true if the manager can serve without it. It then only cannot correct the fetcher's
+    /// rights.
     pub(super) fn is_optional(&self) -> bool {
         self.name == FETCHER
     }
 }
 
-/// `create secrets`, `get namespaces kube-system`.
+/// Formats the right like `create secrets` or `get namespaces kube-system`.
 impl fmt::Display for Lacking {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.verb, self.resource)?;
@@ -177,7 +179,7 @@ impl fmt::Display for Lacking {
 }
 
 impl Granted {
-    /// What is missing of these rules.
+    /// Returns the rights that are missing of these rules.
     fn missing(&self, wanted: &[PolicyRule]) -> Vec<Lacking> {
         let mut missing = Vec::new();
         for rule in wanted {
@@ -300,7 +302,8 @@ mod tests {
         }
     }
 
-    /// An API server that lists rules so, and allows single requests to read.
+    /// Creates an API server that lists these rules, and allows single requests to read. Also
+    /// returns the number of requests.
     fn a_server(listed: Value) -> (Client, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&asked);

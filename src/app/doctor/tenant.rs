@@ -1,5 +1,5 @@
-//! One tenant: whether its kubeconfig is accepted and leads somewhere, what it may do there, and
-//! what the cluster reports about itself.
+//! Checks one tenant: whether its kubeconfig is accepted and works, the rights in the worker
+//! cluster, and what the cluster reports about itself.
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Secret;
@@ -20,7 +20,7 @@ use crate::fleet::cluster_info::{self, InUse};
 use crate::telemetry::chain::{chain, whole};
 use crate::tenant::access::{AccessRules, ClusterAccess};
 
-/// Checks one tenant. The management cluster's clock is ahead of this machine's by what is given.
+/// Checks one tenant. `here` is how far the management cluster's clock is ahead of this machine's.
 pub(super) async fn run_checks(
     (rules, here): (&AccessRules, Option<SignedDuration>),
     secret: &Secret,
@@ -83,7 +83,7 @@ fn access(rules: &AccessRules, secret: &Secret) -> anyhow::Result<ClusterAccess>
     Ok(ClusterAccess::parse(kubeconfig_of(secret)?, rules)?)
 }
 
-/// What the manager says.
+/// Checks the conditions that the manager has set.
 fn conditions(place: &str, own: Option<&WorkerCluster>) -> Check {
     let what = "state";
     let Some(own) = own else {
@@ -92,7 +92,7 @@ fn conditions(place: &str, own: Option<&WorkerCluster>) -> Check {
         return Check::doubtful(place, what, (message, fix));
     };
     let conditions = own.status.iter().flat_map(|status| &status.conditions);
-    // One that holds with a remark is worth one, too.
+    // A condition that holds but has a message is reported, too.
     let mut wrong = conditions.filter(|it| {
         let remarks = [ConditionType::Registered, ConditionType::Connected];
         let is_remark =
@@ -162,7 +162,7 @@ async fn rights_there(place: &str, client: &Client, own: Option<&WorkerCluster>)
     }
 }
 
-/// Rights that the kubeconfig's identity lacks.
+/// The rights that the kubeconfig's identity lacks.
 #[derive(Default)]
 struct Missing {
     /// Without these, a tenant is not served.
@@ -182,7 +182,7 @@ async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result
     }
     let mut missing = Missing::default();
     for (namespace, rules) in &needs {
-        // Rules for the whole cluster hold in every namespace.
+        // Rules for the whole cluster apply in every namespace.
         let asked = match namespace.as_str() {
             "" => CLOUD_INIT_SETTINGS,
             namespace => namespace,

@@ -2,64 +2,64 @@
 
 use serde::Serialize;
 
-/// An answer from the API server, or why there is none.
+/// An answer from the API server, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Known<T> {
     /// The answer.
     Is(T),
-    /// Why there is none.
+    /// The reason why there is none.
     Unknown(String),
 }
 
 /// The Machine object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Machine {
-    /// When it was created.
+    /// The time of its creation.
     pub(super) created: Option<String>,
-    /// The error that machine-controller has noted.
+    /// The error that machine-controller has recorded.
     pub(super) error: Option<String>,
 }
 
-/// What is stored for the machine deployment.
+/// The documents that are stored for the machine deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Documents {
     /// The machine deployment, as `namespace/name`.
     pub(super) deployment: String,
-    /// The revision that machine-controller has given to it; empty before the first.
+    /// The revision from machine-controller; empty before the first.
     pub(super) revision: String,
-    /// The Secrets that should be there and are not.
+    /// The Secrets that should exist but do not.
     pub(super) missing: Vec<String>,
-    /// The revisions that the others were made for.
+    /// The revisions for which the others were created.
     pub(super) made_for: Vec<String>,
 }
 
-/// A request for a certificate.
+/// A certificate signing request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CertificateRequest {
-    /// Its name.
+    /// The name of the request.
     pub(super) name: String,
-    /// When the kubelet asked.
+    /// The time of the request.
     pub(super) asked: Option<String>,
-    /// Somebody has approved it.
+    /// True if it was approved.
     pub(super) approved: bool,
-    /// Why it was denied, or could not be signed.
+    /// The reason why it was denied or could not be signed.
     pub(super) refused: Option<String>,
-    /// The certificate is there.
+    /// True if the certificate was issued.
     pub(super) issued: bool,
 }
 
 /// The Node object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node {
-    /// When it was created.
+    /// The time of its creation.
     pub(super) created: Option<String>,
     /// The operating system and the kubelet's version.
     pub(super) system: String,
-    /// The condition `Ready`: its status, since when, and its message.
+    /// The condition `Ready`: its status, its last transition, and its message.
     pub(super) ready: Option<(String, Option<String>, String)>,
 }
 
-/// Everything that could be learned about a machine.
+/// Everything that is known about a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) namespace: String,
@@ -73,43 +73,43 @@ pub(super) struct Facts {
     pub(super) node: Known<Option<Node>>,
 }
 
-/// How a step is.
+/// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
-    /// The machine is past it.
+    /// The machine has completed it.
     Done,
-    /// It is not.
+    /// The machine has not completed it.
     Waiting,
-    /// It went wrong.
+    /// It failed.
     Failed,
-    /// Nobody could say.
+    /// It could not be determined.
     Unknown,
 }
 
-/// One step of the way.
+/// One step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// What the step is.
+    /// The name of the step.
     pub step: &'static str,
-    /// How it is.
+    /// The state of the step.
     pub state: State,
-    /// What is known of it.
+    /// The facts about the step.
     pub detail: String,
-    /// What to look at, where the machine stops here.
+    /// The next check if the machine stops here.
     #[serde(skip)]
     next: Option<String>,
 }
 
-/// The way of one machine.
+/// The steps of one machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Way {
     /// The machine's name.
     pub machine: String,
     /// The steps, in their order.
     pub steps: Vec<Step>,
-    /// Whether the machine is a Ready node.
+    /// True if the machine is a Ready node.
     pub ready: bool,
-    /// What to look at next, where it is not.
+    /// The next check; `None` if it is ready.
     pub next: Option<String>,
 }
 
@@ -131,7 +131,8 @@ impl Step {
     }
 }
 
-/// Puts the steps in order. What the machine is past is no reason to look there.
+/// Evaluates the steps in their order. A step that the machine has passed is not a reason to check
+/// anything.
 pub(super) fn way(facts: &Facts) -> Way {
     let mut steps = vec![
         machine(facts),

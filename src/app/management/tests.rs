@@ -14,7 +14,7 @@ use tower::{BoxError, ServiceExt as _};
 
 use super::*;
 
-/// A kubeconfig with these fields of its cluster and of its user.
+/// Creates a kubeconfig with these fields of its cluster and of its user.
 fn a_kubeconfig(cluster: &str, user: &str) -> Kubeconfig {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts:\n- name: a\n  context: \
@@ -24,7 +24,7 @@ fn a_kubeconfig(cluster: &str, user: &str) -> Kubeconfig {
     Kubeconfig::from_yaml(&text).expect("it is one")
 }
 
-/// Asks the server of a kubeconfig for its version.
+/// Requests the version from the server of a kubeconfig.
 async fn ask(kubeconfig: Kubeconfig) -> Result<Response<()>, BoxError> {
     let config = load(kubeconfig).await.expect("it can be used");
     let agent = HeaderValue::from_static("osm");
@@ -46,7 +46,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> String {
     String::from_utf8(head).expect("it is text").to_lowercase()
 }
 
-/// The head of a request by a user with these fields.
+/// Returns the head of a request by a user with these fields.
 async fn head_of(user: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

@@ -1,5 +1,5 @@
-//! Leader election by a Lease, as other programs do it: who holds the Lease serves, and writes pass
-//! a fence for as long as it lasts.
+//! Leader election by a Lease, as in other programs. The holder of the Lease serves, and writes
+//! pass a fence while the Lease is valid.
 
 use std::{future::pending, time::Duration};
 
@@ -19,16 +19,15 @@ use super::REQUEST_TIMEOUT;
 use crate::fleet::{clock::Clock, sharding::fence::Fence};
 use crate::telemetry::chain::chain;
 
-/// One renewal at most is under way when the Lease is released.
+/// At most one renewal is under way when the Lease is released.
 const RELEASE_ATTEMPTS_MAX: u32 = 3;
 
-/// How long a Lease lasts after its last renewal, how long one tries to renew it, and how often:
-/// what every program of Kubernetes has by default.
+/// The lease duration, the renew deadline and the retry period: the defaults of client-go.
 const DURATION: Duration = Duration::from_secs(15);
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
 
-/// The Lease is somebody else's, or could not be renewed in time.
+/// The error if another process holds the Lease, or if it could not be renewed in time.
 #[derive(Debug, thiserror::Error)]
 #[error("leader election lost: Lease {name}: {why}")]
 pub(super) struct Lost {
@@ -36,8 +35,9 @@ pub(super) struct Lost {
     why: String,
 }
 
-/// Acquires the Leases in their order. Those that it holds are renewed while it waits for the next:
-/// otherwise another process takes one of them over, and both end up without the whole set.
+/// Acquires the Leases in their order. Leases that are already held are renewed while it waits for
+/// the next: otherwise another process would take one of them over, and neither process would get
+/// all of them.
 pub(super) async fn acquire_all(leaders: &mut [Leader]) -> Result<(), Lost> {
     for next in 0..leaders.len() {
         let (held, waiting) = leaders.split_at_mut(next);
@@ -69,16 +69,16 @@ pub(super) async fn release_all(leaders: &mut [Leader]) {
     }
 }
 
-/// A process that leads, or waits to.
+/// A process that is the leader, or waits to become it.
 pub(super) struct Leader {
     api: Api<Lease>,
     name: String,
     identity: String,
     clock: Clock,
     fence: Fence,
-    /// When the Lease was last acquired or renewed.
+    /// The time at which the Lease was last acquired or renewed.
     renewed: Option<Instant>,
-    /// The Lease as it was seen last, and since when it has been seen so.
+    /// The last observed Lease, and the time since which it has not changed.
     seen: Option<(Option<LeaseSpec>, Instant)>,
 }
 
@@ -97,12 +97,12 @@ impl Leader {
         }
     }
 
-    /// What every write must pass.
+    /// Returns the fence that checks every write.
     pub(super) fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    /// Waits until the Lease is ours.
+    /// Waits until the Lease is acquired.
     async fn acquire(&mut self) {
         tracing::info!(lease = self.name, "waiting to be the leader");
         loop {
@@ -154,7 +154,7 @@ impl Leader {
         }
     }
 
-    /// Lets go, so that another need not wait. Nothing may be written after this.
+    /// Releases the Lease, so that others need not wait. Nothing may be written after this.
     async fn release(&mut self) {
         self.fence.let_go();
         if self.renewed.is_none() {
@@ -171,7 +171,7 @@ impl Leader {
             spec.lease_duration_seconds = Some(1);
             let params = PostParams::default();
             match self.api.replace(&self.name, &params, &lease).await {
-                // A renewal that was sent before, whose answer nobody waits for, came between.
+                // A renewal that was sent earlier, and whose answer was abandoned, came in between.
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
                 Err(error) => {
                     tracing::debug!(error = %chain(&error), "the Lease was not released");
@@ -186,7 +186,7 @@ impl Leader {
         spec.holder_identity.as_ref() == Some(&self.identity)
     }
 
-    /// Takes or renews the Lease, if nobody else has it.
+    /// Takes or renews the Lease, unless another process holds it. Returns true if we hold it.
     async fn try_acquire(&mut self) -> Result<bool, kube::Error> {
         let sent = self.clock.since_boot();
         let found = self.api.get_opt(&self.name).await?;
@@ -215,21 +215,21 @@ impl Leader {
                 self.fence.extend(sent + DURATION);
                 Ok(true)
             }
-            // Somebody was faster: the next look tells who.
+            // Another process may have been faster. The next attempt shows which one.
             Err(kube::Error::Api(status)) if status.code == 409 => self.holds_still().await,
             Err(error) => Err(error),
         }
     }
 
-    /// After a write that was refused: whether the Lease is ours all the same.
+    /// Returns true if we hold the Lease although a write was refused.
     async fn holds_still(&self) -> Result<bool, kube::Error> {
         let found = self.api.get_opt(&self.name).await?;
         let spec = found.and_then(|lease| lease.spec);
         Ok(spec.is_some_and(|spec| self.holds(&spec)))
     }
 
-    /// Clocks of others are not trusted: a Lease ends after it has been seen unchanged for as long
-    /// as it lasts.
+    /// Returns true if another process holds the Lease. Clocks of other machines are not trusted: a
+    /// Lease expires once it was observed unchanged for its duration.
     fn is_held_by_another(&mut self, spec: Option<&LeaseSpec>) -> bool {
         let now = Instant::now();
         let since = match &self.seen {

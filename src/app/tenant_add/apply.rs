@@ -1,4 +1,4 @@
-//! Applies one object, and knows whether that changed anything.
+//! Applies one object, and determines whether that changed anything.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 
 use crate::app::cluster_client::{api_of, metadata};
 
-/// The owner of what the commands apply.
+/// The field manager of objects that the commands apply.
 const FIELD_MANAGER: &str = "osm-tenant";
-/// On everything that the commands have made, and not on what they found.
+/// The label on everything that the commands created, and not on what existed before.
 pub(in crate::app) const MADE_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of that label.
 pub(in crate::app) const US: &str = "osm-tenant";
 
-/// Whether anything is written.
+/// States whether anything is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything is.
+    /// Objects are written.
     Write,
-    /// Nothing is: what would be is told.
+    /// Nothing is written. The output describes what would be.
     DryRun,
 }
 
-/// What became of an object.
+/// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Created,
@@ -37,14 +37,14 @@ enum Outcome {
 
 /// An object that was applied.
 pub(super) struct Applied {
-    /// As it stands there, without secrets and bookkeeping.
+    /// The object as it is stored, without secrets and bookkeeping.
     pub(super) object: Value,
     outcome: Outcome,
     mode: Mode,
 }
 
 impl Applied {
-    /// Whether it was written, or would be.
+    /// Returns true if it was written, or would be.
     pub(super) fn is_written(&self) -> bool {
         self.outcome != Outcome::Unchanged
     }
@@ -63,7 +63,7 @@ impl fmt::Display for Applied {
     }
 }
 
-/// `Role operating-system-manager-worker in kube-system`.
+/// Returns a name such as `Role operating-system-manager-worker in kube-system`.
 pub(super) fn called(object: &Value) -> String {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or("?");
     let name = metadata(object, "name");
@@ -80,7 +80,7 @@ pub(super) struct Applier {
 }
 
 impl Applier {
-    /// Applies it with our mark, unless it is there and somebody else has made it.
+    /// Applies an object with our label, unless it exists and was created by others.
     pub(super) async fn mark_and_apply(&self, mut document: Value) -> anyhow::Result<Applied> {
         let before = self.read(&document).await?;
         let is_ours = before
@@ -115,7 +115,8 @@ impl Applier {
         Ok(self.applied(&document, (printable(&after), outcome)))
     }
 
-    /// A dry run does not ask: the object's namespace may be missing, too.
+    /// Creates an object. A dry run sends no request, because the object's namespace may be
+    /// missing.
     async fn create(&self, document: Value) -> anyhow::Result<Applied> {
         let made = match self.mode {
             Mode::Write => printable(&self.send(&document).await?),
@@ -160,7 +161,7 @@ fn merge_label(metadata: &mut Value, (key, value): (&str, &str)) {
     }
 }
 
-/// The object without what each write changes.
+/// Returns the object without the fields that each write changes.
 fn printable(object: &DynamicObject) -> Value {
     let mut value = serde_json::to_value(object).unwrap_or_default();
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -171,7 +172,7 @@ fn printable(object: &DynamicObject) -> Value {
     value
 }
 
-/// The object without its status, which somebody else may write in the meantime.
+/// Returns the object without its status, which others may write in the meantime.
 fn wanted(object: &DynamicObject) -> Value {
     let mut value = printable(object);
     if let Some(fields) = value.as_object_mut() {
@@ -180,7 +181,7 @@ fn wanted(object: &DynamicObject) -> Value {
     value
 }
 
-/// What a Secret holds is said by its keys alone.
+/// Redacts the values of a Secret, but not its keys.
 fn without_secrets(mut object: Value) -> Value {
     if object.get("kind").and_then(Value::as_str) != Some("Secret") && object.get("data").is_none()
     {

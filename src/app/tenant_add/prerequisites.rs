@@ -1,4 +1,5 @@
-//! What the manager needs in a worker cluster: rights, an identity with a token, and a way in.
+//! Creates what the manager needs in a worker cluster: rights, an identity with a token, and a
+//! kubeconfig.
 
 use std::time::Duration;
 
@@ -26,34 +27,34 @@ use crate::tenant::{
     secret_text::SecretText,
 };
 
-/// The identity in the kubeconfig.
+/// The name of the ServiceAccount in the kubeconfig.
 const ACCOUNT: &str = "operating-system-manager";
-/// The Secret with its token.
+/// The name of the Secret with its token.
 pub(super) const TOKEN: &str = "operating-system-manager-token";
-/// On that Secret: whom the token in it speaks for.
+/// The annotation of that Secret with the uid of the account to which the token belongs.
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
-/// What stands in for the token until there is one.
+/// The placeholder for a token that does not exist yet.
 const NO_TOKEN_YET: &str = "no-token-yet";
-/// How long the cluster may take to fill the token's Secret, and to know of token and rights.
+/// How long the cluster may take to fill the token's Secret, and to accept the token and rights.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// The interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// The files that say what the manager may do: those that people apply by hand.
+/// The manifests with the manager's rights, which people can also apply by hand.
 const ALWAYS: &str = include_str!("../../../manifests/rbac/worker.yaml");
 const NODE_CREDENTIALS: &str = include_str!("../../../manifests/rbac/worker-node-credentials.yaml");
 const ADOPTION: &str = include_str!("../../../manifests/rbac/worker-adoption.yaml");
 
-/// What is granted besides the rights that every tenant needs.
+/// Rights besides those that every tenant needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// To make credentials for each machine deployment.
+    /// The rights to create credentials for each machine deployment.
     NodeCredentials,
-    /// To look at what another manager has left.
+    /// The rights to read what another manager left behind.
     Adoption,
 }
 
-/// Every object that is applied in the worker cluster, in order.
+/// Returns every object that is applied in the worker cluster, in order.
 pub(super) fn documents(rights: &[Rights]) -> anyhow::Result<Vec<Value>> {
     let more = rights.iter().map(|more| match more {
         Rights::NodeCredentials => NODE_CREDENTIALS,
@@ -69,7 +70,7 @@ pub(super) fn documents(rights: &[Rights]) -> anyhow::Result<Vec<Value>> {
     Ok(documents)
 }
 
-/// The Secret that the cluster fills with a token.
+/// Returns the Secret that the cluster fills with a token.
 fn token_document() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
@@ -80,7 +81,7 @@ fn token_document() -> Value {
     })
 }
 
-/// Where the worker cluster is, as the manager reaches it.
+/// The address of the worker cluster, as the manager reaches it.
 pub(super) struct Entry {
     server: String,
     certificate_authority: Vec<u8>,
@@ -88,7 +89,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Taken from the administrator's kubeconfig, with another URL where that is said.
+    /// Takes the address from the administrator's kubeconfig, with another URL if there is one.
     pub(super) fn of(worker: &ClusterClient, server: Option<&str>) -> anyhow::Result<Self> {
         let own = worker.server.to_string();
         let own = own.trim_end_matches('/').to_owned();
@@ -103,7 +104,7 @@ impl Entry {
         })
     }
 
-    /// The smallest kubeconfig there is.
+    /// Returns a minimal kubeconfig.
     pub(super) fn kubeconfig(&self, token: Option<&SecretText>) -> anyhow::Result<SecretText> {
         let authority = STANDARD.encode(&self.certificate_authority);
         let mut cluster = json!({
@@ -123,7 +124,7 @@ impl Entry {
         Ok(SecretText::new(text))
     }
 
-    /// Refuses what the manager would refuse.
+    /// Refuses an address that the manager would refuse.
     pub(super) fn check(&self, rules: &AccessRules) -> anyhow::Result<()> {
         let kubeconfig = self.kubeconfig(None)?;
         match ClusterAccess::parse(kubeconfig.expose().as_bytes(), rules) {
@@ -143,7 +144,8 @@ impl Entry {
     }
 }
 
-/// Taking over from a manager that served the cluster before requires more permissions.
+/// Checks that no previous manager is taken over without `--adopt`, which requires more
+/// permissions.
 pub(super) async fn check_predecessor(enrolment: &Enrolment, own: &Own) -> anyhow::Result<()> {
     let is_adopting = enrolment.params.rights.contains(&Rights::Adoption);
     if is_adopting || own.has_claim {
@@ -164,7 +166,7 @@ pub(super) async fn check_predecessor(enrolment: &Enrolment, own: &Own) -> anyho
     }
 }
 
-/// The token, if the cluster has made one for the account that is there now.
+/// Returns the token, if the cluster has created one for the current account.
 pub(super) async fn token_now(worker: &Client) -> anyhow::Result<Option<SecretText>> {
     let found = token_secret(worker).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
@@ -181,8 +183,8 @@ async fn token_secret(worker: &Client) -> anyhow::Result<Option<Secret>> {
     found.with_context(|| format!("cannot read Secret {KUBE_SYSTEM}/{TOKEN}"))
 }
 
-/// The token in that Secret, if it speaks for the account with that uid: an account of the same
-/// name that was deleted may have left one that nobody takes any more.
+/// Returns the token in that Secret, if it belongs to the account with that uid. A deleted account
+/// of the same name may have left one that is no longer valid.
 fn token_of(secret: Secret, account_uid: &str) -> Option<SecretText> {
     if secret.annotations().get(ACCOUNT_UID)? != account_uid {
         return None;
@@ -192,8 +194,8 @@ fn token_of(secret: Secret, account_uid: &str) -> Option<SecretText> {
     (!token.is_empty()).then(|| SecretText::new(token))
 }
 
-/// The token, once the cluster has made it. A Secret that the cluster takes away meanwhile, since
-/// it had filled it for an account that is gone, is applied again.
+/// Waits for the token. If the cluster deletes the Secret in the meantime, because it was filled
+/// for an account that is gone, the Secret is applied again.
 pub(super) async fn token(worker: &Applier) -> anyhow::Result<SecretText> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -226,7 +228,7 @@ pub(super) async fn verify(
     let deadline = Instant::now() + PATIENCE;
     let found = loop {
         match cluster_uid(&client).await {
-            // The cluster hears of a new token and of new rights in its own time.
+            // The cluster may take a while to accept a new token and new rights.
             Err(kube::Error::Api(status))
                 if [401, 403].contains(&status.code) && Instant::now() < deadline => {}
             answer => break answer,
@@ -240,7 +242,7 @@ pub(super) async fn verify(
              {uid} there, and {} here",
             enrolment.worker_uid
         ),
-        // Only the management cluster may be able to reach it.
+        // It is possible that only the management cluster can reach it.
         Err(error)
             if enrolment.params.server.is_some() && !matches!(error, kube::Error::Api(_)) =>
         {
@@ -258,7 +260,7 @@ pub(super) async fn verify(
     let machine_deployments: Api<MachineDeployment> = Api::all(client);
     let page = ListParams::default().limit(1);
     match machine_deployments.list_metadata(&page).await {
-        // Waiting for the tenant tells what is missing.
+        // While waiting for the tenant, the command reports what is missing.
         Err(error) if pages::is_not_served(&error) => {}
         listed => {
             listed.context("the new kubeconfig may not list machine deployments")?;

@@ -1,5 +1,5 @@
-//! Waits until the manager serves a tenant by the kubeconfig that is registered now, and tells what
-//! it waits for meanwhile.
+//! Waits until the manager serves a tenant with the kubeconfig that is registered now, and reports
+//! what it is waiting for.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::api::{
 };
 use crate::tenant::access::fingerprint;
 
-/// Between two looks.
+/// The interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Waits until the WorkerCluster is ready, or nothing but machine-controller is missing.
+/// Waits until the WorkerCluster is ready, or only machine-controller is missing.
 pub(super) async fn wait(
     enrolment: &Enrolment,
     (name, patience): (&str, Duration),
@@ -73,7 +73,7 @@ pub(super) async fn wait(
     }
 }
 
-/// Which kubeconfig is registered.
+/// Returns the fingerprint of the registered kubeconfig.
 async fn registered(enrolment: &Enrolment) -> anyhow::Result<String> {
     let Params {
         name, namespace, ..
@@ -88,7 +88,7 @@ async fn registered(enrolment: &Enrolment) -> anyhow::Result<String> {
     Ok(fingerprint(&uid, &kubeconfig.0))
 }
 
-/// Whether what the status says was found by that kubeconfig, and not by the one before.
+/// Returns true if the status was written with that kubeconfig, and not with the previous one.
 fn has_taken(found: &WorkerCluster, registered: &str) -> bool {
     let status = found.status.as_ref();
     status.and_then(|it| it.observed_kubeconfig.as_deref()) == Some(registered)

@@ -1,4 +1,4 @@
-//! The registration in the management cluster: who has its name, and its objects.
+//! The registration in the management cluster: checks for conflicts, and its objects.
 
 use anyhow::{Context as _, bail, ensure};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -14,20 +14,20 @@ use crate::api::{
 use crate::app::cluster_client;
 use crate::tenant::secret_text::SecretText;
 
-/// What stands in the tenant's namespace already.
+/// The existing objects of the tenant.
 pub(super) struct Own {
     /// The WorkerCluster's name.
     pub(super) name: String,
-    /// Whether the namespace is there.
+    /// True if the namespace exists.
     has_namespace: bool,
-    /// Whether the worker cluster is this tenant's already.
+    /// True if this tenant already holds the claim on the worker cluster.
     pub(super) has_claim: bool,
-    /// Whose token machines fetch their documents with, as the WorkerCluster says.
+    /// The node credentials that the WorkerCluster specifies.
     node_credentials: Option<NodeCredentials>,
 }
 
 impl Own {
-    /// What is granted: what was asked for now, and what the WorkerCluster has asked for before.
+    /// Returns the rights to grant: those requested now, and those that the WorkerCluster requires.
     pub(super) fn rights(&self, asked: &[Rights]) -> Vec<Rights> {
         let mut rights = asked.to_vec();
         let is_asked = rights.contains(&Rights::NodeCredentials);
@@ -38,7 +38,7 @@ impl Own {
     }
 }
 
-/// Refuses where the name, the namespace or the worker cluster is somebody else's.
+/// Refuses a name, a namespace or a worker cluster that belongs to another tenant.
 pub(super) async fn check(enrolment: &Enrolment) -> anyhow::Result<Own> {
     let Params {
         name, namespace, ..
@@ -88,7 +88,7 @@ fn refuse_another_cluster(enrolment: &Enrolment, own: &WorkerCluster) -> anyhow:
     Ok(())
 }
 
-/// A namespace is one tenant, and a tenant has one worker cluster.
+/// Refuses a second registration. A namespace is one tenant, and a tenant has one worker cluster.
 async fn refuse_another_registration(enrolment: &Enrolment) -> anyhow::Result<()> {
     let Params {
         name, namespace, ..
@@ -117,7 +117,8 @@ async fn refuse_another_registration(enrolment: &Enrolment) -> anyhow::Result<()
     Ok(())
 }
 
-/// The claim says whom the worker cluster belongs to: tells whether that is this tenant.
+/// Refuses a worker cluster that another tenant has claimed. Returns true if this tenant has
+/// claimed it.
 async fn refuse_claimed(enrolment: &Enrolment) -> anyhow::Result<bool> {
     let namespaces: Api<Namespace> = Api::all(enrolment.worker.client.clone());
     let found = namespaces.get_metadata_opt(CLOUD_INIT_SETTINGS).await;
@@ -154,7 +155,7 @@ async fn refuse_claimed(enrolment: &Enrolment) -> anyhow::Result<bool> {
     );
 }
 
-/// The namespace where there is none, the settings, and then the registration.
+/// Returns the namespace if it does not exist, the WorkerCluster, and then the registration.
 pub(super) fn documents(enrolment: &Enrolment, own: &Own, kubeconfig: &SecretText) -> Vec<Value> {
     let params = &enrolment.params;
     let namespace = json!({
@@ -170,7 +171,7 @@ pub(super) fn documents(enrolment: &Enrolment, own: &Own, kubeconfig: &SecretTex
     documents
 }
 
-/// The registration.
+/// Returns the registration.
 fn secret(params: &Params, kubeconfig: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
@@ -181,7 +182,7 @@ fn secret(params: &Params, kubeconfig: &str) -> Value {
     })
 }
 
-/// The settings that the flags speak of; what was set before stays.
+/// Returns the WorkerCluster with the settings from the flags. Previous settings are kept.
 fn worker_cluster(params: &Params, own: &Own) -> Value {
     let mut spec = json!({ "kubeconfigSecretRef": { "name": params.name } });
     let asked = params.rights.contains(&Rights::NodeCredentials);

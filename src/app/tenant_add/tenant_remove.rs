@@ -1,5 +1,5 @@
-//! Ends a tenant: says what will happen, takes the registration away, waits until the manager has
-//! given the cluster back, and removes what [`super::tenant_add`] has made.
+//! Removes a tenant: describes what will happen, deletes the registration, waits until the manager
+//! has released the cluster, and deletes what [`super::tenant_add`] created.
 
 use std::time::Duration;
 
@@ -25,36 +25,36 @@ use crate::api::{
 use crate::app::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};
 use crate::tenant::report::Removal;
 
-/// Between two looks.
+/// The interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Which tenant ends, and how.
+/// The tenant to remove, and how.
 #[derive(Clone, Debug)]
 pub struct Withdrawal {
     /// The registration's name.
     pub name: String,
     /// The tenant's namespace.
     pub namespace: String,
-    /// The way into the management cluster.
+    /// Access to the management cluster.
     pub management: KubeconfigSource,
-    /// The way into the worker cluster, as an administrator, where its part is removed, too.
+    /// Access to the worker cluster as an administrator, to delete objects there, too.
     pub worker: Option<WorkerKubeconfigSource>,
-    /// What becomes of the machine deployments, in place of what the WorkerCluster says.
+    /// What happens to the machine deployments, instead of what the WorkerCluster specifies.
     pub on_removal: Option<OnRemoval>,
-    /// How long the manager may take.
+    /// How long to wait for the manager.
     pub patience: Duration,
 }
 
-/// What a person says when asked.
+/// The answer of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Go on.
+    /// Continue.
     Yes,
     /// Do nothing.
     No,
 }
 
-/// Ends the tenant, after `ask` has agreed to what is told, and tells each step.
+/// Removes the tenant after `ask` has confirmed it, and reports each step to `tell`.
 pub async fn withdraw(
     params: Withdrawal,
     ask: &mut (dyn FnMut(&[String]) -> Answer + Send),
@@ -154,7 +154,7 @@ impl Leaving {
         ]
     }
 
-    /// The WorkerCluster of the registration, or of its name.
+    /// Returns the WorkerCluster of the registration.
     async fn own(&self) -> anyhow::Result<Option<WorkerCluster>> {
         let Withdrawal {
             name, namespace, ..
@@ -176,7 +176,7 @@ impl Leaving {
             .and_then(|it| it.uid()))
     }
 
-    /// What is taken away must be the tenant's.
+    /// Refuses to delete objects in a cluster that is not the tenant's.
     async fn refuse_another_cluster(&self, own: Option<&WorkerCluster>) -> anyhow::Result<()> {
         let (Some(worker), Some(own)) = (&self.worker, own) else {
             return Ok(());
@@ -201,7 +201,7 @@ impl Leaving {
             .patch(&own.name_any(), &PatchParams::default(), &patch)
             .await
             .context("cannot set spec.onRemoval of the WorkerCluster")?;
-        // The manager has read it once its status is about it.
+        // The manager has read the field once the status has its generation.
         let generation = patched.metadata.generation;
         let has_read = |found: &WorkerCluster| {
             let status = found.status.as_ref();
@@ -227,7 +227,7 @@ impl Leaving {
         Ok(())
     }
 
-    /// The manager says what became of the machine deployments.
+    /// Waits until the manager has handled the machine deployments.
     async fn wait(
         &self,
         own: &WorkerCluster,
@@ -271,7 +271,7 @@ impl Leaving {
         }
     }
 
-    /// It goes only where the manager has let go.
+    /// Deletes the WorkerCluster, but only if the manager has released the cluster.
     async fn delete_worker_cluster(
         &self,
         own: &WorkerCluster,
@@ -308,7 +308,8 @@ impl Leaving {
     }
 }
 
-/// What became of the cluster after the registration was removed, as the manager says.
+/// Returns what happened to the cluster after the registration was removed, according to its
+/// conditions.
 fn removed(found: &WorkerCluster) -> Option<(Removal, &str)> {
     let registered = found.condition(ConditionType::Registered)?;
     let released = found.condition(ConditionType::Released)?;
@@ -327,7 +328,7 @@ fn by_uid(uid: Option<String>) -> DeleteParams {
     }
 }
 
-/// Removes what bears our mark, the token first; what others have made stays.
+/// Deletes objects with our label, the token first. Objects that others created are kept.
 async fn remove_prerequisites(
     worker: &ClusterClient,
     tell: &mut (dyn FnMut(String) + Send),
@@ -367,7 +368,7 @@ mod tests {
         let condition = |kind: &str, reason: &str| {
             json!({
                 "type": kind, "status": "False", "reason": reason,
-                // Nothing is read from it.
+                // The message is not parsed.
                 "message": "it could not be given back; 1 machine deployments were released",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             })

@@ -1,8 +1,8 @@
-//! What is said about a machine, by how far it has come.
+//! Tests of the output for a machine, by how far it has come.
 
 use super::*;
 
-/// A machine that has become a Ready node; each test takes back what it is about.
+/// Returns the facts about a machine that is a Ready node. Each test changes some of them.
 fn joined() -> Facts {
     let issued = || CertificateRequest {
         name: "csr-1".to_owned(),
