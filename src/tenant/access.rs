@@ -1,10 +1,10 @@
-//! How a worker cluster is reached: the part of a kubeconfig that a tenant may choose.
+//! Access to a worker cluster: the part of a kubeconfig that a tenant may choose.
 //!
-//! A kubeconfig can do far more than name a server. It can run commands, read files of the
-//! process that loads it, choose proxies and switch verification off. So this is an allow-list: an
-//! https server, its certificate authority, and a token or a client certificate, all of them
-//! inline. Everything else is refused with the field's name. The YAML goes no further than this
-//! file; what comes out is built into a connection by us, never by a kubeconfig loader.
+//! A kubeconfig can do far more than name a server. It can run commands, read files of the process
+//! that loads it, choose proxies and disable verification. So this is an allow-list: an https
+//! server, its certificate authority, and a token or a client certificate, all of them inline.
+//! Everything else is refused with the name of the field. The YAML is used only in this module. We
+//! build connections from the parsed values, and never use a kubeconfig loader.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -29,14 +29,14 @@ pub use server::Server;
 /// A kubeconfig with both certificates and a token has about 10 KiB; a Secret may have 1 MiB.
 pub const KUBECONFIG_BYTES_MAX: usize = 256 * 1024;
 
-/// The keys of a registration's Secret that may have its kubeconfig: ours, then Cluster API's.
+/// The keys under which a registration's Secret may have its kubeconfig: ours, then Cluster API's.
 const KUBECONFIG_KEYS: [&str; 2] = ["kubeconfig", "value"];
 
-/// How many hexadecimal digits of a digest tell two kubeconfigs apart.
+/// The number of hexadecimal digits of the digest, enough to tell two kubeconfigs apart.
 const FINGERPRINT_DIGITS: usize = 16;
 
-/// Returns the key under which a Secret has its kubeconfig: the first that has a text, or the first
-/// that is there if all are blank.
+/// Returns the key under which a Secret has its kubeconfig: the first key with a text, or the first
+/// existing key if all are blank.
 pub fn kubeconfig_key(data: &BTreeMap<String, ByteString>) -> Option<&'static str> {
     let is_blank = |ByteString(bytes): &ByteString| bytes.trim_ascii().is_empty();
     let present = || {
@@ -49,7 +49,7 @@ pub fn kubeconfig_key(data: &BTreeMap<String, ByteString>) -> Option<&'static st
     filled.or_else(|| present().next())
 }
 
-/// Which kubeconfig of which Secret it is, in a word that tells nothing else of it.
+/// Returns a fingerprint of a Secret's uid and its kubeconfig. It reveals nothing else about them.
 pub fn fingerprint(uid: &str, kubeconfig: &[u8]) -> String {
     let digest = Sha256::new()
         .chain_update(uid)
@@ -61,14 +61,14 @@ pub fn fingerprint(uid: &str, kubeconfig: &[u8]) -> String {
     digits
 }
 
-/// What a kubeconfig may say, and how its server is reached; the operator's choice.
+/// The operator's rules for kubeconfigs, and how servers are reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRules {
-    /// Where the server may be. The connector needs the same rules.
+    /// The rules for the server's address. The connector needs the same rules.
     pub addresses: AddressRules,
-    /// What the connector reaches servers through; directly without it.
+    /// The proxy through which the connector reaches servers; `None` to connect directly.
     pub egress_proxy: Option<Arc<EgressProxy>>,
-    /// The largest kubeconfig that is read.
+    /// The maximum size of a kubeconfig.
     pub kubeconfig_bytes_max: usize,
 }
 
@@ -82,30 +82,31 @@ impl Default for AccessRules {
     }
 }
 
-/// How a worker cluster is reached.
+/// Access to a worker cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterAccess {
     /// The API server.
     pub server: Server,
-    /// The certificates that the server's must be signed by, in PEM, byte for byte as given.
+    /// The certificates of the authorities that may sign the server's certificate, in PEM, byte for
+    /// byte as given.
     pub certificate_authority: Vec<u8>,
     /// The name that the server's certificate must have, if it is not the server's host.
     pub tls_server_name: Option<String>,
-    /// Who we are there.
+    /// The credential with which we authenticate.
     pub credential: Credential,
 }
 
-/// Tells whether the access to a cluster changed. Kept in memory only.
+/// A digest that shows whether the access to a cluster changed. It is only kept in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AccessDigest([u8; 32]);
 
 impl ClusterAccess {
-    /// Parses a kubeconfig; whatever is not on the allow-list is refused.
+    /// Parses a kubeconfig. Everything that is not on the allow-list is refused.
     pub fn parse(bytes: &[u8], rules: &AccessRules) -> Result<Self, AccessError> {
         Self::parse_context(bytes, None, rules)
     }
 
-    /// Like [`Self::parse`], for the named context instead of the current one.
+    /// Does the same as [`Self::parse`], for the named context instead of the current one.
     pub fn parse_context(
         bytes: &[u8],
         context: Option<&str>,
@@ -147,7 +148,7 @@ impl ClusterAccess {
         })
     }
 
-    /// A digest that differs whenever anything differs.
+    /// Returns a digest that changes whenever anything changes.
     pub fn digest(&self) -> AccessDigest {
         let url = self.server.url();
         let name = self.tls_server_name.as_deref().unwrap_or_default();
@@ -166,7 +167,8 @@ impl ClusterAccess {
         ];
         let mut digest = Sha256::new();
         for part in parts {
-            // With its length before it no part can pass for the end of another.
+            // The length before each part ensures that no part can be mistaken for the end of
+            // another.
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }
@@ -208,7 +210,7 @@ fn check_kind(root: &Node<'_>) -> Result<(), AccessError> {
     Ok(())
 }
 
-/// The entries of a list; one without a body says nothing and is left out.
+/// Returns the entries of a list. An entry without a body is omitted.
 fn entries<'a>(root: &Node<'a>, list: &str, body: &str) -> Result<Vec<Entry<'a>>, AccessError> {
     let mut entries: Vec<Entry<'a>> = Vec::new();
     let mut names = std::collections::HashSet::new();
@@ -226,8 +228,8 @@ fn entries<'a>(root: &Node<'a>, list: &str, body: &str) -> Result<Vec<Entry<'a>>
     Ok(entries)
 }
 
-/// Refused wherever they stand, used or not: nobody should register a cluster with a kubeconfig
-/// that runs something where it is tried by hand.
+/// Refuses commands and plugins in any user, used or not. Otherwise, a person could register a
+/// kubeconfig that runs something when it is tried by hand.
 fn refuse_programs(user: &Node<'_>) -> Result<(), AccessError> {
     if let Some(exec) = user.get("exec") {
         return Err(AccessError::Exec { field: exec.path });
@@ -240,7 +242,7 @@ fn refuse_programs(user: &Node<'_>) -> Result<(), AccessError> {
     Ok(())
 }
 
-/// The cluster and the user of the context that a field names, or of the only one.
+/// Returns the cluster and the user of the named context, or of the only one.
 fn choose<'e, 'a>(
     named: Option<(&str, &str)>,
     contexts: &'e [Entry<'a>],
@@ -279,7 +281,7 @@ fn dangling(field: &str, list: &'static str) -> AccessError {
     }
 }
 
-/// Refuses every field of a cluster that is not on the list.
+/// Refuses every field of a cluster that is not on the allow-list.
 fn check_cluster(cluster: &Node<'_>) -> Result<(), AccessError> {
     for key in cluster.keys() {
         let field = cluster.path_of(key);
@@ -292,7 +294,7 @@ fn check_cluster(cluster: &Node<'_>) -> Result<(), AccessError> {
                 return Err(AccessError::InsecureTls { field });
             }
             "proxy-url" if cluster.is_set(key) => return Err(AccessError::Proxy { field }),
-            // Empty or false, the refused ones say nothing.
+            // If they are empty or false, the refused fields have no effect.
             "certificate-authority"
             | "insecure-skip-tls-verify"
             | "proxy-url"
@@ -307,12 +309,12 @@ fn check_cluster(cluster: &Node<'_>) -> Result<(), AccessError> {
     Ok(())
 }
 
-/// Checks what a cluster announces of itself, as a kubeconfig has it: the URL of its API server and
+/// Validates what a cluster announces about itself in a kubeconfig: the URL of its API server and
 /// its certificate authority.
 ///
 /// # Errors
 ///
-/// When a machine could not use them.
+/// Returns an error if a machine could not use them.
 pub fn check_announced(server: &str, certificate_authority: &str) -> Result<(), AccessError> {
     let field = "clusters[0].cluster";
     Server::parse(server, &format!("{field}.server"))?;

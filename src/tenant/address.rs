@@ -1,9 +1,9 @@
-//! Which network addresses a worker cluster's API server may have.
+//! Decides which network addresses a worker cluster's API server may have.
 //!
-//! A tenant names the server, and this process connects to it from inside the management
-//! cluster's network: without rules a kubeconfig could reach what only we can reach. The parser
-//! asks for literal addresses and names, and the connector asks again for every address that a
-//! name resolves to, since a name may lead anywhere. Nothing here resolves or connects.
+//! A tenant chooses the server, and this process connects to it from inside the management
+//! cluster's network. Without rules, a kubeconfig could reach what only we can reach. The parser
+//! checks literal addresses and names. The connector checks every address that a name resolves to,
+//! because a name may lead anywhere. Nothing here resolves names or connects.
 
 use std::{
     fmt,
@@ -13,16 +13,17 @@ use std::{
 
 use super::host::{self, Host};
 
-/// Which addresses may be connected to on behalf of a tenant.
+/// The rules for addresses to which we connect on behalf of a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressRules {
-    /// Whether this machine itself may be connected to.
+    /// Controls connections to this machine itself.
     pub loopback: Loopback,
-    /// Where servers must be; empty means anywhere that is not refused otherwise.
+    /// The ranges in which servers must be. If empty, everything that is not refused otherwise is
+    /// allowed.
     pub allowed: Vec<AddressRange>,
-    /// Where servers must not be.
+    /// The ranges in which servers must not be.
     pub denied: Vec<AddressRange>,
-    /// Servers that are not worker clusters: the management cluster's API, above all.
+    /// Servers that are not worker clusters, above all the management cluster's API.
     pub denied_servers: Vec<DeniedServer>,
 }
 
@@ -41,7 +42,8 @@ impl Default for AddressRules {
     }
 }
 
-/// The names that lead every pod to the API server of its own cluster: the management cluster.
+/// The names by which every pod reaches the API server of its own cluster, here the management
+/// cluster.
 const OWN_API_NAMES: [&str; 4] = [
     "kubernetes",
     "kubernetes.default",
@@ -49,26 +51,27 @@ const OWN_API_NAMES: [&str; 4] = [
     "kubernetes.default.svc.cluster.local",
 ];
 
-/// Whether this machine itself may be connected to.
+/// Controls connections to this machine itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loopback {
-    /// It may not: what listens there trusts every client that reaches it.
+    /// They are refused: services that listen there trust every client that reaches them.
     #[default]
     Refused,
-    /// It may: for demonstrations and tests, where worker clusters run beside this process.
+    /// They are allowed, for demonstrations and tests in which worker clusters run beside this
+    /// process.
     Allowed,
 }
 
-/// A server that no tenant may name.
+/// A server that no tenant may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeniedServer {
-    /// Its host.
+    /// The host.
     pub host: Host,
-    /// Its port; none means every port. Several API servers may share an address.
+    /// The port; `None` for every port. Several API servers may share an address.
     pub port: Option<u16>,
 }
 
-/// A text that is no server.
+/// The error for a text that is not a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a server such as api.example, 10.0.0.1:6443 or [fd00::1]:6443")]
 pub struct NotAServer(String);
@@ -88,13 +91,13 @@ impl FromStr for DeniedServer {
     }
 }
 
-/// Why an address is refused.
+/// The reason why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefused {
     /// This machine itself.
     #[error("it is a loopback address")]
     Loopback,
-    /// The address of no host; some systems connect to themselves by it.
+    /// The address of no host. Some systems use it to connect to themselves.
     #[error("it is the unspecified address")]
     Unspecified,
     /// The local network segment, where metadata services answer.
@@ -103,19 +106,19 @@ pub enum AddressRefused {
     /// A group of hosts.
     #[error("it is a multicast address")]
     Multicast,
-    /// Broadcast, and ranges that nobody owns.
+    /// Broadcast and reserved ranges.
     #[error("it is a reserved address")]
     Reserved,
     /// A cloud's metadata service outside of the link-local range.
     #[error("it is the address of a cloud's metadata service")]
     MetadataService,
-    /// An address that a gateway translates to one that cannot be told from it.
+    /// An address that a gateway translates to another one, which cannot be determined from it.
     #[error("it hides another address")]
     Translated,
     /// A range that the operator denies.
     #[error("the operator denies its range")]
     DeniedRange,
-    /// No range that the operator allows.
+    /// It is in no range that the operator allows.
     #[error("it is in no range that the operator allows")]
     OutsideAllowed,
     /// A server that the operator denies.
@@ -123,7 +126,7 @@ pub enum AddressRefused {
     DeniedServer,
 }
 
-/// Metadata services at addresses that look like any other. They hand out the credentials of the
+/// The addresses of metadata services outside of special ranges. They return the credentials of the
 /// machine that asks.
 const METADATA_SERVICES: [AddressRange; 9] = [
     // Azure
@@ -134,7 +137,7 @@ const METADATA_SERVICES: [AddressRange; 9] = [
     // Alibaba
     four([100, 100, 100, 200]),
     six([0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200], 128),
-    // AWS: metadata, the pod identities of EKS, DNS and time have addresses of this block.
+    // AWS: metadata, EKS Pod Identity, DNS and time have addresses in this block.
     six([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0], 32),
     // Google
     six([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128),
@@ -159,8 +162,8 @@ const fn six(segments: [u16; 8], prefix: u32) -> AddressRange {
 }
 
 impl AddressRules {
-    /// Whether an address may be connected to. The connector calls this for every address that a
-    /// name resolved to, and connects to exactly the address that it asked about.
+    /// Checks that connections to an address are allowed. The connector calls this for every
+    /// address to which a name resolved, and connects to exactly the address that was checked.
     pub fn check(&self, endpoint: SocketAddr) -> Result<(), AddressRefused> {
         let address = effective(endpoint.ip())?;
         match kind(address) {
@@ -177,7 +180,7 @@ impl AddressRules {
         self.check_denied(&Host::Address(address), endpoint.port())
     }
 
-    /// Whether a host may be named. A name that passes says nothing about where it leads.
+    /// Checks that a host may be used. For a name, this says nothing about where it leads.
     pub fn check_host(&self, host: &Host, port: u16) -> Result<(), AddressRefused> {
         match host {
             Host::Address(address) => self.check(SocketAddr::new(*address, port)),
@@ -204,7 +207,8 @@ impl AddressRules {
     }
 }
 
-/// The address that packets end at: an IPv4 address inside of an IPv6 one counts as itself.
+/// Returns the address at which packets arrive. An IPv4 address inside of an IPv6 one counts as
+/// itself.
 fn effective(address: IpAddr) -> Result<IpAddr, AddressRefused> {
     let IpAddr::V6(six) = address else {
         return Ok(address);
@@ -216,19 +220,20 @@ fn effective(address: IpAddr) -> Result<IpAddr, AddressRefused> {
         return Ok(address);
     }
     match six.segments() {
-        // What begins like `::` was IPv4 once; 64:ff9b::/96 is NAT64's prefix for everybody; 6to4
-        // carries the address of its gateway.
+        // `::/96` are the former IPv4-compatible addresses, and 64:ff9b::/96 is the well-known
+        // prefix of NAT64. An address of 6to4 contains that of its gateway.
         [0 | 0x64, 0 | 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
             let four = Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
             Ok(IpAddr::V4(four))
         }
-        // Other translators: NAT64 of a local network, Teredo, and what else begins with a zero.
+        // Other translations: NAT64 with a local prefix, Teredo, and other addresses that begin
+        // with 0.
         [0, ..] | [0x64, 0xff9b, ..] | [0x2001, 0, ..] => Err(AddressRefused::Translated),
         _ => Ok(address),
     }
 }
 
-/// Returns what is wrong with an address for every caller.
+/// Returns the reason why an address is refused for every tenant, if there is one.
 fn kind(address: IpAddr) -> Option<AddressRefused> {
     let is_metadata = |range: &AddressRange| range.contains(address);
     if METADATA_SERVICES.iter().any(is_metadata) {
@@ -260,7 +265,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Whether an address is inside.
+    /// Returns true if an address is in the range.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
@@ -278,7 +283,7 @@ impl AddressRange {
     }
 }
 
-/// A text that is no range of addresses.
+/// The error for a text that is not a range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a range of addresses such as 10.0.0.0/8")]
 pub struct NotARange(String);

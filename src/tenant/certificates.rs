@@ -1,16 +1,17 @@
-//! Certificates by their meaning: texts that differ in comments, line ends or order say the same.
+//! Compares certificates by their content: texts that differ in comments, line breaks or order are
+//! equal.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::pki_types::pem::{PemObject as _, SectionKind};
 
-/// The length of a line of PEM, as OpenSSL and Go write it.
+/// The length of a line in PEM, as OpenSSL and Go write it.
 const LINE_CHARACTERS: usize = 64;
 
-/// Returns the certificates of a PEM text, sorted and without what stands between them. A text of
-/// certificates and nothing else, in this form, is returned as it is, and so is one that holds
-/// anything but certificates.
+/// Returns the certificates of a PEM text, sorted and without the text between them. A text that
+/// already has this form is returned unchanged, and so is one that contains anything but
+/// certificates.
 pub fn meaning(pem: &str) -> Cow<'_, str> {
     let Some(certificates) = certificates(pem) else {
         return Cow::Borrowed(pem);
@@ -23,8 +24,8 @@ pub fn meaning(pem: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns true if no certificate of one PEM text is in the other. A text without certificates, or
-/// with anything else, says nothing.
+/// Returns true if no certificate of one PEM text is in the other. Returns false if one of them
+/// contains no certificates, or anything else.
 pub fn are_disjoint(one: &str, other: &str) -> bool {
     match (certificates(one), certificates(other)) {
         (Some(one), Some(other)) if !one.is_empty() && !other.is_empty() => one.is_disjoint(&other),
@@ -32,7 +33,7 @@ pub fn are_disjoint(one: &str, other: &str) -> bool {
     }
 }
 
-/// Returns the certificates of a PEM text that holds nothing else.
+/// Returns the certificates of a PEM text that contains nothing else.
 fn certificates(pem: &str) -> Option<BTreeSet<Vec<u8>>> {
     <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes())
         .map(|section| match section {

@@ -1,6 +1,6 @@
 //! The operator's HTTP proxy between this process and worker clusters. Names are resolved and
-//! checked here, and the proxy is asked to connect to the checked address: a proxy that resolved a
-//! name itself could be led anywhere.
+//! checked here, and the proxy connects to the checked address. If the proxy resolved names, a
+//! tenant could make it connect anywhere.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -12,9 +12,9 @@ use super::{
 /// A proxy, and the servers that are reached without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressProxy {
-    /// The proxy's own address, which no address rule applies to.
+    /// The proxy's own address. Address rules do not apply to it.
     pub url: ProxyUrl,
-    /// A file that has `user:password`. It is read at each connection.
+    /// A file that contains `user:password`. It is read for each connection.
     pub credentials_file: Option<PathBuf>,
     /// The servers that are reached without it.
     pub exceptions: Vec<Exception>,
@@ -27,13 +27,14 @@ pub struct ProxyUrl {
     port: u16,
 }
 
-/// A text that is not the URL of a proxy. It is not repeated, since it may have a password.
+/// The error for a text that is not the URL of a proxy. It does not quote the text, which may
+/// contain a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAProxy {
-    /// It has a user or a password.
+    /// It contains a user or a password.
     #[error("a proxy's user and password belong in a file, not into its URL")]
     Credentials,
-    /// Everything else.
+    /// It is invalid for another reason.
     #[error("the URL of a proxy is http://, a host and a port, such as http://proxy.example:3128")]
     Form,
 }
@@ -64,13 +65,13 @@ impl fmt::Display for ProxyUrl {
 pub enum Exception {
     /// Servers with an address in this range.
     Range(AddressRange),
-    /// Servers whose kubeconfig has this name, or a name below it.
+    /// Servers with this name in their kubeconfig, or a name below it.
     Name(String),
-    /// Servers whose kubeconfig has a name below this one.
+    /// Servers with a name below this one in their kubeconfig.
     Below(String),
 }
 
-/// A text that is neither a range of addresses nor a name.
+/// The error for a text that is neither a range of addresses nor a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a range such as 10.0.0.0/8 nor a name such as api.example or .example")]
 pub struct NotAnException(String);
@@ -95,7 +96,7 @@ impl FromStr for Exception {
 }
 
 impl EgressProxy {
-    /// Returns whether a server is reached without the proxy, as far as its host says.
+    /// Returns true if a server is reached without the proxy, judging by its host.
     pub fn excepts(&self, host: &Host) -> bool {
         self.exceptions.iter().any(|it| it.has(host))
     }

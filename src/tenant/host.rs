@@ -1,21 +1,21 @@
-//! Where a server is: a literal address, or a name that somebody else resolves.
+//! The host of a server: a literal address, or a name that is resolved later.
 
 use std::{fmt, net::IpAddr};
 
 use rustls::pki_types::ServerName;
 
-/// Where a server is.
+/// The host of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     /// A literal address.
     Address(IpAddr),
-    /// A name: lower case, without a trailing dot.
+    /// A name in lower case, without a trailing dot.
     Name(String),
 }
 
 impl Host {
-    /// An address or a name. Short and hexadecimal forms of IPv4 (`127.1`, `0x7f000001`) are
-    /// neither, although resolvers take them: a name whose last label is a number would hide an
+    /// Parses an address or a name. Short and hexadecimal forms of IPv4 (`127.1`, `0x7f000001`) are
+    /// neither, although resolvers accept them: a name whose last label is a number would hide an
     /// address.
     pub fn parse(host: &str) -> Option<Self> {
         if let Some(rest) = host.strip_prefix('[') {
@@ -45,7 +45,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Splits `host:port`; the colons inside of `[…]` belong to the host.
+/// Splits `host:port`. Colons inside of `[…]` belong to the host.
 pub(super) fn split_port(authority: &str) -> (&str, Option<&str>) {
     let host_end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
     match authority.rfind(':') {
@@ -57,7 +57,7 @@ pub(super) fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A port that a server can have.
+/// Parses a port that a server can have.
 pub(super) fn parse_port(port: &str) -> Option<u16> {
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
     port.parse().ok().filter(|port| digits && *port != 0)

@@ -1,5 +1,5 @@
-//! Who a tenant is, and which Secret registered it. Cheap to clone: they stand in every queue, log
-//! line and map.
+//! The identities of tenants and registrations. They are cheap to clone, because every queue, log
+//! line and map contains them.
 
 use std::{fmt, sync::Arc};
 
@@ -8,12 +8,12 @@ use std::{fmt, sync::Arc};
 pub struct TenantId(Arc<str>);
 
 impl TenantId {
-    /// The tenant of a namespace.
+    /// Creates the id of the tenant in a namespace.
     pub fn new(namespace: &str) -> Self {
         Self(namespace.into())
     }
 
-    /// The namespace.
+    /// Returns the namespace.
     pub fn namespace(&self) -> &str {
         &self.0
     }
@@ -25,7 +25,8 @@ impl fmt::Display for TenantId {
     }
 }
 
-/// The Secret that registers a worker cluster. A namespace may hold several; one of them serves.
+/// The Secret that registers a worker cluster. A namespace may contain several, of which one is
+/// served.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegistrationId {
     /// The tenant, which is the Secret's namespace.
@@ -35,7 +36,7 @@ pub struct RegistrationId {
 }
 
 impl RegistrationId {
-    /// The registration by a Secret.
+    /// Creates the id of a registration from its Secret's namespace and name.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
             tenant: TenantId::new(namespace),

@@ -1,36 +1,38 @@
-//! What the process is: one for a fleet, or in the place of the program that serves one worker
-//! cluster. The one value that the controllers ask where the two differ.
+//! The mode of the process: a fleet, or a replacement for the program that serves one worker
+//! cluster. It is the only value on which the controllers' behaviour depends where the two differ.
 
 use crate::api::worker_cluster::ProfileAnnotation;
 
-/// What the process is.
+/// The mode of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// One process for all worker clusters that are registered.
+    /// One process serves all registered worker clusters.
     #[default]
     Fleet,
-    /// In one cluster, which holds everything: profiles, configs, machine deployments and Secrets.
+    /// One cluster contains everything: profiles, configs, machine deployments and Secrets.
     SingleCluster,
     /// Profiles and configs are in a management cluster, machine deployments and Secrets in one
     /// worker cluster.
     OneWorker,
 }
 
-/// What the rights of the process may not reach to.
+/// A right that the process may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Delete bootstrap tokens. Those that are left expire.
+    /// The right to delete bootstrap tokens. Without it, they are left to expire.
     DeleteTokens,
-    /// Read and make ServiceAccounts and roles, for credentials of single machine deployments.
+    /// The right to read and create ServiceAccounts and roles, for credentials per machine
+    /// deployment.
     MakeNodeCredentials,
-    /// Correct what the ServiceAccount may do that machines fetch their configuration with.
+    /// The right to correct the role of the ServiceAccount with which machines fetch their
+    /// configuration.
     KeepFetcher,
-    /// Write Events of `events.k8s.io`, anywhere.
+    /// The right to create Events in `events.k8s.io`, in any namespace.
     WriteEvents,
 }
 
 impl Mode {
-    /// A name for logs and traces.
+    /// Returns the name for logs and traces.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fleet => "fleet",
@@ -39,8 +41,8 @@ impl Mode {
         }
     }
 
-    /// Whether the process has a right. Without a fleet its rights are those that KubeOne and KKP
-    /// grant to the program that it stands in for.
+    /// Returns true if the process has a right. Without a fleet, its rights are those that KubeOne
+    /// and KKP grant to the program that it replaces.
     pub const fn has(self, right: Right) -> bool {
         match right {
             Right::DeleteTokens
@@ -50,8 +52,8 @@ impl Mode {
         }
     }
 
-    /// What becomes of machine deployments that name no profile, where no WorkerCluster says it.
-    /// Without a fleet a webhook gives them one.
+    /// Returns how machine deployments without a profile are handled if no WorkerCluster specifies
+    /// it. Without a fleet, a webhook sets their profile.
     pub const fn profile_annotation(self) -> ProfileAnnotation {
         match self {
             Self::Fleet => ProfileAnnotation::Default,
@@ -59,8 +61,8 @@ impl Mode {
         }
     }
 
-    /// Whether all configs of the namespace are for machine deployments of the one worker cluster.
-    /// Several processes with a worker cluster each may share a namespace.
+    /// Returns true if all configs in the namespace are for machine deployments of the only worker
+    /// cluster. Otherwise, several processes with different worker clusters may share a namespace.
     pub const fn has_configs_to_itself(self) -> bool {
         !matches!(self, Self::OneWorker)
     }
@@ -76,7 +78,7 @@ pub struct NamespacedName {
 }
 
 impl NamespacedName {
-    /// Reads `namespace/name`. The error is the number of parts that there were instead of two.
+    /// Parses `namespace/name`. The error is the number of parts, if it is not two.
     pub fn parse(text: &str) -> Result<Self, usize> {
         let parts: Vec<&str> = text.split('/').collect();
         match parts[..] {

@@ -1,5 +1,5 @@
-//! Which policy bounds which tenant: rules by the name or the labels of the tenant's namespace, of
-//! which the first that matches holds.
+//! Selects the policy of each tenant: rules by the name or the labels of the tenant's namespace, of
+//! which the first match applies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,19 +8,19 @@ use std::{
 
 use super::{address::DeniedServer, id::TenantId, policy::TenantPolicy};
 
-/// Which tenants a rule is for.
+/// The tenants to which a rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// Those of these namespaces.
+    /// The tenants in these namespaces.
     Namespaces(BTreeSet<String>),
-    /// Those whose namespace has all of these labels.
+    /// The tenants whose namespace has all of these labels.
     NamespaceLabels(BTreeMap<String, String>),
 }
 
-/// A rule, with the policy of the tenants that match.
+/// A rule, and the policy of the tenants that match it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
-    /// Which tenants.
+    /// The tenants to which it applies.
     pub applies_to: Match,
     /// Their policy.
     pub policy: Arc<TenantPolicy>,
@@ -29,13 +29,13 @@ pub struct PolicyRule {
 /// The policies of all tenants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantPolicies {
-    /// The rules; the first that matches holds.
+    /// The rules. The first match applies.
     pub rules: Vec<PolicyRule>,
     /// The policy of tenants that no rule matches.
     pub default: Arc<TenantPolicy>,
 }
 
-/// The policy depends on the labels of the namespace.
+/// The error if the policy depends on the labels of the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabelsWanted;
 
@@ -67,14 +67,14 @@ impl TenantPolicies {
         self.of(tenant, None).unwrap_or(&self.default)
     }
 
-    /// Namespaces that some tenant may read profiles from, besides its own.
+    /// Returns the namespaces from which some tenant may use profiles, besides its own.
     pub fn profile_namespaces(&self) -> BTreeSet<String> {
         self.all()
             .flat_map(|policy| policy.profile_namespaces.iter().cloned())
             .collect()
     }
 
-    /// No tenant may name this server.
+    /// Denies this server to all tenants.
     pub fn deny_server(&mut self, server: &DeniedServer) {
         let rules = self.rules.iter_mut().map(|rule| &mut rule.policy);
         for policy in rules.chain([&mut self.default]) {

@@ -1,5 +1,5 @@
-//! The limits of a tenant. They come from the process settings alone, by the tenant's name or the
-//! labels of its namespace: an object in the tenant's namespace could be written by the tenant.
+//! The limits of a tenant. They come only from the settings of the process, by the tenant's name or
+//! the labels of its namespace. An object in the tenant's namespace could be written by the tenant.
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
@@ -8,45 +8,48 @@ use super::{access::AccessRules, id::TenantId};
 /// The limits of one tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantPolicy {
-    /// How the worker cluster may be reached, and how large the kubeconfig may be.
+    /// The rules for the worker cluster's address and for the kubeconfig.
     pub access: AccessRules,
-    /// Namespaces besides the tenant's own that profiles may be read from.
+    /// The namespaces from which profiles may be used, besides the tenant's own.
     pub profile_namespaces: BTreeSet<String>,
-    /// Whether that is every namespace.
+    /// States whether that includes every namespace.
     pub profile_reach: ProfileReach,
-    /// Requests to the worker cluster.
+    /// The budget of requests to the worker cluster.
     pub worker_requests: RequestBudget,
-    /// Requests to the management cluster on the tenant's behalf.
+    /// The budget of requests to the management cluster on behalf of the tenant.
     pub management_requests: RequestBudget,
-    /// Reconciles of the tenant that run at once. They take a permit of the process, too.
+    /// The maximum number of concurrent reconciles of the tenant. Each also needs a permit of the
+    /// process.
     pub reconciles_max: usize,
-    /// Of these, resyncs that run at once, where they leave one slot free: what they ask for waits
-    /// at the tenant's own budgets before the next change.
+    /// The maximum number of these that may be resyncs, if at least one slot stays free. Their
+    /// requests take the tenant's budgets before the next change.
     pub sweeps_max: usize,
-    /// Machine deployments that are served; the oldest ones, where there are more.
+    /// The maximum number of machine deployments that are served. If there are more, the oldest
+    /// are.
     pub machine_deployments_max: usize,
-    /// Profiles of the tenant's own that are kept in memory, the default ones not counted.
+    /// The quota of the tenant's own profiles in memory. Default profiles are not counted.
     pub profiles: ProfileQuota,
 }
 
-/// What a machine deployment may weigh in memory where a cluster has as many as are served: ten
-/// times what an ordinary one takes.
+/// The average weight in memory of a machine deployment in a cluster with the maximum number: ten
+/// times that of an ordinary one.
 const MACHINE_DEPLOYMENT_BYTES: usize = 64 << 10;
-/// What the metadata of the Secrets that are made for one may take, and again that of its config:
-/// ten times what two Secrets take.
+/// The size of the metadata of one machine deployment's Secrets, and again of its config: ten times
+/// that of two Secrets.
 const METADATA_BYTES: usize = 16 << 10;
-/// There is room for as many even where fewer are served: those that are refused for their number
-/// are told so.
+/// The minimum number of machine deployments for which there is memory, even if fewer may be
+/// served. Those that exceed the number are refused, and must be known for that.
 const MACHINE_DEPLOYMENTS_KEPT: usize = 100;
 
 impl TenantPolicy {
-    /// What the machine deployments of a cluster may weigh together, in bytes.
+    /// Returns the maximum weight of all machine deployments of a cluster together, in bytes.
     pub fn machine_deployment_bytes_max(&self) -> usize {
         self.machine_deployments_kept()
             .saturating_mul(MACHINE_DEPLOYMENT_BYTES)
     }
 
-    /// What the metadata of a tenant's Secrets may take, and again that of its configs, in bytes.
+    /// Returns the maximum size of the metadata of a tenant's Secrets, and again of its configs, in
+    /// bytes.
     pub fn metadata_bytes_max(&self) -> usize {
         self.machine_deployments_kept()
             .saturating_mul(METADATA_BYTES)
@@ -57,27 +60,27 @@ impl TenantPolicy {
     }
 }
 
-/// Which namespaces a tenant may read profiles from besides its own.
+/// The namespaces from which a tenant may use profiles, besides its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProfileReach {
-    /// Those that are listed.
+    /// The listed namespaces.
     #[default]
     Listed,
-    /// All: where one cluster is all that there is, and nobody else has anything in it.
+    /// All namespaces. Used if there is only one cluster, and no other tenant has anything in it.
     Everywhere,
 }
 
-/// How much of a namespace's profiles is kept in memory; the oldest ones, where there are more.
+/// The quota of a namespace's profiles in memory. If there are more, the oldest are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfileQuota {
-    /// How many.
+    /// The maximum number of profiles.
     pub count_max: usize,
-    /// Bytes of their specs together, as JSON.
+    /// The maximum size of their specs together, as JSON, in bytes.
     pub bytes_max: usize,
 }
 
 impl ProfileQuota {
-    /// Takes the room of a profile with this many bytes, if there is enough.
+    /// Takes the size of a profile from the quota. Returns false if it does not fit.
     pub fn take(&mut self, bytes: usize) -> bool {
         let left = (
             self.count_max.checked_sub(1),
@@ -94,32 +97,33 @@ impl ProfileQuota {
     }
 }
 
-/// Requests over time: a bucket of `burst` that fills at a rate of `per_second`.
+/// A rate limit: a token bucket of `burst` requests that is refilled at a rate of `per_second`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestBudget {
-    /// The rate that can be kept up.
+    /// The sustained rate.
     pub per_second: NonZeroU32,
-    /// What may be spent at once after a pause.
+    /// The maximum number of requests at once after a pause.
     pub burst: NonZeroU32,
 }
 
-/// A new machine deployment costs about six requests to its worker cluster, its deletion eight,
-/// and its rotation ten. This bounds a storm, and not the work of a tenant: 30 machine deployments
-/// are made and deleted before it binds, and then the rate is twice that of drop-in mode.
+/// A new machine deployment costs about six requests to its worker cluster, its deletion eight, and
+/// its rotation ten. This limits a storm, and not the work of a tenant: 30 machine deployments can
+/// be created and deleted before it has an effect, and then the rate is twice that of drop-in mode.
 const WORKER_REQUESTS: RequestBudget = budget(100, 500);
-/// A new machine deployment costs about three requests here: its config, an Event, the status.
-/// Lower than the worker cluster's, since all tenants share this server. What is fair among them
-/// is not decided here: they take turns at the budget that they share.
+/// A new machine deployment costs about three requests here: its config, an Event, the status. The
+/// limit is lower than the worker cluster's, because all tenants share this server. Fairness
+/// between tenants is implemented elsewhere: they are served round-robin at the budget that they
+/// share.
 const MANAGEMENT_REQUESTS: RequestBudget = budget(50, 200);
-/// Enough to hide the latency of a far worker cluster, and as many as in drop-in mode.
+/// Enough to hide the latency of a distant worker cluster, and the same number as in drop-in mode.
 const RECONCILES_MAX: usize = 10;
-/// Few, so that a change does not wait behind many of them at a budget that is short.
+/// A small number, so that a change does not wait for many resyncs when a budget is short.
 pub const SWEEPS_MAX: usize = 3;
-/// Each keeps three Secrets and a token in the worker cluster, and about 10 KiB in memory here. A
-/// hundred is a large cluster.
+/// Each machine deployment keeps three Secrets and a token in the worker cluster, and about 10 KiB
+/// in memory here. A hundred is a large cluster.
 const MACHINE_DEPLOYMENTS_MAX: usize = 500;
 
-/// A default profile has about 40 KiB: two hundred of that size.
+/// Enough for two hundred profiles of the size of a default one: about 40 KiB.
 const PROFILES: ProfileQuota = ProfileQuota {
     count_max: 200,
     bytes_max: 8 * 1024 * 1024,
@@ -142,7 +146,7 @@ impl Default for TenantPolicy {
 }
 
 impl TenantPolicy {
-    /// Whether the tenant's machine deployments may use the profiles of a namespace.
+    /// Returns true if the tenant's machine deployments may use profiles from a namespace.
     pub fn allows_profiles_of(&self, tenant: &TenantId, namespace: &str) -> bool {
         tenant.namespace() == namespace
             || self.profile_reach == ProfileReach::Everywhere

@@ -1,28 +1,28 @@
-//! Text that must never be shown: tokens, kubeconfigs, passwords.
+//! Text that must never be printed: tokens, kubeconfigs, passwords.
 //!
-//! It can be compared, measured and written where it belongs; printing it shows its length alone.
-//! Its memory is overwritten when it is dropped, so that no later allocation or dump holds it.
+//! It can be compared, measured, and written where it belongs. Printing it shows only its length.
+//! Its memory is overwritten when it is dropped, so that no later allocation or dump contains it.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Text that must never be shown.
+/// Text that must never be printed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct SecretText(Zeroizing<String>);
 
 impl SecretText {
-    /// Takes the text.
+    /// Wraps the text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The text itself, for the one place that writes it.
+    /// Returns the text itself, for the only place that writes it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// A copy as bytes.
+    /// Returns a copy as bytes.
     pub fn to_bytes(&self) -> SecretBytes {
         SecretBytes::new(self.0.as_bytes().to_vec())
     }
@@ -34,17 +34,17 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// Bytes that must never be shown.
+/// Bytes that must never be printed.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct SecretBytes(Zeroizing<Vec<u8>>);
 
 impl SecretBytes {
-    /// Takes the bytes.
+    /// Wraps the bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// The bytes themselves, for the one place that reads them.
+    /// Returns the bytes themselves, for the only place that reads them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -56,7 +56,7 @@ impl fmt::Debug for SecretBytes {
     }
 }
 
-/// Serializes secrets, for pipes to our own processes only: a field must ask for it with
+/// Serializes secrets, only for pipes to our own processes. A field must opt in with
 /// `#[serde(with = "exposed")]`.
 pub mod exposed {
     use serde::{Deserialize, Deserializer, Serializer};
@@ -67,7 +67,7 @@ pub mod exposed {
     ///
     /// # Errors
     ///
-    /// The serializer fails.
+    /// Returns an error if the serializer fails.
     pub fn serialize<S: Serializer>(text: &SecretText, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(text.expose())
     }
@@ -76,7 +76,7 @@ pub mod exposed {
     ///
     /// # Errors
     ///
-    /// The input is not a string.
+    /// Returns an error if the input is not a string.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SecretText, D::Error> {
         String::deserialize(from).map(SecretText::new)
     }
@@ -91,7 +91,7 @@ pub mod exposed {
         ///
         /// # Errors
         ///
-        /// The serializer fails.
+        /// Returns an error if the serializer fails.
         pub fn serialize<S: Serializer>(
             text: &Option<SecretText>,
             serializer: S,
@@ -103,7 +103,7 @@ pub mod exposed {
         ///
         /// # Errors
         ///
-        /// The input is neither a string nor null.
+        /// Returns an error if the input is neither a string nor null.
         pub fn deserialize<'de, D: Deserializer<'de>>(
             from: D,
         ) -> Result<Option<SecretText>, D::Error> {
@@ -122,27 +122,28 @@ mod tests {
 
     use super::*;
 
-    /// What nothing else in this process holds.
+    /// Returns a text that occurs nowhere else in this process.
     fn canary() -> String {
         let part = |part: u32| format!("{:08x}", part.wrapping_mul(0x9e37_79b9));
         (0..1024).map(part).collect()
     }
 
-    /// This process' memory, and room for what is read of it: room that is asked for later would be
-    /// what was given back just now.
+    /// The memory of this process, and a buffer for reading it. The buffer is allocated beforehand,
+    /// because a later allocation might reuse the memory that was just freed.
     struct Memory {
         file: File,
         room: [u8; 64],
     }
 
     impl Memory {
-        /// Whether the middle of a text is where the text was. The allocator writes to its ends.
+        /// Returns true if the middle of a text is still at its former address. The allocator
+        /// overwrites the ends.
         fn holds(&mut self, address: usize, text: &str) -> bool {
             let middle = text.len() / 2;
             let begin = u64::try_from(address + middle).expect("an address has 64 bits");
             let read = self.file.seek(SeekFrom::Start(begin));
             let read = read.and_then(|_| self.file.read_exact(&mut self.room));
-            // What the kernel has taken back cannot be read.
+            // Memory that was returned to the kernel cannot be read.
             read.is_ok()
                 && text
                     .as_bytes()

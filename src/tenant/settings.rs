@@ -1,5 +1,5 @@
-//! What may differ from tenant to tenant in a rendered configuration: the fleet's defaults with a
-//! WorkerCluster's spec laid over them. Checked once, passed by value, shared by nobody.
+//! The settings of a tenant that affect its rendered configuration: the fleet's defaults,
+//! overridden by a WorkerCluster's spec. They are validated once, and passed by value.
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr};
 
@@ -19,57 +19,58 @@ const ROTATE_SERVER_CERTIFICATE: &str = "RotateKubeletServerCertificate";
 pub struct TenantSettings {
     /// The cluster's DNS servers.
     pub cluster_dns: Vec<IpAddr>,
-    /// Whether the cloud provider's controllers run outside of Kubernetes' own.
+    /// True if the cloud provider's controllers run outside of Kubernetes' own.
     pub external_cloud_provider: bool,
     /// The HTTP proxy of the nodes.
     pub http_proxy: Option<String>,
-    /// What the nodes reach without a proxy.
+    /// The hosts that nodes reach without a proxy.
     pub no_proxy: Option<String>,
-    /// Certificates that the nodes trust besides those of their distribution, in PEM; may be empty.
+    /// Certificates that the nodes trust in addition to those of their distribution, in PEM; may be
+    /// empty.
     pub host_ca_bundle: String,
-    /// The API server's certificate authority in place of the kubeconfig's, in PEM.
+    /// The API server's certificate authority instead of the kubeconfig's, in PEM.
     pub kubernetes_ca_bundle: Option<String>,
     /// The sandbox image; may be empty.
     pub pause_image: String,
-    /// The taints that a kubelet registers its node with; may be empty.
+    /// The taints with which a kubelet registers its node; may be empty.
     pub initial_taints: String,
     /// The kubelet's feature gates.
     pub kubelet_feature_gates: BTreeMap<String, bool>,
-    /// Whether annotations of a machine deployment are laid over the feature gates.
+    /// True if annotations of a machine deployment override the feature gates.
     pub kubelet_feature_gates_from_annotations: bool,
-    /// Whether devices belong to the user of the container's security context.
+    /// True if devices belong to the user of the container's security context.
     pub device_ownership_from_security_context: bool,
-    /// Registries that are reached without a verified certificate.
+    /// Registries whose certificates are not verified.
     pub insecure_registries: Vec<String>,
-    /// Mirrors by registry, in the order of trial.
+    /// Mirrors by registry, in the order in which they are tried.
     pub registry_mirrors: BTreeMap<String, Vec<String>>,
     /// The order in which a registry's mirrors are written.
     pub mirror_order: MirrorOrder,
-    /// The API server's URL that nodes use, in place of the one that was found.
+    /// The API server's URL for nodes, instead of the one that was found.
     pub api_server_override: Option<String>,
-    /// Free variables for templates.
+    /// Custom variables for templates.
     pub variables: BTreeMap<String, String>,
-    /// Whose token machines fetch their documents with. The token itself is what a render is made
-    /// from, and not the wish for it.
+    /// The token with which machines fetch their documents. The token itself is an input of a
+    /// render, but not this setting.
     #[serde(skip)]
     pub node_credentials: NodeCredentials,
-    /// What a stored config says in place of secrets. What most tenants have is left out, so that
-    /// what was made before there was a choice is current.
+    /// How secrets appear in a stored config. The default is not serialized, so that objects from
+    /// before this setting existed stay current.
     #[serde(default, skip_serializing_if = "is_default")]
     pub stored_config: StoredConfig,
-    /// Which default profiles are installed; none means all. No input of a render.
+    /// The names of the default profiles to install; `None` for all. Not an input of a render.
     #[serde(skip)]
     pub default_profile_names: Option<Vec<String>>,
-    /// When newer default profiles are installed. No input of a render.
+    /// When newer default profiles are installed. Not an input of a render.
     #[serde(skip)]
     pub profile_rollout: ProfileRollout,
-    /// Whether machines are replaced for another document. No input of a render.
+    /// How outdated machines are replaced. Not an input of a render.
     #[serde(skip)]
     pub machine_rollout: MachineRollout,
 }
 
 impl TenantSettings {
-    /// Returns the settings with certificates by their meaning.
+    /// Returns the settings with certificates compared by their content.
     pub fn by_meaning(&self) -> Cow<'_, Self> {
         let host = certificates::meaning(&self.host_ca_bundle);
         let kubernetes = self.kubernetes_ca_bundle.as_deref();
@@ -116,29 +117,29 @@ impl Default for TenantSettings {
     }
 }
 
-/// The order in which the mirrors of one registry are written, which is the order of trial.
+/// The order in which the mirrors of one registry are written, and therefore tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MirrorOrder {
-    /// As the setting lists them.
+    /// The order in the setting.
     #[default]
     AsListed,
     /// By URL, as the single-cluster program has always written them.
     ByUrl,
 }
 
-/// A setting that cannot be used.
+/// The error for an invalid setting.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SettingsError {
-    /// An entry of `spec.clusterDNS` is no IP address.
+    /// An entry of `spec.clusterDNS` is not an IP address.
     #[error("spec.clusterDNS: `{0}` is not an IP address")]
     ClusterDns(String),
-    /// `spec.apiServerOverride` is no https URL.
+    /// `spec.apiServerOverride` is not an https URL.
     #[error("spec.apiServerOverride: `{0}` must be a URL that starts with https://")]
     ApiServerOverride(String),
 }
 
 impl TenantSettings {
-    /// Lays a WorkerCluster's spec over the fleet's defaults.
+    /// Overrides the fleet's defaults with a WorkerCluster's spec.
     pub fn with(&self, spec: &WorkerClusterSpec) -> Result<Self, SettingsError> {
         let defaults = self.clone();
         Ok(Self {
@@ -220,7 +221,7 @@ fn is_default(stored_config: &StoredConfig) -> bool {
     *stored_config == StoredConfig::default()
 }
 
-/// The operator's text if there is one; an empty text takes the default away.
+/// Returns the operator's text, or else the default. An empty text removes the default.
 fn chosen(text: Option<&String>, default: Option<String>) -> Option<String> {
     match text {
         Some(text) if text.is_empty() => None,
@@ -252,8 +253,8 @@ mod tests {
     use super::*;
     use crate::api::worker_cluster::{MachineReplacement, Rollout};
 
-    /// What is stored for those who opt in to nothing must not be rendered again by a release that
-    /// has more to opt in to.
+    /// Objects of tenants that opt in to nothing must not be rendered again when a release adds an
+    /// option.
     #[test]
     fn what_a_tenant_does_not_ask_for_is_no_input_of_its_render() {
         let written = serde_json::to_string(&TenantSettings::default()).unwrap();
@@ -269,7 +270,7 @@ mod tests {
             r#"{"kubeconfigSecretRef":{"name":"a"},"nodeCredentials":"PerMachineDeployment"}"#;
         let own = TenantSettings::default().with(&spec(own)).unwrap();
         assert_eq!(own.node_credentials, NodeCredentials::PerMachineDeployment);
-        // The token is an input, and the wish for one is not.
+        // The token is an input, but not the setting.
         assert_eq!(serde_json::to_string(&own).unwrap(), written);
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// How many tenants a wave comes to: those that had their turn in earlier waves among them.
+/// The number of tenants that have got their slot after a wave, including those of earlier waves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wave {
     /// This many tenants.
@@ -21,7 +21,7 @@ impl Wave {
     }
 }
 
-/// A text that is no wave.
+/// The error for a text that is not a wave.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is neither a number of tenants nor a share from 1% to 100%")]
 pub struct NoWave(String);
@@ -51,12 +51,13 @@ impl fmt::Display for Wave {
     }
 }
 
-/// How a rollout goes through the fleet.
+/// The strategy of a rollout through the fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The waves in their order. After the last one everybody has a turn.
+    /// The waves in their order. After the last one, all tenants get a slot.
     pub waves: Vec<Wave>,
-    /// Above this many in a hundred of the machine deployments that fail, nobody has a turn.
+    /// If more than this percentage of the machine deployments with a newer profile fail, no tenant
+    /// has a slot.
     pub failures_percent_max: u8,
 }
 
@@ -69,7 +70,7 @@ impl Default for Pace {
     }
 }
 
-/// Reads a share of 0 to 100 percent, such as `10%`.
+/// Parses a percentage from 0 to 100, such as `10%`.
 pub fn percent(text: &str) -> Result<u8, String> {
     let share = text.strip_suffix('%').and_then(|text| text.parse().ok());
     share

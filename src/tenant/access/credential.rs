@@ -1,4 +1,4 @@
-//! Who we are in a worker cluster: the part of a kubeconfig's user that is accepted.
+//! The credential for a worker cluster: the part of a kubeconfig's user that is accepted.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use rustls::{
 
 use super::{super::secret_text::SecretText, document::Node, error::AccessError, pem};
 
-/// Who we are in a worker cluster.
+/// The credential with which we authenticate to a worker cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// A bearer token.
     Token(SecretText),
     /// A client certificate.
     Certificate(ClientCertificate),
-    /// Both, as some providers hand out: the certificate for the connection, the token for each
-    /// request.
+    /// Both, as some providers issue them: the certificate for the connection, and the token for
+    /// each request.
     Both {
         /// The bearer token.
         token: SecretText,
@@ -37,7 +37,7 @@ pub struct ClientCertificate {
 }
 
 impl Credential {
-    /// The bearer token, if there is one.
+    /// Returns the bearer token, if there is one.
     pub const fn token(&self) -> Option<&SecretText> {
         match self {
             Self::Token(token) | Self::Both { token, .. } => Some(token),
@@ -45,7 +45,7 @@ impl Credential {
         }
     }
 
-    /// The client certificate, if there is one.
+    /// Returns the client certificate, if there is one.
     pub const fn certificate(&self) -> Option<&ClientCertificate> {
         match self {
             Self::Certificate(certificate) | Self::Both { certificate, .. } => Some(certificate),
@@ -53,7 +53,7 @@ impl Credential {
         }
     }
 
-    /// The user's credential.
+    /// Parses the user's credential.
     pub(super) fn parse(user: &Node<'_>) -> Result<Self, AccessError> {
         let token = parse_token(user)?;
         let certificate = parse_client_certificate(user)?;
@@ -67,7 +67,7 @@ impl Credential {
         }
     }
 
-    /// Refuses every field of a user that is not on the list.
+    /// Refuses every field of a user that is not on the allow-list.
     pub(super) fn check_fields(user: &Node<'_>) -> Result<(), AccessError> {
         for key in user.keys() {
             let field = user.path_of(key);
@@ -169,7 +169,7 @@ fn parse_client_certificate(user: &Node<'_>) -> Result<Option<ClientCertificate>
     }))
 }
 
-/// Whether TLS can use the key, and whether it is the certificate's.
+/// Checks that TLS can use the key, and that it belongs to the certificate.
 fn check_pair(
     chain: Vec<CertificateDer<'static>>,
     key: &PrivateKeyDer<'static>,

@@ -1,19 +1,20 @@
-//! A kubeconfig's YAML as a tree whose every node knows its path, read under a budget.
+//! Reads a kubeconfig's YAML, within limits, into a tree whose nodes know their paths.
 
 use serde_json::Value;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{error::AccessError, pem};
 
-/// Deep enough for every field that a kubeconfig has (extensions included), shallow enough for
-/// any stack.
+/// The maximum depth. It is enough for every field of a kubeconfig (including extensions), and safe
+/// for any stack.
 const DEPTH_MAX: usize = 32;
-/// A kubeconfig of one cluster has about thirty nodes; somebody's file of a whole company fits.
+/// The maximum number of nodes. A kubeconfig of one cluster has about thirty, and the file of a
+/// whole company fits.
 const NODES_MAX: usize = 10_000;
-/// How much of a key an error shows: keys are the tenant's text.
+/// The maximum number of characters of a key in an error, because keys are the tenant's text.
 const KEY_CHARS_SHOWN: usize = 64;
 
-/// A kubeconfig, whose texts are overwritten in memory when it is dropped.
+/// A kubeconfig. Its strings are overwritten in memory when it is dropped.
 pub(super) struct Document(Value);
 
 impl Drop for Document {
@@ -31,7 +32,7 @@ fn overwrite(value: &mut Value) {
     }
 }
 
-/// Reads the YAML. Aliases, anchors, merge keys, duplicate keys and further documents are refused.
+/// Parses the YAML. Aliases, anchors, merge keys, duplicate keys and further documents are refused.
 pub(super) fn read(bytes: &[u8], bytes_max: usize) -> Result<Document, AccessError> {
     if bytes.len() > bytes_max {
         return Err(AccessError::TooLarge {
@@ -62,14 +63,14 @@ pub(super) fn read(bytes: &[u8], bytes_max: usize) -> Result<Document, AccessErr
     }
 }
 
-/// Whether a text is the base64 of a kubeconfig.
+/// Returns true if a text is the base64 of a kubeconfig.
 fn is_encoded(text: &str) -> bool {
     let decoded = pem::from_base64(text).map(Zeroizing::new);
     let inside = decoded.as_ref().and_then(|it| str::from_utf8(it).ok());
     inside.is_some_and(|inside| inside.contains("clusters"))
 }
 
-/// The reader's error without its text, which quotes the input.
+/// Converts the parser's error, without its text, which quotes the input.
 fn refused(error: &serde_saphyr::Error) -> AccessError {
     use serde_saphyr::{Error, budget::BudgetBreach};
 
@@ -94,7 +95,7 @@ fn refused(error: &serde_saphyr::Error) -> AccessError {
     }
 }
 
-/// A value of the document and the path to it.
+/// A value in the document, and its path.
 #[derive(Clone)]
 pub(super) struct Node<'a> {
     pub(super) path: String,
@@ -102,7 +103,7 @@ pub(super) struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// The whole document, which must be a mapping.
+    /// Returns the whole document, which must be a mapping.
     pub(super) fn root(Document(value): &'a Document) -> Result<Self, AccessError> {
         let node = Self {
             path: "the kubeconfig".to_owned(),
@@ -115,7 +116,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The path of a field of this node, whether it exists or not.
+    /// Returns the path of a field of this node, whether it exists or not.
     pub(super) fn path_of(&self, key: &str) -> String {
         let key: String = key
             .chars()
@@ -135,7 +136,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A field of this node. Null and empty text are absent, as they are for kubectl.
+    /// Returns a field of this node. Null and empty strings count as absent, as for kubectl.
     pub(super) fn get(&self, key: &str) -> Option<Self> {
         let value = self.value.get(key)?;
         let absent = value.is_null() || value.as_str().is_some_and(str::is_empty);
@@ -145,7 +146,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The names of this node's fields that say anything.
+    /// Returns the names of this node's fields that are not null.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'a str> {
         self.value
             .as_object()
@@ -155,7 +156,7 @@ impl<'a> Node<'a> {
             .map(|(key, _)| key.as_str())
     }
 
-    /// A field that is a mapping, if there is one.
+    /// Returns a field that is a mapping, if it exists.
     pub(super) fn mapping(&self, key: &str) -> Result<Option<Self>, AccessError> {
         let Some(node) = self.get(key) else {
             return Ok(None);
@@ -164,7 +165,7 @@ impl<'a> Node<'a> {
         Ok(Some(node))
     }
 
-    /// A field that is text, if there is one.
+    /// Returns a field that is a string, if it exists.
     pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>, AccessError> {
         let Some(node) = self.get(key) else {
             return Ok(None);
@@ -173,20 +174,20 @@ impl<'a> Node<'a> {
         Ok(node.value.as_str())
     }
 
-    /// A field that is text and must be there.
+    /// Returns a field that is a string and must exist.
     pub(super) fn required_text(&self, key: &str) -> Result<&'a str, AccessError> {
         self.text(key)?.ok_or_else(|| AccessError::Missing {
             field: self.path_of(key),
         })
     }
 
-    /// Whether a field says anything but `false`.
+    /// Returns true if a field exists and is not `false`.
     pub(super) fn is_set(&self, key: &str) -> bool {
         self.get(key)
             .is_some_and(|node| node.value != &Value::Bool(false))
     }
 
-    /// The mappings of a field that is a list.
+    /// Returns the mappings in a field that is a list.
     pub(super) fn list(&self, key: &str) -> Result<Vec<Self>, AccessError> {
         let Some(list) = self.get(key) else {
             return Ok(Vec::new());

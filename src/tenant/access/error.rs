@@ -1,12 +1,12 @@
-//! Why a kubeconfig is refused: the field, and what to write instead. Never a value, except that
-//! the host of the server may be shown.
+//! The reasons why a kubeconfig is refused: the field, and what to write instead. They never
+//! contain a value, except for the host of the server.
 
 use super::super::address::AddressRefused;
 
-/// Why a kubeconfig is refused.
+/// The reason why a kubeconfig is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// It is larger than any kubeconfig has a reason to be.
+    /// It is larger than a kubeconfig needs to be.
     #[error("the kubeconfig has {bytes} bytes; at most {max} are read")]
     TooLarge {
         /// Its size.
@@ -14,7 +14,7 @@ pub enum AccessError {
         /// The largest size that is read.
         max: usize,
     },
-    /// It says nothing.
+    /// It is empty.
     #[error("the kubeconfig is empty")]
     Empty,
     /// It is the base64 of a kubeconfig.
@@ -23,7 +23,7 @@ pub enum AccessError {
          `stringData` of the Secret"
     )]
     EncodedTwice,
-    /// kubectl has replaced a value by a placeholder.
+    /// kubectl has replaced a value with a placeholder.
     #[error("{field}: kubectl left the value out; use the output of kubectl config view --raw")]
     Omitted {
         /// The field.
@@ -40,13 +40,13 @@ pub enum AccessError {
         /// The column.
         column: u64,
     },
-    /// It names a key twice, and which of the two counts depends on the reader.
+    /// It contains a key twice. Parsers disagree on which of the two counts.
     #[error("line {line} of the kubeconfig repeats a key; keep one of the two")]
     DuplicateKey {
         /// The line.
         line: u64,
     },
-    /// It refers to parts of itself, which lets a small text become a large one.
+    /// It refers to parts of itself, which lets a small text expand to a large one.
     #[error("line {line} of the kubeconfig has an anchor, an alias or a merge key; write it out")]
     Alias {
         /// The line.
@@ -66,15 +66,15 @@ pub enum AccessError {
     NotAKubeconfig {
         /// The field.
         field: String,
-        /// What a kubeconfig has there.
+        /// The value in a kubeconfig.
         expected: &'static str,
     },
-    /// A field is not what it should be.
+    /// A field has the wrong type.
     #[error("{field}: it must be {expected}")]
     WrongType {
         /// The field.
         field: String,
-        /// What it should be.
+        /// The expected type.
         expected: &'static str,
     },
     /// A field that decides how the cluster is reached is unknown.
@@ -83,7 +83,7 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// Two entries have one name.
+    /// Two entries have the same name.
     #[error("{field}: an earlier entry has the same name; keep one of the two")]
     DuplicateName {
         /// The field.
@@ -95,30 +95,30 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// A field names an entry that does not exist.
+    /// A field refers to an entry that does not exist.
     #[error("{field}: no entry of `{list}` has this name")]
     Dangling {
         /// The field.
         field: String,
-        /// Where the entry should be.
+        /// The list in which the entry should be.
         list: &'static str,
     },
-    /// It has several contexts and names none of them.
+    /// It has several contexts, and selects none of them.
     #[error("current-context: it is missing, and there is not exactly one context to take")]
     NoCurrentContext,
-    /// It asks for a command to be run.
+    /// It requires a command to be run.
     #[error("{field}: no command is run for a credential; use `token` or a client certificate")]
     Exec {
         /// The field.
         field: String,
     },
-    /// It asks for an authentication plugin.
+    /// It requires an authentication plugin.
     #[error("{field}: plugins are not supported; use `token` or a client certificate")]
     AuthProvider {
         /// The field.
         field: String,
     },
-    /// It names a file. It would be read from this process's file system.
+    /// It refers to a file, which would be read from this process's file system.
     #[error("{field}: files are not read; use `{instead}`")]
     File {
         /// The field.
@@ -132,25 +132,25 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// It asks to act as somebody else.
+    /// It requests impersonation.
     #[error("{field}: impersonation is not supported; use the credential of that user")]
     Impersonation {
         /// The field.
         field: String,
     },
-    /// It asks for a connection to any server that answers.
+    /// It disables the verification of the server's certificate.
     #[error("{field}: certificates are always verified; use `certificate-authority-data`")]
     InsecureTls {
         /// The field.
         field: String,
     },
-    /// It names a proxy.
+    /// It specifies a proxy.
     #[error("{field}: the operator decides about proxies; remove it")]
     Proxy {
         /// The field.
         field: String,
     },
-    /// The server is not reached by https.
+    /// The server's URL does not start with https.
     #[error("{field}: it must start with https://")]
     ServerNotHttps {
         /// The field.
@@ -174,7 +174,7 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// The server's port is no port.
+    /// The server's port is invalid.
     #[error("{field}: the port of the URL must be a number from 1 to 65535")]
     ServerPort {
         /// The field.
@@ -188,17 +188,17 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// The server may not be connected to.
+    /// Connections to the server are not allowed.
     #[error("{field}: `{host}` may not be connected to")]
     ServerRefused {
         /// The field.
         field: String,
         /// The server's host.
         host: String,
-        /// Why.
+        /// The reason.
         source: AddressRefused,
     },
-    /// The name that the server's certificate should have is no name.
+    /// The expected name in the server's certificate is invalid.
     #[error("{field}: it must be a DNS name or an IP address")]
     TlsServerName {
         /// The field.
@@ -210,21 +210,21 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// A field is not PEM, or has PEM sections that do not belong there.
+    /// A field is not PEM, or contains PEM sections that do not belong there.
     #[error("{field}: it must be {expected} in PEM, and nothing else, in base64")]
     NotPem {
         /// The field.
         field: String,
-        /// What it should be.
+        /// The expected content.
         expected: &'static str,
     },
-    /// A section says that it is a certificate, and is none.
+    /// A section that is marked as a certificate is not one.
     #[error("{field}: a certificate in it cannot be read")]
     NotACertificate {
         /// The field.
         field: String,
     },
-    /// A section says that it is a key, and is none that TLS can use.
+    /// A section that is marked as a key is not one that TLS can use.
     #[error("{field}: the key is of no supported kind (RSA, ECDSA P-256 or P-384, Ed25519)")]
     NotAKey {
         /// The field.
@@ -236,7 +236,7 @@ pub enum AccessError {
         /// The field.
         field: String,
     },
-    /// The token cannot stand in a header.
+    /// The token cannot be sent in a header.
     #[error("{field}: a token has visible ASCII characters only, and no spaces or line ends")]
     NotAToken {
         /// The field.
@@ -251,7 +251,7 @@ pub enum AccessError {
 }
 
 impl AccessError {
-    /// A word for metrics and conditions.
+    /// Returns the error's category in one word, for metrics and conditions.
     pub const fn category(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } | Self::TooComplex { .. } => "kubeconfig_too_large",

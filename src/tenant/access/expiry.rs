@@ -1,5 +1,5 @@
-//! When what a kubeconfig holds expires: its client certificate, its certificate authority, and its
-//! token where that is a JWT. Nothing is verified here, and a time is no secret.
+//! Determines when the credentials in a kubeconfig expire: its client certificate, its certificate
+//! authority, and its token if that is a JWT. Nothing is verified here. A time is not a secret.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
@@ -10,15 +10,16 @@ use super::ClusterAccess;
 use crate::api::reason::Reason;
 use crate::tenant::{report::ConditionState, secret_text::SecretText};
 
-/// A warning comes this long before the end, or a fifth of the lifetime: what lives for an hour and
-/// is renewed in time warns nobody.
+/// The first warning comes this long before the end, or a fifth of the lifetime if that is less. A
+/// credential that lives for an hour and is renewed in time causes no warning.
 const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 const SOON_PART: i32 = 5;
-/// A second one comes this long before, or a twentieth of the lifetime.
+/// The second warning comes this long before the end, or a twentieth of the lifetime if that is
+/// less.
 const VERY_SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 const VERY_SOON_PART: i32 = 20;
 
-/// When a part of a kubeconfig expires.
+/// The lifetime of a part of a kubeconfig.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
     what: &'static str,
@@ -35,11 +36,12 @@ enum Priority {
 }
 
 impl ClusterAccess {
-    /// What of it expires, as far as it says so.
+    /// Returns the parts that expire, if their end is known.
     pub fn expiries(&self) -> Vec<Expiry> {
-        // Of several authorities the last to expire counts: a bundle holds old and new ones.
+        // Of several authorities the last to expire counts, because a bundle contains old and new
+        // ones.
         let authority = validities(&self.certificate_authority).max_by_key(|(_, ends)| *ends);
-        // Of a chain the first to expire counts.
+        // Of a certificate chain the first to expire counts.
         let certificate = self.credential.certificate();
         let certificate = certificate
             .and_then(|pair| validities(&pair.certificate).min_by_key(|(_, ends)| *ends));
@@ -83,7 +85,8 @@ impl Expiry {
     }
 }
 
-/// What the condition says of all that expires: the most urgent, and of those the first to end.
+/// Returns the state of the condition for all parts: the most urgent one, and of those the first to
+/// end.
 pub fn finding(expiries: &[Expiry], now: Timestamp) -> ConditionState {
     let most_urgent = expiries
         .iter()
@@ -101,8 +104,8 @@ pub fn finding(expiries: &[Expiry], now: Timestamp) -> ConditionState {
     ConditionState::wrong(reason, message.unwrap_or_default())
 }
 
-/// From when and until when each certificate is good. What cannot be read expires nowhere: TLS
-/// refuses it with better words.
+/// Returns the beginning and end of each certificate's validity. Certificates that cannot be parsed
+/// are skipped, because TLS refuses them with a better message.
 fn validities(pem: &[u8]) -> impl Iterator<Item = (Timestamp, Timestamp)> {
     CertificateDer::pem_slice_iter(pem)
         .filter_map(Result::ok)
@@ -115,7 +118,7 @@ fn validities(pem: &[u8]) -> impl Iterator<Item = (Timestamp, Timestamp)> {
         })
 }
 
-/// The claims of a JWT that tell its life.
+/// The claims of a JWT about its lifetime.
 #[derive(Deserialize)]
 struct Claims {
     exp: i64,
@@ -129,7 +132,7 @@ fn token_validity(token: &SecretText) -> Option<(Timestamp, Timestamp)> {
     let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
     let Claims { exp, iat, nbf } = serde_json::from_slice(&claims).ok()?;
     let ends = Timestamp::from_second(exp).ok()?;
-    // One that does not say when it was made may be old already.
+    // A token without its time of issue may already be old.
     let begins = Timestamp::from_second(iat.or(nbf)?).ok()?;
     Some((begins, ends))
 }

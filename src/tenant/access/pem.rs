@@ -1,4 +1,4 @@
-//! PEM inside of base64, as kubeconfigs carry it.
+//! PEM in base64, as in kubeconfigs.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::pki_types::{
@@ -9,8 +9,8 @@ use zeroize::Zeroizing;
 
 use super::error::AccessError;
 
-/// The certificates of a PEM text, which holds at least one, and nothing but certificates: what
-/// comes with a certificate authority is handed on to nodes.
+/// Returns the certificates of a PEM text. It must contain at least one, and nothing but
+/// certificates: the text of a certificate authority is passed on to nodes.
 pub(super) fn certificates(
     pem: &[u8],
     field: &str,
@@ -32,7 +32,7 @@ pub(super) fn certificates(
     Ok(certificates)
 }
 
-/// The bytes of a base64 field.
+/// Decodes a base64 field.
 pub(super) fn decode(text: &str, field: &str) -> Result<Vec<u8>, AccessError> {
     check_is_given(text, field)?;
     from_base64(text).ok_or_else(|| AccessError::NotBase64 {
@@ -40,7 +40,8 @@ pub(super) fn decode(text: &str, field: &str) -> Result<Vec<u8>, AccessError> {
     })
 }
 
-/// The bytes of a base64 text. Line ends inside of it are common; kubectl takes them, too.
+/// Decodes a base64 text. It may contain line breaks, which are common, and which kubectl accepts,
+/// too.
 pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
     let text: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
     STANDARD.decode(text.as_bytes()).ok()

@@ -1,29 +1,30 @@
-//! The URL of an API server, in parts that have been checked one by one.
+//! The URL of an API server, split into validated parts.
 
 use std::fmt;
 
 use super::super::host::{self, Host};
 use super::error::AccessError;
 
-/// The port of a URL that names none.
+/// The port of a URL without a port.
 const HTTPS_PORT: u16 = 443;
 
-/// Where an API server is. Always https.
+/// The address of an API server. The scheme is always https.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Server {
     /// The host.
     pub host: Host,
-    /// Whether the name has a dot at its end. DNS then looks up this name alone, and tries none of
-    /// the search domains. TLS knows names without it.
+    /// True if the name ends with a dot. DNS then looks up only this name, and does not try search
+    /// domains. TLS uses the name without the dot.
     pub is_rooted: bool,
     /// The port.
     pub port: u16,
-    /// What stands before `/api` in every path: empty, or `/` and a path without a `/` at its end.
+    /// The prefix of `/api` in every path: empty, or `/` and a path without a `/` at its end.
     pub path: String,
 }
 
 impl Server {
-    /// The URL, with its port and without a `/` at its end. A dot at the end of the name is kept.
+    /// Returns the URL with its port, and without a `/` at its end. A dot at the end of the name is
+    /// kept.
     pub fn url(&self) -> String {
         self.to_string()
     }
@@ -77,7 +78,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// Whether a path can be put before others as it is.
+/// Returns true if a path can be used as a prefix without escaping.
 fn is_plain_path(path: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/".contains(&byte);
     let mut segments = path.split('/').skip(1);

@@ -11,8 +11,8 @@ use super::{
 mod hostile;
 mod yaml;
 
-/// A certificate authority, a certificate that it signed, the certificate's key, and a key of
-/// nobody, in PEM.
+/// A certificate authority, a certificate that it signed, the certificate's key, and an unrelated
+/// key, in PEM.
 struct Pki {
     authority: String,
     certificate: String,
@@ -36,7 +36,7 @@ fn base64(text: &str) -> String {
     STANDARD.encode(text)
 }
 
-/// A kubeconfig with a token, as kubectl writes it.
+/// Creates a kubeconfig with a token, as kubectl writes it.
 fn a_kubeconfig(pki: &Pki) -> Value {
     json!({
         "apiVersion": "v1",
@@ -59,7 +59,8 @@ fn parse(kubeconfig: &Value) -> Result<ClusterAccess, AccessError> {
     ClusterAccess::parse(kubeconfig.to_string().as_bytes(), &AccessRules::default())
 }
 
-/// The kubeconfig with one value put in place, by JSON pointer; the last part may be new.
+/// Returns the kubeconfig with one value set by JSON pointer. The last part of the pointer may be
+/// new.
 fn with(mut kubeconfig: Value, pointer: &str, value: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     match kubeconfig.pointer_mut(parent).unwrap() {

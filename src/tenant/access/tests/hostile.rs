@@ -1,8 +1,8 @@
-//! One case, at least, for every reason to refuse a field.
+//! At least one case for every reason to refuse a field.
 
 use super::*;
 
-/// Puts a value into a good kubeconfig, and expects the refusal.
+/// Sets a value in a valid kubeconfig, and expects this error.
 fn refuses(pki: &Pki, pointer: &str, value: Value, expected: &AccessError) {
     let parsed = parse(&with(a_kubeconfig(pki), pointer, value));
     assert_eq!(parsed.as_ref(), Err(expected), "{pointer}");

@@ -1,4 +1,4 @@
-//! What YAML can do to its parser.
+//! Tests of YAML that is dangerous for its parser.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn parse_text(text: &str) -> Result<ClusterAccess, AccessError> {
     ClusterAccess::parse(text.as_bytes(), &AccessRules::default())
 }
 
-/// A good kubeconfig as people write it.
+/// Creates a valid kubeconfig as people write it.
 fn a_text() -> String {
     let authority = base64(&a_pki().authority);
     format!(
@@ -122,7 +122,7 @@ fn an_error_shows_neither_the_text_nor_a_long_key() {
     );
 }
 
-/// A step of `SplitMix64`: enough to stir, and the same on every machine.
+/// Makes a step of `SplitMix64`. It is random enough, and the same on every machine.
 fn stir(state: &mut u64) -> usize {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
