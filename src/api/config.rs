@@ -9,7 +9,7 @@ use super::profile::{
     ProvisioningUtility, Unit, null_is_absent, provisioning_utility_schema,
 };
 
-/// What an `OperatingSystemConfig` specifies. It never changes: a rotation makes a new object.
+/// The spec of an `OperatingSystemConfig`. It never changes: a rotation creates a new object.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, KubeSchema)]
 #[kube(
     group = "operatingsystemmanager.k8c.io",
@@ -44,13 +44,13 @@ use super::profile::{
 pub struct OperatingSystemConfigSpec {
     /// The operating system.
     pub os_name: OperatingSystem,
-    /// The version of the operating system, as the profile names it.
+    /// The version of the operating system, as in the profile.
     pub os_version: String,
     /// The cloud provider of the machine deployment.
     pub cloud_provider: CloudProviderSpec,
-    /// What the bootstrap document is made from.
+    /// The content of the bootstrap document.
     pub bootstrap_config: ConfigHalf,
-    /// What the provisioning document is made from.
+    /// The content of the provisioning document.
     pub provisioning_config: ConfigHalf,
     /// The tool that reads the documents. Absent means `cloud-init`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ pub struct ConfigHalf {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub units: Vec<Unit>,
-    /// Files, rendered.
+    /// Rendered files.
     #[serde(
         default,
         deserialize_with = "null_is_absent",

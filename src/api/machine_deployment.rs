@@ -1,8 +1,8 @@
 //! `MachineDeployment`: machine-controller's object. We read it, and own only a finalizer and one
-//! annotation on it, and one in its template.
+//! annotation on it, and one annotation in its template.
 //!
-//! Only the fields that we read are named, and each may be absent, so that no machine deployment
-//! can fail to decode: what is missing is judged later, with a reason.
+//! The types contain only the fields that we read, and each may be absent, so that no machine
+//! deployment can fail to decode. Missing values are reported later, with a reason.
 
 use std::collections::BTreeMap;
 
@@ -30,22 +30,22 @@ pub struct MachineDeploymentSpec {
     /// The template of the machines.
     #[serde(deserialize_with = "null_is_absent")]
     pub template: MachineTemplate,
-    /// How many machines there should be; absent means one.
+    /// The desired number of machines. Absent means one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i64>,
-    /// Whether machine-controller leaves the machines alone.
+    /// If true, machine-controller does not change the machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// After how many seconds without progress the replacement of machines has failed.
+    /// The number of seconds without progress after which the replacement of machines has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_deadline_seconds: Option<i64>,
-    /// Whether a field that we read has a type that machine-controller does not give it. Such a
-    /// machine deployment is known by its metadata alone, and nothing else is held up by it.
+    /// True if a field that we read has a type that machine-controller does not use. Of such a
+    /// machine deployment only the metadata is known. It does not affect others.
     #[serde(skip)]
     pub is_unreadable: bool,
 }
 
-/// One of which nothing but its metadata can be read.
+/// Creates a machine deployment of which only the metadata could be decoded.
 impl From<ObjectMeta> for MachineDeployment {
     fn from(metadata: ObjectMeta) -> Self {
         Self {
@@ -84,15 +84,15 @@ pub struct MachineMetadata {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineSpec {
-    /// What the cloud provider needs to know.
+    /// The provider spec.
     #[serde(deserialize_with = "null_is_absent")]
     pub provider_spec: ProviderSpecSource,
-    /// Versions of the software on the machine.
+    /// The versions of the software on the machine.
     #[serde(deserialize_with = "null_is_absent")]
     pub versions: MachineVersions,
 }
 
-/// Where a provider spec comes from.
+/// The source of a provider spec.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProviderSpecSource {
@@ -102,14 +102,14 @@ pub struct ProviderSpecSource {
 }
 
 impl ProviderSpecSource {
-    /// The provider spec as JSON; null where there is none.
+    /// Returns the provider spec as JSON, or null if there is none.
     pub fn json(&self) -> Value {
         self.value.clone().map_or(Value::Null, Value::from)
     }
 }
 
-/// A provider spec. Each tenant's machine deployments rest in memory: as text, which takes
-/// far less than its tree.
+/// A provider spec. It is kept as text, because every tenant's machine deployments are in memory,
+/// and a parsed tree takes far more.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(from = "Value", into = "Value")]
 pub struct ProviderSpec(Box<str>);
@@ -122,12 +122,12 @@ impl From<Value> for ProviderSpec {
 
 impl From<ProviderSpec> for Value {
     fn from(spec: ProviderSpec) -> Self {
-        // What was written from JSON reads as JSON.
+        // It was written as JSON, so it can be parsed.
         serde_json::from_str(&spec.0).unwrap_or_default()
     }
 }
 
-/// Versions of the software on a machine.
+/// The versions of the software on a machine.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineVersions {
@@ -136,20 +136,20 @@ pub struct MachineVersions {
     pub kubelet: String,
 }
 
-/// What machine-controller says of the machines. What is absent is nought.
+/// The status of the machines, as reported by machine-controller. Absent numbers mean zero.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineDeploymentStatus {
-    /// The generation of the machine deployment that this speaks of.
+    /// The generation of the machine deployment that the status is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How many machines there are.
+    /// The number of machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i64>,
-    /// How many of them were made from the template as it stands.
+    /// The number of machines that were created from the current template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_replicas: Option<i64>,
-    /// How many of them can be used.
+    /// The number of machines that are available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available_replicas: Option<i64>,
 }

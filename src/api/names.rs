@@ -1,13 +1,13 @@
-//! Names that other programs depend on: annotations, labels, finalizers, namespaces, data keys and
-//! the derived names of everything that is made for a machine deployment.
+//! Names that other programs depend on: annotations, labels, finalizers, namespaces, data keys, and
+//! the derived names of everything that is created for a machine deployment.
 
 use std::collections::BTreeSet;
 
 use kube::api::ObjectMeta;
 
-/// The namespace of a worker cluster that holds what nodes fetch.
+/// The namespace in a worker cluster for the Secrets that nodes fetch.
 pub const CLOUD_INIT_SETTINGS: &str = "cloud-init-settings";
-/// The ServiceAccount (and Role, and RoleBinding) that nodes fetch their provisioning Secret with.
+/// The ServiceAccount (and Role, and RoleBinding) with which nodes fetch their provisioning Secret.
 pub const FETCHER: &str = "cloud-init-getter";
 /// The Secret with the fetcher's token.
 pub const FETCHER_TOKEN: &str = "cloud-init-getter-token";
@@ -22,74 +22,77 @@ pub const KUBECONFIG_KEY: &str = "kubeconfig";
 /// The data key of the edge script's Secret.
 pub const EDGE_SCRIPT_KEY: &str = "fetch-bootstrap-script";
 
-/// The kinds of objects with a profile's spec. Kubermatic Kubernetes Platform keeps its users'
-/// profiles under the second, and copies them into the first.
+/// The kinds of objects with a profile's spec. Kubermatic Kubernetes Platform stores the profiles
+/// of its users with the second, and copies them to the first.
 pub const PROFILE_KINDS: [&str; 2] = ["OperatingSystemProfile", "CustomOperatingSystemProfile"];
 
 /// Annotation of a machine deployment: the name of its profile.
 pub const PROFILE: &str = "k8c.io/operating-system-profile";
 /// Annotation of a machine deployment: the namespace of its profile.
 pub const PROFILE_NAMESPACE: &str = "k8c.io/operating-system-profile-namespace";
-/// Annotation of a machine deployment: the revision, raised by machine-controller.
+/// Annotation of a machine deployment: its revision, which machine-controller increments.
 pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
-/// Finalizer of a machine deployment that has our objects.
+/// Finalizer of a machine deployment for which we created objects.
 pub const FINALIZER: &str = "kubermatic.io/cleanup-operating-system-configs";
 
-/// Annotation of what we make: the machine deployment's revision.
+/// Annotation of objects that we create: the machine deployment's revision.
 pub const MADE_FOR_REVISION: &str = "k8c.io/machine-deployment-revision";
-/// Annotation of what we make: the hash of the machine deployment's annotations.
+/// Annotation of objects that we create: the hash of the machine deployment's annotations.
 pub const MADE_FOR_ANNOTATIONS: &str = "k8c.io/mdannotations-hash";
-/// Annotation of what we make: the profile's version.
+/// Annotation of objects that we create: the profile's version.
 pub const MADE_FOR_PROFILE_VERSION: &str = "k8c.io/osp-version";
-/// Annotation of what we make: the digest of everything it was made from.
+/// Annotation of objects that we create: the digest of all inputs.
 pub const INPUTS: &str = "operatingsystemmanager.k8c.io/inputs";
-/// Annotation of what we make: the keyed digest of its bytes.
+/// Annotation of objects that we create: the keyed digest of the object's bytes.
 pub const CONTENT: &str = "operatingsystemmanager.k8c.io/content";
-/// Annotation of what we make: what of it is close to the most that a provider or Kubernetes takes.
+/// Annotation of objects that we create: the document or object that is close to the maximum size
+/// that a provider or Kubernetes accepts.
 pub const NEAR_LIMIT: &str = "operatingsystemmanager.k8c.io/near-limit";
-/// Annotation of what we make: the machine deployment, as `namespace/name`.
+/// Annotation of objects that we create: the machine deployment, as `namespace/name`.
 pub const MADE_FOR: &str = "operatingsystemmanager.k8c.io/machine-deployment";
 
-/// Annotation of the kubelet's kubeconfig Secret: what the machines of the machine deployment were
-/// made from. No rotation deletes this one.
+/// Annotation of the kubelet's kubeconfig Secret: the document from which the machines were
+/// created. A rotation does not delete this one.
 pub const MACHINES_MADE_FROM: &str = "operatingsystemmanager.k8c.io/machines-made-from";
 /// Annotation of the machines in a machine deployment's template: the digest of the provisioning
-/// document that they were replaced for.
+/// document because of which they were replaced.
 pub const REPLACED_FOR: &str = "operatingsystemmanager.k8c.io/replaced-for";
 
-/// Annotation of a default profile: the digest of the content that we installed. Where the content
-/// has another, somebody has edited it.
+/// Annotation of a default profile: the digest of the content that we installed. If the content has
+/// another digest, the profile was edited.
 pub const INSTALLED_CONTENT: &str = "operatingsystemmanager.k8c.io/installed-content";
-/// Annotation of a Secret that another program made and that is kept with its bytes, though they
-/// are not those that we render.
+/// Annotation of a Secret that another program created, and whose bytes are kept although they
+/// differ from those that we render.
 pub const KEPT: &str = "operatingsystemmanager.k8c.io/kept-as-found";
-/// Annotation of a profile that no default replaces: it was adopted with its cluster.
+/// Annotation of a profile that no default profile replaces: it was adopted together with its
+/// cluster.
 pub const PINNED: &str = "operatingsystemmanager.k8c.io/pinned";
 
-/// Annotation of no stored object: of what was read in place of one that is too large, with what
-/// that one weighs in bytes.
+/// Annotation that is never stored. It marks what was read of an object that is too large, and
+/// contains the object's weight in bytes.
 pub const TOO_LARGE: &str = "operatingsystemmanager.k8c.io/too-large";
 
 /// Label of a bootstrap token: the key of its machine deployment.
 pub const TOKEN_LABEL: &str = "machinedeployment.k8s.io/name";
 /// Label of a kubeconfig Secret that registers a worker cluster.
 pub const WORKER_CLUSTER_LABEL: &str = "operatingsystemmanager.k8c.io/worker-cluster";
-/// Annotation of the worker cluster's `cloud-init-settings`: who serves the cluster.
+/// Annotation of the worker cluster's namespace `cloud-init-settings`: the tenant that the cluster
+/// is served for.
 pub const CLAIM: &str = "operatingsystemmanager.k8c.io/claimed-by";
-/// Annotation of a WorkerCluster that somebody deleted while its registration was there, and that
-/// was created again with the same settings.
+/// Annotation of a WorkerCluster that was deleted while its registration existed, and was created
+/// again with the same settings.
 pub const SETTINGS_RESTORED: &str = "operatingsystemmanager.k8c.io/settings-restored";
-/// Label of a replica's Lease: the fleet that it is a member of.
+/// Label of a replica's Lease: the replica's fleet.
 pub const FLEET_LABEL: &str = "operatingsystemmanager.k8c.io/fleet";
 /// Annotation of a replica's Lease: the digest of the replica set that it follows.
 pub const VIEW: &str = "operatingsystemmanager.k8c.io/members";
-/// Annotation of a replica's Lease: the crashes that it has heard of, and the trial under way.
+/// Annotation of a replica's Lease: the crashes that it has heard of, and the current trial.
 pub const CRASHES: &str = "operatingsystemmanager.k8c.io/crashes";
 
-/// A label's value may have this many bytes at most.
+/// The maximum size of a label's value.
 pub const LABEL_VALUE_BYTES_MAX: usize = 63;
 
-/// The names of everything that is made for one machine deployment.
+/// The names of everything that is created for one machine deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DerivedNames {
     /// The config, in the management cluster.
@@ -100,10 +103,10 @@ pub struct DerivedNames {
     pub bootstrap: String,
     /// The Secret with the kubelet's bootstrap kubeconfig.
     pub kubelet_kubeconfig: String,
-    /// The Secret with the script for edge machines, which those of other clouds do not have.
+    /// The Secret with the script for edge machines. It does not exist on other clouds.
     pub edge_script: String,
-    /// The ServiceAccount (and Role, and RoleBinding) that its machines fetch their documents
-    /// with, where machine deployments have one each.
+    /// The ServiceAccount (and Role, and RoleBinding) with which its machines fetch their
+    /// documents, if each machine deployment has its own credentials.
     pub fetcher: String,
     /// The Secret with that ServiceAccount's token.
     pub fetcher_token: String,
@@ -127,8 +130,8 @@ impl DerivedNames {
         }
     }
 
-    /// Whether any object of the one has the name of an object of the other, of whatever kind:
-    /// the bootstrap Secret of `kubelet/kube-system-workers` has the name of the kubelet's
+    /// Returns true if any object of one has the same name as an object of the other, of whatever
+    /// kind: the bootstrap Secret of `kubelet/kube-system-workers` has the name of the kubelet's
     /// kubeconfig of `kube-system/workers`.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.config == other.config
@@ -137,17 +140,18 @@ impl DerivedNames {
             || self.all_secrets().any(|name| other.has_secret(name))
     }
 
-    /// Returns the name that two of its own Secrets share, if there is one: in the namespace
-    /// `kubelet`, the bootstrap Secret and the kubelet's kubeconfig have one name where the key
-    /// is the name alone.
+    /// Returns the name that two of its own Secrets share, if there is one. In the namespace
+    /// `kubelet`, the bootstrap Secret and the kubelet's kubeconfig have the same name if the key
+    /// is only the name.
     pub fn shared_secret(&self) -> Option<&str> {
         let mut seen = BTreeSet::new();
         self.all_secrets().find(|name| !seen.insert(*name))
     }
 
-    /// The Secrets in `cloud-init-settings` that are written, in the order in which they are
-    /// deleted: bootstrap first, since machine-controller must not hand out a document whose
-    /// Secrets are going. The token of the fetcher, which the cluster fills, is not among them.
+    /// Returns the Secrets in `cloud-init-settings` that are written, in the order in which they
+    /// are deleted. The bootstrap Secret comes first, because machine-controller must not pass on a
+    /// document whose Secrets are being deleted. The fetcher's token, which the cluster fills, is
+    /// not included.
     pub fn secrets(&self) -> [&str; 4] {
         [
             &self.bootstrap,
@@ -157,12 +161,12 @@ impl DerivedNames {
         ]
     }
 
-    /// Whether one of the Secrets in `cloud-init-settings` has this name.
+    /// Returns true if one of the Secrets in `cloud-init-settings` has this name.
     pub fn has_secret(&self, name: &str) -> bool {
         self.all_secrets().any(|own| own == name)
     }
 
-    /// The Secrets in `cloud-init-settings`, the token of the fetcher too.
+    /// Returns the Secrets in `cloud-init-settings`, including the fetcher's token.
     fn all_secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets()
             .into_iter()
@@ -170,7 +174,7 @@ impl DerivedNames {
     }
 }
 
-/// `<namespace>-<name>`, or the name alone where that would be too long for a label's value.
+/// Returns `<namespace>-<name>`, or only the name if that would be too long for a label's value.
 fn machine_deployment_key(namespace: &str, name: &str) -> String {
     let key = format!("{namespace}-{name}");
     if key.len() >= LABEL_VALUE_BYTES_MAX {
@@ -180,11 +184,11 @@ fn machine_deployment_key(namespace: &str, name: &str) -> String {
     }
 }
 
-/// The longest name that an object can have.
+/// The maximum length of an object's name.
 const NAME_BYTES_MAX: usize = 253;
 
-/// Whether a name can be that of an object: it stands in the path of a request, and leads nowhere
-/// else.
+/// Returns true if an object can have the name. Such a name can be part of a request's path, and
+/// leads nowhere else.
 pub fn is_path_segment(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&name.len())
@@ -192,7 +196,7 @@ pub fn is_path_segment(name: &str) -> bool {
         && !matches!(name, "." | "..")
 }
 
-/// Whether the name is all that was read of an object, which is too large.
+/// Returns true if only the name of an object was read, because it is too large.
 pub fn is_name_alone(metadata: &ObjectMeta) -> bool {
     let annotations = metadata.annotations.as_ref();
     annotations.is_some_and(|annotations| annotations.contains_key(TOO_LARGE))

@@ -1,13 +1,13 @@
-//! The names of operating systems and cloud providers. Objects that are stored in clusters may have
-//! any name: of an older release, or of a later one. Code that needs a known one asks for it.
+//! The names of operating systems and cloud providers. Stored objects may contain any name, from an
+//! older or a newer release. Code that needs a known name checks for it.
 
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The name of an operating system. The set is open: a stored profile may name one that another
-/// version of machine-controller knows.
+/// The name of an operating system. The set is open: a stored profile may contain a name that
+/// another version of machine-controller knows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperatingSystem {
     /// Flatcar Container Linux.
@@ -25,7 +25,7 @@ pub enum OperatingSystem {
 }
 
 impl OperatingSystem {
-    /// Those that machine deployments can use.
+    /// The operating systems that machine deployments can use.
     pub const KNOWN: [Self; 5] = [
         Self::Flatcar,
         Self::Rhel,
@@ -48,7 +48,7 @@ impl OperatingSystem {
 }
 
 /// The name of a cloud provider. The set is open, like that of [`OperatingSystem`]: profiles that
-/// were stored years ago name `equinixmetal`.
+/// were stored years ago contain `equinixmetal`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each name is the provider's own")]
 pub enum CloudProvider {
@@ -76,7 +76,7 @@ pub enum CloudProvider {
 }
 
 impl CloudProvider {
-    /// Those that machine deployments can use.
+    /// The cloud providers that machine deployments can use.
     pub const KNOWN: [Self; 19] = [
         Self::Aws,
         Self::Azure,
@@ -126,7 +126,7 @@ impl CloudProvider {
     }
 }
 
-/// Reads and writes a name of an open set as a string: one of `KNOWN`, or `Other`.
+/// Implements reading and writing a name of an open set as a string: one of `KNOWN`, or `Other`.
 macro_rules! open_set {
     ($names:ident) => {
         impl From<&str> for $names {

@@ -1,7 +1,7 @@
 //! `OperatingSystemProfile`: the template of an operating system's configuration, owned by users.
 //!
-//! The schema is a superset of the one that users have today; a profile written for it is valid
-//! here without a change.
+//! The schema is a superset of the one that users have today. A profile that was written for it is
+//! valid here without a change.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use super::platform::{CloudProvider, OperatingSystem};
 
-/// The pattern that a profile's version follows: a semantic version behind a `v`.
+/// The pattern of a profile's version: a semantic version with a `v` in front.
 ///
-/// Not anchored at its start, as in the schema that users have today.
+/// It is not anchored at its start, as in the schema that users have today.
 pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?$";
 
-/// What an `OperatingSystemProfile` specifies.
+/// The spec of an `OperatingSystemProfile`.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, PartialEq, KubeSchema)]
 #[kube(
     group = "operatingsystemmanager.k8c.io",
@@ -47,8 +47,8 @@ pub const VERSION_PATTERN: &str = r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = without_defaults)]
 pub struct OperatingSystemProfileSpec {
-    /// The profile of the same namespace that this one is laid over. What this one leaves out is
-    /// the other's.
+    /// The profile in the same namespace that this one extends. Fields that this one leaves out are
+    /// those of the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub extends: Option<String>,
@@ -56,41 +56,40 @@ pub struct OperatingSystemProfileSpec {
     pub os_name: OperatingSystem,
     /// The version of the operating system, as free text.
     pub os_version: String,
-    /// The version of the profile: a semantic version behind a `v`. Every change of the spec needs
-    /// another one.
+    /// The version of the profile: a semantic version with a `v` in front. Every change of the spec
+    /// needs a new version.
     #[schemars(regex(pattern = VERSION_PATTERN))]
     pub version: String,
-    /// The language of the templates. Absent means `GoTemplate`, and in a profile that extends
-    /// another the other's.
+    /// The language of the templates. Absent means `GoTemplate`, or that of the extended profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_language: Option<TemplateLanguage>,
     /// The cloud providers that the profile works on.
     #[serde(default, deserialize_with = "null_is_absent")]
     pub supported_cloud_providers: Vec<CloudProviderSpec>,
-    /// What a machine gets as user data: just enough to fetch the provisioning configuration.
+    /// The user data of a machine: just enough to fetch the provisioning configuration.
     #[serde(default, deserialize_with = "null_is_absent")]
     pub bootstrap_config: ProfileConfig,
-    /// What turns the machine into a node.
+    /// The configuration that turns the machine into a node.
     #[serde(default, deserialize_with = "null_is_absent")]
     pub provisioning_config: ProfileConfig,
     /// The tool that reads the documents. Absent means `cloud-init`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "provisioning_utility_schema")]
     pub provisioning_utility: Option<ProvisioningUtility>,
-    /// The version of the Ignition documents. Absent means `2.3.0`; only a profile for Ignition
-    /// has one.
+    /// The version of the Ignition documents. Absent means `2.3.0`. Only a profile for Ignition can
+    /// have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignition_version: Option<IgnitionVersion>,
 }
 
-/// The build metadata of a version that says that the templates are Jinja.
+/// The build metadata in a version that selects Jinja.
 pub const VERSION_METADATA_JINJA: &str = "jinja";
 
 impl OperatingSystemProfileSpec {
-    /// The language of the templates.
+    /// Returns the language of the templates.
     ///
-    /// A schema that does not know the field drops it silently, and the templates would be taken
-    /// for another language's. The version survives, and so its build metadata counts as well.
+    /// A schema that does not know the field drops it silently, and the templates would be parsed
+    /// in the wrong language. The version is kept, so its build metadata counts as well.
     pub fn language(&self) -> TemplateLanguage {
         match self.template_language {
             Some(language) => language,
@@ -99,7 +98,7 @@ impl OperatingSystemProfileSpec {
         }
     }
 
-    /// Whether the version says that the templates are Jinja.
+    /// Returns true if the version selects Jinja.
     pub fn is_jinja_by_version(&self) -> bool {
         let metadata = self
             .version
@@ -111,17 +110,18 @@ impl OperatingSystemProfileSpec {
     }
 }
 
-/// The language that a profile's templates are written in.
+/// The language of a profile's templates.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub enum TemplateLanguage {
-    /// Jinja, as minijinja understands it.
+    /// Jinja, as implemented by minijinja.
     Jinja,
-    /// Go's text/template with sprig's functions: the language of every profile that names none.
+    /// Go's text/template with sprig's functions. The language of every profile that specifies
+    /// none.
     GoTemplate,
 }
 
 impl TemplateLanguage {
-    /// The name as it stands in objects.
+    /// Returns the name as objects spell it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Jinja => "Jinja",
@@ -142,7 +142,7 @@ pub enum ProvisioningUtility {
 }
 
 impl ProvisioningUtility {
-    /// The name as it stands in objects.
+    /// Returns the name as objects spell it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CloudInit => "cloud-init",
@@ -151,23 +151,23 @@ impl ProvisioningUtility {
     }
 }
 
-/// The version of the specification that an Ignition document follows.
+/// The version of the Ignition specification that a document follows.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub enum IgnitionVersion {
-    /// What Flatcar's transpiler writes.
+    /// The version that Flatcar's transpiler writes.
     #[serde(rename = "2.3.0")]
     V2,
-    /// Read by Flatcar from 3185 on.
+    /// Supported by Flatcar since release 3185.
     #[serde(rename = "3.3.0")]
     V3,
 }
 
-/// A cloud provider that a profile supports, or that a config was made for.
+/// A cloud provider that a profile supports, or for which a config was rendered.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 pub struct CloudProviderSpec {
     /// The provider's name.
     pub name: CloudProvider,
-    /// The provider's own settings, as the machine deployment carries them.
+    /// The provider's own settings, as in the machine deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object_schema")]
     pub spec: Option<serde_json::Value>,
@@ -198,7 +198,7 @@ pub struct ProfileConfig {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub units: Vec<Unit>,
-    /// Files; only their data is a template.
+    /// Files. Only their data is a template.
     #[serde(
         default,
         deserialize_with = "null_is_absent",
@@ -210,7 +210,7 @@ pub struct ProfileConfig {
     pub modules: Option<CloudInitModules>,
 }
 
-/// What a profile adds for one container runtime.
+/// The part of a profile for one container runtime.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRuntimeSpec {
@@ -232,7 +232,7 @@ pub struct ContainerRuntimeSpec {
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ContainerRuntime {
-    /// Accepted and without effect.
+    /// Accepted, but has no effect.
     Docker,
     /// containerd.
     Containerd,
@@ -244,10 +244,10 @@ pub enum ContainerRuntime {
 pub struct Unit {
     /// The unit's file name.
     pub name: String,
-    /// Whether the unit is enabled and started.
+    /// If true, the unit is enabled and started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable: Option<bool>,
-    /// Whether the unit is masked.
+    /// If true, the unit is masked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<bool>,
     /// The unit's text.
@@ -274,7 +274,7 @@ pub struct DropIn {
 /// A file on the machine.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 pub struct File {
-    /// Where the file stands.
+    /// The path of the file.
     pub path: String,
     /// The file's mode: decimal digits that are read as octal, without a leading zero.
     #[serde(
@@ -282,18 +282,18 @@ pub struct File {
         deserialize_with = "null_is_default_permissions"
     )]
     pub permissions: i32,
-    /// What the file holds.
+    /// The content of the file.
     pub content: FileContent,
 }
 
-/// The mode of a file that names none.
+/// The mode of a file that specifies none.
 pub const PERMISSIONS_DEFAULT: i32 = 644;
 
-/// Reads a field for which Go writes `null` when it holds nothing.
+/// Deserializes a field for which Go writes `null` if it is empty.
 ///
 /// # Errors
 ///
-/// If the field is there and of another type.
+/// Returns an error if the field exists and has another type.
 pub fn null_is_absent<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -313,28 +313,28 @@ const fn default_permissions() -> i32 {
     PERMISSIONS_DEFAULT
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct FileContent {
-    /// The content itself.
+    /// The content in the object itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<FileContentInline>,
 }
 
-/// The encoding of a file that the document carries compressed.
+/// The encoding of a file that is compressed in the document.
 pub const ENCODING_GZIP: &str = "gzip";
 
 /// A file's content in the object itself.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct FileContentInline {
-    /// How the document carries the data: `b64`, `gzip`, or nothing for as it is.
+    /// The encoding of the data in the document: `b64`, `gzip`, or absent for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
     /// The data: a template in a profile, text in a config.
     pub data: String,
 }
 
-/// cloud-init modules that have no place elsewhere.
+/// cloud-init modules without a field elsewhere.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 pub struct CloudInitModules {
     /// Commands that run early in every boot.
@@ -370,8 +370,8 @@ pub struct CloudInitModules {
     pub yum_repo_dir: Option<String>,
 }
 
-/// A default in the schema would be filled in by the API server, and the rule that asks whether a
-/// field is there would always hold.
+/// Removes defaults from the schema. The API server would set them, and rules that check for a
+/// field would always hold.
 fn without_defaults(schema: &mut schemars::Schema) {
     let properties = schema.get_mut("properties");
     let mut properties = properties.and_then(serde_json::Value::as_object_mut);
@@ -387,12 +387,12 @@ fn without_defaults(schema: &mut schemars::Schema) {
     }
 }
 
-/// The schema of a value that is kept as it is.
+/// Returns the schema of a value that is kept as it is.
 pub(super) fn any_object_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// The schema of the utility, with the default that the API server fills in.
+/// Returns the schema of the utility, with the default that the API server sets.
 pub(super) fn provisioning_utility_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "string",

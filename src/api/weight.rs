@@ -1,16 +1,16 @@
-//! What a JSON text takes at most once it is parsed.
+//! Estimates the maximum memory that a JSON text takes after it is parsed.
 
 use memchr::{memchr, memchr2};
 
-/// What a value takes beside its text, in any type that we read it into.
+/// The size of a value in addition to its text, in any type into which we parse it.
 const VALUE_BYTES: usize = 80;
-/// What an object takes beside its values: a struct whose fields are all empty.
+/// The size of an object in addition to its values: a struct whose fields are all empty.
 const OBJECT_BYTES: usize = 512;
 
-/// In bytes, with the text itself.
+/// Returns the weight in bytes, including the text itself.
 pub fn of(text: &[u8]) -> usize {
     let (mut weight, mut rest) = (text.len(), text);
-    // In turn what is in no string, and what is in one.
+    // Alternates between text outside of strings and strings.
     while let Some((outside, string)) = memchr(b'"', rest).and_then(|at| rest.split_at_checked(at))
     {
         weight += outside.iter().copied().map(own).sum::<usize>();
@@ -27,7 +27,7 @@ fn own(byte: u8) -> usize {
     }
 }
 
-/// What follows the string that a text begins with.
+/// Returns the text after the string with which it begins.
 fn after_string(text: &[u8]) -> &[u8] {
     let mut rest = text.get(1..).unwrap_or_default();
     while let Some(at) = memchr2(b'"', b'\\', rest) {

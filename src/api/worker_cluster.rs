@@ -1,4 +1,4 @@
-//! `WorkerCluster`: what an operator says about one worker cluster, and what became of it.
+//! `WorkerCluster`: the operator's settings for one worker cluster, and its status.
 
 mod rollout;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 pub use self::rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout};
 use super::{condition::ConditionType, profile::null_is_absent};
 
-/// What an operator says about a worker cluster. Everything but the Secret's name has a default.
+/// The settings for a worker cluster. Everything but the Secret's name has a default.
 #[expect(
     clippy::duplicated_attributes,
     reason = "each print column names its type"
@@ -76,30 +76,30 @@ use super::{condition::ConditionType, profile::null_is_absent};
 pub struct WorkerClusterSpec {
     /// The Secret with the kubeconfig, in the same namespace.
     pub kubeconfig_secret_ref: SecretReference,
-    /// Whether the worker cluster is left alone.
+    /// If true, the worker cluster is not served.
     #[serde(default)]
     pub paused: bool,
-    /// What becomes of the machine deployments when the registration is removed.
+    /// What happens to the machine deployments when the registration is removed.
     #[serde(default)]
     pub on_removal: OnRemoval,
-    /// The uid of the worker cluster's kube-system namespace that the operator accepts in place of
+    /// The uid of the worker cluster's kube-system namespace that the operator accepts instead of
     /// the pinned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_cluster_uid: Option<String>,
-    /// What happens to a machine deployment that names no profile.
+    /// What happens to a machine deployment without a profile.
     #[serde(default)]
     pub profile_annotation: ProfileAnnotation,
-    /// What happens to the default profiles of the tenant.
+    /// How the default profiles of the tenant are installed.
     #[serde(default)]
     pub default_profiles: DefaultProfiles,
     /// What to take over from the manager that served the worker cluster before. Read once.
     #[serde(default)]
     pub adoption: Adoption,
-    /// Which default profiles are installed, by name. Absent means all of them.
+    /// The names of the default profiles to install. Absent means all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     pub default_profile_names: Option<Vec<String>>,
-    /// How newer versions reach the tenant. Absent means as the fleet's defaults say.
+    /// How newer versions are rolled out to the tenant. Absent means the fleet's defaults.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
     /// The cluster's DNS servers.
@@ -109,23 +109,23 @@ pub struct WorkerClusterSpec {
         skip_serializing_if = "Option::is_none"
     )]
     pub cluster_dns: Option<Vec<String>>,
-    /// Whether the cloud provider's controllers run outside of Kubernetes' own.
+    /// If true, the cloud provider's controllers run outside of Kubernetes' own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_cloud_provider: Option<bool>,
     /// The HTTP proxy of the nodes.
     #[serde(default, rename = "httpProxy", skip_serializing_if = "Option::is_none")]
     pub http_proxy: Option<String>,
-    /// What the nodes reach without a proxy.
+    /// The hosts that nodes reach without a proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_proxy: Option<String>,
-    /// Certificates that the nodes trust besides those of their distribution, in PEM.
+    /// Certificates that the nodes trust in addition to those of their distribution, in PEM.
     #[serde(
         default,
         rename = "hostCABundle",
         skip_serializing_if = "Option::is_none"
     )]
     pub host_ca_bundle: Option<String>,
-    /// The API server's certificate authority, in PEM, in place of the kubeconfig's.
+    /// The API server's certificate authority, in PEM, instead of the kubeconfig's.
     #[serde(
         default,
         rename = "kubernetesCABundle",
@@ -135,29 +135,29 @@ pub struct WorkerClusterSpec {
     /// The sandbox image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_image: Option<String>,
-    /// The taints that a kubelet registers its node with, as the kubelet's flag has them.
+    /// The taints with which a kubelet registers its node, in the format of the kubelet's flag.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_taints: Option<String>,
     /// The kubelet's feature gates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_feature_gates: Option<BTreeMap<String, bool>>,
-    /// Whether annotations of a machine deployment may set feature gates of its kubelets, over the
-    /// tenant's own. Absent means that they are not read.
+    /// If true, annotations of a machine deployment may set feature gates of its kubelets, and
+    /// override the tenant's own. Absent means that they are not read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_feature_gates_from_annotations: Option<bool>,
-    /// Whether devices belong to the user of the container's security context.
+    /// If true, devices belong to the user of the container's security context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_ownership_from_security_context: Option<bool>,
-    /// Registries that are reached without a verified certificate.
+    /// Registries whose certificates are not verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub insecure_registries: Option<Vec<String>>,
-    /// Mirrors by registry, in the order of trial.
+    /// Mirrors by registry, in the order in which they are tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry_mirrors: Option<BTreeMap<String, Vec<String>>>,
     /// The Secret with registry credentials, in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry_credentials_secret_ref: Option<SecretReference>,
-    /// The API server's URL that nodes use, in place of the one that was found.
+    /// The API server's URL for nodes, instead of the one that was found.
     #[serde(
         default,
         rename = "apiServerOverride",
@@ -165,13 +165,13 @@ pub struct WorkerClusterSpec {
     )]
     #[schemars(regex(pattern = r"^(https://\S+)?$"))]
     pub api_server_override: Option<String>,
-    /// Whose token machines fetch their documents with. Absent means `Shared`.
+    /// The token with which machines fetch their documents. Absent means `Shared`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_credentials: Option<NodeCredentials>,
-    /// What a stored config says in place of secrets. Absent means `Markers`.
+    /// How secrets appear in a stored config. Absent means `Markers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_config: Option<StoredConfig>,
-    /// Free variables for templates.
+    /// Custom variables for templates.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub variables: BTreeMap<String, String>,
 }
@@ -184,36 +184,36 @@ pub struct SecretReference {
     pub name: String,
 }
 
-/// What becomes of the machine deployments when the registration is removed.
+/// What happens to the machine deployments when the registration is removed.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum OnRemoval {
-    /// They keep our finalizer, and what was made for them stays.
+    /// They keep our finalizer. What was created for them stays.
     #[default]
     Keep,
-    /// They lose our finalizer; what was made for them stays.
+    /// They lose our finalizer. What was created for them stays.
     Release,
-    /// They lose our finalizer, and what was made for them goes.
+    /// They lose our finalizer. What was created for them is deleted.
     Purge,
 }
 
-/// What happens to a machine deployment that names no profile.
+/// What happens to a machine deployment without a profile.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum ProfileAnnotation {
     /// It gets the default profile of its operating system.
     #[default]
     Default,
-    /// It is left alone.
+    /// It is ignored. If it was served before, it gets the default profile.
     RequireAnnotation,
 }
 
-/// What happens to the default profiles of a tenant.
+/// How the default profiles of a tenant are installed.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum DefaultProfiles {
-    /// They are installed, and replaced when their version is another than ours, unless a newer
-    /// release installed them.
+    /// They are installed, and replaced if their version differs from ours, unless a newer release
+    /// installed them.
     #[default]
     Replace,
-    /// They are installed where they are missing, and left alone after that.
+    /// They are installed if they do not exist, and not changed after that.
     Keep,
     /// They are not installed.
     Disabled,
@@ -230,44 +230,47 @@ pub enum Adoption {
     Nothing,
 }
 
-/// Whose token machines fetch their documents with.
+/// The token with which machines fetch their documents.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum NodeCredentials {
-    /// The fetcher's, which reads every Secret of `cloud-init-settings`.
+    /// The fetcher's token, which can read every Secret in `cloud-init-settings`.
     #[default]
     Shared,
-    /// One for each machine deployment, which reads that machine deployment's Secrets alone.
+    /// A separate token for each machine deployment, which can read only that machine deployment's
+    /// Secrets.
     PerMachineDeployment,
 }
 
-/// What a stored config says in place of secrets.
+/// How secrets appear in a stored config.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 pub enum StoredConfig {
-    /// A marker for each, and nothing of the cloud provider's settings.
+    /// Each secret is replaced with a marker. The cloud provider's settings are omitted.
     #[default]
     Markers,
-    /// The secrets themselves: everybody who may read configs can read what the machines have.
+    /// The secrets are stored: everyone who may read configs can read the machines' secrets.
     Inline,
 }
 
-/// The most characters of a uid in a status. Kubernetes' own have 36.
+/// The maximum number of characters of a uid in a status. Kubernetes' own have 36.
 pub const UID_CHARACTERS_MAX: usize = 64;
-/// The most characters of a server's version in a status, such as `v1.36.0-gke.1234567`.
+/// The maximum number of characters of a server's version in a status, such as
+/// `v1.36.0-gke.1234567`.
 pub const VERSION_CHARACTERS_MAX: usize = 64;
-/// The most characters of an API server's URL in a status: a host has 253 at most.
+/// The maximum number of characters of an API server's URL in a status. A host has at most 253.
 pub const URL_CHARACTERS_MAX: usize = 512;
-/// The most characters of `namespace/name` in a status: Kubernetes allows 63 and 253.
+/// The maximum number of characters of `namespace/name` in a status. Kubernetes allows 63 and 253.
 pub const FULL_NAME_CHARACTERS_MAX: usize = 317;
-/// The most characters of a message in a status.
+/// The maximum number of characters of a message in a status.
 pub const MESSAGE_CHARACTERS_MAX: usize = 1_024;
-/// The most characters of any other text of a tenant in a status: a name has 253 at most.
+/// The maximum number of characters of any other text of a tenant in a status. A name has at most
+/// 253.
 pub const TEXT_CHARACTERS_MAX: usize = 256;
 
-/// What became of a worker cluster.
+/// The status of a worker cluster.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerClusterStatus {
-    /// The state in conditions; `Ready` sums them up.
+    /// The conditions. `Ready` summarizes the others.
     #[serde(
         default,
         deserialize_with = "readable_entries",
@@ -275,25 +278,25 @@ pub struct WorkerClusterStatus {
     )]
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
-    /// The generation of the spec that the status speaks of.
+    /// The generation of the spec that the status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The uid of the worker cluster's kube-system namespace: the cluster's identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = UID_CHARACTERS_MAX))]
     pub cluster_uid: Option<String>,
-    /// The fleet that writes this status: what its managers' flag `--fleet` says.
+    /// The fleet that writes this status, from the flag `--fleet` of its managers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
-    /// Which kubeconfig the status speaks of: a digest of the one that the cluster was engaged with
-    /// last, and of the uid of its Secret. Another kubeconfig has another one.
+    /// The fingerprint of the kubeconfig that the status is about: a digest of the kubeconfig with
+    /// which the cluster was last engaged, and of the uid of its Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_kubeconfig: Option<String>,
-    /// The API server that the kubeconfig names.
+    /// The API server in the kubeconfig.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = URL_CHARACTERS_MAX))]
     pub server: Option<String>,
-    /// The API server as nodes reach it, where nothing else is set.
+    /// The API server as nodes reach it, unless it is overridden.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = URL_CHARACTERS_MAX))]
     pub api_server: Option<String>,
@@ -301,14 +304,14 @@ pub struct WorkerClusterStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = VERSION_CHARACTERS_MAX))]
     pub version: Option<String>,
-    /// How many machine deployments are served, of how many: `2/3`.
+    /// The number of machine deployments that are served, and the number of all: `2/3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<String>,
-    /// How many machine deployments render a default profile that is older than ours.
+    /// The number of machine deployments that render a default profile that is older than ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i32>")]
     pub outdated: Option<u32>,
-    /// One entry per machine deployment, failing ones first, at most a hundred.
+    /// One entry for each machine deployment, at most a hundred. Those that fail come first.
     #[serde(
         default,
         deserialize_with = "readable_entries",
@@ -324,14 +327,14 @@ impl WorkerCluster {
     }
 }
 
-/// What became of one machine deployment.
+/// The status of one machine deployment.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MachineDeploymentEntry {
     /// The machine deployment, as `namespace/name`.
     #[schemars(length(max = FULL_NAME_CHARACTERS_MAX))]
     pub name: String,
-    /// Whether it is served.
+    /// The state of the machine deployment.
     pub state: MachineDeploymentState,
     /// The machine-readable CamelCase reason.
     pub reason: String,
@@ -339,12 +342,12 @@ pub struct MachineDeploymentEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = MESSAGE_CHARACTERS_MAX))]
     pub message: Option<String>,
-    /// Since when it is in this state.
+    /// The time since which it is in this state.
     pub since: Time,
-    /// The trace of the reconcile that found this.
+    /// The id of the trace of the reconcile that set this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// The profile that was rendered or tried last.
+    /// The profile that was last rendered or tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<ProfileEntry>,
 }
@@ -359,33 +362,34 @@ pub struct ProfileEntry {
     /// The profile's version.
     #[schemars(length(max = TEXT_CHARACTERS_MAX))]
     pub version: String,
-    /// The default profile that it is, or lies on, and the version of that: `osp-ubuntu v2.0.0`.
+    /// The default profile that it is, or that it extends, and the version of that:
+    /// `osp-ubuntu v2.0.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = TEXT_CHARACTERS_MAX))]
     pub default: Option<String>,
-    /// The version of that default profile that is to come.
+    /// The next version of that default profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = TEXT_CHARACTERS_MAX))]
     pub next: Option<String>,
 }
 
-/// Whether a machine deployment is served.
+/// The state of a machine deployment.
 #[derive(
     Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema,
 )]
 pub enum MachineDeploymentState {
     /// It cannot be served until something changes.
     Refused,
-    /// Something went wrong, and it is tried again.
+    /// An attempt failed, and is retried.
     Failing,
-    /// Something is still missing, and it is waited for.
+    /// It waits for something that is still missing.
     Waiting,
-    /// Everything that it needs is there and current.
+    /// Everything that it needs exists and is current.
     Served,
 }
 
-/// Reads the entries of a list that can be decoded, and drops the others: a state that another
-/// release wrote does not hide the spec.
+/// Reads the entries of a list that can be decoded, and drops the others, so that a state that
+/// another release wrote does not hide the spec.
 fn readable_entries<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -396,7 +400,7 @@ where
     Ok(entries.filter_map(Result::ok).collect())
 }
 
-/// Conditions as a list map by type, so that server-side apply merges them.
+/// Returns the schema of conditions as a list map by type, so that server-side apply merges them.
 fn conditions_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let condition = generator.subschema_for::<Condition>();
     schemars::json_schema!({

@@ -38,7 +38,7 @@ const STDIN: &str = "-";
 /// The sources of a tenant's settings.
 #[derive(Args, Clone, Debug)]
 pub(super) struct SettingsFlags {
-    /// The tenant's WorkerCluster, whose spec contains its settings. By default, the default
+    /// The tenant's WorkerCluster, whose spec contains its settings. Without it, the default
     /// settings apply.
     #[arg(long, value_name = "FILE")]
     worker_cluster: Option<PathBuf>,
