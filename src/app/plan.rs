@@ -50,6 +50,9 @@ use crate::telemetry::chain::whole;
 
 const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it is not";
 
+const BEHIND: &str = "machine-controller has not processed its newest generation yet, and may set \
+                      another revision";
+
 /// What is asked.
 #[derive(Debug)]
 pub struct Question {
@@ -258,8 +261,13 @@ impl Tenant {
         found: &Arc<MachineDeployment>,
         index: &MachineDeploymentIndex,
     ) -> Option<Answer> {
+        let remark = if self.is_paused {
+            Some(PAUSED)
+        } else {
+            is_behind(found).then_some(BEHIND)
+        };
         let answer = Answer {
-            message: self.is_paused.then(|| PAUSED.to_owned()),
+            message: remark.map(str::to_owned),
             ..Answer::new(&self.namespace, Some(full_name(found)), Verdict::Unchanged)
         };
         let lacking = match lacking(found, self.unnamed) {
@@ -400,6 +408,13 @@ impl Tenant {
             Err(error) => Err(Invalid::unusable(&named, error).into()),
         }
     }
+}
+
+/// Returns true if machine-controller has not processed the newest generation. It sets another
+/// revision when the template has changed.
+fn is_behind(found: &MachineDeployment) -> bool {
+    let observed = found.status.as_ref().and_then(|it| it.observed_generation);
+    observed.is_some_and(|observed| Some(observed) < found.metadata.generation)
 }
 
 /// Returns the machine deployment as it would be served, and what is written for that.

@@ -25,6 +25,7 @@ pub mod plan;
 mod process;
 pub mod profiles;
 mod proxy;
+pub mod refusals;
 pub mod registration;
 pub mod removal;
 pub mod repair;
@@ -148,6 +149,7 @@ macro_rules! scenarios {
             collisions::of_two_with_the_same_derived_names_only_the_older_is_served,
             collisions::once_the_older_is_gone_the_younger_is_served,
             collisions::when_the_younger_goes_the_older_keeps_what_it_has,
+            refusals::each_is_given_by_the_reconcile_and_by_the_commands,
             registration::a_kubeconfig_that_would_do_more_than_connect_is_refused_and_harms_nobody,
             registration::a_second_registration_in_a_namespace_waits_until_the_first_goes,
             registration::a_rotated_kubeconfig_is_taken,
