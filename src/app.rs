@@ -1,19 +1,12 @@
 //! The composition root: creates the management client, starts the watches of the whole fleet, and
 //! passes the fleet the function that serves each cluster.
 
-pub mod cluster_client;
 mod container;
-pub mod doctor;
 mod fleet_page;
 mod lifeline;
-pub mod machine;
-mod management;
-pub mod plan;
+pub(crate) mod management;
 mod process_tasks;
 pub mod single;
-pub mod tenant_add;
-pub mod tenant_release;
-pub mod tenants;
 pub mod webhook;
 
 use std::{
@@ -114,7 +107,7 @@ pub struct Inside {
 }
 
 /// The budget of the watches of the whole fleet: four watches, and their pages.
-const FLEET_REQUESTS: RequestBudget = RequestBudget {
+pub(crate) const FLEET_REQUESTS: RequestBudget = RequestBudget {
     per_second: std::num::NonZeroU32::MIN.saturating_add(99),
     burst: std::num::NonZeroU32::MIN.saturating_add(199),
 };

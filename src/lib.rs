@@ -9,14 +9,15 @@
 //! ```
 //!
 //! Values flow downwards: `api` ← `tenant` ← `render` ← `rules` ← `plan` are pure; `fleet` and
-//! `controllers` do the input and output, and `app` puts them together. The table of
-//! allowed dependencies is in `tests/architecture.rs`.
+//! `controllers` do the input and output, `app` puts them together, and `commands` are for
+//! operators. The table of allowed dependencies is in `tests/architecture.rs`.
 
 pub mod admin;
 pub mod admission;
 pub mod api;
 pub mod app;
 pub mod cli;
+pub mod commands;
 pub mod controllers;
 pub mod fleet;
 pub mod plan;

@@ -74,6 +74,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "commands",
+        &[
+            "api",
+            "tenant",
+            "render",
+            "render_worker",
+            "rules",
+            "plan",
+            "telemetry",
+            "settings",
+            "fleet",
+            "controllers",
+            "app",
+        ],
+    ),
+    (
         "cli",
         &[
             "api",
@@ -84,6 +100,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "plan",
             "settings",
             "app",
+            "commands",
             "telemetry",
         ],
     ),

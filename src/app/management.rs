@@ -28,7 +28,7 @@ mod tests;
 /// parsed by kube. Requests impersonate the user that it names, and the server's certificate is
 /// verified for the name that it specifies. There are as many connections as watches and calls
 /// need.
-pub(super) fn transport(
+pub fn transport(
     config: &kube::Config,
     agent: HeaderValue,
     patience: Patience,
@@ -92,7 +92,7 @@ fn http(config: &kube::Config, patience: Patience) -> HttpConnector {
 }
 
 /// Loads the configuration of the management cluster from a file, or from where kube finds it.
-pub(super) async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
+pub async fn config(kubeconfig: Option<&Path>) -> anyhow::Result<kube::Config> {
     let Some(path) = kubeconfig else {
         return match Kubeconfig::read() {
             Ok(read) => load(read).await.context("cannot use the kubeconfig"),
@@ -125,18 +125,18 @@ async fn load(kubeconfig: Kubeconfig) -> anyhow::Result<kube::Config> {
 }
 
 /// Access to a cluster, and the certificate authority of its API server in PEM.
-pub(super) struct KubeconfigSource {
-    pub(super) config: kube::Config,
-    pub(super) certificate_authority: Option<Vec<u8>>,
+pub struct KubeconfigSource {
+    pub config: kube::Config,
+    pub certificate_authority: Option<Vec<u8>>,
 }
 
 /// Finds the kubeconfig as Go programs do: a file, `$KUBECONFIG`, the pod's own, `~/.kube/config`.
-pub(super) async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<KubeconfigSource> {
+pub async fn way(kubeconfig: Option<&Path>) -> anyhow::Result<KubeconfigSource> {
     way_in(kubeconfig, None).await
 }
 
 /// Does the same as [`way`], in a named context.
-pub(super) async fn way_in(
+pub async fn way_in(
     kubeconfig: Option<&Path>,
     context: Option<&str>,
 ) -> anyhow::Result<KubeconfigSource> {

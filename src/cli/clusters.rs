@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 
-use crate::app::cluster_client::{Author, KubeconfigSource, WorkerKubeconfigSource};
+use crate::commands::cluster_client::{Author, KubeconfigSource, WorkerKubeconfigSource};
 use crate::settings::EgressFlags;
 use crate::tenant::{
     access::AccessRules,

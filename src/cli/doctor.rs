@@ -9,7 +9,7 @@ use super::{
     output::{self, Format},
 };
 use crate::api::names::WORKER_CLUSTER_LABEL;
-use crate::app::doctor::{self, Check, Options, State};
+use crate::commands::doctor::{self, Check, Options, State};
 
 /// The flags of `osm doctor`.
 #[derive(Args, Debug)]

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, process::ExitCode};
 use clap::Args;
 
 use super::output::{self, Format};
-use crate::app::cluster_client::KubeconfigSource;
-use crate::app::plan::{
+use crate::commands::cluster_client::KubeconfigSource;
+use crate::commands::plan::{
     Question, Supposed, Verdict,
     explain::{Explanation, Input, explain},
 };

@@ -9,7 +9,7 @@ use super::{
     output::{self, Format},
 };
 use crate::api::names::KUBE_SYSTEM;
-use crate::app::machine::{self, Question, State, Way};
+use crate::commands::machine::{self, Question, State, Way};
 
 /// The flags of `osm machine`.
 #[derive(Args, Debug)]

@@ -8,8 +8,8 @@ use super::{
     input,
     output::{self, Format},
 };
-use crate::app::cluster_client::KubeconfigSource;
-use crate::app::plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan};
+use crate::commands::cluster_client::KubeconfigSource;
+use crate::commands::plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan};
 use crate::settings::RunFlags;
 
 /// The flags of `osm plan`.

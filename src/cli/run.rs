@@ -3,10 +3,8 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{
-    self,
-    doctor::{DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER},
-};
+use crate::app;
+use crate::commands::doctor::{DESCRIPTORS_BESIDE, DESCRIPTORS_PER_CLUSTER};
 use crate::settings::RunFlags;
 use crate::telemetry::{self, TelemetrySettings};
 

@@ -14,7 +14,7 @@ use super::{
     output,
 };
 use crate::api::worker_cluster::OnRemoval;
-use crate::app::{
+use crate::commands::{
     tenant_add::{self, Answer, Rights, Withdrawal},
     tenant_release::{self, Mode, Params},
 };

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
 use super::{clusters::ManagementFlags, output};
-use crate::app::tenants::{self, News, Row, Selection};
+use crate::commands::tenants::{self, News, Row, Selection};
 
 /// The flags of `osm tenants`.
 #[derive(Args, Debug)]

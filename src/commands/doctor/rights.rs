@@ -15,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::api::names::FETCHER;
-use crate::app::cluster_client::{Permission, review};
+use crate::commands::cluster_client::{Permission, review};
 
 const MANAGEMENT: &str = include_str!("../../../manifests/rbac/management.yaml");
 const WORKER: &str = include_str!("../../../manifests/rbac/worker.yaml");

@@ -12,7 +12,7 @@ use crate::api::{
     reason::Reason,
     worker_cluster::{NodeCredentials, WorkerCluster},
 };
-use crate::app::{
+use crate::commands::{
     cluster_client::{as_the_manager, cluster_uid},
     plan::kubeconfig_of,
 };

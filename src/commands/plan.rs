@@ -17,7 +17,6 @@ use serde::Serialize;
 
 use self::look::Tenant;
 pub(super) use self::look::kubeconfig_of;
-use super::built_in_profiles;
 use super::cluster_client::{ClusterClient, KubeconfigSource};
 use crate::api::{
     machine_deployment::MachineDeployment,
@@ -26,6 +25,7 @@ use crate::api::{
     reason::Reason,
     worker_cluster::NodeCredentials,
 };
+use crate::app::built_in_profiles;
 use crate::controllers::machine_deployment_index::MachineDeploymentIndex;
 use crate::fleet::{account::Account, memory::Reservation, pages, prerequisites};
 use crate::plan::{

@@ -22,8 +22,8 @@ use serde_json::Value;
 use tower::{Layer, retry::RetryLayer, util::BoxCloneSyncService};
 
 use self::patience::Patience;
-use super::{FLEET_REQUESTS, management};
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
+use crate::app::{FLEET_REQUESTS, management};
 use crate::fleet::{
     connect::{self, ClientParts},
     pages::{self, Listed},

@@ -11,7 +11,7 @@ use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, WORKER_CLUSTER_LABEL},
     worker_cluster::{NodeCredentials, WorkerCluster},
 };
-use crate::app::cluster_client;
+use crate::commands::cluster_client;
 use crate::tenant::secret_text::SecretText;
 
 /// The existing objects of the tenant.

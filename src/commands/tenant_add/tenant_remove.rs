@@ -22,7 +22,9 @@ use crate::api::{
     reason::Reason,
     worker_cluster::{OnRemoval, WorkerCluster},
 };
-use crate::app::cluster_client::{self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource};
+use crate::commands::cluster_client::{
+    self, ClusterClient, KubeconfigSource, WorkerKubeconfigSource,
+};
 use crate::tenant::report::Removal;
 
 /// The interval between two checks.

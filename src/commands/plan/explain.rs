@@ -21,7 +21,8 @@ use crate::api::{
     profile::OperatingSystemProfile,
     reason::Actor,
 };
-use crate::app::{built_in_profiles, cluster_client::ClusterClient};
+use crate::app::built_in_profiles;
+use crate::commands::cluster_client::ClusterClient;
 use crate::controllers::profile_store::content_digest;
 use crate::plan::found::{lacking, profile_namespace};
 use crate::render::input::ProviderConfig;

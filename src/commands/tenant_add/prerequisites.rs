@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Enrolment, apply::Applier, registration::Own};
 use crate::api::{machine_deployment::MachineDeployment, names::KUBE_SYSTEM};
-use crate::app::cluster_client::{ClusterClient, as_the_manager, cluster_uid};
+use crate::commands::cluster_client::{ClusterClient, as_the_manager, cluster_uid};
 use crate::fleet::{
     adoption::{self, Obstacle, Predecessor},
     clock::Clock,
@@ -274,7 +274,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
     use super::*;
-    use crate::app::cluster_client::{Author, WorkerKubeconfigSource};
+    use crate::commands::cluster_client::{Author, WorkerKubeconfigSource};
 
     #[test]
     fn every_object_of_the_rights_is_one_that_can_be_applied() {
@@ -282,7 +282,7 @@ mod tests {
         assert!(all.len() > documents(&[]).unwrap().len() + 5);
         for document in &all {
             assert!(
-                crate::app::cluster_client::kind_of(document).is_some(),
+                crate::commands::cluster_client::kind_of(document).is_some(),
                 "{document}"
             );
         }

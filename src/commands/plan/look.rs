@@ -250,7 +250,7 @@ fn connect(
 }
 
 /// The kubeconfig of a registration, as `osm run` finds it.
-pub(in crate::app) fn kubeconfig_of(registration: &Secret) -> anyhow::Result<&[u8]> {
+pub(in crate::commands) fn kubeconfig_of(registration: &Secret) -> anyhow::Result<&[u8]> {
     let data = registration.data.as_ref();
     let found = data.and_then(|data| data.get(access::kubeconfig_key(data)?));
     let ByteString(kubeconfig) = found.context("the registration has no kubeconfig")?;

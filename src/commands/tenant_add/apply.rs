@@ -9,14 +9,14 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::app::cluster_client::{api_of, metadata};
+use crate::commands::cluster_client::{api_of, metadata};
 
 /// The field manager of objects that the commands apply.
 const FIELD_MANAGER: &str = "osm-tenant";
 /// The label on everything that the commands created, and not on what existed before.
-pub(in crate::app) const MADE_BY: &str = "app.kubernetes.io/managed-by";
+pub(in crate::commands) const MADE_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of that label.
-pub(in crate::app) const US: &str = "osm-tenant";
+pub(in crate::commands) const US: &str = "osm-tenant";
 
 /// States whether anything is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
