@@ -9,10 +9,8 @@
 //! A trigger never says what to do, only that something must be looked at again.
 
 pub mod adoption;
-pub mod backoff;
 pub mod context;
 pub mod event_writer;
-pub mod held_back;
 pub mod initial_sync;
 pub mod join;
 pub mod join_check;
@@ -24,14 +22,12 @@ pub mod orphans;
 pub mod profile;
 pub mod profile_quota;
 pub mod profile_store;
-pub mod queue_latency;
+pub mod queue;
 pub mod registry_credentials;
-pub mod resync;
 pub mod rollout;
 pub mod serve;
 pub mod state;
 pub mod subscriptions;
 pub mod tokens;
-pub mod triggers;
 pub mod watch;
 pub mod worker_cluster;

@@ -9,21 +9,20 @@ use std::{
 use kube::runtime::reflector::Store;
 
 use super::{
-    backoff::Backoff,
     event_writer::EventWriter,
-    held_back::HeldBack,
     machine_deployment_index::MachineDeploymentIndex,
     object_cache::ObjectCache,
     profile_store::ProfileStore,
-    queue_latency::QueueLatency,
-    resync::ResyncQueue,
     state::{
         join_queue::JoinQueue, known_machines::KnownMachines, node_credentials::NodeCredentials,
         registry_credentials, rollout_slots::RolloutSlots, tokens::Tokens,
     },
-    triggers::TriggerRouter,
 };
 use crate::api::machine_deployment::MachineDeployment;
+use crate::controllers::queue::{
+    backoff::Backoff, held_back::HeldBack, queue_latency::QueueLatency, resync::ResyncQueue,
+    triggers::TriggerRouter,
+};
 use crate::fleet::engagement::Engagement;
 use crate::plan::{
     default_profile::{DefaultProfile, DefaultProfileSettings},

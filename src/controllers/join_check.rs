@@ -11,12 +11,13 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, ResourceExt, api::PostParams};
 
-use super::{context::Context, machine_deployment::dereference, triggers::Affected};
+use super::{context::Context, machine_deployment::dereference};
 use crate::api::{
     condition::ConditionType,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
     reason::Reason,
 };
+use crate::controllers::queue::triggers::Affected;
 use crate::fleet::{
     connect::{ClientParts, Clients},
     transport,

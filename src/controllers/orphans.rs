@@ -13,9 +13,9 @@ use super::{
     },
     object_cache::ObjectCache,
     state::tokens,
-    triggers::Affected,
 };
 use crate::api::names::{DerivedNames, MADE_FOR};
+use crate::controllers::queue::triggers::Affected;
 use crate::tenant::mode::Right;
 
 /// Removes what was made for machine deployments that are gone.

@@ -22,7 +22,6 @@ use super::{
     adoption,
     context::{Context, Rules},
     event_writer::EventWriter,
-    held_back::HeldBack,
     initial_sync, join,
     machine_deployment::{self, credentials},
     machine_deployment_index::MachineDeploymentIndex,
@@ -31,7 +30,6 @@ use super::{
     orphans, profile,
     profile_store::ProfileStore,
     registry_credentials,
-    resync::ResyncQueue,
     state::{
         self, join_queue::JoinQueue, known_machines::KnownMachines,
         node_credentials::NodeCredentials, registry_credentials::Refreshed,
@@ -39,12 +37,16 @@ use super::{
     },
     subscriptions::{Subscriber, Subscriptions},
     tokens,
-    triggers::{Affected, Destinations, TriggerRouter},
     watch::{self as watches, Watchers},
 };
 use crate::api::{
     condition::ConditionType, machine_deployment::MachineDeployment, reason::Reason,
     worker_cluster::WorkerCluster,
+};
+use crate::controllers::queue::{
+    held_back::HeldBack,
+    resync::ResyncQueue,
+    triggers::{Affected, Destinations, TriggerRouter},
 };
 use crate::fleet::{
     engagement::Engagement, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,

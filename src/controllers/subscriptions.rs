@@ -6,10 +6,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use super::{
-    object_cache::{News, ObjectCache},
-    triggers::{Affected, TriggerRouter},
-};
+use super::object_cache::{News, ObjectCache};
+use crate::controllers::queue::triggers::{Affected, TriggerRouter};
 use crate::fleet::watch::covers;
 use kube::api::ObjectMeta;
 

@@ -16,9 +16,9 @@ use kube::{
 use super::{
     context::Context,
     state::tokens::{api, read, secret_name},
-    triggers::Affected,
 };
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
+use crate::controllers::queue::triggers::Affected;
 use crate::fleet::{pages::Pages, prerequisites::PrerequisiteError, removal};
 use crate::tenant::mode::Right;
 

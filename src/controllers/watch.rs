@@ -21,17 +21,15 @@ use kube::{
 use tokio::sync::watch;
 
 use super::{
-    context::Context,
-    machine_deployment_index::MachineDeploymentIndex,
-    object_cache::News,
+    context::Context, machine_deployment_index::MachineDeploymentIndex, object_cache::News,
     subscriptions::Subscriptions,
-    triggers::{Affected, TriggerRouter},
 };
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
 };
+use crate::controllers::queue::triggers::{Affected, TriggerRouter};
 use crate::fleet::{
     account::Account,
     health::Health,

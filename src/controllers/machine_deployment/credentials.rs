@@ -29,7 +29,9 @@ use crate::api::{
     reason::Reason,
     worker_cluster,
 };
-use crate::controllers::{context::Context, state::node_credentials::Known, triggers::Affected};
+use crate::controllers::{
+    context::Context, queue::triggers::Affected, state::node_credentials::Known,
+};
 use crate::fleet::{
     prerequisites::token_of,
     removal::{self, Credentials},

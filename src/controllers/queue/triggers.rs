@@ -13,13 +13,13 @@ use kube::{
 };
 use tokio::sync::Notify;
 
-use super::{
-    backoff::Backoff, machine_deployment_index::MachineDeploymentIndex,
-    queue_latency::QueueLatency, resync::ResyncQueue,
-};
 use crate::api::{
     machine_deployment::MachineDeployment,
     names::{DerivedNames, KUBE_SYSTEM, PROFILE, PROFILE_NAMESPACE},
+};
+use crate::controllers::{
+    machine_deployment_index::MachineDeploymentIndex,
+    queue::{backoff::Backoff, queue_latency::QueueLatency, resync::ResyncQueue},
 };
 use crate::telemetry::metrics::Trigger;
 
