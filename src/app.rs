@@ -27,6 +27,18 @@ use self::{
 };
 use crate::admin::{AdminState, Gate, Readiness};
 use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfile};
+use crate::client::{
+    clock::Clock,
+    connect::{self, ClientParts, Connector},
+    fence::Fence,
+    memory::Memory,
+    permits::Permits,
+    rate_limit::{Budget, SharedBudget},
+    recurring::Recurring,
+    retry_delay::RetryDelay,
+    transport::{self, Audience, Caller, Patience, Transport},
+    watch::Scope,
+};
 use crate::controllers::{
     context::Rules,
     profile_store::{ProfileStore, Quotas, content_digest},
@@ -37,25 +49,15 @@ use crate::controllers::{
 };
 use crate::fleet::{
     self,
-    clock::Clock,
-    connect::{self, ClientParts, Connector},
     engagement::Shared,
     fleet_summary,
-    memory::Memory,
-    permits::Permits,
-    rate_limit::{Budget, SharedBudget},
-    recurring::Recurring,
     registry::Registry,
-    retry_delay::RetryDelay,
     sharding::{
         Holder,
-        fence::Fence,
         lease::Leases,
         membership::{self, Membership, Placement, Terms},
         shard::Shard,
     },
-    transport::{self, Audience, Caller, Patience, Transport},
-    watch::Scope,
     worker_clusters,
 };
 use crate::plan::default_profile::DefaultProfile;

@@ -8,42 +8,25 @@
 //!
 //! The fleet does not know how an engaged cluster is served: the app passes the function.
 
-pub mod account;
 pub mod adoption;
-mod border;
 pub mod claim;
-pub mod clock;
 pub mod cluster_info;
 pub mod cluster_task;
-pub mod connect;
 pub mod discovery;
 pub mod engage;
 pub mod engagement;
 pub mod events;
 pub mod fleet_summary;
-pub mod health;
 pub mod index;
-pub mod jitter;
-pub mod memory;
-pub mod pages;
-pub mod permits;
 pub mod prerequisites;
 mod quarantine;
-pub mod rate_limit;
-pub mod recurring;
 pub mod registry;
 pub mod removal;
-pub mod retry_delay;
 pub mod sharding;
 pub mod single_cluster;
-pub mod statistics;
 mod supervisor;
 mod tenant_limits;
-pub mod tenant_status;
-pub mod transport;
-pub mod watch;
 pub mod worker_clusters;
-pub mod write;
 
 use std::sync::Arc;
 
@@ -54,8 +37,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     discovery::discover, engagement::Shared, sharding::membership::Placement,
-    supervisor::Supervisor, watch::Scope,
+    supervisor::Supervisor,
 };
+use crate::client::watch::Scope;
 
 /// The arguments of [`run`].
 pub struct Params {

@@ -17,6 +17,7 @@ pub mod admission;
 pub mod api;
 pub mod app;
 pub mod cli;
+pub mod client;
 pub mod commands;
 pub mod controllers;
 pub mod fleet;

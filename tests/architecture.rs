@@ -25,10 +25,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("telemetry", &[]),
     ("port", &[]),
     ("settings", &["api", "tenant", "telemetry"]),
-    ("fleet", &["api", "tenant", "telemetry"]),
+    ("client", &["api", "tenant", "telemetry"]),
+    ("fleet", &["api", "tenant", "telemetry", "client"]),
     (
         "render_worker",
-        &["api", "tenant", "render", "rules", "fleet"],
+        &["api", "tenant", "render", "rules", "client"],
     ),
     (
         "controllers",
@@ -39,6 +40,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "render_worker",
             "rules",
             "plan",
+            "client",
             "fleet",
             "telemetry",
         ],
@@ -67,6 +69,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "plan",
             "telemetry",
             "settings",
+            "client",
             "fleet",
             "controllers",
             "admission",
@@ -84,6 +87,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "plan",
             "telemetry",
             "settings",
+            "client",
             "fleet",
             "controllers",
             "app",
@@ -155,11 +159,11 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
         &[
             "src/controllers/watch.rs",
             "src/controllers/profile_store.rs",
-            "src/fleet/watch.rs",
+            "src/client/watch.rs",
             "src/fleet/discovery.rs",
             "src/fleet/worker_clusters.rs",
         ],
-        "every watch is budgeted, and its backoff comes last; fleet/watch.rs says why",
+        "every watch is budgeted, and its backoff comes last; client/watch.rs says why",
     ),
     (
         "error:#}",
@@ -178,7 +182,7 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ),
     (
         ".list(&",
-        &["src/fleet/pages.rs"],
+        &["src/client/pages.rs"],
         "a list decodes object by object: one bad object must not hide the others",
     ),
     (
@@ -194,13 +198,13 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
     (
         "rand::",
         &[
-            "src/fleet/jitter.rs",
+            "src/client/jitter.rs",
             "src/controllers/machine_deployment/dereference.rs",
             "src/app.rs",
             "src/app/single/leader.rs",
             "src/settings/replica.rs",
         ],
-        "delays are drawn by fleet/jitter.rs, which a simulation repeats by a number; the others \
+        "delays are drawn by client/jitter.rs, which a simulation repeats by a number; the others \
          draw secrets and identities",
     ),
     ("print!(", &["src/cli/output.rs"], PRINTED),

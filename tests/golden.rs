@@ -17,7 +17,7 @@ use osm::{
         machine_deployment::MachineDeployment,
         profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     },
-    fleet::permits::Priority,
+    client::permits::Priority,
     render::{
         Limits, Rendered,
         convert::{compare, convert},

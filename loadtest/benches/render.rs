@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 use divan::{AllocProfiler, Bencher, counter::ItemsCount};
 use osm::{
     api::profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
-    fleet::permits::Priority,
+    client::permits::Priority,
     render::{
         Limits,
         convert::convert,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 
 use crate::admin::fleet_page::{Access, FleetPage};
-use crate::fleet::{clock::Clock, fleet_summary, registry::Registry};
+use crate::client::clock::Clock;
+use crate::fleet::{fleet_summary, registry::Registry};
 use crate::settings::Settings;
 
 /// Returns the fleet page, or `None` if the socket has no local address.

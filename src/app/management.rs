@@ -16,7 +16,7 @@ use kube::{
 };
 use tower::{ServiceBuilder, util::BoxCloneSyncService};
 
-use crate::fleet::transport::{
+use crate::client::transport::{
     Patience, Transport,
     streams::{ConnectionPool, LimitedClient},
 };

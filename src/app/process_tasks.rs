@@ -8,13 +8,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::lifeline;
 use crate::admin::{self, AdminState};
+use crate::client::watch::Scope;
 use crate::controllers::{
     profile_store,
     rollout::{Rollout, Tenants},
     serve::Controllers,
     watch::follow_configs,
 };
-use crate::fleet::watch::Scope;
 use crate::telemetry::{chain::chain, metrics::Metrics};
 use crate::tenant::waves::Pace;
 

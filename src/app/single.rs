@@ -14,6 +14,14 @@ use self::leader::Leader;
 use super::{FLEET_REQUESTS, built_in_profiles, management, process_tasks::ProcessTasks};
 use crate::admin::{AdminState, Readiness};
 use crate::api::{names::KUBE_SYSTEM, profile::OperatingSystemProfileSpec};
+use crate::client::{
+    clock::Clock,
+    connect::{self, ClientParts},
+    fence::Fence,
+    rate_limit::Budget,
+    transport::{self, Patience, Transport},
+    watch::Scope,
+};
 use crate::controllers::{
     context::Rules,
     profile_store::{self, ProfileStore, Quotas, content_digest},
@@ -21,15 +29,7 @@ use crate::controllers::{
     subscriptions::Subscriptions,
     watch::follow_configs,
 };
-use crate::fleet::{
-    clock::Clock,
-    connect::{self, ClientParts},
-    rate_limit::Budget,
-    sharding::fence::Fence,
-    single_cluster::{self, Reached},
-    transport::{self, Patience, Transport},
-    watch::Scope,
-};
+use crate::fleet::single_cluster::{self, Reached};
 use crate::plan::default_profile::DefaultProfile;
 use crate::render::Limits;
 use crate::render_worker::{Pool, Renderer};

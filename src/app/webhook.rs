@@ -17,7 +17,7 @@ use crate::admission::{
     reviewer::Reviewer,
     server,
 };
-use crate::fleet::{
+use crate::client::{
     clock::Clock,
     connect::{self, ClientParts},
     rate_limit::Budget,

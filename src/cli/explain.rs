@@ -5,10 +5,12 @@ use std::{collections::BTreeMap, process::ExitCode};
 use clap::Args;
 
 use super::output::{self, Format};
-use crate::commands::cluster_client::KubeconfigSource;
-use crate::commands::plan::{
-    Question, Supposed, Verdict,
-    explain::{Explanation, Input, explain},
+use crate::commands::{
+    cluster_client::KubeconfigSource,
+    plan::{
+        Question, Supposed, Verdict,
+        explain::{Explanation, Input, explain},
+    },
 };
 use crate::settings::RunFlags;
 

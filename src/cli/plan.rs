@@ -8,8 +8,10 @@ use super::{
     input,
     output::{self, Format},
 };
-use crate::commands::cluster_client::KubeconfigSource;
-use crate::commands::plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan};
+use crate::commands::{
+    cluster_client::KubeconfigSource,
+    plan::{Answer, MachinesFate, Question, Supposed, Verdict, plan},
+};
 use crate::settings::RunFlags;
 
 /// The flags of `osm plan`.

@@ -24,7 +24,7 @@ use tower::{Layer, retry::RetryLayer, util::BoxCloneSyncService};
 use self::patience::Patience;
 use crate::api::{names::KUBE_SYSTEM, worker_cluster::WorkerCluster};
 use crate::app::{FLEET_REQUESTS, management};
-use crate::fleet::{
+use crate::client::{
     connect::{self, ClientParts},
     pages::{self, Listed},
     rate_limit::Budget,

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::cluster_client::{ClusterClient, KubeconfigSource, ensure_namespace};
 use crate::api::worker_cluster::WorkerCluster;
-use crate::fleet::{clock::answered_at, pages};
+use crate::client::{clock::answered_at, pages};
 use crate::telemetry::chain::chain;
 use crate::tenant::access::AccessRules;
 

@@ -22,7 +22,7 @@ use super::cluster_client::{ClusterClient, WorkerKubeconfigSource};
 use crate::api::names::{
     CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN, MADE_FOR_REVISION, REVISION,
 };
-use crate::fleet::pages;
+use crate::client::pages;
 use crate::telemetry::chain::chain;
 
 pub use self::way::{State, Step, Way};

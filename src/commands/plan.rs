@@ -26,8 +26,9 @@ use crate::api::{
     worker_cluster::NodeCredentials,
 };
 use crate::app::built_in_profiles;
+use crate::client::{account::Account, memory::Reservation, pages};
 use crate::controllers::machine_deployment_index::MachineDeploymentIndex;
-use crate::fleet::{account::Account, memory::Reservation, pages, prerequisites};
+use crate::fleet::prerequisites;
 use crate::plan::{
     bootstrap::Randomness,
     changes::{Change, changes},

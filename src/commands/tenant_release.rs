@@ -32,11 +32,11 @@ use crate::api::{
     reason::Reason,
     worker_cluster::WorkerCluster,
 };
+use crate::client::{clock::Clock, pages};
 use crate::fleet::{
     adoption,
     claim::{self, Claimant},
-    clock::Clock,
-    pages, removal,
+    removal,
 };
 use crate::tenant::id::TenantId;
 

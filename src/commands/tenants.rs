@@ -19,7 +19,7 @@ use crate::api::{
     condition::ConditionType,
     worker_cluster::{MachineDeploymentState, WorkerCluster},
 };
-use crate::fleet::retry_delay::RetryDelay;
+use crate::client::retry_delay::RetryDelay;
 
 /// One tenant, according to its WorkerCluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -19,7 +19,8 @@ use crate::api::{
     reason::Reason,
     worker_cluster::Adoption,
 };
-use crate::fleet::{adoption::Predecessor, pages::Pages, write};
+use crate::client::{pages::Pages, write};
+use crate::fleet::adoption::Predecessor;
 use crate::plan::found::profile_namespace;
 use crate::tenant::{policy::ProfileQuota, report::ConditionState};
 

@@ -12,7 +12,8 @@ use kube::{
     runtime::events::{Event, Recorder, Reporter},
 };
 
-use crate::fleet::{clock::Clock, connect::Clients, engagement::Engagement, events};
+use crate::client::{clock::Clock, connect::Clients};
+use crate::fleet::{engagement::Engagement, events};
 use crate::tenant::mode::{Mode, Right};
 
 const REPORTER: &str = "osm";

@@ -13,7 +13,7 @@ use crate::api::{
     config::OperatingSystemConfig,
     names::{CLOUD_CONFIG_KEY, CLOUD_INIT_SETTINGS, EDGE_SCRIPT_KEY, is_name_alone},
 };
-use crate::fleet::pages::Pages;
+use crate::client::pages::Pages;
 use crate::plan::{
     desired::{config_digest, secret_digest, stored_digest},
     digest::{Digest, DigestKey},

@@ -9,10 +9,8 @@ use super::{
     tokens,
 };
 use crate::api::{condition::ConditionType, reason::Reason};
-use crate::fleet::{
-    jitter,
-    prerequisites::{self, FetcherError, PrerequisiteError},
-};
+use crate::client::jitter;
+use crate::fleet::prerequisites::{self, FetcherError, PrerequisiteError};
 use crate::telemetry::chain::chain;
 use crate::tenant::{mode::Right, report::ConditionState};
 

@@ -17,11 +17,11 @@ use crate::api::{
     names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
     reason::Reason,
 };
-use crate::controllers::queue::triggers::Affected;
-use crate::fleet::{
+use crate::client::{
     connect::{ClientParts, Clients},
     transport,
 };
+use crate::controllers::queue::triggers::Affected;
 use crate::plan::{bootstrap, way::Way};
 use crate::telemetry::{
     chain::chain,

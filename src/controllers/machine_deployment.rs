@@ -30,7 +30,7 @@ use super::context::Context;
 use crate::api::{
     machine_deployment::MachineDeployment, names::REVISION, worker_cluster::ProfileAnnotation,
 };
-use crate::fleet::{jitter, permits::Priority};
+use crate::client::{jitter, permits::Priority};
 use crate::plan::{
     bootstrap::renewal,
     changes::{changes, kept_as_found},

@@ -27,7 +27,8 @@ use crate::api::{
     reason::Reason,
     worker_cluster::{MachineReplacement, MachineRollout},
 };
-use crate::fleet::{events, retry_delay::RetryDelay};
+use crate::client::retry_delay::RetryDelay;
+use crate::fleet::events;
 use crate::plan::machine_rollout::{Standing, next_to_replace, standing};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;

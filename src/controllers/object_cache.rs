@@ -19,7 +19,7 @@ use std::{
 use kube::api::ObjectMeta;
 
 use self::stored::{Packed, Stored};
-use crate::fleet::memory::Reservation;
+use crate::client::memory::Reservation;
 use crate::plan::digest::Digest;
 
 /// An object, as it was seen last.

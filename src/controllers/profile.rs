@@ -24,12 +24,8 @@ use crate::api::{
     reason::Reason,
     worker_cluster::{DefaultProfiles, ProfileRollout, WorkerCluster},
 };
-use crate::fleet::{
-    events::{self, Warning},
-    permits::Priority,
-    retry_delay::RetryDelay,
-    write,
-};
+use crate::client::{permits::Priority, retry_delay::RetryDelay, write};
+use crate::fleet::events::{self, Warning};
 use crate::plan::default_profile::{DefaultProfile, Installed, Verdict, evaluate};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use jiff::Timestamp;
 
-use crate::fleet::memory::Reservation;
+use crate::client::memory::Reservation;
 use crate::plan::invalid::Shortage;
 use crate::tenant::policy::ProfileQuota;
 
@@ -184,7 +184,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::fleet::memory::{GUARANTEED_BYTES, Memory};
+    use crate::client::memory::{GUARANTEED_BYTES, Memory};
 
     const QUOTA: Option<Shortage> = Some(Shortage::Quota);
 

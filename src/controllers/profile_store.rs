@@ -35,7 +35,7 @@ use crate::api::{
     profile::{OperatingSystemProfile, OperatingSystemProfileSpec},
     weight,
 };
-use crate::fleet::{
+use crate::client::{
     memory::Memory,
     watch::{RELIST_PROFILES, Scope, covers, interpret, relisted},
 };

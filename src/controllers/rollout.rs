@@ -24,11 +24,8 @@ use crate::api::{
         DefaultProfiles, MachineDeploymentEntry, ProfileRollout, WorkerClusterStatus,
     },
 };
-use crate::fleet::{
-    registry::{Place, RegisteredCluster, Registry},
-    tenant_status::TenantStatus,
-    watch::Scope,
-};
+use crate::client::{tenant_status::TenantStatus, watch::Scope};
+use crate::fleet::registry::{Place, RegisteredCluster, Registry};
 use crate::plan::{
     default_profile::DefaultProfileSettings,
     default_profile::{DefaultProfile, is_older},

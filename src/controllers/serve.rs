@@ -43,14 +43,13 @@ use crate::api::{
     condition::ConditionType, machine_deployment::MachineDeployment, reason::Reason,
     worker_cluster::WorkerCluster,
 };
+use crate::client::{memory::Reservation, pages::is_not_served, retry_delay::RetryDelay};
 use crate::controllers::queue::{
     held_back::HeldBack,
     resync::ResyncQueue,
     triggers::{Affected, Destinations, TriggerRouter},
 };
-use crate::fleet::{
-    engagement::Engagement, memory::Reservation, pages::is_not_served, retry_delay::RetryDelay,
-};
+use crate::fleet::engagement::Engagement;
 use crate::plan::{default_profile::DefaultProfile, digest::DigestKey};
 use crate::telemetry::{chain::chain, metrics::Trigger};
 use crate::tenant::{policy::ProfileReach, report::ConditionState};

@@ -6,10 +6,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use super::object_cache::{News, ObjectCache};
-use crate::controllers::queue::triggers::{Affected, TriggerRouter};
-use crate::fleet::watch::covers;
 use kube::api::ObjectMeta;
+
+use super::object_cache::{News, ObjectCache};
+use crate::client::watch::covers;
+use crate::controllers::queue::triggers::{Affected, TriggerRouter};
 
 /// A tenant that wants to know.
 #[derive(Clone, Debug)]

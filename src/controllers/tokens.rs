@@ -18,8 +18,9 @@ use super::{
     state::tokens::{api, read, secret_name},
 };
 use crate::api::names::{KUBE_SYSTEM, TOKEN_LABEL};
+use crate::client::pages::Pages;
 use crate::controllers::queue::triggers::Affected;
-use crate::fleet::{pages::Pages, prerequisites::PrerequisiteError, removal};
+use crate::fleet::{prerequisites::PrerequisiteError, removal};
 use crate::tenant::mode::Right;
 
 /// A page of tokens; each has about 600 bytes.

@@ -29,14 +29,14 @@ use crate::api::{
     machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, FETCHER_TOKEN},
 };
-use crate::controllers::queue::triggers::{Affected, TriggerRouter};
-use crate::fleet::{
+use crate::client::{
     account::Account,
     health::Health,
     memory::{Memory, Reservation},
     tenant_status::TenantStatus,
     watch::{RELIST, Scope, Watched, interpret, list_of_at_most, relisted},
 };
+use crate::controllers::queue::triggers::{Affected, TriggerRouter};
 
 /// A page of machine deployments: 5 KiB each.
 const PAGE: u32 = 100;

@@ -16,11 +16,10 @@ use crate::api::{
     reason::Reason,
     worker_cluster::{WorkerCluster, WorkerClusterStatus},
 };
+use crate::client::{recurring::Recurring, retry_delay::RetryDelay};
 use crate::fleet::{
     engagement::Reporting,
     events::{self, Warning},
-    recurring::Recurring,
-    retry_delay::RetryDelay,
 };
 use crate::plan::status::{self, status};
 use crate::telemetry::chain::chain;

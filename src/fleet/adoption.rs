@@ -13,15 +13,15 @@ pub use self::{
     lease::{Holder, LEASE, WORKER_LEASE},
     webhooks::Leftover,
 };
-use super::{
-    clock::Clock,
-    pages::{is_forbidden, is_not_served},
-    removal,
-};
+use super::removal;
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBE_SYSTEM},
     profile::OperatingSystemProfile,
     reason::Reason,
+};
+use crate::client::{
+    clock::Clock,
+    pages::{is_forbidden, is_not_served},
 };
 
 /// Where the previous manager keeps its profiles and configs.

@@ -10,13 +10,14 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{pages, registry::Registry};
+use super::registry::Registry;
 use crate::api::{
     condition::ConditionType,
     names::{CLAIM, CLOUD_INIT_SETTINGS, WORKER_CLUSTER_LABEL},
     reason::Reason,
     worker_cluster::WorkerCluster,
 };
+use crate::client::pages;
 use crate::tenant::id::TenantId;
 
 /// The claimant of a worker cluster: a tenant of a management cluster.

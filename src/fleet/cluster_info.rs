@@ -12,11 +12,11 @@ use serde::Deserialize;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::{pages, retry_delay::RetryDelay};
 use crate::api::{
     names::{CLOUD_INIT_SETTINGS, FETCHER_TOKEN, KUBECONFIG_KEY},
     reason::Reason,
 };
+use crate::client::{pages, retry_delay::RetryDelay};
 use crate::tenant::{
     access::{self, AccessError},
     cluster_info::ClusterInfo,

@@ -16,20 +16,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     claim,
-    connect::{ClientParts, Clients, Share},
     discovery::Registration,
     engage::{self, Attempt, EngageError},
     engagement::{Engagement, Reporting, Shared},
+    registry::RegisteredCluster,
+    removal, tenant_limits, worker_clusters,
+};
+use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::OnRemoval};
+use crate::client::{
+    connect::{ClientParts, Clients, Share},
+    fence::Fence,
     health::Health,
     rate_limit::Budget,
-    registry::RegisteredCluster,
-    removal,
     retry_delay::RetryDelay,
-    sharding::fence::Fence,
-    tenant_limits, worker_clusters,
 };
-use crate::api::worker_cluster::{OnRemoval, WorkerClusterStatus};
-use crate::api::{condition::ConditionType, reason::Reason};
 use crate::telemetry::{chain::chain, metrics::ClusterKind};
 use crate::tenant::{
     id::{RegistrationId, TenantId},
@@ -61,10 +61,8 @@ pub async fn run(
     if was_removed && !is_gone(&management.client(), &registered.id, &cancel).await {
         return;
     }
-    let fleet = shared.fleet.to_string();
-    registered
-        .status
-        .set(|report| &mut report.fleet, Some(fleet));
+    let (status, fleet) = (&registered.status, shared.fleet.to_string());
+    status.set(|report| &mut report.fleet, Some(fleet));
     let reporting = CancellationToken::new();
     let report = (shared.report)(Reporting {
         registered: Arc::clone(&registered),
@@ -96,9 +94,9 @@ async fn is_gone(management: &Client, id: &RegistrationId, cancel: &Cancellation
     for delay in RetryDelay::default() {
         match secrets.get_metadata_opt(&id.name).await {
             Ok(found) => return found.is_none(),
-            Err(error) => {
-                tracing::debug!(registration = %id, error = %chain(&error), "cannot look for it");
-            }
+            Err(error) => tracing::debug!(
+                registration = %id, error = %chain(&error), "cannot look for it"
+            ),
         }
         if timeout(delay, cancel.cancelled()).await.is_ok() {
             break;
@@ -386,7 +384,8 @@ impl Task {
         let own = self.registered.worker_cluster.borrow().clone();
         let policy = self.registered.on_removal();
         let Some(attempt) = &self.last else {
-            let was_engaged = own.is_some_and(|own| own.status.as_ref().is_some_and(is_engaged));
+            let status = own.as_ref().and_then(|own| own.status.as_ref());
+            let was_engaged = status.is_some_and(|status| status.cluster_uid.is_some());
             return if was_engaged {
                 let message = "the registration is gone, and nobody who had its kubeconfig is \
                                there; whether the cluster was given back is not known: register \
@@ -485,11 +484,6 @@ async fn finish<F: FusedFuture<Output = ()>>(serving: Pin<&mut F>, id: &Registra
     if !serving.is_terminated() && timeout(DISENGAGE_TIMEOUT, serving).await.is_err() {
         tracing::warn!(registration = %id, "a reconcile was cut short");
     }
-}
-
-/// Returns true if the cluster was reached before.
-fn is_engaged(status: &WorkerClusterStatus) -> bool {
-    status.cluster_uid.is_some()
 }
 
 async fn sleep_or_pend(wait: Option<Duration>) {

@@ -14,7 +14,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 
-use super::watch::{self, Scope};
+use crate::client::watch::{self, Scope};
 use crate::tenant::{access, id::RegistrationId, secret_text::SecretBytes};
 
 /// The page size of lists of Secrets with a kubeconfig: 10 KiB each.

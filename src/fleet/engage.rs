@@ -29,14 +29,10 @@ use super::{
     adoption::{self, Obstacle, Predecessor},
     claim::{self, ClaimError, Claimant, Registrations},
     cluster_info::{self, ClusterInfoError, InUse},
-    connect::{ClientParts, Clients},
     discovery::Registration,
     engagement::Shared,
-    health::Health,
     prerequisites,
-    rate_limit::Budget,
     registry::{Ownership, RegisteredCluster},
-    sharding::fence::Fence,
     worker_clusters,
 };
 use crate::api::{
@@ -46,6 +42,12 @@ use crate::api::{
     worker_cluster::{
         UID_CHARACTERS_MAX, URL_CHARACTERS_MAX, VERSION_CHARACTERS_MAX, WorkerCluster,
     },
+};
+use crate::client::{
+    connect::{ClientParts, Clients},
+    fence::Fence,
+    health::Health,
+    rate_limit::Budget,
 };
 use crate::telemetry::{
     chain::chain,

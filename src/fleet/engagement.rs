@@ -7,12 +7,22 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    adoption::Predecessor, claim::Claimant, clock::Clock, connect::Clients, connect::Connector,
-    health::Health, memory::Memory, permits::Permits, rate_limit::Budget, rate_limit::SharedBudget,
-    registry::RegisteredCluster, registry::Registry, tenant_status::TenantStatus,
-    transport::Patience, transport::Transport, worker_clusters::WorkerClusters,
+    adoption::Predecessor,
+    claim::Claimant,
+    registry::{RegisteredCluster, Registry},
+    worker_clusters::WorkerClusters,
 };
 use crate::api::worker_cluster::WorkerCluster;
+use crate::client::{
+    clock::Clock,
+    connect::{Clients, Connector},
+    health::Health,
+    memory::Memory,
+    permits::Permits,
+    rate_limit::{Budget, SharedBudget},
+    tenant_status::TenantStatus,
+    transport::{Patience, Transport},
+};
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::{
     cluster_info::ClusterInfo,

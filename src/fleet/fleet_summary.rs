@@ -5,13 +5,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{
-    registry::{Place, RegisteredCluster, Registry},
-    tenant_status::TenantStatus,
-};
+use super::registry::{Place, RegisteredCluster, Registry};
 use crate::api::{
     condition::ConditionType, reason::Reason, worker_cluster::MachineDeploymentState,
 };
+use crate::client::tenant_status::TenantStatus;
 use crate::telemetry::metrics::{
     Connection, CredentialState, MachineState, Metrics, Outcome, TenantState,
 };

@@ -6,8 +6,7 @@
 
 mod fetcher_rights;
 
-use std::error::Error;
-use std::fmt::{Debug, Display};
+use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::{Namespace, Secret, ServiceAccount};
 use kube::{
@@ -17,25 +16,14 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::fetcher_rights::{FetcherError, keep_fetcher, plan_fetcher};
-use super::{pages::is_forbidden, removal};
+use super::removal;
 use crate::api::{
     names::{CLOUD_INIT_SETTINGS, FETCHER, FETCHER_TOKEN},
     reason::Reason,
 };
+use crate::client::{forbidden::denied, pages::is_forbidden};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
-
-/// The remediation if rights are missing. Rights in a namespace are deleted together with it.
-const GRANT: &str = "run `kubectl apply -f manifests/rbac/worker.yaml` in the worker cluster, \
-                         which grants what the manager needs (somebody who deletes the namespace \
-                         deletes the rights in it, too)";
-
-/// Returns the message about what a missing right prevents. The remediation comes before the
-/// server's error, because the end of a long condition message is cut off: a server that has just
-/// started lists each role that it does not know yet.
-pub fn denied(prevented: impl Display, cause: &(dyn Error + 'static)) -> String {
-    format!("{prevented}; {GRANT}: {}", chain(cause))
-}
 
 /// The type of a Secret that the token controller fills.
 pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
@@ -265,6 +253,7 @@ mod tests {
 
     use super::*;
     use crate::api::worker_cluster::MESSAGE_CHARACTERS_MAX;
+    use crate::client::forbidden::GRANT;
     use crate::tenant::report::excerpt;
 
     #[test]

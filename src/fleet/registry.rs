@@ -13,11 +13,9 @@ use std::{
 use dashmap::DashMap;
 use tokio::sync::watch;
 
-use super::{
-    discovery::Registration, sharding::suspicion::Suspicion, tenant_status::TenantStatus,
-    watch::Scope,
-};
+use super::{discovery::Registration, sharding::suspicion::Suspicion};
 use crate::api::worker_cluster::{OnRemoval, WorkerCluster};
+use crate::client::{tenant_status::TenantStatus, watch::Scope};
 use crate::tenant::id::{RegistrationId, TenantId};
 
 /// States whether a registration owns its namespace.

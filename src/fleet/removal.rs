@@ -18,12 +18,12 @@ use kube::{
 
 use serde::de::DeserializeOwned;
 
-use super::pages::Pages;
 use crate::api::{
     config::OperatingSystemConfig,
     machine_deployment::MachineDeployment,
     names::{CLOUD_INIT_SETTINGS, DerivedNames, FINALIZER, KUBE_SYSTEM, MADE_FOR, TOKEN_LABEL},
 };
+use crate::client::pages::Pages;
 
 /// The page size for lists of machine deployments. It is small, so that a large cluster costs
 /// little memory.

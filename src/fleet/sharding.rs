@@ -18,7 +18,6 @@
 
 pub mod assignment;
 pub mod evaluate;
-pub mod fence;
 pub mod lease;
 pub mod membership;
 pub mod observed_leases;

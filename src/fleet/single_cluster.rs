@@ -14,25 +14,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     adoption::Predecessor,
-    clock::Clock,
     cluster_info::{self, InUse},
-    connect::{ClientParts, Clients},
     engage::{Reading, not_prepared},
     engagement::{Engagement, ServeFunction, Shared},
+    registry::Registry,
+    worker_clusters,
+};
+use crate::api::condition::ConditionType;
+use crate::client::{
+    clock::Clock,
+    connect::{ClientParts, Clients},
+    fence::Fence,
     health::Health,
     memory::Memory,
     permits::Permits,
     rate_limit::{Budget, SharedBudget},
-    registry::Registry,
     retry_delay::RetryDelay,
-    sharding::fence::Fence,
     tenant_status::TenantStatus,
-    transport::Patience,
-    transport::Transport,
+    transport::{Patience, Transport},
     watch::Scope,
-    worker_clusters,
 };
-use crate::api::condition::ConditionType;
 use crate::telemetry::metrics::{ClusterKind, Metrics};
 use crate::tenant::{
     cluster_info::ClusterInfo, id::RegistrationId, policies::TenantPolicies, policy::TenantPolicy,

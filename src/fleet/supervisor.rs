@@ -19,10 +19,10 @@ use super::{
     engagement::Shared,
     quarantine::{Quarantine, TRIAL},
     registry::RegisteredCluster,
-    retry_delay::RetryDelay,
-    sharding::{fence::Fence, membership::Placement, shard::Shard, suspicion::Suspicion},
+    sharding::{membership::Placement, shard::Shard, suspicion::Suspicion},
     worker_clusters,
 };
+use crate::client::{fence::Fence, retry_delay::RetryDelay};
 use crate::tenant::id::{RegistrationId, TenantId};
 
 /// How long a release is remembered. A watch that lags for longer has started over by then.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client, ResourceExt};
 
-use super::{connect::Clients, engagement::Shared, jitter, retry_delay::RetryDelay};
+use super::engagement::Shared;
+use crate::client::{connect::Clients, jitter, retry_delay::RetryDelay};
 use crate::telemetry::chain::chain;
 use crate::tenant::{id::TenantId, policy::TenantPolicy};
 

@@ -22,7 +22,6 @@ use tokio::sync::watch;
 use super::{
     index::Index,
     registry::{RegisteredCluster, Registry},
-    watch::{RELIST, Scope, covers, interpret, relisted},
 };
 use crate::api::{
     condition::ConditionType,
@@ -30,6 +29,7 @@ use crate::api::{
     reason::Reason,
     worker_cluster::{SecretReference, WorkerCluster, WorkerClusterSpec, WorkerClusterStatus},
 };
+use crate::client::watch::{RELIST, Scope, covers, interpret, relisted};
 use crate::tenant::id::{RegistrationId, TenantId};
 
 /// The number of registered clusters that are notified of a list before other tasks run. Notifying

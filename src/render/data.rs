@@ -24,10 +24,11 @@ use super::{
     kubelet::{KubeletSettings, feature_gates, kubelet_version},
     template::BOOTSTRAP_KUBECONFIG,
 };
-use crate::api::names::DerivedNames;
-use crate::api::profile::{CloudProvider, OperatingSystem};
-use crate::tenant::secret_text::SecretText;
-use crate::tenant::settings::TenantSettings;
+use crate::api::{
+    names::DerivedNames,
+    profile::{CloudProvider, OperatingSystem},
+};
+use crate::tenant::{secret_text::SecretText, settings::TenantSettings};
 
 /// The variable with the token to fetch documents with: the machine deployment's own, or the
 /// fetcher's.

@@ -16,8 +16,7 @@ use crate::api::profile::{
     ContainerRuntime, ContainerRuntimeSpec, File, FileContent, FileContentInline, OperatingSystem,
     OperatingSystemProfileSpec, ProfileConfig, TemplateLanguage,
 };
-use crate::tenant::secret_text::SecretText;
-use crate::tenant::settings::TenantSettings;
+use crate::tenant::{secret_text::SecretText, settings::TenantSettings};
 
 /// Creates a file with a template.
 pub fn a_file(path: &str, data: &str) -> File {

@@ -20,7 +20,7 @@ use super::{
     worker::{DEADLINE, Worker, WorkerError},
 };
 use crate::api::profile::OperatingSystemProfileSpec;
-use crate::fleet::permits::{Permit, Permits, Priority};
+use crate::client::permits::{Permit, Permits, Priority};
 use crate::render::{Limits, RenderError, RenderInput};
 use crate::tenant::id::TenantId;
 

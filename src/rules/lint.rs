@@ -17,9 +17,12 @@ use super::{
     rule::Rule,
     shape::{Mismatch, MismatchKind, mismatches, schema_of},
 };
-use crate::api::names::PROFILE_KINDS;
-use crate::api::profile::{
-    OperatingSystemProfile, OperatingSystemProfileSpec, TemplateLanguage, VERSION_METADATA_JINJA,
+use crate::api::{
+    names::PROFILE_KINDS,
+    profile::{
+        OperatingSystemProfile, OperatingSystemProfileSpec, TemplateLanguage,
+        VERSION_METADATA_JINJA,
+    },
 };
 use crate::render::{default_profiles::default_profile, overlay::resolve};
 

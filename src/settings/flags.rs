@@ -7,8 +7,10 @@ use clap::{ArgAction, Args};
 use super::{EgressFlags, TraceFlags};
 use crate::api::names::WORKER_CLUSTER_LABEL;
 use crate::telemetry::logs::LogFormat;
-use crate::tenant::address::AddressRange;
-use crate::tenant::waves::{Wave, percent};
+use crate::tenant::{
+    address::AddressRange,
+    waves::{Wave, percent},
+};
 
 /// Flags of `osm run`, as they are typed.
 #[derive(Args, Clone, Debug)]

@@ -17,20 +17,22 @@ use jiff::Timestamp;
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Registry;
 
-use crate::telemetry::metrics::declared::{
-    ApiRequestLabels, Category, Cluster, Clusters, Credential, DocumentLabel, FenceLabel,
-    JoinLabel, Kind, LimitLabel, Machines, Membership, OutcomeLabel, Reconciles, RenderLabel,
-    Renders, Requests, ResultLabel, ReviewLabels, Reviews, Rollout, SecretLabel, State,
-    TriggerLabel, UserData, WebhookLabel,
-};
 pub use crate::telemetry::metrics::labels::{
     Attempted, ClusterKind, CodeClass, Connection, CredentialState, Document, Fence, JoinCheck,
     MachineState, Outcome, Paused, RenderResult, RolloutState, SecretKind, TemplateLimit,
     TenantState, Trigger, Verb, Verdict, Webhook,
 };
-use crate::telemetry::metrics::latency::observe;
-use crate::telemetry::metrics::tokens::Ledger;
 pub use crate::telemetry::metrics::tokens::TokensKnown;
+use crate::telemetry::metrics::{
+    declared::{
+        ApiRequestLabels, Category, Cluster, Clusters, Credential, DocumentLabel, FenceLabel,
+        JoinLabel, Kind, LimitLabel, Machines, Membership, OutcomeLabel, Reconciles, RenderLabel,
+        Renders, Requests, ResultLabel, ReviewLabels, Reviews, Rollout, SecretLabel, State,
+        TriggerLabel, UserData, WebhookLabel,
+    },
+    latency::observe,
+    tokens::Ledger,
+};
 
 /// All metrics; a clone is the same metrics.
 #[derive(Clone, Debug)]

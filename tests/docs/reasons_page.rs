@@ -30,7 +30,13 @@ fn every_reason_has_a_row_and_every_row_a_reason() {
 }
 
 /// Where conditions, entries and Events are made. Commands only read reasons.
-const GIVEN_IN: [&str; 4] = ["src/controllers", "src/fleet", "src/plan", "src/tenant"];
+const GIVEN_IN: [&str; 5] = [
+    "src/client",
+    "src/controllers",
+    "src/fleet",
+    "src/plan",
+    "src/tenant",
+];
 
 #[test]
 fn the_manager_gives_every_reason() {

@@ -6,7 +6,7 @@ use std::{fs, path::Path, pin::pin, sync::Arc, time::Duration};
 use libtest_mimic::{Failed, Trial};
 use osm::{
     api::profile::TemplateLanguage,
-    fleet::permits::Priority,
+    client::permits::Priority,
     render::{
         Limits, RenderError, RenderInput,
         default_profiles::{default_profile, default_profiles},

@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
 use jiff::Timestamp;
-use osm::fleet::{clock::Clock, health::Health};
+use osm::client::{clock::Clock, health::Health};
 use osm::tenant::id::RegistrationId;
 
 use crate::identity::{a_leaf_as_authority, an_authority, on_p521, signed};

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use osm::{
     app::{self, Inside},
-    fleet::{clock::Clock, connect, sharding::fence::Fence},
+    client::{clock::Clock, connect, fence::Fence},
     render_worker::Renderer,
     settings::RunFlags,
     telemetry::{chain::chain, metrics::Metrics},

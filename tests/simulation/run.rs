@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use osm::fleet::{
+use osm::client::{
     jitter,
     watch::{RELIST, RELIST_PROFILES},
 };

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use fake_cluster::{Cluster, Fault, Matcher, Options, Verb, object};
 use osm::{
     app::single::{self, Outside},
-    fleet::clock::Clock,
+    client::clock::Clock,
     render_worker::Renderer,
     settings::drop_in::{CONTROLLER_FLAGS, DropInSettings, read},
     telemetry::metrics::Metrics,

@@ -265,7 +265,7 @@ async fn an_id_that_somebody_else_holds_is_left_to_him() {
 #[tokio::test(start_paused = true)]
 async fn tokens_of_one_tenant_are_not_renewed_at_once() {
     // A resync renews together what is due already. With this seed, none comes in between.
-    osm::fleet::jitter::begin(1);
+    osm::client::jitter::begin(1);
     let world = Scenario::Renewal.world();
     let berlin = world.worker("berlin");
     for index in 0..8 {

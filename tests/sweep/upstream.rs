@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fake_cluster::{Fault, Matcher, Verb, object};
-use osm::fleet::watch::RELIST;
+use osm::client::watch::RELIST;
 use serde_json::{Value, json};
 
 use crate::{

@@ -14,7 +14,7 @@ use futures::{StreamExt, future::BoxFuture};
 use http::{HeaderValue, Method, Request, Response, header::AUTHORIZATION};
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody, combinators::UnsyncBoxBody};
 use kube::client::Body;
-use osm::fleet::transport::Transport;
+use osm::client::transport::Transport;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 use tower::{BoxError, Service, util::BoxCloneSyncService};

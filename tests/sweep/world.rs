@@ -7,7 +7,7 @@ use fake_cluster::{AuditEntry, Cluster, Front, Options, User, Verb};
 use jiff::SignedDuration;
 use osm::{
     app::{self, Outside},
-    fleet::{clock::Clock, connect::Connector, memory::Memory},
+    client::{clock::Clock, connect::Connector, memory::Memory},
     render_worker::Renderer,
     settings::{RunFlags, Settings},
     telemetry::metrics::Metrics,

@@ -19,8 +19,10 @@ use crate::api::{
     worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
 };
 use crate::telemetry::metrics::Metrics;
-use crate::tenant::report::{ConditionState, Outcome, Report};
-use crate::tenant::summary::{self, Known, Queue, Row, Statistics};
+use crate::tenant::{
+    report::{ConditionState, Outcome, Report},
+    summary::{self, Known, Queue, Row, Statistics},
+};
 
 const TOKEN: &str = "t0ken-of-sixteen-bytes";
 const HOSTILE: &str = "<script>alert(1)</script>\"'&</title><!--";

@@ -16,7 +16,7 @@ use kube::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::REQUEST_TIMEOUT;
-use crate::fleet::{clock::Clock, sharding::fence::Fence};
+use crate::client::{clock::Clock, fence::Fence};
 use crate::telemetry::chain::chain;
 
 /// At most one renewal is under way when the Lease is released.

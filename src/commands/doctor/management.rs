@@ -19,7 +19,7 @@ use crate::api::{
     profile::OperatingSystemProfile,
     worker_cluster::WorkerCluster,
 };
-use crate::fleet::pages;
+use crate::client::pages;
 use crate::telemetry::chain::chain;
 
 const PLACE: &str = "management";

@@ -8,7 +8,7 @@ use kube::{
 
 use super::Check;
 use crate::api::{machine_deployment::MachineDeployment, names::TOO_LARGE, weight};
-use crate::fleet::{memory::GUARANTEED_BYTES, pages::Pages};
+use crate::client::{memory::GUARANTEED_BYTES, pages::Pages};
 use crate::telemetry::chain::chain;
 
 const WHAT: &str = "machine deployments";

@@ -29,14 +29,14 @@ use crate::api::{
     names::{CLOUD_INIT_SETTINGS, KUBE_SYSTEM, TOKEN_LABEL},
     worker_cluster::{ProfileAnnotation, WorkerCluster},
 };
-use crate::controllers::{profile_store::ProfileStore, registry_credentials, state::tokens};
-use crate::fleet::{
-    cluster_info::{self, InUse},
+use crate::client::{
     connect::{self, ClientParts},
     pages::{self, Listed},
     rate_limit::Budget,
     transport::{self, Audience, Caller, Patience},
 };
+use crate::controllers::{profile_store::ProfileStore, registry_credentials, state::tokens};
+use crate::fleet::cluster_info::{self, InUse};
 use crate::plan::{
     bootstrap::Token,
     default_profile::DefaultProfileSettings,

@@ -15,11 +15,11 @@ use crate::api::{
     worker_cluster::{DefaultProfiles, WorkerCluster},
 };
 use crate::app::built_in_profiles;
+use crate::client::pages::Listed;
 use crate::controllers::{
     adoption,
     profile_store::{ProfileStore, Quotas, content_digest},
 };
-use crate::fleet::pages::Listed;
 use crate::plan::default_profile::{
     DefaultProfile, DefaultProfileSettings, Installed, Verdict, evaluate,
 };

@@ -15,12 +15,9 @@ use tokio::time::{Instant, sleep};
 
 use super::{Enrolment, apply::Applier, registration::Own};
 use crate::api::{machine_deployment::MachineDeployment, names::KUBE_SYSTEM};
+use crate::client::{clock::Clock, pages};
 use crate::commands::cluster_client::{ClusterClient, as_the_manager, cluster_uid};
-use crate::fleet::{
-    adoption::{self, Obstacle, Predecessor},
-    clock::Clock,
-    pages,
-};
+use crate::fleet::adoption::{self, Obstacle, Predecessor};
 use crate::telemetry::chain::chain;
 use crate::tenant::{
     access::{AccessError, AccessRules, ClusterAccess},

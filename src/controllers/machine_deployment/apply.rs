@@ -24,12 +24,12 @@ use crate::api::{
     config::OperatingSystemConfig,
     names::{CLOUD_INIT_SETTINGS, KEPT, MACHINES_MADE_FROM, MADE_FOR},
 };
+use crate::client::{rate_limit::Prepaid, write};
 use crate::controllers::{
     context::Context,
     initial_sync,
     object_cache::{Moment, ObjectCache},
 };
-use crate::fleet::{rate_limit::Prepaid, write};
 use crate::plan::{
     changes::{Change, ConfigWanted, KeptSecret, SecretWanted},
     digest::Digest,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::core::response::StatusCause;
 
 use crate::api::{reason::Reason, worker_cluster::MachineDeploymentState};
-use crate::fleet::health::HeldBack;
+use crate::client::health::HeldBack;
 use crate::plan::{found::NotServed, invalid::Invalid};
 use crate::render_worker::WorkerError;
 

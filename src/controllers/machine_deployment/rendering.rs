@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::{super::context::Context, error::Error};
-use crate::fleet::permits::Priority;
+use crate::client::permits::Priority;
 use crate::plan::{invalid::Invalid, validate::Deployment};
 use crate::render::RenderError;
 use crate::render_worker::Pool;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::api::ObjectMeta;
 
 use super::{Entry, Moment};
-use crate::fleet::memory::Reservation;
+use crate::client::memory::Reservation;
 use crate::plan::digest::Digest;
 
 /// What an object takes beside its metadata and its name, about: its place in the map, and the
@@ -114,7 +114,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::fleet::memory::Memory;
+    use crate::client::memory::Memory;
 
     fn packed(bytes: usize) -> Packed {
         let metadata = ObjectMeta {

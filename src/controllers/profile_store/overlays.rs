@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Resolved;
-use crate::fleet::memory::{Memory, Reservation};
+use crate::client::memory::{Memory, Reservation};
 use crate::render::recent::Recent;
 
 /// How many bytes a namespace keeps of profiles laid over others: as many as it may write where

@@ -12,14 +12,14 @@ use tokio::time::sleep;
 
 use super::{Aged, Inner, Key, ProfileStore, notify};
 use crate::api::profile::OperatingSystemProfile;
-use crate::controllers::{
-    profile_quota::{Ledger, Moves},
-    subscriptions::Subscriptions,
-};
-use crate::fleet::{
+use crate::client::{
     memory::{Memory, Reservation},
     recurring::Recurring,
     retry_delay::RetryDelay,
+};
+use crate::controllers::{
+    profile_quota::{Ledger, Moves},
+    subscriptions::Subscriptions,
 };
 use crate::plan::invalid::Shortage;
 use crate::telemetry::chain::chain;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fleet::memory::{GUARANTEED_BYTES, Reservation};
+use crate::client::memory::{GUARANTEED_BYTES, Reservation};
 use crate::plan::invalid::Shortage;
 use crate::render_worker::{Pool, Renderer};
 use crate::tenant::policy::ProfileQuota;

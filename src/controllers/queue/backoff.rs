@@ -10,7 +10,7 @@ use std::{
 use kube::{ResourceExt, runtime::reflector::ObjectRef};
 
 use crate::api::machine_deployment::MachineDeployment;
-use crate::fleet::retry_delay::RetryDelay;
+use crate::client::retry_delay::RetryDelay;
 
 /// The first delay: a conflict is over by then.
 const FIRST: Duration = Duration::from_millis(200);

@@ -14,7 +14,7 @@ use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
 
 use crate::api::machine_deployment::MachineDeployment;
-use crate::fleet::{permits::Priority, tenant_status::TenantStatus};
+use crate::client::{permits::Priority, tenant_status::TenantStatus};
 use crate::tenant::policy::TenantPolicy;
 
 type Reference = ObjectRef<MachineDeployment>;

@@ -16,7 +16,7 @@ use kube::{
 };
 
 use crate::api::names::KUBE_SYSTEM;
-use crate::fleet::clock::{Clock, answered_at};
+use crate::client::clock::{Clock, answered_at};
 
 /// The name of the Lease where profiles live in the worker cluster.
 pub const LEASE: &str = "operating-system-manager";

@@ -6,7 +6,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use kube::{Api, Client, ResourceExt, api::ListParams, core::DeserializeGuard};
 
-use crate::fleet::pages::{self, Listed};
+use crate::client::pages::{self, Listed};
 
 /// The paths at which its webhooks are served, behind a Service or a URL.
 const PATHS: [&str; 3] = [

@@ -2,11 +2,11 @@
 
 use super::Params;
 use crate::api::{condition::ConditionType, reason::Reason, worker_cluster::WorkerCluster};
+use crate::client::tenant_status::TenantStatus;
 use crate::fleet::{
     cluster_info::ClusterInfoError,
     events::{self, Warning},
     prerequisites::PrerequisiteError,
-    tenant_status::TenantStatus,
 };
 use crate::telemetry::chain::chain;
 use crate::tenant::{report::ConditionState, report::is_same_failure};

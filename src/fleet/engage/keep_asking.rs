@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
 use crate::api::names::KUBE_SYSTEM;
-use crate::fleet::{connect::Clients, health::Health};
+use crate::client::{connect::Clients, health::Health};
 
 /// Reads an object that the manager may always read, whenever a call is due.
 pub async fn keep_asking(health: &Health, worker: &Clients) {

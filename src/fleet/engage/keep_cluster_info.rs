@@ -5,14 +5,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{Notify, watch};
 
 use super::Attempt;
+use crate::client::{connect::Clients, jitter, recurring::Recurring, retry_delay::RetryDelay};
 use crate::fleet::{
     claim::{self, Claimant},
     cluster_info::{self, ClusterInfoError, InUse},
-    connect::Clients,
     engagement::Shared,
-    jitter, prerequisites,
-    recurring::Recurring,
-    retry_delay::RetryDelay,
+    prerequisites,
 };
 use crate::telemetry::chain::chain;
 use crate::tenant::cluster_info::ClusterInfo;

@@ -5,11 +5,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::Attempt;
+use crate::client::{jitter, retry_delay::RetryDelay};
 use crate::fleet::{
     adoption::{self, Holder, Predecessor},
     engagement::Shared,
-    jitter,
-    retry_delay::RetryDelay,
 };
 use crate::telemetry::chain::chain;
 

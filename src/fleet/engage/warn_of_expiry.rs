@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::engage_error::{REGISTER, is_in_status};
 use crate::api::condition::ConditionType;
-use crate::fleet::{connect::Clients, engagement::Shared, events, registry::RegisteredCluster};
+use crate::client::connect::Clients;
+use crate::fleet::{engagement::Shared, events, registry::RegisteredCluster};
 use crate::tenant::access::expiry::{Expiry, finding};
 
 /// The interval between two checks. A check itself sends no request.

@@ -11,7 +11,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{PrerequisiteError, create, named, read};
 use crate::api::names::{CLOUD_INIT_SETTINGS, FETCHER};
-use crate::fleet::{pages::is_forbidden, removal};
+use crate::client::pages::is_forbidden;
+use crate::fleet::removal;
 
 /// The reason why machines cannot fetch their configuration.
 #[derive(Debug, thiserror::Error)]

@@ -21,7 +21,7 @@ use super::{
     suspicion::Record,
 };
 use crate::api::names::{CRASHES, FLEET_LABEL, VIEW};
-use crate::fleet::pages;
+use crate::client::pages;
 
 /// The Leases of one fleet, for one of its replicas.
 #[derive(Clone, Debug)]

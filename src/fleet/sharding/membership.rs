@@ -18,7 +18,6 @@ use super::{
     Holder, View,
     assignment::Assignment,
     evaluate::{ElectionResult, Pace, evaluate},
-    fence::Fence,
     lease::{LeaseError, Leases, Statement, Swapped},
     observed_leases::{LAST, Listed, ObservedLeases, with_drift},
     precautions::{Announcer, CrashLog, Precautions},
@@ -26,7 +25,7 @@ use super::{
     shard::Shard,
     suspicion::Trial,
 };
-use crate::fleet::{clock::Clock, recurring::Recurring, retry_delay::RetryDelay};
+use crate::client::{clock::Clock, fence::Fence, recurring::Recurring, retry_delay::RetryDelay};
 use crate::telemetry::{
     chain::chain,
     metrics::{Attempted, Metrics},

@@ -12,10 +12,14 @@ use super::{
     CRLF, MACHINE_NAME, MachineFacts, data_of, distinct_keys, gzip::gzip_base64, half_of,
     names_machine, permissions::Permissions,
 };
-use crate::api::config::OperatingSystemConfigSpec;
-use crate::api::profile::{CloudInitModules, CloudProvider, ENCODING_GZIP, File, Unit};
-use crate::render::error::{Half, RenderError};
-use crate::render::user_data::UserData;
+use crate::api::{
+    config::OperatingSystemConfigSpec,
+    profile::{CloudInitModules, CloudProvider, ENCODING_GZIP, File, Unit},
+};
+use crate::render::{
+    error::{Half, RenderError},
+    user_data::UserData,
+};
 
 mod implicit;
 mod scalar;

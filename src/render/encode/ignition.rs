@@ -9,10 +9,14 @@ use super::{
     CRLF, MACHINE_NAME, MachineFacts, block_indent, data_of, distinct_keys, gzip::gzip_base64,
     half_of, names_machine, permissions::Permissions,
 };
-use crate::api::config::OperatingSystemConfigSpec;
-use crate::api::profile::{CloudProvider, ENCODING_GZIP, File, IgnitionVersion, Unit};
-use crate::render::error::{Half, RenderError};
-use crate::render::user_data::UserData;
+use crate::api::{
+    config::OperatingSystemConfigSpec,
+    profile::{CloudProvider, ENCODING_GZIP, File, IgnitionVersion, Unit},
+};
+use crate::render::{
+    error::{Half, RenderError},
+    user_data::UserData,
+};
 
 mod unit;
 mod v2;

@@ -1,8 +1,10 @@
 //! Tests the documents to the byte.
 
 use super::*;
-use crate::api::config::ConfigHalf;
-use crate::api::profile::{CloudProvider, CloudProviderSpec, DropIn, Unit};
+use crate::api::{
+    config::ConfigHalf,
+    profile::{CloudProvider, CloudProviderSpec, DropIn, Unit},
+};
 use crate::render::encode::{cloud_init, ignition};
 
 pub(super) const MACHINE: MachineFacts<'_> = MachineFacts {

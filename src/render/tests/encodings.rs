@@ -8,8 +8,10 @@ use serde_json::Value as Json;
 
 use super::documents::{MACHINE, a_config, a_unit};
 use super::*;
-use crate::api::config::ConfigHalf;
-use crate::api::profile::{CloudProvider, File, IgnitionVersion, Unit};
+use crate::api::{
+    config::ConfigHalf,
+    profile::{CloudProvider, File, IgnitionVersion, Unit},
+};
 
 fn a_compressed_file(data: &str) -> File {
     let mut file = a_file("/opt/bin/setup", data);

@@ -6,8 +6,10 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use self::read_back::check_read_back;
 use super::documents::{MACHINE, a_config};
 use super::*;
-use crate::api::config::ConfigHalf;
-use crate::api::profile::{CloudProvider, DropIn, FileContentInline, Unit};
+use crate::api::{
+    config::ConfigHalf,
+    profile::{CloudProvider, DropIn, FileContentInline, Unit},
+};
 use crate::render::encode::cloud_init;
 
 mod read_back;

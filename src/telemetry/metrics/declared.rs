@@ -11,14 +11,18 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-use crate::telemetry::build;
-use crate::telemetry::metrics::labels::{
-    Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, JoinCheck, MachineState,
-    Outcome, RenderResult, RolloutState, SecretKind, TemplateLimit, TenantState, Trigger, Verb,
-    Verdict, Webhook,
+use crate::telemetry::{
+    build,
+    metrics::{
+        labels::{
+            Attempted, ClusterKind, CodeClass, CredentialState, Document, Fence, JoinCheck,
+            MachineState, Outcome, RenderResult, RolloutState, SecretKind, TemplateLimit,
+            TenantState, Trigger, Verb, Verdict, Webhook,
+        },
+        latency::{self, Latency},
+        reference::{self, Declaration, Measure},
+    },
 };
-use crate::telemetry::metrics::latency::{self, Latency};
-use crate::telemetry::metrics::reference::{self, Declaration, Measure};
 
 /// Powers of two from 1 KiB to 1 MiB, the most that a Secret takes. Among them are the most that
 /// providers take: 16 KiB and 64 KiB.

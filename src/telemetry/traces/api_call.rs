@@ -14,9 +14,11 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 use tracing::{Instrument, Span, field::Empty};
 
-use crate::telemetry::chain;
-use crate::telemetry::metrics::{Asked, ClusterKind, CodeClass, Metrics};
-use crate::telemetry::traces::{self, api_request::ApiRequest};
+use crate::telemetry::{
+    chain,
+    metrics::{Asked, ClusterKind, CodeClass, Metrics},
+    traces::{self, api_request::ApiRequest},
+};
 
 /// Traces and counts the calls of one client.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use kube::{
 use osm::{
     admission::reviewer::Reviewer,
     api::{machine_deployment::MachineDeployment, names::is_path_segment},
-    fleet::{
+    client::{
         connect::{self, ClientParts},
         pages::Pages,
         rate_limit::Budget,

@@ -30,10 +30,10 @@ use tokio::{
 use tower::{BoxError, Service, util::BoxCloneSyncService};
 
 use super::*;
-use crate::fleet::{
+use crate::client::{
     connect::{ClientParts, client},
+    fence::Fenced,
     rate_limit::Budget,
-    sharding::fence::Fenced,
     transport::ResponseBody,
 };
 use crate::telemetry::metrics::ClusterKind;
@@ -408,7 +408,7 @@ fn check_histories(hand: Hand) {
             .start_paused(true)
             .build()
             .expect("a runtime can be made");
-        crate::fleet::jitter::begin(seed);
+        crate::client::jitter::begin(seed);
         moves += runtime.block_on(async {
             let mut world = World::new(seed, hand);
             for _ in 0..3 {

@@ -14,18 +14,16 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tower::{ServiceExt, util::BoxCloneSyncService};
 
-use crate::fleet::supervisor::*;
+use crate::client::{
+    clock::Clock, memory::Memory, permits::Permits, rate_limit::SharedBudget, transport::Transport,
+    watch::Scope,
+};
 use crate::fleet::{
     self,
-    clock::Clock,
     engagement::Engagement,
-    memory::Memory,
-    permits::Permits,
-    rate_limit::SharedBudget,
     registry::Registry,
     sharding::{Holder, View, precautions::Precautions, shard::Shard},
-    transport::Transport,
-    watch::Scope,
+    supervisor::*,
     worker_clusters::WorkerClusters,
 };
 use crate::telemetry::metrics::Metrics;

@@ -2,17 +2,15 @@ use fake_cluster::Cluster;
 use jiff::Timestamp;
 use tower::{BoxError, util::BoxCloneSyncService};
 
-use crate::fleet::supervisor::*;
+use crate::client::{
+    clock::Clock, memory::Memory, permits::Permits, rate_limit::SharedBudget, watch::Scope,
+};
 use crate::fleet::{
-    clock::Clock,
     discovery::Registration,
     index::visits,
-    memory::Memory,
-    permits::Permits,
-    rate_limit::SharedBudget,
     registry::Registry,
     sharding::{Holder, View, precautions::Precautions},
-    watch::Scope,
+    supervisor::*,
 };
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::{policies::TenantPolicies, policy::TenantPolicy, settings::TenantSettings};

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use super::{Content, FileContent, UnitContent};
-use crate::render::go_json;
-use crate::render::user_data::UserData;
+use crate::render::{go_json, user_data::UserData};
 
 /// Encodes the document.
 pub(super) fn encode(content: &Content<'_>) -> UserData {

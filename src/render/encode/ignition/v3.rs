@@ -6,8 +6,10 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use super::{Content, FileContent, UnitContent, refuse_file, refuse_unit};
-use crate::render::error::{Half, RenderError};
-use crate::render::user_data::UserData;
+use crate::render::{
+    error::{Half, RenderError},
+    user_data::UserData,
+};
 
 /// The bits of a mode that version 3.3.0 drops: set-user-id, set-group-id and sticky.
 const SPECIAL_BITS: u32 = 0o7000;

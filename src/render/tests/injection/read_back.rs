@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value as Json, json};
 
-use crate::api::config::ConfigHalf;
-use crate::api::profile::{File, Unit};
+use crate::api::{
+    config::ConfigHalf,
+    profile::{File, Unit},
+};
 
 /// Checks that the document contains what the config contains, and nothing else.
 pub(super) fn check_read_back(document: &str, half: &ConfigHalf) {

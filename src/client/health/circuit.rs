@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::fleet::retry_delay::RetryDelay;
+use crate::client::retry_delay::RetryDelay;
 
 /// The longest delay for a cluster that was healthy recently: it may be restarting.
 const RECENT_CAP: Duration = Duration::from_secs(15);

@@ -23,20 +23,20 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-pub use self::state::State;
-use self::{
-    circuit::{Circuit, Failure, Pass},
-    retry_after::retry_after,
-    server_clock::ServerClock,
-};
-use super::{
+use crate::api::condition::ConditionType;
+pub use crate::client::health::state::State;
+use crate::client::{
     border,
     clock::Clock,
+    health::{
+        circuit::{Circuit, Failure, Pass},
+        retry_after::retry_after,
+        server_clock::ServerClock,
+    },
     recurring::Recurring,
     tenant_status::TenantStatus,
     transport::{self, OneCallAtATime},
 };
-use crate::api::condition::ConditionType;
 use crate::telemetry::chain::chain;
 use crate::tenant::{id::RegistrationId, report::is_same_failure};
 

@@ -19,7 +19,7 @@ use governor::{
 };
 use tokio::{sync::Mutex, time::Instant};
 
-use super::permits::{Permit, Permits, Priority};
+use crate::client::permits::{Permit, Permits, Priority};
 use crate::tenant::{id::TenantId, policy::RequestBudget};
 
 /// tokio's time in the form that governor requires.

@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
-use super::*;
+use crate::client::permits::*;
 
 const NAMES: [&str; 3] = ["berlin", "lisbon", "oslo"];
 

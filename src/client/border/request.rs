@@ -3,8 +3,8 @@
 
 use http::{Request, Uri};
 
-use super::Shape;
 use crate::api::names::is_path_segment;
+use crate::client::border::Shape;
 
 /// The maximum number of objects in a page if the request has no limit.
 const PAGE: usize = 500;
@@ -12,14 +12,14 @@ const PAGE: usize = 500;
 /// The error for a request whose URL leads somewhere else than its caller means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a name in the address of the request is none that an object can have")]
-pub(in crate::fleet) struct Misled;
+pub(in crate::client) struct Misled;
 
 /// Returns the shape of the answer.
 ///
 /// # Errors
 ///
 /// Returns an error if the URL does not lead to what the caller names.
-pub(in crate::fleet) fn answer<B>(request: &Request<B>) -> Result<Shape, Misled> {
+pub(in crate::client) fn answer<B>(request: &Request<B>) -> Result<Shape, Misled> {
     // kube marks each of its requests with the call that makes it.
     let call = request.extensions().get::<&'static str>();
     let (shape, names) = match call {

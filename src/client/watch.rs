@@ -18,8 +18,8 @@ use kube::runtime::{
 use kube::{Api, Client, Resource};
 use tokio::time::{Instant, timeout_at};
 
-use super::{
-    account, border, health::Health, jitter, pages, prerequisites::denied, retry_delay::RetryDelay,
+use crate::client::{
+    account, border, forbidden::denied, health::Health, jitter, pages, retry_delay::RetryDelay,
 };
 use crate::telemetry::chain::chain;
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::api::reason::Reason;
-use crate::fleet::border::EVENTS_MIB_MAX;
+use crate::client::border::EVENTS_MIB_MAX;
 use crate::tenant::report::ConditionState;
 
 /// The health of a cluster.

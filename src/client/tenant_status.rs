@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::statistics::Statistics;
 use crate::api::{condition::ConditionType, worker_cluster::WorkerCluster};
+use crate::client::statistics::Statistics;
 use crate::tenant::report::{ConditionState, Outcome, Report};
 
 /// The status of one tenant, in memory.

@@ -8,8 +8,8 @@ use serde::{
 };
 use serde_json::{Value, json, value::RawValue};
 
-use super::Refused;
 use crate::api::names::{TOO_LARGE, is_path_segment};
+use crate::client::border::Refused;
 
 /// Names, uids and versions are shorter.
 const IDENTITY_BYTES: usize = 256;

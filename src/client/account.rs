@@ -10,11 +10,11 @@ use kube::{
 };
 use serde::Serialize;
 
-use super::memory::Reservation;
 use crate::api::{
     names::{TOO_LARGE, is_name_alone},
     weight,
 };
+use crate::client::memory::Reservation;
 
 /// The approximate size of an object's name in memory.
 const NAME_BYTES: usize = 2 << 10;
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
     use crate::api::machine_deployment::MachineDeployment;
-    use crate::fleet::memory::{GUARANTEED_BYTES, Memory};
+    use crate::client::memory::{GUARANTEED_BYTES, Memory};
 
     fn a_machine_deployment(index: usize, bytes: usize) -> MachineDeployment {
         serde_json::from_value::<MachineDeployment>(json!({

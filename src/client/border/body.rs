@@ -9,8 +9,12 @@ use http_body_util::{BodyExt, StreamBody};
 use tokio::time::Instant;
 use tower::BoxError;
 
-use super::{Border, EVENTS_MIB_MAX, Refused, Shape, WATCH_MIN};
-use crate::fleet::{memory::Reservation, rate_limit::Budget, transport::ResponseBody};
+use crate::client::{
+    border::{Border, EVENTS_MIB_MAX, Refused, Shape, WATCH_MIN},
+    memory::Reservation,
+    rate_limit::Budget,
+    transport::ResponseBody,
+};
 use crate::tenant::policy::RequestBudget;
 
 /// The maximum size of a page. For large objects, smaller pages are requested.
@@ -30,7 +34,7 @@ struct StatusTooLarge;
 /// # Errors
 ///
 /// Returns an error if the connection fails, the body exceeds a limit, or no memory is left for it.
-pub(in crate::fleet) async fn read(
+pub(in crate::client) async fn read(
     mut body: ResponseBody,
     shape: Shape,
     mut memory: Option<Reservation>,
@@ -73,7 +77,7 @@ impl AsRef<[u8]> for Reserved {
 /// # Errors
 ///
 /// Returns an error if the connection fails, or if the body is too large.
-pub(in crate::fleet) async fn read_status(mut body: ResponseBody) -> Result<Bytes, BoxError> {
+pub(in crate::client) async fn read_status(mut body: ResponseBody) -> Result<Bytes, BoxError> {
     let mut bytes = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame?;
@@ -104,7 +108,7 @@ const fn kib(count: u32) -> NonZeroU32 {
 
 /// Returns a body with the events of a watch that are let through. A cluster that sends events
 /// faster than its pace is slowed down: its data stays in the connection, and TCP makes it wait.
-pub(in crate::fleet) fn events(
+pub(in crate::client) fn events(
     body: ResponseBody,
     waited: Option<impl Fn(Duration) + Send + Sync + 'static>,
     memory: Option<Reservation>,
@@ -223,7 +227,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::fleet::memory::{GUARANTEED_BYTES, Memory};
+    use crate::client::memory::{GUARANTEED_BYTES, Memory};
 
     const EVENT: &[u8] = b"{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";
 

@@ -8,7 +8,7 @@ use hyper_util::client::legacy::connect::{HttpConnector, dns::GaiResolver, proxy
 use tokio::{net::TcpStream, time::timeout};
 use tower::{BoxError, Service};
 
-use super::{CheckedResolver, Patience, http};
+use crate::client::transport::{CheckedResolver, Patience, http};
 use crate::tenant::{egress::EgressProxy, host::Host, secret_text::SecretText};
 
 /// The route of connections.

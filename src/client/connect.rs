@@ -28,13 +28,13 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 use tracing::Instrument;
 
-use super::{
+use crate::client::{
     border::{self, Shape, body, request},
+    fence::{Fence, Fenced},
     health::{Health, HeldBack},
     memory::{Memory, Reservation},
     permits::{Permit, Priority},
     rate_limit::{Budget, Prepaid, SharedBudget},
-    sharding::fence::{Fence, Fenced},
     transport::{OneCallAtATime, ResponseBody, Transport},
 };
 use crate::telemetry::{
@@ -331,7 +331,7 @@ mod tests {
     use tower::{service_fn, util::BoxCloneSyncService};
 
     use super::*;
-    use crate::fleet::{clock::Clock, tenant_status::TenantStatus};
+    use crate::client::{clock::Clock, tenant_status::TenantStatus};
     use crate::tenant::{id::RegistrationId, policy::RequestBudget};
 
     const TIMEOUT: Duration = Duration::from_mins(1);

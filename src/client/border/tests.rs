@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
-use super::*;
 use crate::api::names::TOO_LARGE;
+use crate::client::border::*;
 
 const LIST: Shape = Shape::List(100);
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::runtime::utils::Backoff;
 
-use super::jitter;
+use crate::client::jitter;
 
 /// The first delay. It is long enough that a restarting API server does not refuse a second call at
 /// once.

@@ -1,5 +1,5 @@
-use super::*;
 use crate::api::reason::Reason;
+use crate::client::health::*;
 use crate::tenant::report::ConditionState;
 
 #[tokio::test(start_paused = true)]

@@ -25,8 +25,10 @@ use kube::client::Body;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{BoxError, Service};
 
-use super::ResponseBody;
-use crate::fleet::sharding::fence::{Fence, Fenced};
+use crate::client::{
+    fence::{Fence, Fenced},
+    transport::ResponseBody,
+};
 
 /// The maximum number of streams on a connection. `kube-apiserver`, `HAProxy` and Envoy allow 100
 /// by default, nginx 128. The rest is for streams that were abandoned here and are not yet closed

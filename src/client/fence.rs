@@ -12,7 +12,7 @@ use std::{
 
 use http::Method;
 
-use crate::fleet::clock::Clock;
+use crate::client::clock::Clock;
 use crate::telemetry::metrics;
 
 /// The reason why a write was not sent.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::fleet::clock::answered_at;
+use crate::client::clock::answered_at;
 
 /// The minimum difference that is reported, in seconds. `Date` has whole seconds, and an answer may
 /// be ten seconds old when it is read.

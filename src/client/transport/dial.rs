@@ -35,7 +35,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, Service};
 
-use super::route::Route;
+use crate::client::transport::route::Route;
 use crate::telemetry::{
     chain::chain,
     metrics::{Attempted, Metrics},

@@ -11,7 +11,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use super::border;
+use crate::client::border;
 
 /// A page of Secrets or configs, 25 KiB each, takes a few megabytes.
 const PAGE: u32 = 100;
@@ -211,12 +211,12 @@ mod tests {
     use tower::{service_fn, util::BoxCloneSyncService};
 
     use super::*;
+    use crate::client::{
+        connect::{ClientParts, client},
+        memory::Memory,
+        rate_limit::Budget,
+    };
     use crate::{
-        fleet::{
-            connect::{ClientParts, client},
-            memory::Memory,
-            rate_limit::Budget,
-        },
         telemetry::metrics::{ClusterKind, Metrics},
         tenant::policy::RequestBudget,
     };
