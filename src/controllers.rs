@@ -1,12 +1,12 @@
-//! What is done with an engaged cluster: one set of watches and reconciles per tenant.
+//! Serves engaged clusters: each tenant has its own watches and reconciles.
 //!
 //! ```text
 //! machine deployments ─┐                        ┌─► dereference ─► validate ─► render
 //! Secrets (metadata)  ─┼─► triggers ─► reconcile┤
-//! profiles, configs   ─┘   "look again"         └─► changes ─► apply ─► tenant status
+//! profiles, configs   ─┘                        └─► changes ─► apply ─► tenant status
 //! ```
 //!
-//! A trigger never says what to do, only that something must be looked at again.
+//! A trigger says which object must be reconciled, never what to do.
 
 pub mod adoption;
 pub mod context;

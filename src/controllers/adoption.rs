@@ -1,5 +1,5 @@
-//! Takes over what the program before us left: its profiles, before any default stands in their
-//! place, and its Secrets, of which is told what became of them.
+//! Takes over what the previous manager left: its profiles, before any default is installed in
+//! their place, and its Secrets, about which it reports.
 
 use std::collections::BTreeSet;
 
@@ -24,18 +24,20 @@ use crate::fleet::adoption::Predecessor;
 use crate::plan::found::profile_namespace;
 use crate::tenant::{policy::ProfileQuota, report::ConditionState};
 
-/// A page of machine deployments, by their metadata.
+/// The page size of machine deployments' metadata.
 const PAGE: u32 = 100;
-/// A message names this many at most.
+/// A message names at most this many objects.
 const NAMED_MAX: usize = 10;
 
-/// Whether a profile was adopted with its cluster, and no default replaces it.
+/// Returns true if a profile is pinned, as profiles are that were adopted with their cluster. No
+/// default replaces it.
 pub fn is_pinned(profile: &impl ResourceExt) -> bool {
     profile.annotations().contains_key(PINNED)
 }
 
-/// Copies the profiles that machine deployments name into the tenant's namespace, and pins them;
-/// those that stand there already are pinned. Once: an operator who unpins one is not overruled.
+/// Copies the profiles that machine deployments name into the tenant's namespace, and pins them. If
+/// the previous manager had them there already, only pins them. This happens once, so an operator
+/// can unpin one.
 pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
     let predecessor = context.engagement.predecessor;
     let wanted = {
@@ -66,15 +68,15 @@ pub async fn take_profiles(context: &Context) -> Result<(), kube::Error> {
     Ok(())
 }
 
-/// Whether the profiles were taken before: by this process, or as the status says.
+/// Returns true if the profiles were adopted before, by this process or according to the status.
 fn is_adopted(context: &Context) -> bool {
     let own = context.engagement.worker_cluster.borrow();
     let tenant_status = &context.engagement.tenant_status;
     tenant_status.holds(ConditionType::Adopted, own.as_deref())
 }
 
-/// The profiles that machine deployments name in the tenant's own namespace, which is where the
-/// program before us looked.
+/// Returns the names of the profiles that machine deployments use in the tenant's own namespace,
+/// which is where the previous manager looked for them.
 async fn named_profiles(context: &Context) -> Result<BTreeSet<String>, kube::Error> {
     let tenant = context.engagement.tenant();
     let policy = &context.engagement.policy;
@@ -95,8 +97,8 @@ async fn named_profiles(context: &Context) -> Result<BTreeSet<String>, kube::Err
     Ok(names)
 }
 
-/// Copies one profile, where the tenant's quota has room for it beside those that were copied. The
-/// default ones are not counted, as nowhere.
+/// Copies a profile, if the tenant's quota has room for it besides those that were copied before.
+/// Default profiles never count.
 async fn copy(
     context: &Context,
     name: &str,
@@ -159,7 +161,8 @@ where
     Api::namespaced(context.engagement.management.client(), tenant.namespace())
 }
 
-/// Once every machine deployment that is held has been looked at, says what became of the Secrets.
+/// Reports whether the Secrets were kept, once every machine deployment with our finalizer has been
+/// reconciled.
 pub fn report(context: &Context) {
     if context.engagement.predecessor == Predecessor::None {
         return;
@@ -180,7 +183,7 @@ pub fn report(context: &Context) {
         .collect();
     let tenant_status = &context.engagement.tenant_status;
     let differ = tenant_status.read(|report| {
-        // Before the first list is complete, `held` is not.
+        // `held` is incomplete until the first list is complete.
         if report.existing.is_none() || !held.iter().all(|name| report.outcomes.contains_key(name))
         {
             return None;
@@ -200,7 +203,7 @@ pub fn report(context: &Context) {
     tenant_status.set_condition(ConditionType::Adopted, finding);
 }
 
-/// The first few, and how many more.
+/// Returns the first few names, and the number of the others.
 fn bounded(names: Vec<String>) -> String {
     let more = names.len().saturating_sub(NAMED_MAX);
     let mut text = names

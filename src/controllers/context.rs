@@ -1,4 +1,4 @@
-//! What the reconciles of one tenant share. Nothing in it is reachable from another tenant's.
+//! The state that the reconciles of one tenant share. Reconciles of other tenants cannot reach it.
 
 use std::{
     fmt,
@@ -35,40 +35,40 @@ use crate::tenant::{
     mode::{Mode, NamespacedName},
 };
 
-/// What the reconciles of all tenants go by.
+/// The settings that the reconciles of all tenants share.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// How long a bootstrap token is valid.
     pub token_lifetime: Duration,
-    /// Whether it is checked that machines can join.
+    /// True if it is checked that machines can join.
     pub join_check: bool,
     /// The limits of a render.
     pub limits: Limits,
-    /// Where templates written by tenants are rendered.
+    /// Renders the templates that tenants write.
     pub renderer: Renderer,
-    /// What the process is.
+    /// The mode of the process.
     pub mode: Mode,
-    /// The Secret with credentials of registries, where no WorkerCluster names one.
+    /// The Secret with registry credentials, if the WorkerCluster names none.
     pub registry_credentials: Option<NamespacedName>,
-    /// The ServiceAccount whose token kubelets bootstrap with, in place of bootstrap tokens.
+    /// The ServiceAccount whose token kubelets bootstrap with, instead of bootstrap tokens.
     pub bootstrap_account: Option<NamespacedName>,
 }
 
-/// What the reconciles of one tenant share.
+/// The state that the reconciles of one tenant share.
 pub struct Context {
     /// The engaged cluster.
     pub engagement: Engagement,
-    /// What all tenants go by.
+    /// The settings that all tenants share.
     pub rules: Rules,
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
-    /// Which tenants may install newer default profiles now.
+    /// The tenants that may install newer default profiles now.
     pub rollout_slots: Arc<RolloutSlots>,
-    /// The profiles of the fleet; what this tenant may see of them is decided at each look.
+    /// The profiles of the fleet. Each reconcile decides which of them this tenant may use.
     pub profiles: Arc<ProfileStore>,
     /// The machine deployments of the worker cluster.
     pub machine_deployments: Store<MachineDeployment>,
-    /// The same by derived name and by age.
+    /// The same machine deployments, by derived name and by age.
     pub index: Arc<MachineDeploymentIndex>,
     /// The configs of the tenant's namespace.
     pub configs: Arc<ObjectCache>,
@@ -78,21 +78,21 @@ pub struct Context {
     pub tokens: Tokens,
     /// The machine deployments' own credentials.
     pub node_credentials: NodeCredentials,
-    /// Credentials of registries, as they were read last, or why they cannot be used.
+    /// The registry credentials as they were last read, or why they cannot be used.
     pub registry_credentials: registry_credentials::Known,
     /// Delays of machine deployments that failed.
     pub backoff: Arc<Backoff>,
-    /// Machine deployments that wait for their worker cluster to be well.
+    /// Machine deployments that wait until their worker cluster is healthy.
     pub held_back: HeldBack,
-    /// Machine deployments that are looked at for no change of their own.
+    /// Machine deployments that are reconciled although they did not change themselves.
     pub resync: Arc<ResyncQueue>,
-    /// Since when machine deployments are due.
+    /// The times since when machine deployments are due.
     pub queue_latency: Arc<QueueLatency>,
-    /// What the machines of machine deployments were made from.
+    /// The documents that the machines of machine deployments were created from.
     pub machines: KnownMachines,
-    /// Whose machines are checked next.
+    /// The order in which machine deployments are checked.
     pub join_checks: JoinQueue,
-    /// What must be looked at again.
+    /// The triggers of reconciles.
     pub triggers: Arc<TriggerRouter>,
     /// Writes Events in the worker cluster.
     pub recorder: EventWriter,
@@ -101,21 +101,21 @@ pub struct Context {
 }
 
 impl Context {
-    /// The worker cluster was restored from a backup: its tokens and machine deployments are
-    /// others, and only lists show them. It is engaged again.
+    /// Engages the worker cluster again, because it was restored from a backup: only lists show its
+    /// current tokens and machine deployments.
     pub fn was_restored(&self) {
         let registration = &self.engagement.registration;
         tracing::warn!(%registration, "the worker cluster was restored; it is read again");
         self.engagement.cancel.cancel();
     }
 
-    /// What the tenant's settings say about the default profiles.
+    /// Returns the tenant's settings for default profiles.
     pub fn default_profile_settings(&self) -> DefaultProfileSettings {
         let own = self.engagement.worker_cluster.borrow();
         DefaultProfileSettings::new(&self.engagement.shared.defaults, own.as_deref())
     }
 
-    /// The Secret with credentials of registries, in the management cluster.
+    /// Returns the name of the Secret with registry credentials in the management cluster, if any.
     pub fn registry_credentials_secret(&self) -> Option<NamespacedName> {
         let own = self.engagement.worker_cluster.borrow();
         let reference = own
@@ -133,8 +133,8 @@ impl Context {
         self.engagement.cluster_info.borrow().clone()
     }
 
-    /// The key of the worker cluster's digests. Another token means another key, and that no
-    /// digest that is kept is worth anything.
+    /// Returns the key of the worker cluster's digests, which depends on the fetch token. If that
+    /// has changed, all digests are dropped.
     pub fn digest_key(&self) -> DigestKey {
         let cluster_info = self.cluster_info();
         let mut known = self.key.lock().unwrap_or_else(PoisonError::into_inner);

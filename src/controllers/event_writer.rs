@@ -1,4 +1,4 @@
-//! Writes Events about machine deployments, of the kind that the rights of the process allow.
+//! Writes Events about machine deployments, with the Events API that the process may use.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,15 +20,15 @@ const REPORTER: &str = "osm";
 
 /// Writes Events in the worker cluster.
 pub enum EventWriter {
-    /// Those of `events.k8s.io`: repeated ones are counted in one. It is made when there is
-    /// something to tell.
+    /// Uses `events.k8s.io`, which counts repeated Events in one object. The recorder is created
+    /// with the first Event.
     Series(Clients, Mutex<Option<Recorder>>),
-    /// Those of the core group, each for itself.
+    /// Uses the core API group. Each Event is an object of its own.
     Plain(Clients, Clock),
 }
 
 impl EventWriter {
-    /// Writes to the engaged cluster.
+    /// Creates a writer of Events in the engaged cluster.
     pub fn new(engagement: &Engagement, mode: Mode) -> Self {
         let worker = engagement.worker.clone();
         if mode.has(Right::WriteEvents) {
@@ -38,14 +38,15 @@ impl EventWriter {
         }
     }
 
-    /// All is well: what was told is forgotten, and the next Event begins a series of its own.
+    /// Drops the recorder, because all is well. The next Event begins a new series.
     pub fn rest(&self) {
         if let Self::Series(_, recorder) = self {
             lock(recorder).take();
         }
     }
 
-    /// Writes an Event about an object. A failure is logged: a status says the same.
+    /// Writes an Event about an object. A failure is only logged: the status contains the same
+    /// information.
     pub async fn publish(&self, event: &Event, about: &ObjectReference) {
         if let Err(error) = self.create(event, about).await {
             events::log_failure(&error);
@@ -78,7 +79,7 @@ fn a_recorder(worker: &Clients) -> Recorder {
     Recorder::new(worker.client(), reporter)
 }
 
-/// No write under the lock can be half done.
+/// Locks the recorder. A panic elsewhere does no harm: no write under the lock can be half done.
 fn lock(recorder: &Mutex<Option<Recorder>>) -> MutexGuard<'_, Option<Recorder>> {
     recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -95,7 +96,7 @@ fn plain(event: &Event, about: &ObjectReference, clock: &Clock) -> PlainEvent {
         involved_object: about.clone(),
         reason: Some(event.reason.clone()),
         message: event.note.clone(),
-        // Its variants have the words of the API.
+        // The names of its variants are the values in the API.
         type_: Some(format!("{:?}", event.type_)),
         source: Some(EventSource {
             component: Some(REPORTER.to_owned()),

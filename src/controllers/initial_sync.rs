@@ -1,5 +1,6 @@
-//! What stands in the clusters when a tenant is engaged: one paged list of each place, whose bodies
-//! are hashed and dropped. After that the watches tell, and reconciles read nothing.
+//! The initial sync: when a tenant is engaged, lists the objects in both clusters once, page by
+//! page. Their bodies are hashed and dropped. Afterwards, watches report changes, and reconciles
+//! read nothing.
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
@@ -19,10 +20,10 @@ use crate::plan::{
     digest::{Digest, DigestKey},
 };
 
-/// A page of Secrets or configs: 25 KiB each, so that a page stays near a megabyte.
+/// The page size of Secrets and configs. Each has about 25 KiB, so a page has about a megabyte.
 const PAGE: u32 = 50;
 
-/// Lists and verifies what was made for the tenant's machine deployments.
+/// Lists and verifies the objects that were created for the tenant's machine deployments.
 pub async fn run(context: &Context) -> Result<(), kube::Error> {
     let key = context.digest_key();
     let secrets: Api<DeserializeGuard<Secret>> =
@@ -36,7 +37,7 @@ pub async fn run(context: &Context) -> Result<(), kube::Error> {
     // Every page shows the state at the time of the first.
     let asked = context.secrets.now();
     while let Some(page) = pages.next(&secrets).await? {
-        // One of which the name alone was read exists; the watch tells what is known of it.
+        // A Secret of which only the name was read exists. The watch reports its metadata.
         let secrets = page.into_all(bare_secret).into_iter();
         for secret in secrets.filter(|it| !is_name_alone(&it.metadata)) {
             weigh(context, &secret);
@@ -66,7 +67,7 @@ async fn read_configs(context: &Context, key: &DigestKey) -> Result<(), kube::Er
     Ok(())
 }
 
-/// Verifies one Secret that is known by its metadata alone.
+/// Reads a Secret and records its metadata and digest, or that it is gone.
 pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Error> {
     let secrets: Api<DeserializeGuard<Secret>> =
         Api::namespaced(context.engagement.worker.client(), CLOUD_INIT_SETTINGS);
@@ -84,7 +85,7 @@ pub async fn verify_secret(context: &Context, name: &str) -> Result<(), kube::Er
     Ok(())
 }
 
-/// Verifies one config that is known by its metadata alone.
+/// Reads a config and records its metadata and digest, or that it is gone.
 pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Error> {
     let tenant = context.engagement.tenant();
     let configs: Api<DeserializeGuard<OperatingSystemConfig>> =
@@ -103,7 +104,7 @@ pub async fn verify_config(context: &Context, name: &str) -> Result<(), kube::Er
     Ok(())
 }
 
-/// A Secret of which only the metadata can be decoded.
+/// Returns a Secret that consists of metadata only, in place of one that cannot be decoded.
 fn bare_secret(metadata: ObjectMeta) -> Secret {
     Secret {
         metadata,
@@ -111,12 +112,12 @@ fn bare_secret(metadata: ObjectMeta) -> Secret {
     }
 }
 
-/// The digest of an object that exists and has another content than any that we write.
+/// Returns a digest that no object has that we write.
 fn other_content(key: &DigestKey) -> Digest {
     secret_digest(key, &[])
 }
 
-/// Takes note of how large a document is; a kubeconfig is none.
+/// Records the size of a document. Kubeconfigs are not documents.
 fn weigh(context: &Context, secret: &Secret) {
     let documents = [CLOUD_CONFIG_KEY, EDGE_SCRIPT_KEY].into_iter();
     let mut found = documents.filter_map(|key| secret.data.as_ref()?.get(key));

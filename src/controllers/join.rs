@@ -1,5 +1,5 @@
 //! Keeps what machines need to join: bootstrap tokens, and the right to fetch their configuration.
-//! None of it is watched, so it is read as often as the cluster info.
+//! Neither is watched, so they are read as often as the cluster info.
 
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -14,9 +14,9 @@ use crate::fleet::prerequisites::{self, FetcherError, PrerequisiteError};
 use crate::telemetry::chain::chain;
 use crate::tenant::{mode::Right, report::ConditionState};
 
-/// Corrects from time to time what somebody deleted or changed, and checks whether machines can
-/// join. Checks also once something was written, unless there was a check within the interval.
-/// Never requeue.
+/// Periodically restores what was deleted or changed, and checks whether machines can join. Also
+/// checks after something was written, unless the last check was less than an interval ago. Never
+/// returns.
 pub async fn keep(context: &Context) {
     let interval = context.engagement.shared.facts_interval;
     if !context.rules.join_check {
@@ -43,7 +43,7 @@ pub async fn keep(context: &Context) {
 async fn look(context: &Context) {
     let mut looked = correct(context).await;
     if let Err(PrerequisiteError::Denied { .. }) = looked {
-        // One refusal may be an accident, as of an API server that has just started.
+        // A single refusal may be transient, for example of an API server that has just started.
         sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
         looked = correct(context).await;
     }
@@ -66,11 +66,11 @@ async fn correct(context: &Context) -> Result<ConditionState, PrerequisiteError>
     tokens.map(|()| finding)
 }
 
-/// Corrects what the fetcher may do, and sets the condition `Prepared`.
+/// Restores the fetcher's rights, and sets the condition `Prepared`.
 ///
 /// # Errors
 ///
-/// When a call fails: then the condition stays as it is.
+/// If a call fails. The condition does not change then.
 pub async fn keep_fetcher(context: &Context) -> Result<(), PrerequisiteError> {
     let finding = correct_fetcher(context).await?;
     let tenant_status = &context.engagement.tenant_status;

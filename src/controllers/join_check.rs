@@ -1,7 +1,6 @@
-//! The join check: from time to time, it does what a machine of one machine deployment would do on
-//! its way to a node. It fetches with the fetcher's token, and asks as the kubelet whether it may
-//! request its certificate, each through the address and the certificate authority that documents
-//! have.
+//! The join check: periodically does what a machine of one machine deployment does to become a
+//! node. It fetches a document with the fetcher's token, and asks, as the kubelet, whether it may
+//! request its certificate. Both use the address and the certificate authority in the documents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,17 +28,18 @@ use crate::telemetry::{
 };
 use crate::tenant::{access::ClusterAccess, report::ConditionState, secret_text::SecretText};
 
-/// How long to wait before a first failure is believed.
+/// The delay of the second attempt. A first failure is not reported.
 pub const SECOND_TRY: Duration = Duration::from_secs(30);
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug)]
 enum Outcome {
     /// A machine can join.
     Can,
     /// It cannot, for this reason.
     Cannot(Reason, String),
-    /// Nobody knows: from here, it is not reached. The second text is for the log alone.
+    /// Unknown, because the address is not reachable from here. The second text is for the log
+    /// only.
     Unknown(String, Option<String>),
 }
 
@@ -62,7 +62,7 @@ pub async fn check(context: &Context) {
     let mut found = outcome(context, names).await;
     let queue = &context.join_checks;
     if matches!(found, Some(Outcome::Cannot(..))) && !queue.has_failed(&names.key) {
-        // One answer may be an accident, as of an API server that has just started.
+        // A single answer may be transient, for example of an API server that has just started.
         tokio::time::sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
         found = outcome(context, names).await;
     }
@@ -73,7 +73,7 @@ pub async fn check(context: &Context) {
     }
 }
 
-/// Nothing is checked: a condition that was set before says nothing any more.
+/// Sets a condition that was set before to unknown, because nothing is checked.
 pub fn forget(context: &Context, why: &str) {
     let kind = ConditionType::MachinesCanJoin;
     let own = context.engagement.worker_cluster.borrow().clone();
@@ -107,7 +107,7 @@ fn report(context: &Context, outcome: Outcome) {
     }
 }
 
-/// Does what a machine does. `None` if what it would use changes meanwhile.
+/// Does what a machine does. Returns `None` if its inputs are missing or change meanwhile.
 async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     let settings = dereference::settings(context).ok()?;
     let cluster_info = context.cluster_info();
@@ -125,7 +125,7 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     Some(match fetches {
         Outcome::Can => joins_with(context, &joins).await,
         Outcome::Cannot(..) if own.is_some() => {
-            // Its own fetcher may have lost its Role: a reconcile keeps it.
+            // Its own fetcher may have lost its Role. A reconcile restores it.
             context.node_credentials.forget(&names.key);
             let key = names.key.clone();
             context.triggers.enqueue(Affected::Token(key));
@@ -144,8 +144,8 @@ async fn outcome(context: &Context, names: &DerivedNames) -> Option<Outcome> {
     })
 }
 
-/// Reads the metadata of a provisioning Secret, for which a machine needs the same right, with the
-/// token that another Secret holds.
+/// Reads the metadata of a provisioning Secret, which requires the same right as a machine needs.
+/// `holder` is the Secret with the token. Returns `None` if the provisioning Secret is missing.
 async fn fetches(
     context: &Context,
     kubeconfig: &SecretText,
@@ -158,7 +158,7 @@ async fn fetches(
     let secrets: Api<Secret> = Api::namespaced(client, CLOUD_INIT_SETTINGS);
     match secrets.get_metadata(name).await {
         Ok(_) => Some(Outcome::Can),
-        // It is missing while it is rotated.
+        // It is missing during a rotation.
         Err(kube::Error::Api(status)) if status.is_not_found() => None,
         Err(error) => {
             let is_unknown_token = matches!(&error, kube::Error::Api(status) if status.code == 401);
@@ -178,7 +178,7 @@ async fn fetches(
     }
 }
 
-/// Asks as the kubelet does whether it may request its certificate.
+/// Asks, as the kubelet, whether it may request its certificate.
 async fn joins_with(context: &Context, kubeconfig: &SecretText) -> Outcome {
     let client = match client(context, kubeconfig) {
         Ok(client) => client,
@@ -216,8 +216,8 @@ async fn joins_with(context: &Context, kubeconfig: &SecretText) -> Outcome {
     }
 }
 
-/// What an error says about machines. An address that only their network reaches says nothing, and
-/// its message is the same for each machine deployment.
+/// Returns the outcome of a failed call. An address that only the machines' network reaches proves
+/// nothing. The message is the same for each machine deployment.
 fn of_error(error: &kube::Error, (reason, what): (Reason, &str)) -> Outcome {
     let why = chain(error);
     match error {
@@ -234,8 +234,8 @@ fn of_error(error: &kube::Error, (reason, what): (Reason, &str)) -> Outcome {
     }
 }
 
-/// A client that connects as a machine does, within the tenant's rules of addresses and its budget.
-/// What becomes of its calls says nothing about the cluster's health.
+/// Returns a client that connects as a machine does, within the tenant's rules for addresses and
+/// its budget. Its calls do not affect the cluster's health.
 fn client(context: &Context, kubeconfig: &SecretText) -> Result<Client, String> {
     let engagement = &context.engagement;
     let rules = &engagement.policy.access;

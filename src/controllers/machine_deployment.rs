@@ -1,4 +1,4 @@
-//! The reconcile of one machine deployment, from what was found to what was written.
+//! The reconcile of one machine deployment, from reading its inputs to recording its outcome.
 
 mod account_token;
 pub mod apply;
@@ -116,36 +116,36 @@ pub async fn reconcile(
     Ok(action.instrument(span).await)
 }
 
-/// A write that met somebody else's is a reason to look for another manager.
+/// Triggers the check for another manager if a write conflicted with that of another program.
 fn report_foreign_write(context: &Context, outcome: &Result<Served, Error>) {
     if outcome.as_ref().is_err_and(Error::is_of_another_writer) {
         context.engagement.foreign_write.notify_one();
     }
 }
 
-/// What a reconcile came to.
+/// The result of a successful reconcile.
 #[derive(Debug)]
 pub struct Served {
-    /// After how long to look again, if nothing changes.
+    /// How long to wait before the next reconcile, if nothing changes; `None` to wait for a change.
     pub next: Option<Duration>,
-    /// How many objects were written.
+    /// The number of objects that were written.
     pub writes: usize,
-    /// Whether the machine deployment is one that we serve.
+    /// The way in which the machine deployment was served.
     pub kind: ServedKind,
-    /// What of it is close to its limit, in a sentence.
+    /// A sentence about a document that is close to its size limit.
     pub near_limit: Option<String>,
-    /// What of it is kept as another program made it, in a sentence.
+    /// A sentence about objects that are kept as another program created them.
     pub kept: Option<String>,
-    /// What its machines were made from, where they are replaced for another document.
+    /// The documents that its machines were created from, if outdated machines are replaced.
     pub machines: Option<Machines>,
 }
 
 /// How a machine deployment was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServedKind {
-    /// Everything that it needs is there.
+    /// Everything that it needs exists.
     Current,
-    /// It is gone, with all that was made for it.
+    /// It is gone, with everything that was created for it.
     Removed,
     /// We do not serve it: it names no profile and the policy requires one, or it is being deleted
     /// without our finalizer.
@@ -170,7 +170,7 @@ async fn serve(
         return Ok(Served::without_next(ServedKind::Ignored));
     };
     let machine_deployment = supply(context, machine_deployment, lacking).await?;
-    // Which profile it names is kept even if it cannot be served.
+    // The profile that it names is recorded even if it cannot be served.
     let engagement = &context.engagement;
     let named = ProfileName::of(
         &machine_deployment,
@@ -179,17 +179,18 @@ async fn serve(
     );
     let named_well = named.as_ref().ok();
     *tried = named_well.and_then(|named| update_status::profile(context, named));
-    // On the heap: it is the largest part of a reconcile, and most end before it.
+    // On the heap, because it is the largest part of a reconcile, and most reconciles end before
+    // it.
     Box::pin(converge(context, (machine_deployment, named), priority)).await
 }
 
-/// The seven steps.
+/// Runs the steps of a reconcile: dereference, validate, credentials, render, changes, apply.
 async fn converge(
     context: &Context,
     (machine_deployment, named): (Arc<MachineDeployment>, Result<ProfileName, Invalid>),
     priority: Priority,
 ) -> Result<Served, Error> {
-    // What is there? (client)
+    // Read what exists. (client)
     let found = dereference(context, machine_deployment, named)
         .instrument(tracing::info_span!("dereference"))
         .await?;
@@ -201,17 +202,17 @@ async fn converge(
     let deployment = tracing::info_span!("validate").in_scope(|| validate(&found, &policy))?;
     let span = tracing::Span::current();
     span.record("profile_version", &deployment.provenance.profile_version);
-    // Whose token do its machines fetch with? (client, in memory where it is known)
+    // Get the token that its machines fetch with. (client, or memory if it is known)
     let deployment = credentials::equip(context, deployment)
         .instrument(tracing::info_span!("credentials"))
         .await?;
-    // What should be there? (pure, and left out where what is there says that it is current)
+    // Plan what should exist. (pure; nothing is rendered if the existing documents are current)
     let deployment = Arc::new(deployment);
     let rendered = if is_current(&deployment, &found.observed) {
         None
     } else {
-        // The config's write is paid for first: else the documents of a whole fleet would be
-        // rendered, and wait in memory for the budget that all tenants share.
+        // Wait for the budget of the config's write first. Otherwise, the documents of a whole
+        // fleet would be rendered, and wait in memory for the budget that all tenants share.
         let management = context.engagement.management.paid(priority).await;
         let documents = rendering::render(context, &deployment, priority).await?;
         Some((documents, management))
@@ -223,12 +224,12 @@ async fn converge(
     };
     let desired = desired(&deployment, documents);
     let machines = machines(&desired, &found.observed);
-    // What must be written? (pure)
+    // Plan the changes. (pure)
     let changes = changes(desired, &found.observed);
     let writes = changes.len();
     let kept = kept_as_found(&changes, &found.observed);
     span.record("writes", writes);
-    // Write it. (client)
+    // Apply them. (client)
     if writes > 0 {
         let span = tracing::info_span!("apply", changes = writes);
         let clients = &context.engagement.management;
@@ -248,21 +249,21 @@ async fn converge(
     })
 }
 
-/// The token's renewal is the only thing that time alone makes due; and rights that are missing,
-/// which are tried again.
+/// Returns how long to wait before the next reconcile. Time alone affects only the token, which
+/// must be renewed, and missing rights, which are tried again.
 fn next_look(context: &Context, deployment: &Deployment) -> Duration {
     let due = renewal(deployment.token.token(), context.rules.token_lifetime);
     let refused_until = context.node_credentials.refused_until();
     let due = refused_until.map_or(due, |until| due.min(until));
     let left = Duration::try_from(due.duration_since(context.engagement.health.server_time()))
         .unwrap_or_default();
-    // A little late at random: tokens that were made together are not renewed together, and a
-    // token is valid for as long again when its renewal is due.
+    // The random delay avoids that tokens which were created together are renewed together. A token
+    // that is due for renewal is valid for as long again.
     let jitter = jitter::part(context.rules.token_lifetime, 0.0, 0.1);
     left + jitter
 }
 
-/// Returns what the tenant wants of machine deployments that name no profile.
+/// Returns the tenant's setting for machine deployments that name no profile.
 fn unnamed(context: &Context) -> ProfileAnnotation {
     let own = context.engagement.worker_cluster.borrow();
     let default = context.rules.mode.profile_annotation();

@@ -1,5 +1,6 @@
-//! An index of a tenant's machine deployments: which of them has a derived name, and which are
-//! beyond the tenant's limit. Each reconcile asks both, and must not visit all others for it.
+//! An index of a tenant's machine deployments, by derived name and by age. Each reconcile asks
+//! which others share a derived name and whether the tenant's limit is exceeded, and must not
+//! iterate over all machine deployments for that.
 
 use std::{
     collections::BTreeSet,
@@ -27,8 +28,8 @@ pub struct MachineDeploymentIndex {
     ages: RwLock<Ages>,
 }
 
-/// One derived name. Names of two kinds are two names, though they may read the same: all Secrets
-/// share one namespace, and are of one kind.
+/// A derived name. Equal names of two kinds are different names. All Secrets share one namespace,
+/// and are of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Derived {
     Config(String),
@@ -37,7 +38,7 @@ enum Derived {
 }
 
 impl MachineDeploymentIndex {
-    /// Creates an empty index of what the store will hold, where this many may be served.
+    /// Creates an empty index of the store's objects, with the tenant's limit.
     pub fn new(store: Store<MachineDeployment>, machine_deployments_max: usize) -> Self {
         Self {
             store,
@@ -50,7 +51,7 @@ impl MachineDeploymentIndex {
         }
     }
 
-    /// Follows an event that the store has already seen.
+    /// Applies an event that has already been applied to the store.
     pub fn follow(&self, event: &Event<MachineDeployment>) {
         let change = self.by_name.follow(event, &self.store);
         let mut ages = self.ages.write().unwrap_or_else(PoisonError::into_inner);
@@ -62,7 +63,7 @@ impl MachineDeploymentIndex {
         }
     }
 
-    /// Returns the machine deployments whose derived names overlap with these, by name.
+    /// Returns the machine deployments whose derived names overlap with these, sorted by name.
     pub fn overlapping(&self, names: &DerivedNames) -> Vec<Arc<MachineDeployment>> {
         let mut found = self.with(&derived(names));
         found.retain(|other| {
@@ -90,7 +91,8 @@ impl MachineDeploymentIndex {
         conflicts.collect()
     }
 
-    /// Returns the machine deployments that a config or Secret of this name is made for, by name.
+    /// Returns the machine deployments that a config or Secret of this name is created for, sorted
+    /// by name.
     pub fn made(&self, name: &str) -> Vec<Arc<MachineDeployment>> {
         self.with(&[
             Derived::Config(name.to_owned()),
@@ -98,12 +100,12 @@ impl MachineDeploymentIndex {
         ])
     }
 
-    /// Returns the machine deployments that a token with this key is made for.
+    /// Returns the machine deployments that a token with this key is created for.
     pub fn of_token(&self, key: &str) -> Vec<Arc<MachineDeployment>> {
         self.with(&[Derived::Token(key.to_owned())])
     }
 
-    /// Returns whether as many others as may be served are older.
+    /// Returns `Exceeded` if older machine deployments reach the tenant's limit.
     pub fn quota(&self, machine_deployment: &MachineDeployment) -> Quota {
         let ages = self.ages.read().unwrap_or_else(PoisonError::into_inner);
         if ages.others.contains(&age(machine_deployment)) {
@@ -122,7 +124,7 @@ impl MachineDeploymentIndex {
     }
 }
 
-/// The names of everything that is made for a machine deployment.
+/// Returns the names of everything that is created for a machine deployment.
 fn names(machine_deployment: &MachineDeployment) -> DerivedNames {
     let namespace = machine_deployment.namespace().unwrap_or_default();
     DerivedNames::new(&namespace, &machine_deployment.name_any())
@@ -141,14 +143,14 @@ fn derived(names: &DerivedNames) -> Vec<Derived> {
     derived
 }
 
-/// The older comes first; of two made in the same second, the one with the smaller uid.
+/// Sorts machine deployments: by age, oldest first, then by uid.
 type Age = (Timestamp, Option<String>);
 
 fn age(machine_deployment: &MachineDeployment) -> Age {
     (created(machine_deployment), machine_deployment.uid())
 }
 
-/// The ages of all: of the oldest, as many as may be served, and of the others.
+/// The ages of all machine deployments. Those in `first` are the oldest, up to the limit.
 #[derive(Debug)]
 struct Ages {
     max: usize,

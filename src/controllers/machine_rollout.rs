@@ -1,9 +1,9 @@
-//! Tells machine deployments to replace machines that were made from another provisioning document
-//! than machines get now, a few at a time, where the tenant asks for it.
+//! Replaces machines that were created from another provisioning document than machines get now, a
+//! few machine deployments at a time, if the tenant requests it.
 //!
-//! The word is one annotation in the template; machine-controller does the rest. Nothing is forced:
-//! who does not get on holds up the others, and that is told. Nothing is remembered beside the
-//! objects but since when somebody does not get on.
+//! We write one annotation into the template of a machine deployment; machine-controller does the
+//! rest. Nothing is forced: a machine deployment without progress delays the others, and is
+//! reported. Everything is derived from the objects, except since when there has been no progress.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -33,14 +33,15 @@ use crate::plan::machine_rollout::{Standing, next_to_replace, standing};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
-/// Without progress for this long the replacement is held up: machine-controller's own default.
+/// A replacement is stalled after this long without progress. It is machine-controller's own
+/// default.
 const PROGRESS_DEADLINE: Duration = Duration::from_mins(10);
-/// The longest that a machine deployment may ask for.
+/// The longest deadline that a machine deployment may set.
 const PROGRESS_DEADLINE_MAX: Duration = Duration::from_hours(24);
-/// A condition names this many of each kind.
+/// A condition names at most this many machine deployments of each kind.
 const NAMED_MAX: usize = 3;
 
-/// Tells machine deployments to replace their machines, until cancelled.
+/// Replaces the machines of the tenant's machine deployments, until cancelled.
 pub async fn follow(context: &Context) {
     let mut rollout = Rollout {
         context,
@@ -64,7 +65,7 @@ async fn sleep(duration: Option<Duration>) {
     }
 }
 
-/// A machine deployment that replaces its machines, as it was last seen to get on.
+/// The progress of a machine deployment whose machines are being replaced.
 struct Progress {
     status: Option<MachineDeploymentStatus>,
     since: Instant,
@@ -73,13 +74,13 @@ struct Progress {
 
 struct Rollout<'a> {
     context: &'a Context,
-    /// What was written and not seen in the watch yet: the document's digest, by name.
+    /// Our writes that the watch has not shown yet: the document's digest, by name.
     told: BTreeMap<String, String>,
     replacing: BTreeMap<String, Progress>,
     delay: RetryDelay,
 }
 
-/// A machine deployment and where it stands.
+/// A machine deployment and the state of its replacement.
 struct Seen {
     found: Arc<MachineDeployment>,
     name: String,
@@ -88,7 +89,8 @@ struct Seen {
 }
 
 impl Rollout<'_> {
-    /// Looks at all of them once; says when to look again, if nothing happens before.
+    /// Evaluates all machine deployments once. Returns when to do so again if nothing happens
+    /// before.
     async fn evaluate(&mut self) -> Option<Duration> {
         let setting = setting(self.context);
         if setting.replace == MachineReplacement::Never {
@@ -123,7 +125,7 @@ impl Rollout<'_> {
         again
     }
 
-    /// All machine deployments, by name.
+    /// Returns all machine deployments, sorted by name.
     fn all(&mut self) -> Vec<Seen> {
         let mut all: Vec<Seen> = Vec::new();
         for found in self.context.machine_deployments.state() {
@@ -138,7 +140,7 @@ impl Rollout<'_> {
             });
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
-        // What we wrote counts before the watch shows it.
+        // Our own writes count before the watch shows them.
         let outdated = all.iter().filter(|it| it.standing == Standing::Outdated);
         let outdated: HashSet<&String> = outdated.map(|it| &it.name).collect();
         self.told.retain(|name, _| outdated.contains(name));
@@ -182,7 +184,8 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    /// Notes who does not get on, and tells it once; says when the next one is due.
+    /// Records which replacements are stalled, and reports each of them once. Returns the time
+    /// until the next one would be.
     async fn watch_progress(&mut self, all: &[Seen]) -> Option<Duration> {
         let replacing = |name: &String| {
             let mut replacing = all.iter().filter(|it| it.standing == Standing::Replacing);
@@ -286,14 +289,14 @@ fn deadline(found: &MachineDeployment) -> Duration {
     })
 }
 
-/// What the tenant asks for, or the fleet's default.
+/// Returns the tenant's setting, or the fleet's default.
 fn setting(context: &Context) -> MachineRollout {
     let own = context.engagement.worker_cluster.borrow();
     let wish = own.as_ref().and_then(|own| own.spec.rollout?.machines);
     wish.unwrap_or(context.engagement.shared.defaults.machine_rollout)
 }
 
-/// Where machines were replaced before, the condition says that they are not any more.
+/// Corrects the condition of a tenant whose machines were replaced before and no longer are.
 fn report_setting(context: &Context) {
     let kind = ConditionType::MachinesCurrent;
     let own = context.engagement.worker_cluster.borrow().clone();
@@ -303,8 +306,8 @@ fn report_setting(context: &Context) {
     }
 }
 
-/// Whether every machine deployment has been looked at since the cluster was engaged: who replaces
-/// its machines is counted before another is told to.
+/// Returns true if every machine deployment has been reconciled since the cluster was engaged.
+/// Until then, the number of replacements in progress is unknown.
 fn is_everything_looked_at(context: &Context) -> bool {
     context.engagement.tenant_status.read(|report| {
         report.existing.as_ref().is_some_and(|existing| {

@@ -1,13 +1,12 @@
-//! What was seen of the objects in one namespace: metadata, and the digest of the bytes where they
-//! were written or verified. Fed by a watch and by our own calls, whichever comes first.
+//! The known objects of one namespace: their metadata, and the digest of their bytes if they were
+//! written or verified. A watch and our own calls update the cache, in any order.
 //!
-//! A watch lags behind our writes, so an older event never replaces what a newer write told, and
-//! an object that we deleted does not come back by an event from before.
+//! A watch lags behind our writes. Therefore, an older event never replaces the result of a newer
+//! write, and does not bring back an object that we deleted.
 //!
-//! Versions decide only between an event and what a call answered, or between two things that were
-//! under way at the same time. A call or a list that began after something was recorded is newer
-//! than that, whatever the versions say: those of a cluster that was restored from a backup go
-//! back.
+//! Resource versions are compared only between an event and the answer to a call, or between two
+//! operations that overlap. A call or a list that begins after something was recorded is newer than
+//! the record, whatever the versions: those of a cluster that is restored from a backup go back.
 
 mod stored;
 
@@ -22,40 +21,40 @@ use self::stored::{Packed, Stored};
 use crate::client::memory::Reservation;
 use crate::plan::digest::Digest;
 
-/// An object, as it was seen last.
+/// An object as it was last seen.
 #[derive(Debug, PartialEq)]
 pub struct Entry {
     /// The metadata, without managed fields.
     pub metadata: ObjectMeta,
-    /// The digest of the bytes; none until they are verified.
+    /// The digest of the bytes; `None` until they are verified.
     pub content: Option<Digest>,
 }
 
-/// Whether an event told something new.
+/// The effect of an event on the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// It did: look again.
+    /// The event is news: reconcile the object.
     Yes,
-    /// It showed our own write, or something older.
+    /// The event shows our own write, or something older.
     No,
     /// There is no room for the object.
     NoRoom,
-    /// It did, and the cluster was restored from a backup: what was known before has a higher
-    /// version than a list that began after it.
+    /// The event is news, and the cluster was restored from a backup: the known version is higher
+    /// than that of a list that began later.
     Restored,
 }
 
-/// A point in the order in which things were recorded and calls began.
+/// A logical time that orders records and the beginnings of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
-/// How many deletions are remembered: more than writes of one tenant can be under way.
+/// The number of deletions that are remembered. A tenant has fewer concurrent writes.
 const GONE_MAX: usize = 64;
 
-/// What was seen of the objects in one namespace, by name.
+/// The known objects of one namespace, by name.
 ///
-/// They take no more memory than they may: one that there is no room for is not known. A
-/// reconcile that creates it learns that it exists.
+/// The cache never exceeds its memory limit: an object that does not fit is unknown. A reconcile
+/// that tries to create it finds that it exists.
 #[derive(Debug)]
 pub struct ObjectCache {
     inner: Mutex<Inner>,
@@ -64,14 +63,14 @@ pub struct ObjectCache {
 #[derive(Debug)]
 struct Inner {
     objects: Stored,
-    /// Uids of objects that we deleted, and when, until the watch reports the deletion.
+    /// The uids of objects that we deleted, with the time, until the watch reports the deletion.
     tombstones: HashMap<String, Moment>,
-    /// Uids of objects that the watch reported last as deleted, and when: the answer to our own
-    /// write may be read after that.
+    /// The uids of the objects that the watch last reported as deleted, with the time. The answer
+    /// to one of our writes may arrive after that.
     gone: VecDeque<(String, Moment)>,
-    /// When the list began that is being read.
+    /// The beginning of the current list.
     list: Option<Moment>,
-    /// The last moment that was given out.
+    /// The last moment that was issued.
     last: Moment,
 }
 
@@ -81,14 +80,15 @@ impl Inner {
         self.last
     }
 
-    /// Returns `false` if there is no room: then the object is not known at all.
+    /// Inserts or replaces an object. Returns `false` if there is no room; then nothing is known of
+    /// the object.
     fn insert(&mut self, name: &str, metadata: ObjectMeta, content: Option<Digest>) -> bool {
         let at = self.now();
         let packed = Packed::new(metadata, content, at);
         self.objects.insert(name, packed)
     }
 
-    /// Whether something was recorded before the list began that is being read.
+    /// Returns true if something was recorded before the current list began.
     fn precedes_list(&self, at: Moment) -> bool {
         self.list.is_some_and(|began| at < began)
     }
@@ -109,28 +109,28 @@ impl ObjectCache {
         }
     }
 
-    /// An object, if there is one.
+    /// Returns an object, if it is known.
     pub fn get(&self, name: &str) -> Option<Entry> {
         self.lock().objects.get(name).map(Packed::open)
     }
 
-    /// All objects.
+    /// Returns all known objects.
     pub fn entries(&self) -> Vec<Entry> {
         let inner = self.lock();
         inner.objects.iter().map(|(_, it)| it.open()).collect()
     }
 
-    /// How many objects there are.
+    /// Returns the number of known objects.
     pub fn len(&self) -> usize {
         self.lock().objects.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if no object is known.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The point from which a call counts that is sent now.
+    /// Returns the current moment. Take it before a call is sent.
     pub fn now(&self) -> Moment {
         self.lock().now()
     }
@@ -145,7 +145,7 @@ impl ObjectCache {
             if !inner.precedes_list(at) {
                 return News::No;
             }
-            // A list from after the deletion shows it: a backup brought it back.
+            // A list from after the deletion contains the object: it was restored from a backup.
             inner.tombstones.remove(&uid);
         }
         let known = inner.objects.get(name.as_str());
@@ -167,7 +167,7 @@ impl ObjectCache {
         }
     }
 
-    /// The watch told that an object is gone.
+    /// Records a deletion that the watch reported.
     pub fn watched_deletion(&self, metadata: &ObjectMeta) -> News {
         let mut inner = self.lock();
         let uid = metadata.uid.clone().unwrap_or_default();
@@ -184,18 +184,18 @@ impl ObjectCache {
         if known.is_some_and(|entry| entry.metadata.uid != metadata.uid) {
             return News::No;
         }
-        // One that is not known may be one that we are making.
+        // An unknown object may be one that we are creating.
         inner.objects.remove(name.as_str());
         News::Yes
     }
 
-    /// The watch begins to list every object.
+    /// Records that the watch begins to list every object.
     pub fn list_begins(&self) {
         let mut inner = self.lock();
         inner.list = Some(inner.now());
     }
 
-    /// The watch listed every object. Returns the names of those that are gone.
+    /// Records that the watch has listed every object. Returns the names of those that are gone.
     pub fn watched_all(&self, names: &BTreeSet<String>) -> Vec<String> {
         let mut inner = self.lock();
         let began = inner.list.take().unwrap_or(Moment(u64::MAX));
@@ -203,7 +203,7 @@ impl ObjectCache {
         let gone: Vec<String> = inner
             .objects
             .iter()
-            // The list need not name what was written since it began.
+            // The list may lack an object that was written after it began.
             .filter(|(name, known)| !names.contains(*name) && known.at < began)
             .map(|(name, _)| name.to_owned())
             .collect();
@@ -213,8 +213,8 @@ impl ObjectCache {
         gone
     }
 
-    /// An object was written or read by a call that was sent after `asked`, and its bytes have
-    /// this digest.
+    /// Records an object that a call wrote or read, with the digest of its bytes. The call was sent
+    /// after `asked`.
     pub fn verified(&self, metadata: ObjectMeta, content: Digest, asked: Moment) {
         let Some(name) = metadata.name.clone() else {
             return;
@@ -234,7 +234,7 @@ impl ObjectCache {
         inner.insert(&name, metadata, Some(content));
     }
 
-    /// An object was deleted by us, or found to be gone.
+    /// Records that we deleted an object, or that a call did not find it.
     pub fn deleted(&self, name: &str) {
         let mut inner = self.lock();
         if let Some(uid) = inner
@@ -247,24 +247,25 @@ impl ObjectCache {
         }
     }
 
-    /// The key of the digests has changed: none of them is worth anything.
+    /// Drops all digests, because their key has changed.
     pub fn forget_contents(&self) {
         self.lock().objects.forget_contents();
     }
 
-    /// Every write under the lock leaves the maps whole, so a panic elsewhere does no harm here.
+    /// Locks the cache. Every write under the lock leaves the maps consistent, so a panic elsewhere
+    /// does no harm.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether both describe the same state of the same object.
+/// Returns true if both describe the same state of the same object.
 fn is_same(one: &ObjectMeta, other: &ObjectMeta) -> bool {
     (&one.uid, &one.resource_version) == (&other.uid, &other.resource_version)
 }
 
-/// Whether `new` describes a later state than `old`. Resource versions of one object are numbers
-/// that grow; where one is not, the event is taken as news.
+/// Returns true if `new` describes a later state than `old`. Resource versions of one object are
+/// numbers that grow. If one is not a number, any difference is news.
 fn is_newer(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     match (version(new), version(old)) {
         (Some(new), Some(old)) => new > old,
@@ -301,7 +302,7 @@ mod tests {
         Digest::from_annotation("d")
     }
 
-    /// A call that nothing happened during.
+    /// Records the answer to a call during which nothing else happened.
     fn verify(seen: &ObjectCache, uid: &str, version: &str) {
         let asked = seen.now();
         seen.verified(metadata(uid, version), digest(), asked);
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(seen.watched_deletion(&metadata("u", "9")), News::Yes);
         seen.verified(metadata("u", "8"), digest(), asked);
         assert_eq!(seen.get("a"), None);
-        // One that was made and deleted before we knew that it was made.
+        // An object that was created and deleted before we knew of its creation.
         assert_eq!(seen.watched_deletion(&metadata("v", "11")), News::Yes);
         seen.verified(metadata("v", "10"), digest(), asked);
         assert_eq!(seen.get("a"), None);
@@ -450,7 +451,7 @@ mod tests {
         assert_eq!(seen.watched(metadata("u", "w")), News::Yes);
     }
 
-    /// Versions have gone back, and every call and list from then on shows lower ones.
+    /// After a restore, every call and list shows lower versions.
     #[test]
     fn after_a_restore_a_list_and_a_call_replace_what_has_a_higher_version() {
         let seen = ObjectCache::default();
@@ -461,11 +462,11 @@ mod tests {
         assert_eq!(version_of(&seen), Some(("500".to_owned(), None)));
         seen.list_begins();
         assert_eq!(seen.watched(metadata("u", "500")), News::No);
-        // What was written while a list was read is newer than the list.
+        // An object that was written during a list is newer than the list.
         seen.list_begins();
         verify(&seen, "u", "501");
         assert_eq!(seen.watched(metadata("u", "500")), News::No);
-        // A conflict makes us read again, and what is read is what is there.
+        // After a conflict, the object is read again, and the answer is its current state.
         verify(&seen, "u", "300");
         assert_eq!(version_of(&seen), Some(("300".to_owned(), Some(digest()))));
     }

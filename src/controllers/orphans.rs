@@ -1,7 +1,7 @@
-//! What was made for machine deployments that vanished while nobody watched.
+//! Removes what was created for machine deployments that were deleted while no watch was running.
 //!
-//! Nothing is deleted because a list did not name it: each machine deployment is asked for by a
-//! live read, and only a NotFound for that very object, of a kind that is served, counts.
+//! Absence from a list is not sufficient: each machine deployment is read live, and only a NotFound
+//! for this very object, of a kind that is served, counts.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::api::names::{DerivedNames, MADE_FOR};
 use crate::controllers::queue::triggers::Affected;
 use crate::tenant::mode::Right;
 
-/// Removes what was made for machine deployments that are gone.
+/// Removes what was created for machine deployments that are gone.
 pub async fn remove(context: &Context) -> Result<(), Error> {
     let configs = context.rules.mode.has_configs_to_itself();
     let configs = configs.then_some(&*context.configs);
@@ -34,7 +34,7 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
             continue;
         };
         let names = DerivedNames::new(namespace, name);
-        // What has the names of one that exists is that one's.
+        // Objects with the names of an existing machine deployment belong to it.
         if !context.index.overlapping(&names).is_empty() {
             continue;
         }
@@ -47,7 +47,7 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
                 "the machine deployment vanished; what was made for it is removed"
             );
             let removed = made.remove(context).await;
-            // One of these names may have come since it was asked for.
+            // A machine deployment with one of these names may have been created since the read.
             context.triggers.enqueue(Affected::Overlapping(names));
             removed?;
         }
@@ -55,8 +55,9 @@ pub async fn remove(context: &Context) -> Result<(), Error> {
     Ok(())
 }
 
-/// For whom the tokens were made that belong to no machine deployment: a token is made before all
-/// else, and may be all that there is. One that does not say so is left to expire.
+/// Returns the owners of the tokens that belong to no known machine deployment. A token is created
+/// before everything else, and may be the only object that exists. A token without an owner is
+/// forgotten, and expires.
 async fn owners_of_tokens(context: &Context) -> Result<Vec<String>, Error> {
     if !context.rules.mode.has(Right::DeleteTokens) {
         return Ok(Vec::new());

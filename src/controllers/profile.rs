@@ -1,5 +1,5 @@
-//! Installs the default profiles in the tenant's namespace, and keeps them there: new ones at once,
-//! newer ones when the tenant has a rollout slot.
+//! Installs the default profiles in the tenant's namespace and keeps them there: missing ones
+//! immediately, newer versions once the tenant has a rollout slot.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,11 +30,11 @@ use crate::plan::default_profile::{DefaultProfile, Installed, Verdict, evaluate}
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
-/// How long the watch may take to show a profile that was made.
+/// The longest time that the watch may take to show a profile after its creation.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Keeps the default profiles as the tenant's policy says, until cancelled. `changed` rings when a
-/// profile of the namespace or the policy may have changed.
+/// Keeps the default profiles as the tenant's policy requires, until cancelled. `changed` is
+/// notified when a profile in the namespace or the policy may have changed.
 pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Notify) {
     let mut delay = RetryDelay::default();
     let slots = &context.rollout_slots;
@@ -74,8 +74,8 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
     }
 }
 
-/// Waits for a change, or until the watch has shown what was made: a look before that would
-/// make it again.
+/// Waits for a change, or until the watch has shown the created profiles. An earlier pass would
+/// create them again.
 async fn enqueue_dependents(context: &Context, created: &[String], changed: &Notify) {
     if created.is_empty() {
         return changed.notified().await;
@@ -87,7 +87,7 @@ async fn enqueue_dependents(context: &Context, created: &[String], changed: &Not
             changed.notified().await;
         }
     };
-    // One that was deleted at once is never shown: the next look makes it again.
+    // A profile that was deleted immediately is never shown. The next pass creates it again.
     drop(timeout(SHOWN_WITHIN, all_shown).await);
 }
 
@@ -98,7 +98,7 @@ async fn slot_changes(asking: Option<&mut SlotRequest>, before: &SlotState) {
     }
 }
 
-/// What stands in the namespace after a look, where it is not simply ours.
+/// The result of a pass: the default profiles that are not simply up to date.
 #[derive(Debug, Default)]
 struct Kept {
     pace: ProfileRollout,
@@ -135,7 +135,7 @@ impl Kept {
         }
     }
 
-    /// What people should know, in parts of a sentence.
+    /// Returns remarks for people, as parts of a sentence.
     fn remarks(&self) -> Vec<String> {
         [
             (&self.edited, "edited, and kept as found"),
@@ -172,7 +172,7 @@ async fn install(
     }
     let mut failure = None;
     for default in defaults.iter().filter(|it| settings.wants(&it.name)) {
-        // One that cannot be installed does not hold up the others.
+        // A profile that cannot be installed does not delay the others.
         let installed = install_one(context, default, (policy, slot), &mut kept).await;
         failure = failure.or(installed.err());
     }
@@ -238,8 +238,9 @@ async fn install_one(
     Ok(())
 }
 
-/// Returns the version of a profile that cannot be decoded, and the content to take it for. One
-/// that another release installed counts as that release's; any other as somebody's edit.
+/// Returns the version of a profile that cannot be decoded, and the content to evaluate it with. If
+/// another release installed it, that is the content which that release recorded. Otherwise, it is
+/// empty, so that the profile counts as edited. Returns `None` if the profile is gone.
 async fn read_unreadable(
     context: &Context,
     default: &DefaultProfile,
@@ -258,8 +259,9 @@ async fn read_unreadable(
     }))
 }
 
-/// Waits for the budget of one request. A profile and its JSON take 120 KiB: what is made before
-/// the wait, a whole fleet would keep through it.
+/// Waits for the budget of one request, and returns an API that has it. Build the object
+/// afterwards: a profile and its JSON take 120 KiB, which a whole fleet would otherwise hold while
+/// it waits.
 async fn paid<K>(context: &Context, priority: Priority) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -273,7 +275,8 @@ fn mark(default: &DefaultProfile) -> (String, String) {
     (INSTALLED_CONTENT.to_owned(), default.content.clone())
 }
 
-/// Tells whether it was not there. A machine deployment may wait for it.
+/// Creates a default profile. Returns false if it exists already. The request has high priority,
+/// because a machine deployment may wait for the profile.
 async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kube::Error> {
     let api: Api<OperatingSystemProfile> = paid(context, Priority::High).await;
     let profile = OperatingSystemProfile {
@@ -290,9 +293,9 @@ async fn create(context: &Context, default: &DefaultProfile) -> Result<bool, kub
     }
 }
 
-/// Replaces the content that was evaluated, or one that cannot be decoded, with ours. Any other
-/// content is evaluated when it is seen. A whole fleet does so after an upgrade, and changes go
-/// first.
+/// Replaces the content that was evaluated, or content that cannot be decoded, with that of the
+/// default profile. Other content is evaluated when the watch shows it. The requests have low
+/// priority, because a whole fleet sends them after an upgrade.
 async fn replace(
     context: &Context,
     default: &DefaultProfile,
@@ -321,7 +324,8 @@ async fn replace(
         .map(drop)
 }
 
-/// Tells people of what they might not expect: an edit that is kept, once, and one that is gone.
+/// Emits Events about results that people may not expect: once for an edit that is kept, and each
+/// time that content is overwritten.
 async fn report_kept(context: &Context, kept: &Kept) {
     let (tenant_status, own) = (
         &context.engagement.tenant_status,

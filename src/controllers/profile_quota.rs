@@ -1,5 +1,6 @@
-//! Which profiles of a namespace are kept in memory: the oldest, as many as its quota and the
-//! memory that tenants share have room for. Of the others only name, age and size are known.
+//! Decides which profiles of a namespace are kept in memory: the oldest ones that fit into its
+//! quota and into the memory that tenants share. Only the name, age and size of the others are
+//! known.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,15 +10,15 @@ use crate::client::memory::Reservation;
 use crate::plan::invalid::Shortage;
 use crate::tenant::policy::ProfileQuota;
 
-/// The older comes first; of two made in one second, the one whose name does.
+/// Sorts profiles: by age, oldest first, then by name.
 type Age = (Timestamp, String);
 
-/// The size of a profile, or of several.
+/// The size of one or more profiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// The length as JSON, which quotas limit.
     pub bytes: usize,
-    /// What is reserved in memory, in bytes.
+    /// The memory that is reserved, in bytes.
     pub weight: usize,
 }
 
@@ -32,12 +33,12 @@ pub struct Ledger {
     total: Size,
 }
 
-/// What changes for other profiles than the one that was asked about.
+/// The consequences of an operation for other profiles.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Moves {
-    /// These have no room any more.
+    /// The profiles that no longer have room.
     pub evicted: Vec<String>,
-    /// For these there is room now.
+    /// The profiles that have room now.
     pub admitted: Vec<String>,
 }
 
@@ -54,12 +55,12 @@ impl Ledger {
         }
     }
 
-    /// Whether it says what a new one with this quota says.
+    /// Returns true if the ledger equals a new one with this quota.
     pub fn is_fresh(&self, quota: ProfileQuota) -> bool {
         self.created.is_empty() && self.quota == quota
     }
 
-    /// Another quota holds.
+    /// Changes the quota.
     pub fn resize(&mut self, quota: ProfileQuota) -> Moves {
         self.quota = quota;
         self.settle()
@@ -83,18 +84,18 @@ impl Ledger {
         moves
     }
 
-    /// A profile is gone.
+    /// Removes a profile.
     pub fn remove(&mut self, name: &str) -> Moves {
         self.forget(name);
         self.settle()
     }
 
-    /// Whether a profile is kept.
+    /// Returns true if a profile is kept.
     pub fn keeps(&self, name: &str) -> bool {
         self.is_in(&self.kept, name)
     }
 
-    /// Returns what a profile that is not kept has no room in.
+    /// Returns what a refused profile is short of. Returns `None` if it is kept or unknown.
     pub fn shortage(&self, name: &str) -> Option<Shortage> {
         let is_refused = self.is_in(&self.refused, name);
         is_refused.then(|| {
@@ -106,13 +107,14 @@ impl Ledger {
         })
     }
 
-    /// Whether the quota has room for more than the memory has.
+    /// Returns true if another profile fits into the quota, but not into the memory.
     pub fn is_short_of_memory(&self) -> bool {
         let mut first = self.refused.values().take(1);
         first.any(|first| self.has_quota_for(*first))
     }
 
-    /// Keeps what there is room for now. Reservations of others may have shrunk.
+    /// Evicts and admits profiles until they fit. The reservations of other tenants may have
+    /// shrunk.
     pub fn settle(&mut self) -> Moves {
         let mut moves = Moves::default();
         while self.is_over_quota() || !self.memory.resize(self.total.weight) {
@@ -146,7 +148,7 @@ impl Ledger {
         self.kept.len() < self.quota.count_max && bytes <= self.quota.bytes_max
     }
 
-    /// All profiles, kept or not.
+    /// Returns the names of all profiles, kept or not.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.created.keys()
     }

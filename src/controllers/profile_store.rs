@@ -1,6 +1,8 @@
-//! The profiles of the whole fleet, each distinct content kept and compiled once, however many
-//! tenants have it. A profile that extends another is laid over it when somebody asks, and what
-//! comes of it is a content like any other. It can be made again: a namespace keeps the newest.
+//! The profiles of the whole fleet. Each distinct content is stored and compiled once, no matter
+//! how many tenants have it.
+//!
+//! A profile that extends another is merged with it on request, and the result is a content like
+//! any other. Since it can be computed again, each namespace keeps only the newest results.
 
 mod marks;
 mod overlays;
@@ -44,36 +46,36 @@ use crate::render::overlay::{self, OverlayError};
 type ContentId = [u8; 32];
 type Key = (String, String);
 
-/// More profiles than may lie on each other.
+/// The highest number of steps to the root. No valid chain of overlays is longer.
 const ROOT_STEPS_MAX: usize = 16;
 
-/// A profile laid over what it extends, or why it cannot be.
+/// A profile merged with its bases, or the reason why that is impossible.
 pub type Resolved = Result<Arc<SharedProfile>, OverlayError>;
 
 #[derive(Debug, Default)]
 struct Inner {
     profiles: HashMap<Key, Arc<SharedProfile>>,
-    /// The contents that we installed, where a profile says so.
+    /// The contents that we installed, for profiles with that annotation.
     installed: HashMap<Key, Box<str>>,
-    /// The profiles that no default replaces.
+    /// The pinned profiles, which no default replaces.
     pinned: HashSet<Key>,
     /// The profiles that cannot be decoded.
     unreadable: HashSet<Key>,
-    /// Which profiles of its namespace extend one; it need not exist.
+    /// The overlays of each profile in its namespace. The profile need not exist.
     overlays: HashMap<Key, BTreeSet<String>>,
-    /// By namespace and name: what profiles that extend another come to, where somebody has asked.
+    /// The merged overlays that have been requested, by namespace and name.
     resolved: HashMap<String, Overlays>,
     contents: HashMap<ContentId, Weak<SharedProfile>>,
     /// The memory that tenants share.
     memory: Arc<Memory>,
     bells: HashMap<String, watch::Sender<()>>,
-    /// Which profiles are kept, by namespace; default ones are not counted.
+    /// The ledgers, by namespace, decide which profiles are kept. Default profiles do not count.
     ledgers: HashMap<String, Ledger>,
-    /// Profiles that there is room for now, and whose content is not here.
+    /// The profiles that have room now, but whose content must be read.
     wanted: BTreeSet<Key>,
 }
 
-/// The changes of one namespace's profiles.
+/// A subscription to the changes of one namespace's profiles.
 #[derive(Debug)]
 pub struct ProfileChanges {
     bell: watch::Receiver<()>,
@@ -82,7 +84,7 @@ pub struct ProfileChanges {
 impl ProfileChanges {
     /// Waits for a change since the last wait.
     pub async fn changed(&mut self) {
-        // The store outlives its followers; without it the process is about to end.
+        // The store outlives its subscribers. If it is gone, the process is about to end.
         if self.bell.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -96,7 +98,7 @@ impl Inner {
         }
     }
 
-    /// The one copy of a content.
+    /// Returns the only copy of a content.
     fn intern(
         &mut self,
         (id, size): (ContentId, Size),
@@ -109,7 +111,7 @@ impl Inner {
         shared
     }
 
-    /// Forgets a content that no namespace has any more.
+    /// Drops a content that no namespace has any more.
     fn release(&mut self, shared: Arc<SharedProfile>) {
         let id = shared.id;
         drop(shared);
@@ -119,8 +121,8 @@ impl Inner {
         }
     }
 
-    /// Puts a profile in place of what was there, or takes that away. Gives the names of the
-    /// profiles that come to something else by it: its own, and those of all that lie on it.
+    /// Inserts, replaces or removes a profile. Returns the names of the profiles whose content
+    /// changes: its own, and those of all overlays on it.
     fn put(&mut self, key: &Key, shared: Option<Arc<SharedProfile>>) -> BTreeSet<String> {
         let (namespace, name) = key;
         let base_of = |shared: &SharedProfile| {
@@ -165,7 +167,7 @@ impl Inner {
         }
     }
 
-    /// A profile and every profile that extends it, directly or through others.
+    /// Returns a profile and every profile that extends it, directly or indirectly.
     fn on_top_of(&self, (namespace, name): &Key) -> BTreeSet<String> {
         let mut found = BTreeSet::from([name.clone()]);
         let mut open = vec![name.clone()];
@@ -180,7 +182,7 @@ impl Inner {
         found
     }
 
-    /// Lays a profile over what it extends, and keeps what comes of it while there is room.
+    /// Merges a profile with its bases, and keeps the result while there is room.
     fn resolve(&mut self, key: Key, spec: &OperatingSystemProfileSpec) -> Resolved {
         let resolved = self.lay(&key, spec);
         let (namespace, name) = key;
@@ -207,14 +209,14 @@ impl Inner {
 pub struct ProfileStore {
     inner: RwLock<Inner>,
     quotas: Quotas,
-    /// Rung when a content is wanted.
+    /// Notified when a content is wanted.
     wanted: Notify,
-    /// How many watches have not seen everything once.
+    /// The number of watches that have not completed their first list.
     incomplete: watch::Sender<usize>,
 }
 
 impl ProfileStore {
-    /// Creates an empty store that this many watches will fill.
+    /// Creates an empty store that will be filled by this many watches.
     pub fn new(watches: usize, quotas: Quotas) -> Self {
         Self {
             inner: RwLock::new(Inner {
@@ -227,14 +229,14 @@ impl ProfileStore {
         }
     }
 
-    /// A profile as its author wrote it, if there is one.
+    /// Returns a profile as its author wrote it, if it exists.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<SharedProfile>> {
         let key = (namespace.to_owned(), name.to_owned());
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         inner.profiles.get(&key).cloned()
     }
 
-    /// The profile that everything below a profile lies on: itself, where it extends none.
+    /// Returns the root of a chain of overlays: the profile itself, if it extends none.
     pub fn root(&self, namespace: &str, name: &str) -> Option<(String, Arc<SharedProfile>)> {
         let mut name = name.to_owned();
         for _ in 0..ROOT_STEPS_MAX {
@@ -247,7 +249,7 @@ impl ProfileStore {
         None
     }
 
-    /// A profile laid over what it extends, if there is one.
+    /// Returns a profile merged with its bases, if it exists.
     fn resolved(&self, namespace: &str, name: &str) -> Option<Resolved> {
         let key = (namespace.to_owned(), name.to_owned());
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
@@ -260,13 +262,13 @@ impl ProfileStore {
             return Some(resolved.clone());
         }
         drop(inner);
-        // Under one lock: a change of the base must not come between asking and remembering.
+        // Under one lock, because a base must not change between merging and storing the result.
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let spec = Arc::clone(&inner.profiles.get(&key)?.spec);
         Some(inner.resolve(key, &spec))
     }
 
-    /// Follows the changes of one namespace's profiles.
+    /// Subscribes to the changes of one namespace's profiles.
     pub fn changes(&self, namespace: &str) -> ProfileChanges {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         inner.make_room_for_bells();
@@ -276,14 +278,14 @@ impl ProfileStore {
         }
     }
 
-    /// Waits until all profiles have been seen once.
+    /// Waits until every watch has completed its first list.
     pub async fn ready(&self) {
-        // The sender is part of this: it cannot be gone.
+        // The sender is part of `self`, so it cannot be dropped.
         let mut incomplete = self.incomplete.subscribe();
         let _ = incomplete.wait_for(|count| *count == 0).await;
     }
 
-    /// Takes a profile. Returns the names of those that come to something else by it.
+    /// Inserts or replaces a profile. Returns the names of the profiles whose content changes.
     fn insert(&self, key: &Key, profile: Aged) -> BTreeSet<String> {
         let Aged { created, spec } = profile;
         let (id, size) = content_id(&spec);
@@ -311,7 +313,7 @@ impl ProfileStore {
         changed
     }
 
-    /// Takes a profile away. Gives the names of those that come to something else by it.
+    /// Removes a profile. Returns the names of the profiles whose content changes.
     fn remove(&self, key: &Key) -> BTreeSet<String> {
         self.mark(key, &BTreeMap::new());
         self.clear_unreadable(key);
@@ -327,7 +329,7 @@ impl ProfileStore {
         changed
     }
 
-    /// All profiles that there are, with room or without.
+    /// Returns the keys of all profiles, with room or without.
     fn keys(&self) -> BTreeSet<Key> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         let refused = inner.ledgers.iter().flat_map(|(namespace, ledger)| {
@@ -340,7 +342,7 @@ impl ProfileStore {
     }
 }
 
-/// A profile's content, and when the profile was made.
+/// The content of a profile, and the time when the profile was created.
 struct Aged {
     created: Timestamp,
     spec: OperatingSystemProfileSpec,
@@ -357,18 +359,18 @@ impl Aged {
     }
 }
 
-/// The digest of a profile's content, in hex.
+/// Returns the digest of a profile's content, in hex.
 pub fn content_digest(spec: &OperatingSystemProfileSpec) -> String {
     hex::encode(content_id(spec).0)
 }
 
-/// How many bytes a profile's content has as JSON, which is what quotas count.
+/// Returns the size of a profile's content as JSON in bytes, which quotas count.
 pub fn size(spec: &OperatingSystemProfileSpec) -> usize {
     content_id(spec).1.bytes
 }
 
-/// Returns the digest and the size of a profile's content. A spec is plain values; two that are
-/// equal have the same JSON.
+/// Returns the digest and the size of a profile's content. A spec consists of plain values, so that
+/// equal specs have equal JSON.
 fn content_id(spec: &OperatingSystemProfileSpec) -> (ContentId, Size) {
     let json = serde_json::to_vec(spec).expect("a profile's spec is plain values");
     let size = Size {
@@ -415,7 +417,7 @@ fn notify(subscriptions: &Subscriptions, (namespace, _): &Key, changed: &BTreeSe
     }
 }
 
-/// What one watch has seen.
+/// The state of one watch.
 struct Follower {
     store: Arc<ProfileStore>,
     subscriptions: Arc<Subscriptions>,
@@ -450,7 +452,7 @@ impl Follower {
         }
     }
 
-    /// A profile that cannot be decoded does not hide the others.
+    /// Inserts a profile. One that cannot be decoded does not hide the others.
     fn insert(&self, profile: DeserializeGuard<OperatingSystemProfile>) {
         let key = key(&profile);
         let changed = match profile.0 {

@@ -1,4 +1,5 @@
-//! Credentials of registries: a Secret in the tenant's namespace that its WorkerCluster names.
+//! Reads the registry credentials: a Secret in the tenant's namespace that its WorkerCluster names,
+//! or else the Secret that a flag names.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,13 +14,13 @@ use super::{
 use crate::render::input::RegistryCredential;
 use crate::tenant::{mode::NamespacedName, secret_text::SecretText};
 
-/// The type of a Secret that docker's client would write.
+/// The type of a Secret that contains a configuration file of Docker's client.
 const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
 /// The data key of such a Secret.
 const DOCKER_CONFIG_KEY: &str = ".dockerconfigjson";
 
-/// Reads the tenant's credentials again. A call that fails leaves those that were read from the
-/// same Secret.
+/// Reads the tenant's credentials again. If the call fails, those that were read from the same
+/// Secret before are kept.
 pub async fn refresh(context: &Context) -> Refreshed {
     let secret = context.registry_credentials_secret();
     let read = match &secret {
@@ -47,7 +48,11 @@ struct Credential {
     identitytoken: String,
 }
 
-/// Reads the credentials, by registry.
+/// Reads the credentials in a Secret, by registry.
+///
+/// # Errors
+///
+/// If the call fails, or if the Secret is missing or malformed.
 pub async fn read(
     management: &Client,
     namespace: &str,
@@ -96,7 +101,7 @@ fn parse(
         .collect())
 }
 
-/// A key that is a URL stands for its host.
+/// Returns the host of a key that is a URL, and any other key as it is.
 fn host(key: &str) -> String {
     match key.parse::<http::Uri>() {
         Ok(uri) if uri.scheme().is_some() => uri.host().unwrap_or(key).to_owned(),

@@ -34,10 +34,10 @@ use crate::plan::{
 use crate::telemetry::metrics::{Metrics, Paused, RolloutState};
 use crate::tenant::{id::TenantId, report::Outcome, settings::TenantSettings, waves::Pace};
 
-/// How often the fleet is looked at while somebody asks: a wave takes many times as long.
+/// How often the fleet is evaluated while there are slot requests. A wave takes much longer.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// While other replicas serve tenants, slots are granted once no tenant's standing has changed for
-/// this long: by then all replicas have read the same.
+/// While other replicas serve tenants, slots are granted after no tenant's state has changed for
+/// this long. By then, all replicas have read the same states.
 const CALM: Duration = Duration::from_secs(3);
 
 /// The tenants of the fleet.
@@ -45,9 +45,9 @@ const CALM: Duration = Duration::from_secs(3);
 pub struct Tenants {
     /// The registry.
     pub registry: Arc<Registry>,
-    /// Where registrations are looked for.
+    /// The scope of registrations.
     pub scope: Scope,
-    /// The settings of a tenant that sets nothing.
+    /// The default settings of tenants.
     pub settings: Arc<TenantSettings>,
 }
 
@@ -69,13 +69,13 @@ pub struct Rollout {
     pub slots: Arc<RolloutSlots>,
     /// The tenants.
     pub tenants: Tenants,
-    /// What is installed.
+    /// The installed profiles.
     pub profiles: Arc<ProfileStore>,
-    /// What should be.
+    /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
-    /// The waves.
+    /// The pace of the waves.
     pub pace: Pace,
-    /// Where everything is counted.
+    /// The metrics.
     pub metrics: Metrics,
 }
 
@@ -111,7 +111,7 @@ impl Rollout {
         }
         self.count(&here);
         let is_calm = calm.observe(&participants) || !is_shared;
-        // Before every registration has been seen, a share of them says nothing.
+        // Until every registration has been seen, the size of a wave is unknown.
         let decision = if self.tenants.registry.is_listed(&self.tenants.scope) {
             decide(&participants, &self.pace)
         } else {
@@ -142,7 +142,7 @@ impl Rollout {
         });
     }
 
-    /// Those who have a turn and have not used it.
+    /// Returns the tenants that have a slot and have not used it yet.
     fn still_asking(&self, participants: &[Participant<TenantId>]) -> BTreeSet<TenantId> {
         let before = self.slots.decided.borrow();
         let asks =
@@ -154,7 +154,7 @@ impl Rollout {
             .collect()
     }
 
-    /// Each replica counts its own.
+    /// Sets the metrics. Each replica counts its own tenants.
     fn count(&self, here: &[Standing]) {
         for (state, of) in [
             (RolloutState::Settled, &[Standing::Settled][..]),
@@ -174,7 +174,7 @@ impl Rollout {
         }
     }
 
-    /// A pause, its end and each new turn are told once, in the log.
+    /// Sets the metric of a pause, and logs each pause, its end, and new slots.
     fn report(&self, decided: &Decided, participants: &[Participant<TenantId>]) {
         let before = self.slots.decided.borrow();
         let paused = decided.paused.as_ref().map_or(Paused::No, |_| Paused::Yes);
@@ -237,7 +237,7 @@ impl Rollout {
         };
         let standing = match older {
             0 if users.unlooked + users.behind > 0 => Standing::Settling,
-            // What has no users proves nothing.
+            // Without users, the profiles prove nothing.
             0 if users.tried == 0 => return None,
             0 => Standing::Settled,
             _ if !asks => Standing::Away,
@@ -274,7 +274,7 @@ impl Rollout {
                 for entry in entries {
                     users.add(self, of_entry(entry));
                 }
-                // A tenant that is not engaged delays nobody.
+                // A tenant that is not engaged delays no other.
                 return users.without_delay();
             };
             for name in existing
@@ -304,8 +304,7 @@ impl Rollout {
     }
 }
 
-/// A machine deployment: the default profile that it was tried with, the version of that, and the
-/// reason of what came of it.
+/// A machine deployment: its default profile with version, and the reason of its outcome.
 type User<'a> = (Option<(&'a str, &'a str)>, Option<Reason>);
 
 fn of_outcome(outcome: &Outcome) -> User<'_> {
@@ -320,14 +319,14 @@ fn of_entry(entry: &MachineDeploymentEntry) -> User<'_> {
     (default, Reason::named(&entry.reason))
 }
 
-/// What another replica wrote about a tenant in its status.
+/// The state of a tenant according to the status that another replica wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
-    /// Its cluster does not answer, or nobody serves it.
+    /// Its cluster does not answer, or no replica serves it.
     Away,
-    /// It asks for its turn.
+    /// It requests a slot.
     Asks,
-    /// It is served, and asks for nothing.
+    /// It is served, and requests nothing.
     Served,
 }
 
@@ -346,7 +345,7 @@ impl Told {
     }
 }
 
-/// Since when everybody stands where they stand.
+/// The states of all tenants, and since when they have not changed.
 #[derive(Debug, Default)]
 struct Calm {
     standings: BTreeMap<TenantId, Standing>,
@@ -354,7 +353,7 @@ struct Calm {
 }
 
 impl Calm {
-    /// Takes note of the standings; tells whether they have not changed for a while.
+    /// Records the states. Returns true if they have not changed for a while.
     fn observe(&mut self, participants: &[Participant<TenantId>]) -> bool {
         let now = Instant::now();
         let standings = participants.iter().map(|it| (it.id.clone(), it.standing));
@@ -373,9 +372,9 @@ struct Users {
     is_listed: bool,
     tried: usize,
     failed: usize,
-    /// Those that were last tried with an older one.
+    /// Those that were last tried with an older version.
     behind: usize,
-    /// Those that have not been looked at since the tenant was engaged.
+    /// Those that have not been reconciled since the tenant was engaged.
     unlooked: usize,
 }
 
@@ -391,7 +390,7 @@ impl Users {
         }
     }
 
-    /// Whether every machine deployment has been looked at since the tenant was engaged.
+    /// Returns true if every machine deployment has been reconciled since the tenant was engaged.
     const fn are_known(&self) -> bool {
         self.is_listed && self.unlooked == 0
     }

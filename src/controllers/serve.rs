@@ -54,18 +54,18 @@ use crate::plan::{default_profile::DefaultProfile, digest::DigestKey};
 use crate::telemetry::{chain::chain, metrics::Trigger};
 use crate::tenant::{policy::ProfileReach, report::ConditionState};
 
-/// What serving takes besides the engaged cluster: the same for all tenants.
+/// The state that serving needs besides the engaged cluster. It is the same for all tenants.
 #[derive(Clone, Debug)]
 pub struct Controllers {
     /// The profiles of the fleet.
     pub profiles: Arc<ProfileStore>,
-    /// Who wants to know what happens in the management cluster.
+    /// The subscriptions to events of the management cluster.
     pub subscriptions: Arc<Subscriptions>,
     /// The default profiles.
     pub defaults: Arc<[DefaultProfile]>,
-    /// Which tenants may install newer default profiles now.
+    /// The tenants that may install newer default profiles now.
     pub rollout_slots: Arc<RolloutSlots>,
-    /// What all tenants go by.
+    /// The settings that all tenants share.
     pub rules: Rules,
 }
 
@@ -135,8 +135,8 @@ impl Controllers {
         }
     }
 
-    /// The tenant's own namespace has configs and profiles; the namespaces that the operator
-    /// allows have only profiles.
+    /// Subscribes to the configs and profiles of the tenant's own namespace, and to the profiles of
+    /// the namespaces that the operator allows. The caller keeps the subscriber for those.
     fn subscribe(&self, context: &Context, subscriber: &Arc<Subscriber>) -> Arc<Subscriber> {
         let tenant = context.engagement.tenant();
         self.subscriptions.subscribe(tenant.namespace(), subscriber);
@@ -156,7 +156,7 @@ impl Controllers {
         of_others
     }
 
-    /// Everything that a reconcile takes for granted: repeated until it succeeds.
+    /// Prepares everything that a reconcile relies on. Repeats this until it succeeds.
     async fn prepare(&self, context: &Context) {
         let mut delay = RetryDelay::default();
         self.profiles.ready().await;
@@ -207,8 +207,8 @@ impl Controllers {
 
     /// Watches and reconciles until the cluster is disengaged.
     ///
-    /// All of this is there for each tenant, and rests nearly always. What one of them does when it
-    /// is woken has its own room, for as long as it takes.
+    /// All these futures exist for each tenant and are idle most of the time. The work of one that
+    /// wakes up is boxed, so that it takes memory only while it lasts.
     async fn watch(
         &self,
         context: Arc<Context>,
@@ -228,7 +228,7 @@ impl Controllers {
             Arc::clone(&context.resync),
             Arc::clone(&context.queue_latency),
         );
-        // One for both watches: it rests for as long as they do.
+        // One client for both watches: it exists for as long as they do.
         let worker = engagement.worker.client();
         let health = &engagement.health;
         let changes = watches::machine_deployments(worker.clone(), health, writer, watchers)
@@ -260,7 +260,7 @@ impl Controllers {
                 Arc::clone(&context),
             )
             .for_each(|done| {
-                // What is gone between its trigger and its turn needs nothing.
+                // An object that is gone before its reconcile begins needs nothing.
                 if let Err(controller::Error::ObjectNotFound(gone)) = done {
                     sweeps.gone(&gone.name, gone.namespace.as_deref());
                     due.gone(&gone.name, gone.namespace.as_deref());
@@ -279,7 +279,8 @@ impl Controllers {
                 machine_rollout::follow(&context),
             )
         });
-        // The reconciles end by themselves once the cluster is disengaged, after those that run.
+        // Once the cluster is disengaged, the controller ends by itself after the running
+        // reconciles.
         tokio::select! {
             () = reconciles => {}
             _ = others => {}
@@ -305,9 +306,9 @@ impl Controllers {
     }
 }
 
-/// Another spec of the WorkerCluster means other settings, and so do other credentials of
-/// registries: look everywhere. Credentials are read again with each spec and from time to time:
-/// soon after they could not be read or used, otherwise as often as the cluster info.
+/// Reconciles all machine deployments when the spec of the WorkerCluster or the registry
+/// credentials change. The credentials are read again with each new spec and periodically: soon if
+/// they could not be read or used, otherwise as often as the cluster info.
 async fn follow_settings(context: &Context) {
     let mut worker_cluster = context.engagement.worker_cluster.clone();
     let spec = |own: &Option<Arc<WorkerCluster>>| own.as_ref().map(|own| own.spec.clone());
@@ -330,7 +331,7 @@ async fn follow_settings(context: &Context) {
         }
         let refreshed = Box::pin(registry_credentials::refresh(context)).await;
         is_due |= refreshed == Refreshed::Changed;
-        // Without its credentials no machine deployment could be served: they are waited for.
+        // No machine deployment can be served without its credentials, so wait for them.
         if is_due && refreshed != Refreshed::Unknown {
             is_due = false;
             context.triggers.enqueue(Affected::Everywhere);
@@ -339,7 +340,7 @@ async fn follow_settings(context: &Context) {
     }
 }
 
-/// For how long the credentials of registries are left as they are.
+/// Returns how long to wait before the registry credentials are read again.
 fn pause(context: &Context, refreshed: Refreshed, delay: &mut RetryDelay) -> Duration {
     let was_read = matches!(refreshed, Refreshed::Same | Refreshed::Changed);
     if was_read && context.registry_credentials.get().is_ok() {
@@ -360,7 +361,7 @@ async fn follow_facts(context: &Context) {
     std::future::pending::<()>().await;
 }
 
-/// What was held back while the cluster was not well is looked at once it is.
+/// Reconciles the machine deployments that were held back, once the cluster is healthy.
 async fn follow_held_back(context: &Context) {
     loop {
         context.held_back.added().await;
@@ -373,7 +374,7 @@ async fn follow_held_back(context: &Context) {
     }
 }
 
-/// Whenever the machine deployments have been listed, what belongs to none of them is judged.
+/// Removes orphans each time the machine deployments have been listed.
 async fn remove_orphans(context: &Context, mut listed: watch::Receiver<u64>) {
     while listed.changed().await.is_ok() {
         let mut delay = RetryDelay::new(Duration::from_secs(1), Duration::from_mins(1));

@@ -1,4 +1,4 @@
-//! What is remembered of one tenant between reconciles, apart from those who use it.
+//! The state of one tenant that is kept between reconciles, apart from its users.
 
 pub mod join_queue;
 pub mod known_machines;

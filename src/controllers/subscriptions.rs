@@ -1,5 +1,5 @@
-//! Who wants to know what happens in which namespace of the management cluster: the watches there
-//! serve the whole fleet, and each event goes to the tenant that it concerns.
+//! Routes the events of the management cluster. The watches there serve the whole fleet, and each
+//! event goes to the tenants that it concerns.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,12 +12,12 @@ use super::object_cache::{News, ObjectCache};
 use crate::client::watch::covers;
 use crate::controllers::queue::triggers::{Affected, TriggerRouter};
 
-/// A tenant that wants to know.
+/// A tenant that subscribes to events.
 #[derive(Clone, Debug)]
 pub struct Subscriber {
-    /// What it looks at again.
+    /// The tenant's triggers.
     pub triggers: Arc<TriggerRouter>,
-    /// Its configs.
+    /// The tenant's configs.
     pub configs: Arc<ObjectCache>,
 }
 
@@ -29,14 +29,14 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// Tells the subscriber what happens in the namespace, for as long as it lives.
+    /// Subscribes to the events of a namespace, until the subscriber is dropped.
     pub fn subscribe(&self, namespace: &str, subscriber: &Arc<Subscriber>) {
         let mut by_namespace = self
             .by_namespace
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if by_namespace.len() == by_namespace.capacity() {
-            // Before the table grows, those who have left go.
+            // Before the table grows, dropped subscribers are removed.
             by_namespace.retain(|_, known| known.iter().any(|known| known.strong_count() > 0));
         }
         let of_namespace = by_namespace.entry(namespace.to_owned()).or_default();
@@ -44,14 +44,14 @@ impl Subscriptions {
         of_namespace.push(Arc::downgrade(subscriber));
     }
 
-    /// Tells the subscriber of profiles in all namespaces, for as long as it lives.
+    /// Subscribes to the profiles of all namespaces, until the subscriber is dropped.
     pub fn subscribe_everywhere(&self, subscriber: &Arc<Subscriber>) {
         let mut everywhere = self.everywhere();
         everywhere.retain(|known| known.strong_count() > 0);
         everywhere.push(Arc::downgrade(subscriber));
     }
 
-    /// A profile changed.
+    /// Enqueues a trigger for a profile that changed.
     pub fn profile_changed(&self, namespace: &str, name: &str) {
         let everywhere: Vec<_> = self.everywhere().iter().filter_map(Weak::upgrade).collect();
         for subscriber in self.of(namespace).into_iter().chain(everywhere) {
@@ -62,17 +62,17 @@ impl Subscriptions {
         }
     }
 
-    /// A config changed.
+    /// Records a config that changed, and enqueues a trigger if that is news.
     pub fn config_changed(&self, metadata: &ObjectMeta) {
         self.config_event(metadata, |configs| configs.watched(metadata.clone()));
     }
 
-    /// A config is gone.
+    /// Records a config that was deleted, and enqueues a trigger if that is news.
     pub fn config_deleted(&self, metadata: &ObjectMeta) {
         self.config_event(metadata, |configs| configs.watched_deletion(metadata));
     }
 
-    /// A list of every config begins, of one namespace or of all.
+    /// Records that a list of every config begins, in one namespace or in all.
     pub fn configs_list_begins(&self, limit: Option<&String>) {
         for (namespace, subscriber) in self.all() {
             if covers(limit, &namespace) {
@@ -81,7 +81,8 @@ impl Subscriptions {
         }
     }
 
-    /// Every config was listed, of one namespace or of all.
+    /// Records that every config was listed, in one namespace or in all. Enqueues those that are
+    /// gone.
     pub fn configs_listed(
         &self,
         limit: Option<&String>,

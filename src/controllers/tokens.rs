@@ -1,8 +1,8 @@
 //! The bootstrap tokens of one tenant, kept in memory between their renewals.
 //!
-//! Tokens stand in `kube-system` and are not watched: they are listed when the cluster is engaged
+//! Tokens are in `kube-system` and are not watched. They are listed when the cluster is engaged,
 //! and as often as the cluster info is read. A list of their metadata shows which were deleted or
-//! changed, and only the latter are read.
+//! changed, and only the changed ones are read.
 
 use std::collections::HashMap;
 
@@ -23,11 +23,11 @@ use crate::controllers::queue::triggers::Affected;
 use crate::fleet::{prerequisites::PrerequisiteError, removal};
 use crate::tenant::mode::Right;
 
-/// A page of tokens; each has about 600 bytes.
+/// The page size of tokens. Each has about 600 bytes.
 const PAGE: u32 = 500;
 
-/// Lists the tokens of all machine deployments. Of two for one machine deployment the one that is
-/// valid for longer is kept, and the other deleted where that is allowed.
+/// Lists the tokens of all machine deployments. If one has two, the token that is valid for longer
+/// is kept, and the other is deleted if the mode allows it.
 pub async fn list(context: &Context) -> Result<(), kube::Error> {
     let worker = context.engagement.worker.client();
     let guarded: Api<DeserializeGuard<Secret>> = Api::namespaced(worker.clone(), KUBE_SYSTEM);
@@ -50,7 +50,7 @@ async fn keep_newest(
     let Some(key) = secret.labels().get(TOKEN_LABEL) else {
         return Ok(());
     };
-    // What cannot be read as a token is not ours to judge.
+    // A Secret that cannot be read as a token is left alone.
     let Some(found) = read(secret) else {
         return Ok(());
     };
@@ -77,13 +77,13 @@ async fn keep_newest(
     removal::delete(api, &metadata).await
 }
 
-/// Lists the metadata of all tokens again: one that somebody deleted or broke is replaced by
-/// another, and one that somebody changed is used as it is now. A list that is older than a token
-/// is that of a cluster that was restored from a backup.
+/// Lists the metadata of all tokens again. A token that was deleted or broken is replaced by
+/// another, and one that was changed is used as it is now. If the list is older than a token, the
+/// cluster was restored from a backup.
 ///
 /// # Errors
 ///
-/// When a call fails or is forbidden.
+/// If a call fails or is forbidden.
 pub async fn check(context: &Context) -> Result<(), PrerequisiteError> {
     list_again(context).await.map_err(|source| {
         let kind = Secret::kind(&()).into_owned();
@@ -93,7 +93,7 @@ pub async fn check(context: &Context) -> Result<(), PrerequisiteError> {
 
 async fn list_again(context: &Context) -> Result<(), kube::Error> {
     let tokens = &context.tokens;
-    // Before the list: one that is created meanwhile is not missed in it.
+    // Before the list, so that it does not miss a token that is created meanwhile.
     let known = tokens.all();
     if known.is_empty() {
         return Ok(());

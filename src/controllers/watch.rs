@@ -38,12 +38,12 @@ use crate::client::{
 };
 use crate::controllers::queue::triggers::{Affected, TriggerRouter};
 
-/// A page of machine deployments: 5 KiB each.
+/// The page size of machine deployments. Each has about 5 KiB.
 const PAGE: u32 = 100;
-/// A page of objects of which the metadata is read: 1 KiB each.
+/// The page size of metadata. Each object has about 1 KiB.
 const PAGE_OF_METADATA: u32 = 500;
 
-/// More Secrets than this are not listed: a thousand machine deployments have two thousand.
+/// The highest number of Secrets in a list. A thousand machine deployments have two thousand.
 const SECRETS_MAX: usize = 10_000;
 
 /// Returns the machine deployments of the worker cluster, each whenever it changes. A list of all
@@ -105,7 +105,8 @@ pub fn machine_deployments(
     })
 }
 
-/// One machine deployment that cannot be read must not hide the others: it is handed on as such.
+/// Converts an event. A machine deployment that cannot be decoded is passed on as such, because it
+/// must not hide the others.
 fn readable(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineDeployment> {
     let readable = |found: DeserializeGuard<MachineDeployment>| {
         found
@@ -121,7 +122,7 @@ fn readable(event: Event<DeserializeGuard<MachineDeployment>>) -> Event<MachineD
     }
 }
 
-/// Who is told what the watch of machine deployments sees.
+/// The consumers of the watch of machine deployments.
 #[derive(Clone, Debug)]
 pub struct Watchers {
     /// The tenant's status.
@@ -130,18 +131,17 @@ pub struct Watchers {
     pub triggers: Arc<TriggerRouter>,
     /// The index of the tenant's machine deployments.
     pub index: Arc<MachineDeploymentIndex>,
-    /// Counts the times that all machine deployments have been listed, and those that one went.
-    /// Not the store's own `wait_until_ready`: of several who wait for that one store, it wakes
-    /// one.
+    /// Counts completed lists of machine deployments, and deletions after the first list. It
+    /// replaces the store's own `wait_until_ready`, which wakes only one of several waiters.
     pub listed: watch::Sender<u64>,
-    /// What all of them may weigh, in bytes.
+    /// The memory limit of all machine deployments, in bytes.
     pub bytes_max: usize,
     /// The memory that all tenants share.
     pub memory: Arc<Memory>,
 }
 
 impl Watchers {
-    /// A machine deployment that had its names may be followed by another that was refused them.
+    /// Handles a deletion. It may end a name conflict of other machine deployments.
     fn gone(&self, gone: &MachineDeployment) {
         let name = full_name(gone);
         self.tenant_status.update(|report| {
@@ -152,7 +152,7 @@ impl Watchers {
         let namespace = gone.namespace().unwrap_or_default();
         let names = DerivedNames::new(&namespace, &gone.name_any());
         self.triggers.enqueue(Affected::Overlapping(names));
-        // Somebody may have taken our finalizer from it.
+        // Orphans are possible: another program may have removed our finalizer.
         self.listed
             .send_modify(|lists| *lists += u64::from(*lists > 0));
     }

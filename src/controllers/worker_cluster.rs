@@ -1,4 +1,4 @@
-//! Writes the status of a WorkerCluster from what is known of the tenant: at most once a second,
+//! Writes the status of a WorkerCluster from the tenant's status in memory: at most once a second,
 //! and only if it differs from what the watch shows.
 
 use std::time::Duration;
@@ -26,16 +26,16 @@ use crate::telemetry::chain::chain;
 
 /// A status is written at most this often.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A status that somebody else keeps changing is put right at most this seldom.
+/// The longest delay between writes of the same status, while another program keeps changing it.
 const AGAIN_MAX: Duration = Duration::from_mins(5);
-/// One call that fails is no reason for an Event: a server that restarts is back by then.
+/// An Event is emitted after this long only. A server that restarts is back by then.
 const WARN_AFTER: Duration = Duration::from_secs(30);
-/// A tenant whose cluster comes and goes gets an Event about it at most this often.
+/// The shortest interval between Events about a cluster that comes and goes.
 const WARN_INTERVAL: Duration = Duration::from_mins(10);
 /// The timeout of the last write, after the cluster's task has ended.
 const LAST_WRITE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Keeps the status current until cancelled, and then writes it once more.
+/// Keeps the status current until cancelled, then writes it once more.
 pub async fn report(reporting: Reporting) {
     let mut worker_cluster = reporting.registered.worker_cluster.subscribe();
     let mut writer = Writer {
@@ -100,29 +100,29 @@ pub async fn report(reporting: Reporting) {
 struct Writer<'a> {
     reporting: &'a Reporting,
     written: Option<Written>,
-    /// When an Event is due, if the cluster is not connected until then.
+    /// When to emit an Event, if the cluster is still not connected.
     warn_at: Option<Instant>,
-    /// When the last Event said that the cluster is not connected.
+    /// When the last such Event was emitted.
     warned: Option<Instant>,
-    /// Between two writes of the same status: somebody else writes it, too.
+    /// The delay between writes of the same status, in case another program writes it, too.
     again: RetryDelay,
 }
 
-/// What was written last. It counts until the watch has caught up with it.
+/// The last write. It takes precedence over the watch until the watch has caught up.
 struct Written {
     uid: Option<String>,
-    /// The version that it was written over, as far as the watch had seen.
+    /// The version that it replaced, as far as the watch had shown.
     over: Option<String>,
-    /// The version that it made.
+    /// The version that it created.
     version: Option<String>,
     status: WorkerClusterStatus,
-    /// Whether the watch has shown it, or something else than what it was written over.
+    /// True once the watch has caught up.
     is_shown: bool,
 }
 
 impl Written {
-    /// Whether the watch has not shown it yet. Versions that lie outside of the two are those of a
-    /// later change, or of a server that was restored: what it shows is what counts.
+    /// Returns true if the watch has not shown it yet. A version outside of the two is that of a
+    /// later change, or of a server that was restored; then the object in the watch counts.
     fn is_ahead_of(&self, seen: &WorkerCluster) -> bool {
         if self.is_shown || self.uid != seen.uid() {
             return false;
@@ -134,15 +134,15 @@ impl Written {
             || version(seen).is_some_and(|seen| over < Some(seen) && Some(seen) < made)
     }
 
-    /// Takes note of what the watch shows. Once it has caught up, only what it shows counts: a
-    /// server that is restored may show the version again that this was written over.
+    /// Records what the watch shows. Once it has caught up, only what it shows counts: a server
+    /// that is restored may show the replaced version again.
     fn see(&mut self, seen: &WorkerCluster) {
         self.is_shown |= !self.is_ahead_of(seen);
     }
 }
 
 impl Writer<'_> {
-    /// Writes the status where it is not what it should be; gives how long to wait before the next.
+    /// Writes the status if it differs. Returns how long to wait before the next write.
     async fn write(&mut self) -> Result<Duration, kube::Error> {
         let Some(own) = self.reporting.registered.worker_cluster.borrow().clone() else {
             return Ok(INTERVAL);
@@ -200,7 +200,7 @@ impl Writer<'_> {
         Ok(INTERVAL)
     }
 
-    /// Sends an Event about the connection that is lost.
+    /// Emits an Event about a lost connection.
     async fn warn(&mut self) {
         self.warn_at = None;
         let is_due = self.warned.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);

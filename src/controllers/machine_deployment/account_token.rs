@@ -1,5 +1,5 @@
-//! The token of a ServiceAccount that kubelets bootstrap with, where the operator names one in
-//! place of bootstrap tokens. It is read at each reconcile: nobody watches it.
+//! The token of a ServiceAccount that kubelets bootstrap with, if the operator names one instead of
+//! using bootstrap tokens. It is not watched, so each reconcile reads it.
 
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::Api;
@@ -10,7 +10,7 @@ use crate::fleet::prerequisites::TOKEN_TYPE;
 use crate::plan::bootstrap::Token;
 use crate::tenant::{mode::NamespacedName, secret_text::SecretText};
 
-/// The token in the first token Secret that the ServiceAccount names.
+/// Returns the token in the first token Secret that the ServiceAccount lists.
 pub(super) async fn read(context: &Context, account: &NamespacedName) -> Result<Token, Error> {
     let NamespacedName { namespace, name } = account;
     let worker = &context.engagement.worker.client();
@@ -41,8 +41,8 @@ fn token_in(secret: Secret) -> Option<String> {
     String::from_utf8(token.0).ok().filter(|it| !it.is_empty())
 }
 
-/// Returns the token with an expiration time as if it were our own, so that it is read again as
-/// often. We cannot extend it.
+/// Returns the token with an expiration time like that of our own tokens, so that it is read again
+/// as often. We cannot extend it.
 fn as_token(context: &Context, text: &str) -> Token {
     let now = context.engagement.health.server_time();
     let expires = now.saturating_add(context.rules.token_lifetime);

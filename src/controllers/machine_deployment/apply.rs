@@ -1,8 +1,8 @@
-//! Writes the changes, in the order in which the plan put them.
+//! Writes the changes in the order of the plan.
 //!
-//! Each update and deletion carries the uid and the version that the plan was made from: where
-//! somebody else was faster the write is refused, and the next reconcile looks again. Every write
-//! may be the last before a crash.
+//! Each update carries the uid and the version that the plan was made from, and each deletion the
+//! uid. If another program was faster, the write is rejected, and the next reconcile plans again.
+//! The process may crash after any write.
 
 mod bootstrap_token;
 
@@ -38,10 +38,10 @@ use crate::plan::{
 };
 use crate::telemetry::metrics::{ClusterKind, SecretKind};
 
-/// A deletion and a creation.
+/// The number of requests for a deletion and a creation.
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
-/// Writes the changes, those of configs with the client that is handed in.
+/// Writes the changes. Configs are written with the client that is passed in.
 pub async fn apply(
     context: &Context,
     deployment: &Deployment,
@@ -59,14 +59,14 @@ pub async fn apply(
     Ok(())
 }
 
-/// What is written.
+/// The object that is written.
 #[derive(Clone, Copy)]
 enum Target<'a> {
     Secret(&'a str),
     Config(&'a str),
 }
 
-/// How it is written.
+/// The kind of write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
     Create,
@@ -95,7 +95,7 @@ impl Verb {
     }
 }
 
-/// A write on its way, and the digest of the bytes that the object has after it.
+/// A write in flight, and the digest of the object's bytes after it.
 struct Write<'a> {
     verb: Verb,
     target: Target<'a>,
@@ -151,7 +151,8 @@ impl Apply<'_> {
         }
     }
 
-    /// Once for each Secret that another program made: its bytes are read and written back.
+    /// Reads the bytes of a Secret that another program created, and writes them back with our
+    /// annotations. This happens once per Secret.
     async fn keep_secret(&self, kept: KeptSecret, seen: &Seen) -> Result<(), Error> {
         let name = kept.name;
         let mut secret = self
@@ -159,7 +160,7 @@ impl Apply<'_> {
             .get(&name)
             .await
             .map_err(Error::call(format!("read Secret {name}")))?;
-        // What was compared is what is written back, or the API server refuses it.
+        // If the Secret is no longer the one that was compared, the API server rejects the write.
         secret.metadata.uid = Some(seen.uid().to_owned());
         secret
             .metadata
@@ -176,8 +177,8 @@ impl Apply<'_> {
         self.wrote(write, replaced).await
     }
 
-    /// Budget for both calls is taken beforehand, so that nodes find the Secret absent for one
-    /// round trip and no longer.
+    /// Deletes and creates a Secret. The budget for both requests is taken first, so that the
+    /// Secret is absent for one round trip only.
     async fn recreate_secret(&self, wanted: SecretWanted, seen: &Seen) -> Result<(), Error> {
         let kind = self.kind(&wanted);
         let engagement = &self.context.engagement;
@@ -241,7 +242,8 @@ impl Apply<'_> {
         self.wrote(write, patched.map(|it| it.metadata)).await
     }
 
-    /// Nobody but us reads a config: it may be absent for as long as two calls take.
+    /// Deletes and creates a config. It is absent in between, which is safe because only we read
+    /// it.
     async fn recreate_config(&self, wanted: ConfigWanted, seen: &Seen) -> Result<(), Error> {
         let name = &wanted.name;
         if let Err(error) = self.configs.delete(name, &only(seen)).await {
@@ -251,7 +253,7 @@ impl Apply<'_> {
         self.create_config(wanted).await
     }
 
-    /// A write that is sent now.
+    /// Begins a write.
     fn write<'b>(&self, verb: Verb, target: Target<'b>, content: Digest) -> Write<'b> {
         Write {
             verb,
@@ -261,7 +263,7 @@ impl Apply<'_> {
         }
     }
 
-    /// A write has ended: what it gave is what is known of the object.
+    /// Records the result of a write in the object cache.
     async fn wrote(
         &self,
         write: Write<'_>,
@@ -284,8 +286,8 @@ impl Apply<'_> {
         }
     }
 
-    /// A write failed. Where somebody else was faster, what is known of the object is read again
-    /// before the next look: the watch may not have shown it yet.
+    /// Handles a failed write. If another program was faster, the object is read again before the
+    /// next reconcile, because the watch may not have shown it yet.
     async fn failed(
         &self,
         verb: Verb,
@@ -293,7 +295,7 @@ impl Apply<'_> {
         error: kube::Error,
     ) -> Result<(), Error> {
         let what = target.to_string();
-        // Where nothing is found that was to be created, its namespace is missing.
+        // A creation that returns NotFound means that the namespace is missing.
         let is_overtaken = |code| code == 409 || code == 404 && verb != Verb::Create;
         if !matches!(&error, kube::Error::Api(status) if is_overtaken(status.code)) {
             return Err(Error::call(format!("{} {what}", verb.name()))(error));
@@ -324,7 +326,8 @@ impl Apply<'_> {
     }
 }
 
-/// A deletion and a creation, made before the first is sent, and paid for beforehand.
+/// The requests of a deletion and a creation. Both are built before the first is sent, and their
+/// budget has been taken.
 struct Pair {
     delete: http::Request<Vec<u8>>,
     create: http::Request<Vec<u8>>,
@@ -359,7 +362,7 @@ async fn send<T: serde::de::DeserializeOwned>(
     client.request(request).await
 }
 
-/// The object that was seen, and no other under its name.
+/// Returns parameters that delete only the object that was seen, not another of its name.
 fn only(seen: &Seen) -> DeleteParams {
     let preconditions = Preconditions {
         uid: Some(seen.uid().to_owned()),
@@ -371,7 +374,7 @@ fn only(seen: &Seen) -> DeleteParams {
     }
 }
 
-/// A Secret with the bytes and annotations that are wanted; what else its metadata says stays.
+/// Returns a Secret with the desired bytes and annotations. The rest of the metadata is kept.
 fn secret(wanted: &SecretWanted, metadata: ObjectMeta) -> Secret {
     let mut metadata = ObjectMeta {
         name: Some(wanted.name.clone()),

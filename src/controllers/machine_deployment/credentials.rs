@@ -1,10 +1,10 @@
-//! Credentials for the machines of one machine deployment alone: a ServiceAccount that may read
+//! Node credentials: a ServiceAccount for the machines of one machine deployment, which may read
 //! that machine deployment's Secrets and nothing else, and the Secret with its token.
 //!
-//! Of these only the token's Secret is watched. The others are looked at when it changes, and again
-//! about twice in the lifetime of a bootstrap token. The first write needs a verb that worker.yaml
-//! does not grant: without worker-node-credentials.yaml, nothing is created that could not be
-//! deleted again, and the machines use the fetcher's token.
+//! Only the token's Secret is watched. The other objects are checked when it changes, and about
+//! twice in the lifetime of a bootstrap token. The first write needs a verb that worker.yaml does
+//! not grant: without worker-node-credentials.yaml, nothing is created that could not be deleted
+//! again, and the machines use the fetcher's token.
 
 use std::{collections::BTreeMap, fmt::Debug, time::Duration};
 
@@ -40,9 +40,9 @@ use crate::plan::{desired::secret_digest, validate::Deployment};
 use crate::telemetry::{chain::chain, metrics::SecretKind};
 use crate::tenant::{report::ConditionState, secret_text::SecretText};
 
-/// The token is there within milliseconds, and the watch shows it: this covers one that is not.
+/// Covers a token that the watch does not show. It usually exists within milliseconds.
 const TOKEN_WAIT: Duration = Duration::from_secs(1);
-/// Where the rights are missing they are tried again after this long.
+/// How long to wait before missing rights are tried again.
 const REFUSED_WAIT: Duration = Duration::from_mins(5);
 
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
@@ -63,8 +63,8 @@ pub fn report_setting(context: &Context) {
     }
 }
 
-/// The deployment with a token of its own, where the tenant's settings want one and the rights in
-/// the worker cluster are enough for it.
+/// Returns the deployment with a token of its own, if the tenant's settings request one and our
+/// rights in the worker cluster suffice.
 pub async fn equip(context: &Context, deployment: Deployment) -> Result<Deployment, Error> {
     if deployment.settings.node_credentials == worker_cluster::NodeCredentials::Shared {
         return Ok(deployment);
@@ -135,8 +135,8 @@ fn with(deployment: Deployment, token: Option<SecretText>) -> Deployment {
     }
 }
 
-/// Looks for the credentials of a machine deployment. The ServiceAccount is made first and goes
-/// last: while it is there the rest may be, too.
+/// Returns the credentials of a machine deployment, if it has any. The ServiceAccount is created
+/// first and deleted last: while it exists, the other objects may exist, too.
 pub async fn read(context: &Context, names: &DerivedNames) -> Result<Option<Credentials>, Error> {
     let worker = &context.engagement.worker.client();
     let failed = || Error::call(format!("read {}", names.fetcher));
@@ -152,8 +152,9 @@ pub async fn read(context: &Context, names: &DerivedNames) -> Result<Option<Cred
     found.map(Some).map_err(failed())
 }
 
-/// The Secrets that machines read with their token: the provisioning document, the kubelet's
-/// kubeconfig, and at the edge, where no cloud hands it to them, the bootstrap document.
+/// Returns the Secrets that machines read with their token: the provisioning document and the
+/// kubelet's kubeconfig. Edge machines also read the bootstrap document, because no cloud passes it
+/// to them.
 fn readable(deployment: &Deployment) -> Vec<String> {
     let names = &deployment.names;
     let mut secrets = vec![names.provisioning.clone(), names.kubelet_kubeconfig.clone()];
@@ -189,7 +190,7 @@ impl Keeper<'_> {
             reason: Reason::AwaitingNodeCredentials,
             until: TOKEN_WAIT,
         };
-        // A token of an account that was deleted is taken away by the cluster before long.
+        // The cluster soon deletes the token of a ServiceAccount that is gone.
         let is_of_another = secret
             .annotations()
             .get(ACCOUNT_UID)
@@ -208,8 +209,9 @@ impl Keeper<'_> {
         Ok(token)
     }
 
-    /// The token that was made for the machine deployment, if there is one, where the rights to
-    /// look after it lack: a right that is withdrawn, or refused once, rotates nothing.
+    /// Returns the machine deployment's existing token, if any. This is for the time when we lack
+    /// the rights to maintain it: a right that is revoked, or refused once, must not cause a
+    /// rotation.
     async fn token_in_use(&self) -> Result<Option<SecretText>, Error> {
         if self
             .context
@@ -227,8 +229,8 @@ impl Keeper<'_> {
         Ok(found.filter(is_own).as_ref().and_then(token_in))
     }
 
-    /// Whether the token's Secret is the one that was read, and the rest was looked at not long
-    /// ago.
+    /// Returns true if the token's Secret is the one that was read, and the other objects were
+    /// checked recently.
     fn is_fresh(&self, known: &Known) -> bool {
         let half = self.context.rules.token_lifetime / 2;
         let age = Duration::try_from(self.now.duration_since(known.checked));
@@ -283,7 +285,7 @@ impl Keeper<'_> {
             }]),
         };
         let found = self.get(&self.bindings).await?;
-        // What a binding refers to cannot be changed.
+        // The role reference of a binding is immutable.
         if let Some(other) = found.filter(|found| found.role_ref != wanted.role_ref) {
             removal::delete(&self.bindings, &other.metadata)
                 .await
@@ -295,7 +297,7 @@ impl Keeper<'_> {
         self.keep(&self.bindings, &wanted, is_right).await
     }
 
-    /// Reads first: where everything is in place nothing is written.
+    /// Reads an object, and applies the desired one only if it differs.
     async fn keep<K>(
         &self,
         api: &Api<K>,
@@ -329,7 +331,8 @@ impl Keeper<'_> {
             .map_err(self.failed("read"))
     }
 
-    /// The Secret that the cluster puts the token into; what took its name is removed.
+    /// Returns the Secret that the cluster puts the token into. Creates it if it is missing, and
+    /// replaces another Secret of the same name.
     async fn keep_token(&self) -> Result<Secret, Error> {
         let name = &self.names.fetcher_token;
         let wanted = token_of(
@@ -386,7 +389,7 @@ impl Keeper<'_> {
     }
 }
 
-/// The token in its Secret, once the cluster has put it there.
+/// Returns the token, once the cluster has put it into its Secret.
 fn token_in(secret: &Secret) -> Option<SecretText> {
     let ByteString(bytes) = secret.data.as_ref()?.get("token")?;
     let token = String::from_utf8(bytes.clone()).ok()?;

@@ -1,7 +1,7 @@
-//! Finds everything that the decision about a machine deployment needs.
+//! Collects everything that the decision about a machine deployment needs.
 //!
-//! After the initial sync that is memory alone; an object that somebody else wrote costs one read,
-//! and a token one read when its renewal is due.
+//! After the initial sync, that is in memory. An object that another program wrote costs one read,
+//! and so does a token whose renewal is due.
 
 use std::sync::Arc;
 
@@ -25,10 +25,11 @@ use crate::plan::{
 };
 use crate::tenant::settings::{SettingsError, TenantSettings};
 
-/// Ids of tokens that others may hold before one gives up: a second is one in 387 million.
+/// The highest number of taken token IDs that are skipped. The chance of a second is 1 in 387
+/// million.
 const TOKEN_ATTEMPTS_MAX: u8 = 3;
 
-/// Finds everything that the decision needs.
+/// Collects everything that the decision needs.
 pub async fn dereference(
     context: &Context,
     machine_deployment: Arc<MachineDeployment>,
@@ -87,7 +88,7 @@ async fn profile(
     })
 }
 
-/// The first use of a content compiles it, beside the runtime.
+/// Compiles a content at its first use, on a blocking thread.
 async fn compile(context: &Context, shared: Arc<SharedProfile>) -> Result<Compiled, Error> {
     let renderer = context.rules.renderer.clone();
     tokio::task::spawn_blocking(move || shared.compile(&renderer))
@@ -95,11 +96,11 @@ async fn compile(context: &Context, shared: Arc<SharedProfile>) -> Result<Compil
         .map_err(|_| Error::RenderPanicked)
 }
 
-/// The tenant's settings over the defaults.
+/// Returns the tenant's settings, merged over the defaults.
 ///
 /// # Errors
 ///
-/// When a setting is not valid.
+/// If a setting is invalid.
 pub fn settings(context: &Context) -> Result<Arc<TenantSettings>, SettingsError> {
     let own = context.engagement.worker_cluster.borrow().clone();
     let defaults = &context.engagement.shared.defaults;
@@ -158,8 +159,8 @@ async fn observe_config(context: &Context, name: &str) -> Result<Option<Seen>, E
     }))
 }
 
-/// The token that exists. One whose renewal is due is read again: it may be gone, or renewed by
-/// somebody else.
+/// Returns the existing token. If its renewal is due, it is read again: it may have been deleted,
+/// or renewed by another program.
 async fn token(context: &Context, names: &DerivedNames) -> Result<Option<Token>, Error> {
     if let Some(account) = &context.rules.bootstrap_account {
         return account_token::read(context, account).await.map(Some);
@@ -184,7 +185,7 @@ async fn token(context: &Context, names: &DerivedNames) -> Result<Option<Token>,
     Ok(Some(found.token))
 }
 
-/// How many ids are taken by tokens of others, as far as creating one has told.
+/// Returns how many token IDs belong to others, as far as attempts to create one have shown.
 fn token_attempt(context: &Context, names: &DerivedNames) -> u8 {
     context.tokens.taken(&names.key).min(TOKEN_ATTEMPTS_MAX)
 }

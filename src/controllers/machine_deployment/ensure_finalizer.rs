@@ -1,7 +1,7 @@
-//! Makes a machine deployment ours: our finalizer, and the profile annotation where it has none.
+//! Adds our finalizer to a machine deployment, and the profile annotation if it has none.
 //!
-//! One JSON patch that tests what it read: a foreign finalizer is never lost, and what was patched
-//! is what is served.
+//! It is one JSON patch that tests what was read. Therefore no other finalizer is lost, and the
+//! patched object is the one that is served.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::api::{
 use crate::controllers::context::Context;
 use crate::plan::found::Lacking;
 
-/// Writes what a machine deployment lacks. Returns it as it is afterwards.
+/// Writes what a machine deployment lacks. Returns the resulting object.
 pub async fn supply(
     context: &Context,
     machine_deployment: &Arc<MachineDeployment>,
@@ -52,7 +52,8 @@ pub async fn supply(
     Ok(Arc::new(patched))
 }
 
-/// A test of what was there fails where it has changed since. The watch may have told by now.
+/// Returns the error of a rejected patch. It is a conflict if a test failed and the watch shows
+/// another version by now.
 fn refused(context: &Context, tried: &MachineDeployment, error: kube::Error) -> Error {
     let what = "add the finalizer to the machine deployment";
     let reference = ObjectRef::from_obj(tried);
@@ -78,7 +79,7 @@ fn profile_operations(machine_deployment: &MachineDeployment, profile: &str) -> 
 
 fn finalizer_operations(machine_deployment: &MachineDeployment) -> Vec<Value> {
     match machine_deployment.finalizers() {
-        // A list that appeared meanwhile would be lost by adding one: the version is tested.
+        // Adding a list would overwrite one that was added meanwhile. Therefore, test the version.
         [] => vec![
             json!({
                 "op": "test",

@@ -1,4 +1,4 @@
-//! Why a machine deployment was not served, and what that means: wait for a change, or try again.
+//! The errors of a reconcile, and their consequence: to wait for a change, or to try again.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::client::health::HeldBack;
 use crate::plan::{found::NotServed, invalid::Invalid};
 use crate::render_worker::WorkerError;
 
-/// Why a machine deployment was not served.
+/// The reason why a machine deployment is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be served until something changes.
     #[error("{0}")]
     Invalid(#[from] Invalid),
-    /// The render panicked: a defect, contained.
+    /// The render panicked, which is a bug. Nothing else is affected.
     #[error("the render panicked; please report this")]
     RenderPanicked,
     /// The worker was killed at one of its limits, or could not be started.
@@ -24,32 +24,32 @@ pub enum Error {
     /// Something is still missing.
     #[error("waiting: {reason}")]
     Waiting {
-        /// What for.
+        /// The reason.
         reason: Reason,
-        /// When to look again.
+        /// How long to wait before the next attempt.
         until: Duration,
     },
-    /// The credentials of registries cannot be used.
+    /// The registry credentials cannot be used.
     #[error("{0}")]
     RegistryCredentials(String),
     /// There is no token to bootstrap with.
     #[error("ServiceAccount {0} of -bootstrap-token-service-account-name names no token Secret")]
     BootstrapAccount(String),
-    /// Nothing was tried: the worker cluster fails, and calls to it are held back.
+    /// Nothing was sent, because the worker cluster fails and calls to it are held back.
     #[error("nothing was sent: the worker cluster fails, and is asked again in a while")]
     HeldBack,
-    /// An object changed under our hands.
+    /// Another writer changed an object.
     #[error("{what} was changed by somebody else; looking again")]
     Conflict {
-        /// What.
+        /// The object.
         what: String,
     },
     /// A call failed.
     #[error("cannot {what}")]
     Call {
-        /// What was attempted.
+        /// The attempted action.
         what: String,
-        /// Why it failed.
+        /// The cause.
         source: kube::Error,
     },
 }
@@ -67,7 +67,8 @@ impl From<NotServed> for Error {
 }
 
 impl Error {
-    /// A call that failed.
+    /// Returns a function that converts the error of a failed call. A conflict and a call that was
+    /// held back have their own variants.
     pub fn call(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
         move |source| match &source {
@@ -77,13 +78,13 @@ impl Error {
         }
     }
 
-    /// Whether a call failed for lack of rights.
+    /// Returns true if a call failed because a right is missing.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Call { source: kube::Error::Api(status), .. } if status.is_forbidden())
     }
 
-    /// Whether a Secret was refused for nothing but fields of the one in its place that cannot be
-    /// changed: it is immutable, or of another type.
+    /// Returns true if a Secret was rejected only because fields of the existing one cannot be
+    /// changed: it is immutable, or has another type.
     pub fn is_of_fixed_fields(&self) -> bool {
         let Self::Call {
             source: kube::Error::Api(status),
@@ -98,7 +99,7 @@ impl Error {
         status.code == 422 && !causes.is_empty() && causes.iter().all(is_fixed)
     }
 
-    /// Whether a write was refused because somebody else writes the same object.
+    /// Returns true if a write was rejected because another program writes the same object.
     pub fn is_of_another_writer(&self) -> bool {
         match self {
             Self::Conflict { .. } => true,
@@ -110,7 +111,7 @@ impl Error {
         }
     }
 
-    /// The machine-readable CamelCase reason for status and Events.
+    /// Returns the machine-readable CamelCase reason for status and Events.
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Invalid(invalid) => invalid.reason(),
@@ -125,7 +126,7 @@ impl Error {
         }
     }
 
-    /// A word for metrics.
+    /// Returns the category for metrics.
     pub fn category(&self) -> &'static str {
         match self {
             Self::Invalid(invalid) => invalid.category(),
@@ -139,7 +140,7 @@ impl Error {
         }
     }
 
-    /// What the status says of the machine deployment.
+    /// Returns the state that the status shows for the machine deployment.
     pub const fn state(&self) -> MachineDeploymentState {
         match self {
             Self::Invalid(_) => MachineDeploymentState::Refused,

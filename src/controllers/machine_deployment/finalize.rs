@@ -1,7 +1,7 @@
-//! Removes all that was made for a machine deployment, then our finalizer.
+//! Removes everything that was created for a machine deployment, then our finalizer.
 //!
-//! Every call may be the last before a crash: each deletion is one that may be repeated, and the
-//! finalizer goes last.
+//! The process may crash after any call. Therefore, each deletion can be repeated, and the
+//! finalizer is removed last.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -19,7 +19,8 @@ use crate::fleet::removal::{self, Credentials};
 use crate::plan::found::created;
 use crate::tenant::mode::Right;
 
-/// Removes all that was made for a machine deployment, then our finalizer.
+/// Removes everything that was created for a machine deployment, then our finalizer. Does nothing
+/// if the name belongs to another object by now, or if that is unknown.
 pub async fn finalize(
     context: &Context,
     machine_deployment: &MachineDeployment,
@@ -35,8 +36,8 @@ pub async fn finalize(
             uid,
             is_deleted: true,
         } if uid == machine_deployment.uid() => {}
-        // A list that lags behind showed one that is gone, and the name is another's; or the
-        // cluster was restored from a backup of before the deletion; or nobody can say.
+        // The list lagged behind, and the name belongs to another object by now. Or the cluster was
+        // restored from a backup of before the deletion. Or nothing is known.
         Holder::Somebody { .. } | Holder::Unknown => {
             context.backoff.reset(&reference);
             return Ok(());
@@ -54,8 +55,8 @@ pub async fn finalize(
     Ok(())
 }
 
-/// Returns true if no older machine deployment shares a derived name with this one: what was made
-/// under the names is then its own.
+/// Returns true if no older machine deployment shares a derived name with this one. Only then do
+/// the objects with those names belong to it.
 fn is_owner(context: &Context, machine_deployment: &MachineDeployment) -> bool {
     let uid = machine_deployment.uid().unwrap_or_default();
     let own = (created(machine_deployment), uid);
@@ -64,22 +65,22 @@ fn is_owner(context: &Context, machine_deployment: &MachineDeployment) -> bool {
     ages.all(|other| other > own)
 }
 
-/// Who has the name of a machine deployment.
+/// The machine deployment that has a name now.
 pub enum Holder {
-    /// Nobody: what was made under the name may go.
+    /// None: the objects that were created for the name may be deleted.
     Nobody,
     /// A machine deployment.
     Somebody {
         /// Its uid.
         uid: Option<String>,
-        /// Whether it is being deleted.
+        /// True if it is being deleted.
         is_deleted: bool,
     },
-    /// Machine deployments are not served, which says nothing about this one.
+    /// Unknown, because the cluster does not serve machine deployments.
     Unknown,
 }
 
-/// Asks by a live read who has the name of a machine deployment now.
+/// Returns the machine deployment that has a name now, by a live read.
 pub async fn holder(context: &Context, namespace: &str, name: &str) -> Result<Holder, Error> {
     let api: Api<MachineDeployment> =
         Api::namespaced(context.engagement.worker.client(), namespace);
@@ -88,7 +89,7 @@ pub async fn holder(context: &Context, namespace: &str, name: &str) -> Result<Ho
             uid: found.uid(),
             is_deleted: found.metadata.deletion_timestamp.is_some(),
         }),
-        // A kind that is not served answers NotFound, too, but names no object.
+        // For a kind that is not served, the API server returns NotFound, too, but names no object.
         Err(kube::Error::Api(status)) if status.is_not_found() => {
             let names_it = |details: &StatusDetails| details.name == name;
             let is_gone = status.details.as_ref().is_some_and(names_it);
@@ -102,9 +103,11 @@ pub async fn holder(context: &Context, namespace: &str, name: &str) -> Result<Ho
     }
 }
 
-/// What was made under the names of a machine deployment, as it was seen. Who looks first, then
-/// asks for the machine deployment, and removes what was seen, never removes what was made for
-/// another that has taken the name since: those are other objects.
+/// The objects with the derived names of a machine deployment, as they were read.
+///
+/// First read them, then check that the machine deployment is gone, then remove exactly these.
+/// Objects that were created since, for another machine deployment of the same name, have other
+/// uids and are kept.
 pub struct Made {
     names: DerivedNames,
     secrets: Vec<ObjectMeta>,
@@ -114,11 +117,12 @@ pub struct Made {
 }
 
 impl Made {
-    /// Looks for all that was made under the names.
+    /// Reads the objects with these names.
     pub async fn read(context: &Context, names: DerivedNames) -> Result<Self, Error> {
         let mut secrets = Vec::new();
         for name in names.secrets() {
-            // Most clouds have no script. One whose creation was not answered may be there, too.
+            // Most clouds have no edge script. A Secret whose creation was not confirmed may exist,
+            // too.
             if context.secrets.get(name).is_none() {
                 verify_secret(context, name).await?;
             }
@@ -150,7 +154,7 @@ impl Made {
         })
     }
 
-    /// Removes what was seen.
+    /// Removes the objects that were read.
     pub async fn remove(self, context: &Context) -> Result<(), Error> {
         let worker = context.engagement.worker.client();
         let secrets: Api<Secret> = Api::namespaced(worker.clone(), CLOUD_INIT_SETTINGS);
@@ -158,7 +162,7 @@ impl Made {
             let name = seen.name.as_deref().unwrap_or_default();
             let deleted = delete(&secrets, seen).await;
             if matches!(deleted, Err(Error::Conflict { .. })) {
-                // Somebody put another in its place: that one is deleted the next time.
+                // Another Secret has its name now. It is deleted at the next attempt.
                 verify_secret(context, name).await?;
             }
             deleted?;
@@ -210,7 +214,7 @@ async fn remove_config(context: &Context, seen: &ObjectMeta) -> Result<(), Error
     Ok(())
 }
 
-/// What is gone already needs no deletion.
+/// Deletes the object that was read. Succeeds if it is already gone.
 async fn delete<K>(api: &Api<K>, seen: &ObjectMeta) -> Result<(), Error>
 where
     K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,

@@ -1,4 +1,4 @@
-//! Renders off the runtime's threads, in process or in a render worker, and records the outcome.
+//! Renders on blocking threads or in render workers, and records the outcome.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ type Timed = (Result<Weighed, Error>, Duration);
 ///
 /// # Errors
 ///
-/// The profile cannot be rendered, a document is too large, or the worker was killed.
+/// If the profile cannot be rendered, a document is too large, or the worker was killed.
 pub async fn render(
     context: &Context,
     deployment: &Arc<Deployment>,

@@ -15,10 +15,10 @@ use crate::plan::{default_profile::is_older, found::ProfileName};
 use crate::telemetry::{self, chain::chain, metrics::Took};
 use crate::tenant::report::{Outcome, ProfileTried, Report};
 
-/// What a reconcile went by, and how long it took.
+/// The profile of a reconcile, and its duration.
 #[derive(Debug)]
 pub struct Tried {
-    /// The profile, as it was before the reconcile looked for it.
+    /// The profile, as it was before the reconcile read it.
     pub profile: Option<Box<ProfileTried>>,
     /// How long it took.
     pub took: Took,
@@ -51,7 +51,7 @@ pub fn profile(context: &Context, named: &ProfileName) -> Option<Box<ProfileTrie
     }))
 }
 
-/// Writes down what became of a machine deployment.
+/// Records the outcome of a machine deployment.
 pub async fn update_status(
     context: &Context,
     machine_deployment: &Arc<MachineDeployment>,
@@ -100,14 +100,14 @@ pub async fn update_status(
             };
             had_outcome || is_other
         }),
-        // To wait is no failure: the first look at a new machine deployment is one.
+        // Waiting is not a failure. New machine deployments begin with it.
         Err(Error::Waiting { .. }) => {
             tracing::debug!(machine_deployment = %name, reason = %outcome.reason, "waiting");
             tenant_status.outcome(&name, outcome);
         }
         Err(Error::HeldBack) => {
             tracing::debug!(machine_deployment = %name, "held back");
-            // Why it failed before says more, and is not news when it fails again.
+            // The previous failure says more, and must not be news when it recurs.
             let has_failed = tenant_status.read(|report| {
                 let before = report.outcomes.get(&name);
                 before.is_some_and(|it| it.state == MachineDeploymentState::Failing)
@@ -128,13 +128,13 @@ pub async fn update_status(
     }
 }
 
-/// Whether no machine deployment has a problem.
+/// Returns true if no machine deployment has a problem.
 fn is_well(report: &Report) -> bool {
     report.outcomes.values().all(|it| it.message.is_none())
 }
 
-/// Whether the status told before this process began that it keeps what another program made: a
-/// restart is no reason to tell it again.
+/// Returns true if the status said before this process started that another program's objects are
+/// kept. A restart is no reason to report that again.
 fn was_kept(context: &Context, name: &str, outcome: &Outcome) -> bool {
     let own = context.engagement.worker_cluster.borrow();
     let status = own.as_ref().and_then(|own| own.status.as_ref());
@@ -177,7 +177,8 @@ fn outcome(context: &Context, result: &Result<Served, Error>) -> Outcome {
     }
 }
 
-/// Tells people: in the log, and in an Event on the machine deployment unless it is only a wait.
+/// Reports an outcome in the log, and unless the machine deployment only waits, in an Event about
+/// it.
 async fn emit_event(context: &Context, machine_deployment: &MachineDeployment, outcome: &Outcome) {
     let message = outcome.message.clone().unwrap_or_default();
     tracing::warn!(
@@ -192,7 +193,7 @@ async fn emit_event(context: &Context, machine_deployment: &MachineDeployment, o
             _ => "not served",
         }
     );
-    // A conflict is over before anybody could read of it.
+    // A conflict is over before anybody could read about it.
     if outcome.state == MachineDeploymentState::Waiting {
         return;
     }

@@ -1,4 +1,4 @@
-//! The objects, packed, within a memory budget.
+//! Packed objects, within a memory limit.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use super::{Entry, Moment};
 use crate::client::memory::Reservation;
 use crate::plan::digest::Digest;
 
-/// What an object takes beside its metadata and its name, about: its place in the map, and the
-/// digest.
+/// The approximate size in bytes of an object besides its metadata and its name: its place in the
+/// map, and the digest.
 const OBJECT_BYTES: usize = 200;
 
 /// Objects by name.
 #[derive(Debug)]
 pub(super) struct Stored {
     objects: BTreeMap<Box<str>, Packed>,
-    /// What all of them take.
+    /// The size of all objects in bytes.
     bytes: usize,
     bytes_max: usize,
     reservation: Reservation,
 }
 
-/// An entry while nobody looks at it. A dozen rest for each tenant: metadata in its own form takes
-/// three times as much as its text, for two maps and two dozen strings.
+/// An entry that is not in use. Each tenant has about a dozen. Decoded metadata takes three times
+/// as much memory as its text, because it has two maps and two dozen strings.
 #[derive(Debug)]
 pub(super) struct Packed {
     /// The metadata, as JSON.
@@ -43,8 +43,8 @@ impl Stored {
         }
     }
 
-    /// Replaces what is known of an object. Returns `false` if there is no room: then nothing is
-    /// known of it any more.
+    /// Inserts or replaces an object. Returns `false` if there is no room; then nothing is known of
+    /// the object.
     pub(super) fn insert(&mut self, name: &str, packed: Packed) -> bool {
         self.remove(name);
         let bytes = self.bytes + packed.bytes(name);
@@ -88,7 +88,8 @@ impl Packed {
             managed_fields: None,
             ..metadata
         };
-        // Neither this nor the way back can fail: all of it are strings, numbers and maps of them.
+        // Neither this nor decoding can fail: metadata consists of strings, numbers and maps of
+        // them.
         let metadata = serde_json::to_vec(&pruned).unwrap_or_default();
         Self {
             metadata: metadata.into(),

@@ -1,5 +1,5 @@
-//! The profiles as they are read: their annotations, which say what content we installed and which
-//! are pinned, and those that cannot be decoded.
+//! The marks of profiles: the content that we installed and the pin, both from annotations, and
+//! whether a profile cannot be decoded.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,14 +16,15 @@ use crate::api::{
 use crate::plan::{found::Profiles, invalid::Shortage};
 
 impl ProfileStore {
-    /// The content that we installed as this profile, if it says so.
+    /// Returns the digest of the content that we installed as this profile, if an annotation
+    /// contains it.
     pub fn installed_content(&self, namespace: &str, name: &str) -> Option<String> {
         let key = (namespace.to_owned(), name.to_owned());
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         inner.installed.get(&key).map(ToString::to_string)
     }
 
-    /// Takes note of them.
+    /// Records the annotations of a profile.
     pub(super) fn mark(&self, key: &Key, annotations: &BTreeMap<String, String>) {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         match annotations.get(INSTALLED_CONTENT) {
@@ -37,7 +38,7 @@ impl ProfileStore {
         }
     }
 
-    /// Whether there is such a profile, and it cannot be decoded.
+    /// Returns true if the profile exists and cannot be decoded.
     pub fn is_unreadable(&self, namespace: &str, name: &str) -> bool {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.to_owned(), name.to_owned());
@@ -56,15 +57,14 @@ impl ProfileStore {
         inner.unreadable.remove(key);
     }
 
-    /// Whether no default may replace the profile.
+    /// Returns true if no default may replace the profile.
     pub fn is_pinned(&self, namespace: &str, name: &str) -> bool {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         let key = (namespace.to_owned(), name.to_owned());
         inner.pinned.contains(&key)
     }
 
-    /// Puts a profile in place of what was there. Returns the names of the profiles that come to
-    /// something else by it.
+    /// Inserts or replaces a profile. Returns the names of the profiles whose content changes.
     pub fn put(&self, profile: OperatingSystemProfile) -> BTreeSet<String> {
         let key = key(&profile);
         self.mark(&key, profile.annotations());
@@ -72,8 +72,8 @@ impl ProfileStore {
         self.insert(&key, Aged::of(profile))
     }
 
-    /// Puts a profile that cannot be decoded in place of what was there. What it says of itself in
-    /// annotations holds, and nothing of its content is used.
+    /// Inserts or replaces a profile that cannot be decoded. Its annotations are used, but not its
+    /// content. Returns the names of the profiles whose content changes.
     pub fn put_unreadable(&self, metadata: &ObjectMeta) -> BTreeSet<String> {
         let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
         let key = (namespace.unwrap_or_default(), name.unwrap_or_default());

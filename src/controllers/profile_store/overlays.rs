@@ -6,13 +6,13 @@ use super::Resolved;
 use crate::client::memory::{Memory, Reservation};
 use crate::render::recent::Recent;
 
-/// How many bytes a namespace keeps of profiles laid over others: as many as it may write where
-/// nobody says otherwise.
+/// The limit of a namespace's merged overlays in bytes: as much as the default quota of its
+/// profiles.
 const RESOLVED_BYTES_MAX: usize = 8 << 20;
-/// What is counted of one that cannot be laid over its base.
+/// The bytes that an overlay counts that cannot be merged.
 const UNRESOLVED_BYTES: usize = 1 << 10;
 
-/// The newest resolved overlays of a namespace, as many as there is memory for.
+/// The newest merged overlays of a namespace, as many as there is memory for.
 #[derive(Debug)]
 pub(super) struct Overlays {
     recent: Recent<String, Resolved>,
@@ -27,7 +27,7 @@ impl Overlays {
         }
     }
 
-    /// Keeps an overlay, and returns those that make room for it.
+    /// Keeps an overlay. Returns those that were evicted for it.
     pub(super) fn put(&mut self, name: String, resolved: Resolved) -> Vec<Resolved> {
         let weight = resolved
             .as_ref()

@@ -1,4 +1,4 @@
-//! What of a namespace's profiles there is room for, and what is read again when room comes free.
+//! Decides which profiles there is room for, and reads profiles again when room becomes free.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,7 @@ use crate::plan::invalid::Shortage;
 use crate::telemetry::chain::chain;
 use crate::tenant::{id::TenantId, policies::TenantPolicies, policy::ProfileQuota};
 
-/// How long profiles wait for memory before it is looked for again.
+/// How long profiles without memory wait before the next attempt.
 pub(super) const MEMORY_RETRY: Duration = Duration::from_mins(1);
 
 /// The limits of the store.
@@ -33,7 +33,7 @@ pub(super) const MEMORY_RETRY: Duration = Duration::from_mins(1);
 pub struct Quotas {
     /// The policies of tenants by namespace, for tenants that are not engaged yet.
     pub policies: Arc<TenantPolicies>,
-    /// The names of default profiles: those always have room.
+    /// The names of default profiles, which always have room.
     pub defaults: BTreeSet<String>,
     /// The memory that tenants share.
     pub memory: Arc<Memory>,
@@ -44,7 +44,8 @@ impl Inner {
         self.ledgers.values().any(Ledger::is_short_of_memory)
     }
 
-    /// Lets go what has no room any more. Gives the names of those that come to something else.
+    /// Drops the profiles that no longer have room, and requests the content of those that have
+    /// room now. Returns the names of the profiles whose content changes.
     pub(super) fn moved(&mut self, namespace: &str, moves: Moves) -> BTreeSet<String> {
         let key = |name| (namespace.to_owned(), name);
         let mut changed = BTreeSet::new();
@@ -58,7 +59,8 @@ impl Inner {
         changed
     }
 
-    /// Before the table grows, what a reconcile had when the last profile with it went goes, too.
+    /// Before the table grows, removes contents that were dropped. A reconcile may have held one
+    /// longer than the last profile with it existed.
     pub(super) fn make_room_for_contents(&mut self) {
         if self.contents.len() == self.contents.capacity() {
             self.contents
@@ -66,7 +68,7 @@ impl Inner {
         }
     }
 
-    /// Before the table grows, the bells of those who have left go.
+    /// Before the table grows, removes the bells without subscribers.
     pub(super) fn make_room_for_bells(&mut self) {
         if self.bells.len() == self.bells.capacity() {
             self.bells.retain(|_, bell| bell.receiver_count() > 0);
@@ -87,13 +89,13 @@ impl Inner {
 }
 
 impl ProfileStore {
-    /// Returns what a profile has no room in. `None` if it has room, or does not exist.
+    /// Returns what a profile is short of. Returns `None` if it has room, or does not exist.
     pub fn shortage(&self, namespace: &str, name: &str) -> Option<Shortage> {
         let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
         inner.ledgers.get(namespace)?.shortage(name)
     }
 
-    /// Another quota holds for a namespace. Gives the names of those that come to something else.
+    /// Changes the quota of a namespace. Returns the names of the profiles whose content changes.
     pub fn resize(&self, namespace: &str, quota: ProfileQuota) -> BTreeSet<String> {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let moves = self.ledger(&mut inner, namespace).resize(quota);
@@ -102,7 +104,8 @@ impl ProfileStore {
         changed
     }
 
-    /// Takes the content of a profile that was wanted, if it still is.
+    /// Inserts the content of a wanted profile, if it is still wanted. Returns the names of the
+    /// profiles whose content changes.
     pub(super) fn insert_wanted(&self, key: &Key, profile: Aged) -> BTreeSet<String> {
         let is_wanted = {
             let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +135,7 @@ impl ProfileStore {
         })
     }
 
-    /// Waits until contents are wanted, and takes note that they are asked for.
+    /// Waits until contents are wanted, and takes their keys.
     pub(super) async fn wanted(&self) -> BTreeSet<Key> {
         loop {
             let (wanted, is_short) = {
@@ -145,7 +148,7 @@ impl ProfileStore {
             if !wanted.is_empty() {
                 return wanted;
             }
-            // Nobody reports that memory was released.
+            // Released memory is not announced.
             let retry = async {
                 if is_short {
                     sleep(MEMORY_RETRY).await;
@@ -160,7 +163,7 @@ impl ProfileStore {
         }
     }
 
-    /// Keeps the profiles that there is memory for now.
+    /// Admits the profiles that there is memory for now.
     fn settle_all(&self) {
         let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         let short = inner.ledgers.iter_mut();
@@ -177,7 +180,7 @@ impl ProfileStore {
     }
 }
 
-/// Reads profiles that have room now and had none when they were seen, until cancelled.
+/// Reads profiles that had no room when they were seen and have room now, until cancelled.
 pub(super) async fn fetch_wanted(
     management: Client,
     store: &ProfileStore,

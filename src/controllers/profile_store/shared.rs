@@ -1,4 +1,4 @@
-//! One content of profiles, and what it is compiled to.
+//! A content of profiles, and its compiled form.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,10 +8,10 @@ use crate::controllers::profile_quota::Size;
 use crate::render::{RenderError, template::CompiledProfile};
 use crate::render_worker::Renderer;
 
-/// What a profile is compiled to, or why it cannot be.
+/// A compiled profile, or the reason why it cannot be compiled.
 pub type Compiled = Result<Arc<CompiledProfile>, Arc<RenderError>>;
 
-/// One content, compiled when it is used.
+/// A content, which is compiled at its first use.
 #[derive(Debug)]
 pub struct SharedProfile {
     pub(super) id: ContentId,
@@ -30,12 +30,12 @@ impl SharedProfile {
         }
     }
 
-    /// The profile's spec.
+    /// Returns the profile's spec.
     pub fn spec(&self) -> &OperatingSystemProfileSpec {
         &self.spec
     }
 
-    /// The digest of the content, in hex.
+    /// Returns the digest of the content, in hex.
     pub fn content(&self) -> String {
         hex::encode(self.id)
     }

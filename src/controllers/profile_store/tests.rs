@@ -1,4 +1,4 @@
-//! What the store shares, and whom a change concerns.
+//! Tests of what the store shares, and of which profiles a change affects.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn on(base: &str) -> OperatingSystemProfileSpec {
     spec(json!({ "extends": base }))
 }
 
-/// All of one age: names decide.
+/// Returns a content whose age is always the same, so that names decide.
 fn aged(spec: OperatingSystemProfileSpec) -> Aged {
     Aged {
         created: Timestamp::UNIX_EPOCH,
@@ -127,7 +127,7 @@ fn fifty_tenants_with_one_profile_hold_and_compile_it_once() {
     assert_eq!(store.inner.read().unwrap().contents.len(), 1);
 }
 
-/// Profiles that share a large base would take gigabytes, each laid over it.
+/// One merged content per overlay of a large base would take gigabytes.
 #[test]
 fn of_overlays_of_a_large_base_the_newest_are_kept() {
     let store = ProfileStore::new(0, Quotas::default());
@@ -203,7 +203,7 @@ async fn a_profile_without_memory_is_fetched_when_others_release_theirs() {
     assert_eq!(store.shortage("a", "large"), None);
 }
 
-/// A store whose namespaces have room for two profiles, and for any default one.
+/// Returns a store whose namespace has room for two profiles, and for any default profile.
 fn a_store_for_two() -> ProfileStore {
     let quotas = Quotas {
         policies: Arc::default(),

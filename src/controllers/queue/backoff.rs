@@ -1,5 +1,5 @@
-//! Delays of machine deployments that failed, each its own: they grow, have a cap, and start again
-//! after a success, and when the machine deployment or what it is made from has changed.
+//! The retry delays of machine deployments. They grow up to a limit. They start again after a
+//! success, and when the machine deployment or one of its inputs has changed.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,9 +12,9 @@ use kube::{ResourceExt, runtime::reflector::ObjectRef};
 use crate::api::machine_deployment::MachineDeployment;
 use crate::client::retry_delay::RetryDelay;
 
-/// The first delay: a conflict is over by then.
+/// The first delay. A conflict is over by then.
 const FIRST: Duration = Duration::from_millis(200);
-/// The cap: what a person mends is picked up by a watch; this covers transient failures.
+/// The longest delay. A watch reports what a person fixes; this covers transient failures.
 const CAP: Duration = Duration::from_secs(30);
 
 /// Delays by machine deployment.
@@ -23,7 +23,7 @@ pub struct Backoff {
     delays: Mutex<HashMap<ObjectRef<MachineDeployment>, (Wish, RetryDelay)>>,
 }
 
-/// What a machine deployment asks for: its status is none of it, nor what only others read.
+/// The part of a machine deployment whose change may end a failure. Its status is not part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wish {
     generation: Option<i64>,
@@ -40,7 +40,8 @@ impl Wish {
 }
 
 impl Backoff {
-    /// The delay after another failure: the next one of the same wish, the first of another.
+    /// Returns the delay after a failure. It is the first one again if the machine deployment
+    /// requests something else.
     pub fn failed(&self, machine_deployment: &MachineDeployment) -> Duration {
         let reference = ObjectRef::from_obj(machine_deployment);
         let wish = Wish::of(machine_deployment);
@@ -53,7 +54,8 @@ impl Backoff {
         known.1.next().unwrap_or(CAP)
     }
 
-    /// A success, the end of the object, or a change of what it is made from.
+    /// Ends the delays: after a success, when the object is gone, or when one of its inputs has
+    /// changed.
     pub fn reset(&self, reference: &ObjectRef<MachineDeployment>) {
         self.delays
             .lock()
@@ -81,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Fails until the delay has its cap.
+    /// Fails until the delay has reached its limit.
     fn late(machine_deployment: &MachineDeployment) -> Backoff {
         let backoff = Backoff::default();
         let delays: Vec<Duration> = (0..12)

@@ -1,5 +1,5 @@
-//! Machine deployments whose calls were not sent while their worker cluster failed. They are
-//! reconciled once it is well; those that failed by themselves keep their own delays.
+//! Machine deployments whose calls were not sent because their worker cluster failed. They are
+//! reconciled once it is healthy; those that failed by themselves keep their own delays.
 
 use std::{
     collections::HashSet,
@@ -21,19 +21,19 @@ pub struct HeldBack {
 }
 
 impl HeldBack {
-    /// Adds one.
+    /// Adds a machine deployment.
     pub fn add(&self, reference: Reference) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.insert(reference);
         self.bell.notify_one();
     }
 
-    /// Waits until one is added.
+    /// Waits until a machine deployment is added.
     pub async fn added(&self) {
         self.bell.notified().await;
     }
 
-    /// Takes them all.
+    /// Removes and returns all machine deployments.
     pub fn take(&self) -> HashSet<Reference> {
         std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
     }

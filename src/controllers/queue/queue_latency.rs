@@ -1,5 +1,5 @@
-//! Since when machine deployments are due, and why: for traces and metrics alone. No reconcile
-//! does anything else for it.
+//! Records since when machine deployments are due, and why. This is for traces and metrics only: no
+//! reconcile depends on it.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -15,8 +15,8 @@ use crate::telemetry::metrics::{Metrics, Trigger};
 
 type Reference = ObjectRef<MachineDeployment>;
 
-/// What is due in one tenant. An entry goes with the reconcile that it is for, or with the machine
-/// deployment.
+/// The due machine deployments of one tenant. An entry is removed when its reconcile begins, or
+/// when the machine deployment is gone.
 #[derive(Debug, Default)]
 pub struct QueueLatency(Mutex<HashMap<Reference, Since>>);
 
@@ -27,7 +27,7 @@ struct Since {
 }
 
 impl QueueLatency {
-    /// One is due from now on, unless it is already.
+    /// Records that a machine deployment is due, unless it already is.
     pub fn now(&self, reference: &Reference, trigger: Trigger) {
         let now = Since {
             at: Instant::now(),
@@ -40,7 +40,8 @@ impl QueueLatency {
         }
     }
 
-    /// One is due after so long, unless it is already: the action that says so.
+    /// Records when a machine deployment will be due, unless that is already recorded. Returns the
+    /// action that requeues it.
     pub fn later(&self, reference: &Reference, trigger: Trigger, after: Duration) -> Action {
         let at = Instant::now() + after;
         let since = Since { at, trigger };
@@ -48,8 +49,8 @@ impl QueueLatency {
         Action::requeue(after)
     }
 
-    /// Work on one begins: counts what it is for, says so in the span, and tells for how long it
-    /// was due.
+    /// Begins a reconcile: records its trigger in the metrics and in the span, and returns how long
+    /// it was due.
     pub fn begin(&self, reference: &Reference, metrics: &Metrics) -> Duration {
         let since = self.lock().remove(reference);
         let trigger = since.map_or(Trigger::Other, |since| since.trigger);
@@ -61,7 +62,7 @@ impl QueueLatency {
         waited
     }
 
-    /// One of this name is gone.
+    /// Removes a machine deployment that is gone.
     pub fn gone(&self, name: &str, namespace: Option<&str>) {
         let reference = ObjectRef::new(name);
         self.lock().remove(&match namespace {
@@ -111,7 +112,7 @@ mod tests {
         assert!(counted(&metrics, "time"));
         due.later(&reference(), Trigger::Retry, Duration::from_mins(1));
         due.now(&reference(), Trigger::Made);
-        // The queue keeps what is due first, and so does this.
+        // The controller's queue keeps the earliest time, and so does this.
         due.later(&reference(), Trigger::Retry, Duration::from_secs(1));
         assert_eq!(due.begin(&reference(), &metrics), Duration::ZERO);
         assert!(counted(&metrics, "made"));

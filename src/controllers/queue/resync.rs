@@ -1,8 +1,9 @@
-//! The resync queue: machine deployments that are looked at once more for no change of their own,
-//! after the first list or when something changed that concerns many of them.
+//! The resync queue: machine deployments that are reconciled although they did not change
+//! themselves, because they were listed or because something changed that concerns many of them.
 //!
-//! They wait here, each once, and few at a time are let into the queue of reconciles: a fresh
-//! change finds a slot of its tenant free. One that is reconciled meanwhile needs no resync.
+//! Each of them waits here once. Only a few at a time enter the controller's queue, so that a
+//! change finds a free slot of its tenant. A machine deployment that is reconciled meanwhile needs
+//! no resync.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -25,26 +26,26 @@ pub struct ResyncQueue {
     state: Mutex<State>,
     bell: Notify,
     at_once: usize,
-    /// Where the length of the queue is told.
+    /// Receives the length of the queue.
     tenant_status: Arc<TenantStatus>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Who waits, in the order of coming.
+    /// The machine deployments that wait, in order of arrival.
     queue: BTreeMap<u64, Reference>,
     tickets: HashMap<Reference, u64>,
     next_ticket: u64,
-    /// Who was let into the queue of reconciles, and is not at work yet.
+    /// Those that entered the controller's queue, but whose reconcile has not begun.
     let_in: HashSet<Reference>,
     at_work: usize,
-    /// Work of any priority.
+    /// The number of running reconciles of any priority.
     under_way: usize,
 }
 
 impl ResyncQueue {
-    /// For a tenant of this policy: as many at once as it allows, and where there are more slots
-    /// than one, all but one at most.
+    /// Creates the queue of a tenant. The policy limits the number of concurrent resyncs. If the
+    /// tenant has more than one reconcile slot, one is always left free.
     pub fn new(policy: &TenantPolicy, tenant_status: Arc<TenantStatus>) -> Self {
         let slots_left = policy.reconciles_max.saturating_sub(1);
         Self {
@@ -55,7 +56,7 @@ impl ResyncQueue {
         }
     }
 
-    /// These wait for a resync from now on, unless they do already.
+    /// Adds machine deployments, unless they are waiting already.
     pub fn add(&self, references: impl IntoIterator<Item = Reference>) {
         let mut state = self.lock();
         for reference in references {
@@ -83,7 +84,7 @@ impl ResyncQueue {
         })
     }
 
-    /// A change of this one is about to be reconciled: it needs no resync.
+    /// Removes a machine deployment, because a change of it is about to be reconciled.
     pub fn changed(&self, reference: &Reference) {
         let mut state = self.lock();
         state.forget(reference);
@@ -94,7 +95,7 @@ impl ResyncQueue {
         }
     }
 
-    /// One of this name was gone before its turn.
+    /// Removes a machine deployment that was deleted before its reconcile began.
     pub fn gone(&self, name: &str, namespace: Option<&str>) {
         let reference = ObjectRef::new(name);
         self.changed(&match namespace {
@@ -103,7 +104,7 @@ impl ResyncQueue {
         });
     }
 
-    /// Work on this one begins. What it is done for lasts until the guard is dropped.
+    /// Begins a reconcile, which lasts until the guard is dropped. A resync has low priority.
     pub fn begin(self: &Arc<Self>, reference: &Reference) -> AtWork {
         let mut state = self.lock();
         state.forget(reference);
@@ -132,7 +133,7 @@ impl ResyncQueue {
         Some(reference)
     }
 
-    /// Tells how long the queue is, and leaves it to others.
+    /// Records the length of the queue in the tenant's statistics, and releases the lock.
     fn publish(&self, state: MutexGuard<'_, State>) {
         let waiting = state.queue.len() + state.let_in.len();
         self.tenant_status
@@ -161,7 +162,7 @@ impl State {
     }
 }
 
-/// Work on one machine deployment: a resync, or a fresh change.
+/// The guard of a running reconcile.
 #[derive(Debug)]
 pub struct AtWork {
     resync: Arc<ResyncQueue>,
@@ -169,7 +170,7 @@ pub struct AtWork {
 }
 
 impl AtWork {
-    /// What the work is done for.
+    /// Returns the priority of the reconcile.
     pub const fn priority(&self) -> Priority {
         self.priority
     }
@@ -236,12 +237,12 @@ mod tests {
         assert_eq!(names(&sweeps), ["a"]);
         sweeps.add([reference("a")]);
         assert_eq!(sweeps.lock().queue.len(), 2, "a is on its way already");
-        // A change of one that waits takes its place, and of one that was let in its room.
+        // A change removes one that waits, and frees the room of one that was let in.
         sweeps.changed(&reference("b"));
         sweeps.changed(&reference("a"));
         assert_eq!(sweeps.begin(&reference("a")).priority(), Priority::High);
         assert_eq!(names(&sweeps), ["c"]);
-        // Work that begins for another reason sees all that a resync would.
+        // A reconcile for another reason replaces the resync.
         drop(sweeps.begin(&reference("c")));
         sweeps.add([reference("d")]);
         assert_eq!(sweeps.begin(&reference("d")).priority(), Priority::High);

@@ -23,12 +23,12 @@ use crate::controllers::{
 };
 use crate::telemetry::metrics::Trigger;
 
-/// What must be looked at again.
+/// The machine deployments that a trigger affects.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Affected {
-    /// Every machine deployment of the tenant, since something changed that concerns them all.
+    /// All machine deployments of the tenant, because something changed that concerns them all.
     Everywhere,
-    /// Every machine deployment of the tenant, since they were all listed.
+    /// All machine deployments of the tenant, because they were listed.
     Listed,
     /// The machine deployments that use a profile.
     Profile {
@@ -37,7 +37,7 @@ pub enum Affected {
         /// The profile's name.
         name: String,
     },
-    /// The machine deployment that a config or Secret of this name was made for.
+    /// The machine deployment that a config or Secret of this name was created for.
     Made(String),
     /// The machine deployment whose bootstrap token has this key.
     Token(String),
@@ -52,23 +52,23 @@ pub struct TriggerRouter {
     bell: Notify,
 }
 
-/// What the trigger router needs to find the machine deployments that a trigger concerns.
+/// The state that the trigger router needs to enqueue the affected machine deployments.
 #[derive(Clone, Debug)]
 pub struct Destinations {
-    /// The machine deployments that there are.
+    /// The existing machine deployments.
     pub machine_deployments: Store<MachineDeployment>,
-    /// The same by derived name.
+    /// The same machine deployments, by derived name.
     pub index: Arc<MachineDeploymentIndex>,
-    /// What is looked at everywhere waits here.
+    /// The queue of machine deployments that wait for a resync.
     pub resync: Arc<ResyncQueue>,
-    /// What is due stands here.
+    /// Records when machine deployments are due.
     pub queue_latency: Arc<QueueLatency>,
-    /// The delays of failures, which end when what they failed by may have changed.
+    /// The retry delays, which end when the cause of the failure may have changed.
     pub backoff: Arc<Backoff>,
 }
 
 impl TriggerRouter {
-    /// Something must be looked at again.
+    /// Adds a trigger.
     pub fn enqueue(&self, look: Affected) {
         self.pending
             .lock()
@@ -97,7 +97,7 @@ impl TriggerRouter {
 }
 
 impl Affected {
-    /// What a reconcile for it is counted by.
+    /// Returns the trigger that metrics count for the reconcile.
     const fn trigger(&self) -> Trigger {
         match self {
             Self::Everywhere => Trigger::Everywhere,
@@ -108,13 +108,13 @@ impl Affected {
         }
     }
 
-    /// Whether those that it concerns wait for a resync: there may be many, for no change of their
-    /// own. A profile changes for a whole fleet where a release brings another one.
+    /// Returns true if the affected machine deployments wait for a resync: there may be many, and
+    /// they did not change themselves. For example, a release changes a profile of the whole fleet.
     const fn is_sweep(&self) -> bool {
         matches!(self, Self::Everywhere | Self::Listed | Self::Profile { .. })
     }
 
-    /// Whether a resync for it includes a machine deployment.
+    /// Returns true if a resync for this trigger includes the machine deployment.
     fn sweeps(&self, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
         match self {
             Self::Everywhere | Self::Listed => true,
@@ -123,7 +123,7 @@ impl Affected {
                 let from = annotations
                     .get(PROFILE_NAMESPACE)
                     .map_or(tenant, String::as_str);
-                // An adopted cluster's own kube-system means the tenant's namespace.
+                // In an adopted cluster, its own kube-system stands for the tenant's namespace.
                 let is_there = from == namespace || (from == KUBE_SYSTEM && namespace == tenant);
                 is_there && annotations.get(PROFILE).is_none_or(|named| named == name)
             }
@@ -131,7 +131,7 @@ impl Affected {
         }
     }
 
-    /// The machine deployments that it concerns by a derived name.
+    /// Returns the machine deployments that it affects by a derived name.
     fn finds(&self, index: &MachineDeploymentIndex) -> Vec<Arc<MachineDeployment>> {
         match self {
             Self::Everywhere | Self::Listed | Self::Profile { .. } => Vec::new(),
@@ -141,7 +141,8 @@ impl Affected {
         }
     }
 
-    /// Of several looks at one machine deployment the first counts.
+    /// Returns the rank of a trigger. If several affect a machine deployment, the lowest rank
+    /// counts.
     const fn order(&self) -> u8 {
         match self {
             Self::Made(_) | Self::Token(_) | Self::Overlapping(_) => 0,
@@ -153,7 +154,7 @@ impl Affected {
 }
 
 impl Destinations {
-    /// Which machine deployments the triggers concern at once; the others wait for a resync.
+    /// Returns the machine deployments to reconcile now. The others wait for a resync.
     fn now(&self, looks: &HashSet<Affected>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
         let mut found = BTreeMap::new();
         let mut concerns = |it: Arc<MachineDeployment>, look| {

@@ -1,4 +1,4 @@
-//! Which machine deployment of a tenant the join check looks at next.
+//! The order in which the join check visits the machine deployments of a tenant.
 
 use std::{
     collections::BTreeSet,
@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// Which machine deployment of a tenant is checked next, by its key.
+/// Selects the next machine deployment of a tenant to check, by its key.
 #[derive(Debug, Default)]
 pub struct JoinQueue {
     state: Mutex<State>,
@@ -18,14 +18,14 @@ pub struct JoinQueue {
 struct State {
     /// The one whose machines could not join. It is checked until they can.
     failed: Option<String>,
-    /// Those for which something was written since.
+    /// Those for which something was written since their last check.
     changed: BTreeSet<String>,
-    /// The last one that was checked although nothing pointed at it.
+    /// The last one that was selected round-robin.
     last: Option<String>,
 }
 
 impl JoinQueue {
-    /// Something was written for a machine deployment.
+    /// Records that something was written for a machine deployment.
     pub fn changed(&self, key: &str) {
         self.lock().changed.insert(key.to_owned());
         self.bell.notify_one();
@@ -55,13 +55,13 @@ impl JoinQueue {
         next
     }
 
-    /// A check ended. Its machine deployment is `failed` if its machines cannot join: it is checked
-    /// again until they can.
+    /// Records the end of a check. A machine deployment that failed is checked again until its
+    /// machines can join.
     pub fn ended(&self, failed: Option<&str>) {
         self.lock().failed = failed.map(str::to_owned);
     }
 
-    /// Returns whether the machines of a machine deployment could not join.
+    /// Returns true if the machines of a machine deployment could not join.
     pub fn has_failed(&self, key: &str) -> bool {
         self.lock().failed.as_deref() == Some(key)
     }

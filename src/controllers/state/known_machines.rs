@@ -1,4 +1,4 @@
-//! What the machines of one tenant's machine deployments were made from.
+//! The documents that the machines of one tenant's machine deployments were created from.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use crate::plan::machine_rollout::Machines;
 /// A machine deployment.
 pub type Reference = ObjectRef<MachineDeployment>;
 
-/// What the machines of one tenant's machine deployments were made from, as reconciles tell.
+/// The documents that machines were created from, as reconciles report them.
 #[derive(Debug, Default)]
 pub struct KnownMachines {
     known: Mutex<BTreeMap<String, Machines>>,
@@ -22,7 +22,8 @@ pub struct KnownMachines {
 }
 
 impl KnownMachines {
-    /// A machine deployment was looked at. There is nothing to say of one that is not served.
+    /// Records the result of a reconcile. `machines` is `None` if the machine deployment is not
+    /// served.
     pub fn observed(&self, reference: &Reference, machines: Option<Machines>) {
         let mut known = self.lock();
         match machines {
@@ -38,12 +39,12 @@ impl KnownMachines {
         self.lock().get(name).cloned()
     }
 
-    /// Waits until a machine deployment was looked at.
+    /// Waits until a machine deployment has been reconciled.
     pub async fn changed(&self) {
         self.bell.notified().await;
     }
 
-    /// Every write under the lock is one call: a panic elsewhere does no harm here.
+    /// Locks the map. Every write under the lock is one call, so a panic elsewhere does no harm.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Machines>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The machine deployments' own credentials, as far as they are known.
+//! The known node credentials of machine deployments.
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::api::{names::DerivedNames, worker_cluster};
 use crate::tenant::{secret_text::SecretText, settings::TenantSettings};
 
-/// What is known of the credentials of one tenant's machine deployments.
+/// The known node credentials of one tenant's machine deployments.
 #[derive(Debug, Default)]
 pub struct NodeCredentials {
     inner: Mutex<Inner>,
@@ -23,7 +23,7 @@ struct Inner {
     refused_until: Option<Timestamp>,
 }
 
-/// A token, and which object it was read from.
+/// A token, and the object that it was read from.
 #[derive(Clone, Debug)]
 pub struct Known {
     /// The token.
@@ -34,13 +34,13 @@ pub struct Known {
     pub resource_version: Option<String>,
     /// The Secrets that it may read.
     pub secrets: Vec<String>,
-    /// When its rights were looked at.
+    /// The time when its rights were checked.
     pub checked: Timestamp,
 }
 
 impl NodeCredentials {
-    /// Returns the machine deployment's own token, where its machines fetch with one. `None` if it
-    /// is not known yet whether they do.
+    /// Returns the machine deployment's own token; `Some(None)` if its machines share the
+    /// fetcher's. Returns `None` if that is not known yet.
     pub fn own_token(
         &self,
         settings: &TenantSettings,
@@ -56,32 +56,33 @@ impl NodeCredentials {
         }
     }
 
-    /// Until when the rights are taken for missing.
+    /// Returns until when the rights are considered missing.
     pub fn refused_until(&self) -> Option<Timestamp> {
         self.lock().refused_until
     }
 
-    /// Forgets those of a machine deployment.
+    /// Forgets the credentials of a machine deployment.
     pub fn forget(&self, key: &str) {
         self.lock().known.remove(key);
     }
 
-    /// Returns what is known of a machine deployment's.
+    /// Returns the credentials of a machine deployment, if they are known.
     pub fn get(&self, key: &str) -> Option<Known> {
         self.lock().known.get(key).cloned()
     }
 
-    /// Takes note of a machine deployment's.
+    /// Records the credentials of a machine deployment.
     pub fn set(&self, key: &str, known: Known) {
         self.lock().known.insert(key.to_owned(), known);
     }
 
-    /// Takes the rights for missing until then.
+    /// Considers the rights missing until then; `None` ends that.
     pub fn refused(&self, until: Option<Timestamp>) {
         self.lock().refused_until = until;
     }
 
-    /// Every write under the lock is one assignment, so a panic elsewhere does no harm here.
+    /// Locks the state. Every write under the lock is one assignment, so a panic elsewhere does no
+    /// harm.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The credentials of registries of one tenant, as they were read last.
+//! The registry credentials of one tenant, as they were last read.
 
 use std::{
     collections::BTreeMap,
@@ -9,37 +9,37 @@ use crate::render::input::RegistryCredential;
 use crate::telemetry::chain::chain;
 use crate::tenant::mode::NamespacedName;
 
-/// An API server that has just started forbids what it allows a moment later: only this many
-/// refusals in a row mean that the right is missing.
+/// After this many refusals in a row, the right is missing. An API server that has just started may
+/// refuse what it allows a moment later.
 const REFUSALS: u32 = 3;
 
 /// Credentials of registries, by registry.
 pub type RegistryCredentials = Arc<BTreeMap<String, RegistryCredential>>;
 
-/// The credentials of one tenant as they were read last.
+/// The registry credentials of one tenant, as they were last read.
 #[derive(Debug)]
 pub struct Known(Mutex<Entry>);
 
 #[derive(Debug)]
 struct Entry {
-    /// The Secret that they were read from; there are none where no Secret is named.
+    /// The Secret that they were read from; `None` if no Secret is named.
     secret: Option<NamespacedName>,
-    /// What was read, or why it cannot be used.
+    /// The credentials, or why they cannot be used.
     read: Result<RegistryCredentials, String>,
-    /// How many times in a row it was forbidden to read it.
+    /// The number of times in a row that reading was forbidden.
     refusals: u32,
 }
 
-/// What reading the credentials again came to.
+/// The result of reading the credentials again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// They are what they were.
+    /// They have not changed.
     Same,
-    /// They are others.
+    /// They have changed.
     Changed,
-    /// They could not be read, and those that were read last stay.
+    /// They could not be read. The previous ones are kept.
     Kept,
-    /// They could not be read, and there are none to go by.
+    /// They could not be read, and there are no previous ones.
     Unknown,
 }
 
@@ -58,12 +58,12 @@ impl Known {
     ///
     /// # Errors
     ///
-    /// Why they cannot be used, without secrets.
+    /// If they cannot be used. The reason contains no secrets.
     pub fn get(&self) -> Result<RegistryCredentials, String> {
         self.lock().read.clone()
     }
 
-    /// Takes note of what was read from a Secret.
+    /// Records what was read from a Secret.
     pub fn set(
         &self,
         secret: Option<NamespacedName>,
@@ -79,8 +79,8 @@ impl Known {
         }
         let is_forbidden = read.as_ref().is_err_and(CredentialsError::is_forbidden);
         let refusals = if is_forbidden { known.refusals + 1 } else { 0 };
-        // A right that lacks each time is given by a person; any other call may succeed the next
-        // time.
+        // A right that is missing each time must be granted by a person. Any other call may succeed
+        // next time.
         let is_unknown = matches!(read, Err(CredentialsError::Call { .. })) && refusals < REFUSALS;
         let read = read.map_err(|error| chain(&error).to_string());
         let is_changed = known.read != read;
@@ -96,19 +96,20 @@ impl Known {
         }
     }
 
-    /// Each write is one assignment, so a panic elsewhere does no harm here.
+    /// Locks the state. Every write under the lock is one assignment, so a panic elsewhere does no
+    /// harm.
     fn lock(&self) -> MutexGuard<'_, Entry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Why the credentials cannot be used.
+/// The reason why the credentials cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// The Secret is not there.
+    /// The Secret does not exist.
     #[error("spec.registryCredentialsSecretRef: Secret {0} does not exist")]
     Missing(String),
-    /// A value is not what it should be. What it is instead is not told: it may be a password.
+    /// A value is malformed. It is not included in the error, because it may be a password.
     #[error("Secret {secret}, key {key}: not a JSON object of credentials")]
     Malformed {
         /// The Secret.
@@ -121,13 +122,13 @@ pub enum CredentialsError {
     Call {
         /// The Secret.
         secret: String,
-        /// Why it failed.
+        /// The cause.
         source: kube::Error,
     },
 }
 
 impl CredentialsError {
-    /// Returns whether the API server forbids to read the Secret.
+    /// Returns true if the API server forbids reading the Secret.
     pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Call { source: kube::Error::Api(status), .. } if status.is_forbidden())
     }

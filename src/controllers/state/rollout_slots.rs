@@ -24,7 +24,7 @@ pub enum SlotState {
 pub(in crate::controllers) struct Decided {
     /// The tenants that have a slot.
     pub(in crate::controllers) granted: BTreeSet<TenantId>,
-    /// Why no tenant gets one.
+    /// The reason why no tenant gets one; `None` unless the rollout is paused.
     pub(in crate::controllers) paused: Option<String>,
 }
 
@@ -36,7 +36,7 @@ pub struct RolloutSlots {
     pub(in crate::controllers) decided: watch::Sender<Decided>,
 }
 
-/// A tenant's request for a slot; dropping it withdraws it.
+/// A tenant's request for a slot. Dropping it withdraws the request.
 #[derive(Debug)]
 pub struct SlotRequest {
     slots: Arc<RolloutSlots>,
@@ -72,9 +72,9 @@ impl SlotRequest {
         }
     }
 
-    /// Waits until the state differs from `before`; it may already.
+    /// Waits until the state differs from `before`.
     pub async fn changed(&mut self, before: &SlotState) {
-        // The sender is part of the slots: it cannot be gone.
+        // The sender is part of the slots, so it cannot be dropped.
         while self.state() == *before && self.decided.changed().await.is_ok() {}
     }
 }

@@ -30,10 +30,10 @@ pub struct KnownToken {
 #[derive(Debug)]
 pub struct Tokens {
     metrics: Metrics,
-    /// The cluster that they are for.
+    /// The registration of the worker cluster, which labels the metrics.
     cluster: String,
     known: Mutex<HashMap<String, KnownToken>>,
-    /// How many ids that a key draws are held by tokens of others.
+    /// The number of token IDs that belong to others, by the key that they are derived from.
     taken: Mutex<HashMap<String, u8>>,
 }
 
@@ -44,7 +44,7 @@ impl Drop for Tokens {
 }
 
 impl Tokens {
-    /// None yet, of an engaged cluster.
+    /// Creates an empty collection for an engaged cluster.
     pub fn of(engagement: &Engagement) -> Self {
         Self {
             metrics: engagement.shared.metrics.clone(),
@@ -54,7 +54,7 @@ impl Tokens {
         }
     }
 
-    /// The token of a machine deployment, if there is one.
+    /// Returns the token of a machine deployment, if it is known.
     pub fn get(&self, key: &str) -> Option<KnownToken> {
         self.known
             .lock()
@@ -63,7 +63,7 @@ impl Tokens {
             .cloned()
     }
 
-    /// The keys, and the names of the Secrets, of the tokens whose key is not in use.
+    /// Returns the keys and Secret names of the tokens whose key is not in use.
     pub fn unused(&self, is_in_use: impl Fn(&str) -> bool) -> Vec<(String, String)> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let unused = known.iter().filter(|(key, _)| !is_in_use(key));
@@ -72,7 +72,7 @@ impl Tokens {
             .collect()
     }
 
-    /// All tokens, by the key of their machine deployment.
+    /// Returns all tokens, by the key of their machine deployment.
     pub fn all(&self) -> Vec<(String, KnownToken)> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let all = known.iter();
@@ -80,7 +80,7 @@ impl Tokens {
             .collect()
     }
 
-    /// Takes note of a token.
+    /// Records a token.
     pub fn set(&self, key: &str, token: KnownToken) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(key.to_owned(), token);
@@ -96,20 +96,20 @@ impl Tokens {
         self.metrics.set_tokens(&self.cluster, tokens);
     }
 
-    /// An id that the key draws is held by a token of somebody else.
+    /// Records that an ID that is derived from the key belongs to a token of another program.
     pub fn take(&self, key: &str) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let count = taken.entry(key.to_owned()).or_default();
         *count = count.saturating_add(1);
     }
 
-    /// How many ids that the key draws are held by tokens of others.
+    /// Returns how many IDs that are derived from the key belong to others.
     pub fn taken(&self, key: &str) -> u8 {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.get(key).copied().unwrap_or_default()
     }
 
-    /// Takes note of what became of a token, unless another has taken its place.
+    /// Records that a token was replaced or removed, unless another has taken its place.
     pub fn replace(&self, key: &str, uid: &str, found: Option<KnownToken>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.get(key).is_none_or(|token| token.uid != uid) {
@@ -130,17 +130,17 @@ impl Tokens {
     }
 }
 
-/// The API of bootstrap tokens.
+/// Returns the API of bootstrap tokens.
 pub fn api(worker: &Client) -> Api<Secret> {
     Api::namespaced(worker.clone(), KUBE_SYSTEM)
 }
 
-/// The name of a token's Secret.
+/// Returns the name of a token's Secret.
 pub fn secret_name(token: &Token) -> String {
     format!("bootstrap-token-{}", token.id)
 }
 
-/// Reads a token from its Secret; none if no machine can join with it.
+/// Parses a token from its Secret. Returns `None` if no machine can join with it.
 pub fn read(secret: &Secret) -> Option<KnownToken> {
     let data = secret.data.as_ref()?;
     let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
@@ -155,7 +155,7 @@ pub fn read(secret: &Secret) -> Option<KnownToken> {
         token: Token {
             id: text("token-id")?,
             secret: SecretText::new(text("token-secret")?),
-            // A token without an end never expires.
+            // A token without an expiration time never expires.
             expires: match text("expiration") {
                 Some(text) => text.parse().ok()?,
                 None => Timestamp::MAX,

@@ -1,4 +1,4 @@
-//! Writes the token that nodes join with.
+//! Creates and extends the bootstrap tokens that nodes join with.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::plan::bootstrap::{AUTH_GROUPS, Token};
 use crate::telemetry::metrics::SecretKind;
 
 impl Apply<'_> {
-    /// The token's id is drawn from the key: a create that is repeated after a crash is a
-    /// conflict, and the token that is there is taken.
+    /// Creates a token. Its ID is derived from the key: if a creation is repeated after a crash, it
+    /// conflicts, and the existing token is used.
     pub(super) async fn create_token(&self, token: Token) -> Result<(), Error> {
         let key = &self.deployment.names.key;
         let api = tokens::api(&self.context.engagement.worker.client());
@@ -40,7 +40,8 @@ impl Apply<'_> {
                     {
                         self.keep_token(&ours);
                     }
-                    // Somebody else's, or one that somebody broke: another id is drawn.
+                    // It belongs to another program, or is broken. The next attempt uses another
+                    // ID.
                     Some(_) => self.context.tokens.take(key),
                     None => {}
                 }
@@ -57,7 +58,8 @@ impl Apply<'_> {
             return Err(token_moved(&name));
         };
         let api = tokens::api(&self.context.engagement.worker.client());
-        // The Secret may carry data of others (machine-controller's, kubeadm's): only ours changes.
+        // The Secret may contain data of other programs (machine-controller, kubeadm). Only ours
+        // changes.
         let found = api
             .get_opt(&name)
             .await
@@ -125,7 +127,7 @@ fn token_secret(key: &str, made_for: &str, token: &Token) -> Secret {
     }
 }
 
-/// RFC 3339 with whole seconds, as the token controllers read it.
+/// Returns the expiration time in RFC 3339 with whole seconds, as token controllers expect it.
 fn expiration(token: &Token) -> ByteString {
     let whole = jiff::Timestamp::from_second(token.expires.as_second()).unwrap_or(token.expires);
     ByteString(whole.to_string().into_bytes())

@@ -1,4 +1,4 @@
-//! The Secrets that are written, as objects.
+//! Tests of the Secrets that are written.
 
 use super::*;
 use crate::api::names::{CONTENT, MADE_FOR_REVISION};
