@@ -1,4 +1,4 @@
-//! `osm render`: what the controller would write for a machine deployment, on stdout or in files.
+//! `osm render`: renders a machine deployment as the controller would, to stdout or to files.
 
 use std::{
     path::{Component, Path, PathBuf},
@@ -21,7 +21,7 @@ use crate::api::{
 };
 use crate::render::Rendered;
 
-/// What `osm render` takes.
+/// The flags of `osm render`.
 #[derive(Args, Debug)]
 pub(super) struct RenderFlags {
     /// The profile: a file, `-` for stdin, or the name of a default profile.
@@ -34,15 +34,15 @@ pub(super) struct RenderFlags {
     #[command(flatten)]
     world: WorldFlags,
 
-    /// What to print.
+    /// The output to print.
     #[arg(short, long, value_enum, default_value = "provisioning")]
     output: Output,
 
-    /// Where `all` is written: config.yaml, bootstrap, provisioning.
+    /// The folder for the output `all`: config.yaml, bootstrap, provisioning.
     #[arg(long, value_name = "DIR", required_if_eq("output", "all"))]
     output_dir: Option<PathBuf>,
 
-    /// Write each file of the documents as well, as it will be on the machine, below files/ of the
+    /// Also write each file in the documents, as it will be on the machine, below files/ of the
     /// folder.
     #[arg(long, requires = "output_dir")]
     files: bool,
@@ -127,7 +127,11 @@ fn write_files(folder: &Path, config: &OperatingSystemConfigSpec) -> anyhow::Res
     Ok(())
 }
 
-/// Returns a machine's path relative to the output folder. It is an error if it leads out of it.
+/// Returns a machine's path relative to the output folder.
+///
+/// # Errors
+///
+/// If the path leads out of the folder.
 fn inside(path: &str) -> anyhow::Result<PathBuf> {
     let mut inside = PathBuf::new();
     for component in Path::new(path).components() {

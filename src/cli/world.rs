@@ -1,5 +1,5 @@
-//! A profile rendered as the controller would, with files in place of clusters: the same decision,
-//! the same refusals.
+//! Renders a profile as the controller would, with files in place of clusters. Decisions and
+//! refusals are the same.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -22,10 +22,10 @@ use crate::plan::{
 use crate::render::{Limits, Rendered, template::CompiledProfile};
 use crate::tenant::settings::{SettingsError, TenantSettings};
 
-/// Where machine deployments stand unless their file says otherwise.
+/// The namespace of machine deployments whose file contains none.
 const NAMESPACE: &str = "kube-system";
 
-/// What stands in for clusters.
+/// The flags for the files that replace clusters.
 #[derive(Args, Clone, Debug)]
 pub(super) struct WorldFlags {
     #[command(flatten)]
@@ -34,13 +34,13 @@ pub(super) struct WorldFlags {
     #[command(flatten)]
     bases: BaseFlags,
 
-    /// What the worker cluster would tell: a YAML map with apiServer, kubernetesCA, fetchToken,
-    /// bootstrapKubeconfig, registryCredentials. What is left out gets a placeholder.
+    /// The cluster info of the worker cluster: a YAML map with apiServer, kubernetesCA, fetchToken,
+    /// bootstrapKubeconfig, registryCredentials. A missing key gets a placeholder.
     #[arg(long, value_name = "FACTS")]
     cluster: Option<PathBuf>,
 }
 
-/// What stands in for clusters, read.
+/// The contents of the files that replace clusters.
 pub(super) struct World {
     settings: Result<Arc<TenantSettings>, SettingsError>,
     cluster_info: Facts,
@@ -48,7 +48,7 @@ pub(super) struct World {
 }
 
 impl WorldFlags {
-    /// Reads the files, and tells what they leave out.
+    /// Reads the files, and prints which placeholders are used.
     pub(super) fn load(&self) -> anyhow::Result<World> {
         let cluster_info = Facts::load(self.cluster.as_deref())?;
         if !cluster_info.placeholders.is_empty() {
@@ -70,7 +70,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// A reconcile would not serve it either.
+    /// If a reconcile would not serve the machine deployment either.
     pub(super) fn render(
         &self,
         profile: &NamedProfile,
@@ -92,7 +92,7 @@ impl World {
         Ok(documents.rendered)
     }
 
-    /// Returns what a reconcile would have found.
+    /// Returns the inputs that a reconcile would have read.
     fn inputs(
         &self,
         profile: &NamedProfile,
@@ -115,7 +115,7 @@ impl World {
             registry_credentials: Arc::new(self.cluster_info.registry_credentials.clone()),
             token: None,
             token_attempt: 0,
-            // The same files give the same bytes.
+            // Equal files must give equal bytes.
             random: Randomness([0; 64]),
             observed: Observed::default(),
             now: Timestamp::UNIX_EPOCH,

@@ -1,5 +1,5 @@
-//! What a reconcile would write, asked of live clusters and written nowhere: the manager may run or
-//! not. Only reads are sent; what is missing is a refusal, not a write.
+//! Computes what reconciles would write into live clusters, and writes nothing. The manager may be
+//! running or not. Only reads are sent, so something that is missing is refused instead of created.
 
 pub mod explain;
 mod look;
@@ -54,88 +54,92 @@ const PAUSED: &str = "the WorkerCluster is paused: nothing is written until it i
 const BEHIND: &str = "machine-controller has not processed its newest generation yet, and may set \
                       another revision";
 
-/// What is asked.
+/// The parameters of a plan.
 #[derive(Debug)]
 pub struct Question {
-    /// As `osm run` has them.
+    /// The settings of `osm run`.
     pub settings: Settings,
-    /// The way into the management cluster.
+    /// The source of the management cluster's kubeconfig.
     pub management: KubeconfigSource,
-    /// The tenants; none means all.
+    /// The tenants' namespaces. If empty, all tenants.
     pub tenants: Vec<String>,
-    /// Profiles in place of those that are installed, by name.
+    /// Profiles that replace the installed ones, by name.
     pub profiles: BTreeMap<String, OperatingSystemProfileSpec>,
-    /// Our default profiles.
+    /// An assumption about our default profiles.
     pub defaults: Supposed,
 }
 
-/// Whether something is supposed that may not be so.
+/// An assumption about the default profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Supposed {
-    /// It is as if each tenant had them, as far as its settings, edits and pins let them in.
+    /// Each tenant has them, as far as its settings, edits and pins allow.
     Installed,
-    /// Everything is as it stands there.
+    /// None: every profile is as it is installed.
     Nothing,
 }
 
-/// What would become of one machine deployment.
+/// The planned result for one machine deployment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answer {
     /// The tenant's namespace.
     pub tenant: String,
-    /// The machine deployment, as `namespace/name`; nothing where the tenant cannot be looked at,
-    /// and for what is written for all of them.
+    /// The machine deployment, as `namespace/name`. It is absent if the tenant cannot be read, and
+    /// for writes that all its machine deployments share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_deployment: Option<String>,
-    /// What it would come to.
+    /// The kind of the result.
     pub verdict: Verdict,
-    /// Why it is not served now: the reason that its entry would have.
+    /// The reason why it is not served, as in its entry of the status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// Why it cannot be told, or would be refused.
+    /// Why the result is unknown or refused, or that the WorkerCluster is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Which inputs differ from those of what stands there.
+    /// The inputs that differ from those of the existing documents.
     pub inputs: Vec<&'static str>,
-    /// What would become of machines that were made from another document, where they are replaced.
+    /// The planned result for outdated machines, if they are replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machines: Option<MachinesFate>,
-    /// What would be written, in order.
+    /// The writes, in order.
     pub writes: Vec<String>,
-    /// The config's differences, as unified diffs; secrets are marked.
+    /// The differences of the config, as unified diffs. It contains markers in place of secrets.
     pub diff: String,
 }
 
-/// What a machine deployment would come to.
+/// The kind of a planned result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Verdict {
     /// Nothing would be written.
     Unchanged,
-    /// Objects would be made or annotated; no document would change.
+    /// Objects would be created or annotated, but no document would change.
     Written,
     /// Its documents would be recreated with other bytes.
     Rotated,
-    /// It would wait for something that is still to come.
+    /// It would wait for something that is still missing.
     Waiting,
     /// It would be refused.
     Refused,
-    /// It cannot be told.
+    /// The result cannot be computed.
     Unknown,
 }
 
-/// What would become of outdated machines.
+/// The planned result for outdated machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum MachinesFate {
-    /// They would be replaced, when their machine deployment's turn has come.
+    /// They would be replaced when it is their machine deployment's turn.
     Replaced,
     /// They are being replaced already.
     BeingReplaced,
-    /// They would be replaced, were their machine deployment at rest and not paused.
+    /// They would be replaced if their machine deployment were at rest and not paused.
     HeldBack,
 }
 
-/// Asks.
+/// Computes the plan for all machine deployments of the tenants.
+///
+/// # Errors
+///
+/// If registrations cannot be read. The error of a single tenant is part of the result.
 pub async fn plan(question: &Question) -> anyhow::Result<Vec<Answer>> {
     let client = ClusterClient::management(&question.management)
         .await?
@@ -184,7 +188,7 @@ async fn of_tenant(
     Ok(answers)
 }
 
-/// The machine deployments of a worker cluster, as the manager knows them.
+/// The machine deployments of a worker cluster, with the index that reconciles use.
 struct Listed {
     all: Vec<Arc<MachineDeployment>>,
     index: MachineDeploymentIndex,
@@ -213,7 +217,7 @@ impl Listed {
         })
     }
 
-    /// Those that are not being deleted.
+    /// Returns the machine deployments that are not being deleted.
     fn living(&self) -> impl Iterator<Item = &Arc<MachineDeployment>> {
         let all = self.all.iter();
         all.filter(|it| it.metadata.deletion_timestamp.is_none())
@@ -256,7 +260,7 @@ impl Answer {
 }
 
 impl Tenant {
-    /// Returns what would become of a machine deployment; `None` if the manager does not serve it.
+    /// Returns the planned result for a machine deployment; `None` if we do not serve it.
     fn answer(
         &self,
         found: &Arc<MachineDeployment>,
@@ -335,7 +339,8 @@ impl Tenant {
         Ok(answer)
     }
 
-    /// The deployment with the token of its own that its machines have, or would get.
+    /// Returns the deployment with its own fetch token, if it has one. If it would get one, adds
+    /// that to the writes.
     fn equip(&self, deployment: Deployment, answer: &mut Answer) -> Deployment {
         if deployment.settings.node_credentials == NodeCredentials::Shared {
             return deployment;
@@ -418,7 +423,7 @@ fn is_behind(found: &MachineDeployment) -> bool {
     observed.is_some_and(|observed| Some(observed) < found.metadata.generation)
 }
 
-/// Returns the machine deployment as it would be served, and what is written for that.
+/// Returns the machine deployment as it would be served, and the writes that this needs.
 fn supplied(
     found: &Arc<MachineDeployment>,
     lacking: Lacking,
@@ -436,7 +441,7 @@ fn supplied(
     (supplied, writes)
 }
 
-/// The inputs that differ from what the bootstrap Secret says of itself.
+/// Returns the inputs that differ from those that the annotations of the bootstrap Secret record.
 fn differing(provenance: &Provenance, observed: &Observed) -> Vec<&'static str> {
     use crate::api::names::{
         INPUTS, MADE_FOR_ANNOTATIONS, MADE_FOR_PROFILE_VERSION, MADE_FOR_REVISION,

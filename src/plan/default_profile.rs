@@ -70,7 +70,7 @@ impl DefaultProfileSettings {
     }
 }
 
-/// What to do with an installed default profile.
+/// The decision about an installed default profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing: it has the content of this release.

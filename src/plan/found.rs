@@ -1,6 +1,6 @@
-//! What decides about a machine deployment before its documents do: who serves it, and which
-//! profile. The reconcile and the commands ask the same questions here, each of its own sources, so
-//! that a command gives the reason that a reconcile would give.
+//! Decides about a machine deployment before its documents do: whether it is served, and with which
+//! profile. Reconciles and commands use the same functions, each with its own sources, so that a
+//! command gives the reason that a reconcile would give.
 
 use std::{fmt, sync::Arc, time::Duration};
 

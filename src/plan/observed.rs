@@ -1,5 +1,5 @@
-//! What is known of the objects of a machine deployment: their metadata, and the digest of their
-//! bytes as written or verified, but never the bytes.
+//! The known objects of a machine deployment: their metadata, and the digest of their bytes as
+//! written or verified, but never the bytes.
 
 use kube::api::ObjectMeta;
 

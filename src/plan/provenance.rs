@@ -1,4 +1,4 @@
-//! What an object was made for and from, as its annotations say.
+//! The provenance of an object: what it was created for and from, according to its annotations.
 
 use std::collections::BTreeMap;
 

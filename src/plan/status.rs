@@ -49,7 +49,7 @@ const OPTIONAL: [ConditionType; 3] = [
 /// The inputs of a status.
 #[derive(Clone, Copy, Debug)]
 pub struct Params<'a> {
-    /// What is known of the tenant.
+    /// The report about the tenant.
     pub report: &'a Report,
     /// The current status.
     pub before: &'a WorkerClusterStatus,

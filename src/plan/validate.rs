@@ -46,13 +46,13 @@ pub struct Found {
     pub machine_deployment: Arc<MachineDeployment>,
     /// Other machine deployments with which it shares a derived name.
     pub name_conflicts: Vec<NameConflict>,
-    /// Whether the tenant's quota has room for it after older machine deployments.
+    /// `Within` if the tenant's quota has room for it after older machine deployments.
     pub quota: Quota,
     /// The profile that it names.
     pub profile: Result<Profile, NotServed>,
     /// The tenant's settings.
     pub settings: Result<Arc<TenantSettings>, SettingsError>,
-    /// What was observed in the worker cluster.
+    /// The cluster info of the worker cluster.
     pub cluster_info: Arc<ClusterInfo>,
     /// The certificate authority of the kubeconfig, in PEM.
     pub kubeconfig_ca: Arc<[u8]>,
@@ -70,10 +70,10 @@ pub struct Found {
     pub now: Timestamp,
 }
 
-/// Whether a tenant's quota has room for a machine deployment.
+/// The result of comparing a machine deployment with the tenant's quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
-    /// It has.
+    /// The quota has room for it.
     Within,
     /// Older machine deployments use up the quota.
     Exceeded,

@@ -31,15 +31,15 @@ impl Way {
         }
     }
 
-    /// Whether the certificate authority of the bootstrap document has nothing in common with the
-    /// cluster info's, which the kubelet's kubeconfig has for the same address.
+    /// Returns true if the certificate authority of the bootstrap document has nothing in common
+    /// with the cluster info's, which the kubelet's kubeconfig has for the same address.
     pub fn has_other_authority_than(&self, cluster_info: &ClusterInfo) -> bool {
         let authority = STANDARD.decode(&cluster_info.certificate_authority_data);
         let authority = authority.unwrap_or_default();
         certificates::are_disjoint(&self.kubernetes_ca, &String::from_utf8_lossy(&authority))
     }
 
-    /// A kubeconfig that connects as the bootstrap document does, which has no kubeconfig.
+    /// Returns a kubeconfig that connects as the bootstrap document does, which has no kubeconfig.
     pub fn fetch_kubeconfig(&self, token: &SecretText) -> SecretText {
         kubeconfig(
             &STANDARD.encode(&self.kubernetes_ca),
@@ -49,7 +49,7 @@ impl Way {
     }
 }
 
-/// Where a kubeconfig has its certificate authority.
+/// The key of the certificate authority in a kubeconfig.
 pub(super) const AUTHORITY: &str = "certificate-authority-data: ";
 
 /// Returns a kubeconfig, formatted as client-go's `clientcmd` writes it. The certificate authority

@@ -1,7 +1,7 @@
-//! What is known of a tenant, as values: the source of its WorkerCluster's status.
+//! The report about a tenant: the source of its WorkerCluster's status.
 //!
-//! A part that has not been observed yet is absent, and the status keeps what it said before: a
-//! restart with everything in order changes nothing.
+//! A part that has not been observed yet is absent, and the status keeps its previous value.
+//! Therefore, a restart with everything in order changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::api::{
     condition::ConditionType, reason::Reason, worker_cluster::MachineDeploymentState,
 };
 
-/// Returns the text, cut to this many characters with `…` at its end where it is longer.
+/// Returns the text, cut to this many characters. If it is longer, it ends with `…`.
 pub fn excerpt(text: &str, characters_max: usize) -> String {
     if text.char_indices().nth(characters_max).is_none() {
         return text.to_owned();
@@ -20,8 +20,8 @@ pub fn excerpt(text: &str, characters_max: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-/// Returns true if two texts about a failed call differ in nothing but numbers: times, ports and
-/// request IDs that an API server repeats. Such a text is no news.
+/// Returns true if two texts about a failed call differ only in numbers, such as times, ports and
+/// request IDs. The second text is then not reported.
 pub fn is_same_failure(before: &str, after: &str) -> bool {
     let words = |text: &str| {
         let words = text.split(|it: char| !it.is_alphanumeric());
@@ -34,21 +34,22 @@ pub fn is_same_failure(before: &str, after: &str) -> bool {
         && pairs.all(|(before, after)| before == after || (has_digit(before) && has_digit(after)))
 }
 
-/// What became of a worker cluster whose registration is gone: the reason of the condition
+/// The result for a worker cluster whose registration was removed: the reason of the condition
 /// `Released`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// The finalizers and the claim are gone; what was made stays.
+    /// The finalizers and the claim were removed. The objects that we created were kept.
     Released,
-    /// The finalizers and the claim are gone, and so is what was made.
+    /// The finalizers, the claim and the objects that we created were removed.
     Purged,
-    /// It was never engaged: there is nothing to give back.
+    /// The cluster was never engaged, so there is nothing to remove.
     NeverEngaged,
-    /// `spec.onRemoval` is `Keep`: the finalizers and the claim stay.
+    /// `spec.onRemoval` is `Keep`, so the finalizers and the claim were kept.
     Kept,
-    /// A call failed; tried again for a while.
+    /// A call failed. It is retried for a limited time.
     Failed,
-    /// Nobody who had the kubeconfig is there any more.
+    /// The cluster was engaged by another process, and its kubeconfig is gone with the
+    /// registration.
     KubeconfigGone,
 }
 
@@ -62,7 +63,7 @@ impl Removal {
         Self::KubeconfigGone,
     ];
 
-    /// The reason as it stands in the status.
+    /// Returns the reason in the status.
     pub const fn reason(self) -> Reason {
         match self {
             Self::Released => Reason::Released,
@@ -74,39 +75,41 @@ impl Removal {
         }
     }
 
-    /// Reads a reason; none where it is of another release.
+    /// Returns the removal with this reason; `None` if it is unknown, for example from another
+    /// release.
     pub fn of(reason: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.reason() == reason)
     }
 
-    /// Whether the worker cluster holds nothing that we made any more.
+    /// Returns true if neither our finalizers nor our claim remain in the worker cluster.
     pub const fn is_released(self) -> bool {
         matches!(self, Self::Released | Self::Purged | Self::NeverEngaged)
     }
 
-    /// Whether nothing more will be done.
+    /// Returns true if nothing more will be done.
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Failed)
     }
 }
 
-/// What a condition says.
+/// The state of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionState {
-    /// Whether it holds.
+    /// True if the condition holds.
     pub holds: bool,
     /// The machine-readable CamelCase reason.
     pub reason: Reason,
-    /// A sentence for people, without secrets.
+    /// A message for people, without secrets.
     pub message: String,
-    /// Whether it is of a call that is tried again: its text may then have other numbers each time.
+    /// True if it is about a call that is retried. The message may then contain other numbers each
+    /// time.
     pub is_retried: bool,
-    /// Whether nobody knows if it holds. It is then not false.
+    /// True if it is unknown whether the condition holds. It is then not reported as false.
     pub is_unknown: bool,
 }
 
 impl ConditionState {
-    /// Returns true if there is nothing new in `next` for people.
+    /// Returns true if `next` contains no news for people.
     pub fn says(&self, next: &Self) -> bool {
         let is_same_try = self.is_retried
             && next.is_retried
@@ -115,7 +118,7 @@ impl ConditionState {
         self == next || is_same_try
     }
 
-    /// A call failed, and is tried again.
+    /// Creates the state of a condition after a failed call that is retried.
     pub fn retried(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             is_retried: true,
@@ -123,7 +126,7 @@ impl ConditionState {
         }
     }
 
-    /// Nobody knows, and it is tried again.
+    /// Creates the state of a condition that is unknown. The check is repeated.
     pub fn unknown(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             holds: true,
@@ -132,7 +135,7 @@ impl ConditionState {
         }
     }
 
-    /// All is well.
+    /// Creates the state of a condition that holds.
     pub fn well(reason: Reason) -> Self {
         Self {
             holds: true,
@@ -143,7 +146,7 @@ impl ConditionState {
         }
     }
 
-    /// Something is wrong or missing.
+    /// Creates the state of a condition that does not hold.
     pub fn wrong(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             holds: false,
@@ -155,20 +158,20 @@ impl ConditionState {
     }
 }
 
-/// What became of one machine deployment.
+/// The outcome of one machine deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether it is served.
+    /// Its state.
     pub state: MachineDeploymentState,
     /// The machine-readable CamelCase reason.
     pub reason: Reason,
-    /// A sentence for people, without secrets.
+    /// A message for people, without secrets.
     pub message: Option<String>,
-    /// When this was found.
+    /// The time of this outcome.
     pub at: Timestamp,
-    /// The trace of the reconcile that found this.
+    /// The trace of the reconcile.
     pub trace_id: Option<String>,
-    /// The profile that was tried; nothing where it was not found.
+    /// The profile that was used; absent if it was not found.
     pub profile: Option<Box<ProfileTried>>,
 }
 
@@ -182,31 +185,31 @@ impl Outcome {
     }
 }
 
-/// The profile that a machine deployment was tried with.
+/// The profile that a machine deployment was reconciled with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileTried {
     /// The profile's name.
     pub name: String,
     /// The profile's version.
     pub version: String,
-    /// The default profile that it is or lies on, and the version of that.
+    /// The default profile that it is or extends, and the version of that.
     pub default: Option<(String, String)>,
-    /// The version of that default profile that is to come.
+    /// The newer version of that default profile that is not installed yet.
     pub next: Option<String>,
 }
 
-/// What is known of a tenant.
+/// The report about a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What was found, by condition.
+    /// The states of conditions.
     pub findings: BTreeMap<ConditionType, ConditionState>,
-    /// Why the last attempt to engage the cluster failed, if it answered.
+    /// The reason why the last attempt to engage the cluster failed, if the cluster answered.
     pub not_engaged: Option<Reason>,
     /// The uid of the worker cluster's kube-system namespace.
     pub cluster_uid: Option<String>,
     /// The fleet that serves the tenant.
     pub fleet: Option<String>,
-    /// Which kubeconfig the cluster was engaged with last, as a fingerprint.
+    /// A fingerprint of the kubeconfig that the cluster was last engaged with.
     pub kubeconfig: Option<String>,
     /// The API server that the kubeconfig names.
     pub server: Option<String>,
@@ -216,14 +219,14 @@ pub struct Report {
     pub version: Option<String>,
     /// The machine deployments that exist, as `namespace/name`, once they have been listed.
     pub existing: Option<BTreeSet<String>>,
-    /// Those of them that we do not serve.
+    /// The existing machine deployments that we do not serve.
     pub ignored: BTreeSet<String>,
-    /// What became of them.
+    /// The outcomes of machine deployments, as `namespace/name`.
     pub outcomes: BTreeMap<String, Outcome>,
 }
 
 impl Report {
-    /// Drops what was found of these conditions, and which machine deployments exist.
+    /// Drops the states of these conditions, and which machine deployments exist.
     pub fn forget(&mut self, kinds: &[ConditionType]) {
         self.findings.retain(|kind, _| !kinds.contains(kind));
         self.existing = None;

@@ -1,7 +1,7 @@
-//! The whole fleet in rows: what people and programs see who ask how all tenants are doing.
+//! A summary of the whole fleet in rows, for people and programs.
 //!
-//! Made of what is known anyway when somebody asks, and of nothing secret. Times are those of the
-//! WorkerClusters' conditions, so that they outlive a restart.
+//! It is computed on request from what is in memory, and contains no secrets. Times are those of
+//! the WorkerClusters' conditions, so that they survive a restart.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,32 +19,32 @@ use crate::api::{
     worker_cluster::{MachineDeploymentState, WorkerClusterStatus},
 };
 
-/// A cause is cut to this many characters: a page of a thousand tenants stays a page.
+/// The highest number of characters of a cause, which keeps a page of a thousand tenants small.
 const WHY_CHARACTERS_MAX: usize = 300;
-/// What somebody looks for is cut to this many characters.
+/// The highest number of characters of a query.
 const QUERY_CHARACTERS_MAX: usize = 200;
 
-/// How a tenant is doing, worst first.
+/// The state of a tenant, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
     /// Its worker cluster does not answer.
     Unreachable,
-    /// Its worker cluster answers, and badly.
+    /// Its worker cluster answers, but with errors.
     Degraded,
-    /// Its registration, or its claim on the cluster, is refused: a person must mend it.
+    /// Its registration or its claim on the cluster is refused. A person must fix it.
     Refused,
-    /// It is served, and something of it fails.
+    /// It is served, but something fails.
     NotReady,
     /// It is not served yet.
     NotEngaged,
-    /// It is not served because somebody wants it so.
+    /// It is not served because it is paused.
     Paused,
-    /// It is served, and all is well.
+    /// It is served, and nothing fails.
     Healthy,
 }
 
 impl State {
-    /// All of them, worst first.
+    /// All states, worst first.
     pub const ALL: [Self; 7] = [
         Self::Unreachable,
         Self::Degraded,
@@ -55,7 +55,7 @@ impl State {
         Self::Healthy,
     ];
 
-    /// The name, for people and programs.
+    /// Returns the name of the state.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unreachable => "Unreachable",
@@ -84,17 +84,17 @@ impl Serialize for State {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetSummary {
-    /// The replica that tells.
+    /// The replica that created the summary.
     pub replica: String,
-    /// When, by its clock.
+    /// The time of the summary, by the replica's clock.
     pub taken_at: Moment,
-    /// How many tenants there are, whatever was asked for.
+    /// The number of all tenants. The filter does not affect it.
     pub total: usize,
-    /// How many of them are in which state.
+    /// The number of tenants in each state.
     pub states: BTreeMap<&'static str, usize>,
-    /// How many of them another replica serves.
+    /// The number of tenants that another replica serves.
     pub served_elsewhere: usize,
-    /// Those that were asked for, worst first.
+    /// The tenants that match the filter, worst first.
     pub tenants: Vec<Row>,
 }
 
@@ -104,40 +104,41 @@ pub struct FleetSummary {
 pub struct Row {
     /// The registration, as `namespace/name`.
     pub name: String,
-    /// How it is doing.
+    /// Its state.
     pub state: State,
-    /// Whether this replica serves it. Another one knows more than its WorkerCluster says.
+    /// True if this replica serves it. Otherwise, the row contains only what its WorkerCluster
+    /// says.
     pub served_here: bool,
-    /// Since when, as its condition says.
+    /// The time since when it is in this state, according to its condition.
     pub since: Option<Moment>,
-    /// What is wrong first: a word for programs, and a sentence.
+    /// The first problem: a reason and a message.
     pub why: Option<String>,
     /// The version of its API server.
     pub version: Option<String>,
-    /// Its machine deployments; none where they have not been listed here.
+    /// Its machine deployments; absent if they have not been listed here.
     pub machine_deployments: Option<MachineDeployments>,
     /// The reconcile that ended last.
     pub last_reconcile: Option<LastReconcile>,
-    /// Reconciles that wait for their turn, and those under way.
+    /// Its waiting and running reconciles.
     pub queue: Option<Queue>,
-    /// The largest document that was found or made since it was engaged.
+    /// The size in bytes of the largest document that was found or rendered since it was engaged.
     pub user_data_bytes_max: Option<u32>,
-    /// How long its API server takes to answer, as a moving average.
+    /// The latency of its API server, as a moving average.
     pub call_latency_milliseconds: Option<f64>,
 }
 
-/// How many machine deployments of a tenant are how.
+/// The numbers of a tenant's machine deployments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MachineDeployments {
-    /// Those that are ours.
+    /// All, except those that we do not serve.
     pub total: usize,
-    /// Served, with the newest default profile where they use one.
+    /// Those that are served, with the newest default profile if they use one.
     pub current: usize,
-    /// A newer version of their default profile is to come.
+    /// Those whose default profile has a newer version that is not installed yet.
     pub outdated: usize,
-    /// Something is still missing, or they have not been looked at.
+    /// Those that lack something, or have not been reconciled yet.
     pub waiting: usize,
-    /// Refused, or tried again and again.
+    /// Those that are refused or fail.
     pub failing: usize,
 }
 
@@ -147,25 +148,25 @@ pub struct MachineDeployments {
 pub struct LastReconcile {
     /// When it ended.
     pub at: Moment,
-    /// Whose, as `namespace/name`.
+    /// The machine deployment, as `namespace/name`.
     pub machine_deployment: String,
-    /// What became of it.
+    /// Its state afterwards.
     pub outcome: MachineDeploymentState,
     /// The machine-readable CamelCase reason.
     pub reason: &'static str,
 }
 
-/// Reconciles of a tenant.
+/// The waiting and running reconciles of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Queue {
     /// Resyncs that wait for a slot of the tenant.
     pub waiting: u32,
-    /// Reconciles of any kind that have begun.
+    /// Running reconciles of any priority.
     pub under_way: u32,
 }
 
-/// A time of day, to the second.
+/// A time, to the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Timestamp);
 
@@ -175,29 +176,29 @@ impl Serialize for Moment {
     }
 }
 
-/// What the process counts for a tenant, as it is now.
+/// The current statistics of a tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Reconciles.
+    /// Its waiting and running reconciles.
     pub queue: Queue,
     /// The largest document, in bytes.
     pub user_data_bytes_max: Option<u32>,
-    /// How long calls to its worker cluster take.
+    /// The latency of calls to its worker cluster.
     pub call_latency: Option<Duration>,
 }
 
-/// What is known of a tenant that this replica serves.
+/// The state in memory of a tenant that this replica serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// The report about it.
+    /// Its report.
     pub report: &'a Report,
-    /// What its WorkerCluster says, for the times.
+    /// The status of its WorkerCluster, for the times.
     pub status: Option<&'a WorkerClusterStatus>,
-    /// What is counted.
+    /// Its statistics.
     pub statistics: Statistics,
 }
 
-/// The row of a tenant that this replica serves.
+/// Returns the row of a tenant that this replica serves.
 pub fn row(name: String, known: Known<'_>) -> Row {
     let Known {
         report,
@@ -221,7 +222,7 @@ pub fn row(name: String, known: Known<'_>) -> Row {
     }
 }
 
-/// The row of a tenant that another replica serves: what its WorkerCluster says.
+/// Returns the row of a tenant that another replica serves, from its WorkerCluster's status.
 pub fn row_elsewhere(name: String, status: Option<&WorkerClusterStatus>) -> Row {
     let conditions = status.map_or(&[][..], |status| &status.conditions);
     let found = Findings::of_conditions(conditions).state();
@@ -241,7 +242,7 @@ pub fn row_elsewhere(name: String, status: Option<&WorkerClusterStatus>) -> Row 
 }
 
 impl FleetSummary {
-    /// Of these rows, those that are asked for, worst first.
+    /// Creates a summary of the rows that match the filter, worst first. The totals count all rows.
     pub fn new(told: (String, Timestamp), mut rows: Vec<Row>, filter: &Filter) -> Self {
         let (replica, taken_at) = told;
         let mut states: BTreeMap<&'static str, usize> = BTreeMap::new();
@@ -263,17 +264,18 @@ impl FleetSummary {
     }
 }
 
-/// Which tenants are asked for.
+/// Selects tenants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// What name, cause or version contains, in any case; nothing keeps all.
+    /// The text that the name, cause or version contains, in lower case. If empty, all tenants
+    /// match.
     query: String,
-    /// In which state; none keeps all.
+    /// The state; `None` matches all.
     state: Option<State>,
 }
 
 impl Filter {
-    /// Reads what somebody typed. A state that nobody knows is none.
+    /// Parses a query and the name of a state. An unknown state is ignored.
     pub fn new(query: &str, state: &str) -> Self {
         let query = query.trim().to_lowercase();
         Self {
@@ -282,12 +284,12 @@ impl Filter {
         }
     }
 
-    /// What is looked for, in lower case.
+    /// Returns the query in lower case.
     pub fn query(&self) -> &str {
         &self.query
     }
 
-    /// The state that is looked for.
+    /// Returns the state.
     pub const fn state(&self) -> Option<State> {
         self.state
     }
@@ -391,8 +393,8 @@ fn since(status: &WorkerClusterStatus, found: (State, ConditionType)) -> Option<
     (is_well == (state == State::Healthy)).then_some(Moment(condition.last_transition_time.0))
 }
 
-/// The first thing that is wrong, in the order in which a tenant comes to life; a remark where
-/// nothing else is.
+/// Returns the first problem, in the order in which a tenant becomes ready. Returns a remark only
+/// if there is no problem.
 fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Option<String> {
     let wrong = || wrong(report);
     let of =
@@ -411,7 +413,8 @@ fn why(report: &Report, machine_deployments: Option<MachineDeployments>) -> Opti
     })
 }
 
-/// The same of a WorkerCluster: `Ready` has the cause of the first condition that is false.
+/// Returns the first problem according to a WorkerCluster. `Ready` has the cause of the first
+/// condition that is false.
 fn why_elsewhere(conditions: &[Condition]) -> Option<String> {
     let ready = ConditionType::Ready.find_in(conditions);
     let not_ready = ready.filter(|it| it.status != "True");
@@ -464,7 +467,7 @@ fn last_reconcile(report: &Report) -> Option<LastReconcile> {
     })
 }
 
-/// To a tenth: more is noise.
+/// Returns milliseconds, rounded to a tenth.
 fn milliseconds(latency: Duration) -> f64 {
     (latency.as_secs_f64() * 10_000.0).round() / 10.0
 }

@@ -1,5 +1,5 @@
-//! Why a machine deployment has what it has: its profile, its inputs and where each came from, what
-//! has changed since its documents were made, and what holds it up.
+//! Explains a machine deployment: its profile, its inputs and their sources, what has changed since
+//! its documents were created, and what blocks it.
 
 mod blockers;
 
@@ -30,87 +30,92 @@ use crate::rules::annotations::{Remark, remarks};
 use crate::telemetry::chain::whole;
 use crate::tenant::settings::TenantSettings;
 
-/// Why a machine deployment has what it has.
+/// The explanation of a machine deployment.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// What would become of it now.
+    /// The planned result.
     pub answer: Answer,
     /// The profile.
     pub profile: ProfileOrigin,
-    /// What the machine deployment and the cluster say.
+    /// The inputs from the machine deployment and the cluster.
     pub inputs: Vec<Input>,
     /// The tenant's settings.
     pub settings: Vec<Input>,
-    /// What stands there now; nothing where nothing was made.
+    /// The existing documents; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub made: Option<Made>,
-    /// What holds it up.
+    /// The problems that block it.
     pub blockers: Vec<Blocker>,
-    /// Its annotations that do not do what their author expects, a sentence each.
+    /// Remarks, in a sentence each, about annotations that do not do what their author expects.
     pub remarks: Vec<String>,
 }
 
-/// A profile, and why it is this one.
+/// A profile, and why it is used.
 #[derive(Debug, Serialize)]
 pub struct ProfileOrigin {
     /// Its name.
     pub name: String,
     /// Its namespace.
     pub namespace: String,
-    /// Its version; nothing where it is not there.
+    /// Its version; absent if the profile does not exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The profile that it lies on.
+    /// The profile that it extends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
     /// The digest of its content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Whose content it is: this release's, or somebody else's.
+    /// The origin of its content: this release, or somebody else.
     pub content: &'static str,
-    /// Why it is this one.
+    /// The reason why it is used.
     pub why: String,
 }
 
-/// One input, and where it came from.
+/// An input and its source.
 #[derive(Debug, Serialize)]
 pub struct Input {
     /// Its name.
     pub name: &'static str,
-    /// Its value, without what may be secret.
+    /// Its value, without secrets.
     pub value: Value,
-    /// Where it came from.
+    /// Its source.
     pub from: &'static str,
 }
 
-/// What stands there now.
+/// The existing documents.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Made {
-    /// The revision that it was made for.
+    /// The revision that they were created for.
     pub revision: String,
-    /// The version of the profile that it was made from.
+    /// The version of the profile that they were created from.
     pub profile_version: String,
-    /// When.
+    /// The time of their creation.
     pub at: Option<String>,
 }
 
-/// Something that holds a machine deployment up.
+/// A problem that blocks a machine deployment.
 #[derive(Debug, Serialize)]
 pub struct Blocker {
     /// The machine-readable CamelCase reason.
     pub reason: String,
-    /// What it is.
+    /// The description.
     pub message: String,
-    /// Who can act.
+    /// The person who can act on it.
     pub actor: Actor,
-    /// What to do.
+    /// How to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
 
-/// Explains every machine deployment of a name (or `namespace/name`), of the tenants in question.
+/// Explains the machine deployments with this name, or `namespace/name`, of the tenants in
+/// question.
+///
+/// # Errors
+///
+/// If there is none, or if the clusters cannot be read.
 pub async fn explain(question: &Question, name: &str) -> anyhow::Result<Vec<Explanation>> {
     let client = ClusterClient::management(&question.management)
         .await?
@@ -268,7 +273,7 @@ fn revision(found: &MachineDeployment) -> Option<&str> {
     found.annotations().get(REVISION).map(String::as_str)
 }
 
-/// The registries alone.
+/// Returns the names of the registries.
 fn registries(tenant: &Tenant) -> Value {
     json!(tenant.registry_credentials.keys().collect::<Vec<_>>())
 }
@@ -323,8 +328,8 @@ fn settings(tenant: &Tenant, defaults: &TenantSettings) -> Vec<Input> {
     SETTINGS.into_iter().map(setting).collect()
 }
 
-/// Without what may be secret: the names of variables, the size of certificates, and no passwords
-/// of proxies.
+/// Returns a value without secrets: only the names of variables and the size of certificates, and
+/// no passwords of proxies.
 fn shown(name: &str, value: &Value) -> Value {
     match (name, value) {
         ("variables", Value::Object(variables)) => json!(variables.keys().collect::<Vec<_>>()),
@@ -335,7 +340,7 @@ fn shown(name: &str, value: &Value) -> Value {
     }
 }
 
-/// `user:password@` of every URL is taken out.
+/// Removes `user:password@` from every URL.
 fn masked(value: &Value) -> Value {
     match value {
         Value::String(text) => json!(without_user(text)),
@@ -436,7 +441,7 @@ mod tests {
         let settings = serde_json::to_value(TenantSettings::default()).unwrap();
         let known: Vec<&str> = SETTINGS.iter().map(|(_, key)| *key).collect();
         for key in settings.as_object().unwrap().keys() {
-            // No WorkerCluster can choose the order.
+            // A WorkerCluster cannot set the order.
             assert!(
                 known.contains(&key.as_str()) || key == "mirror_order",
                 "{key}"

@@ -1,4 +1,4 @@
-//! Reads everything about a tenant that its reconciles would know.
+//! Reads everything about a tenant that its reconciles would use.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -55,13 +55,13 @@ use crate::tenant::{
     settings::{SettingsError, TenantSettings},
 };
 
-/// A tenant, as its reconciles would know it.
+/// A tenant, with everything that its reconciles would use.
 pub(super) struct Tenant {
     pub(super) namespace: String,
     pub(super) id: TenantId,
     pub(super) policy: TenantPolicy,
     pub(super) token_lifetime: Duration,
-    /// What happens to a machine deployment that names no profile.
+    /// The tenant's setting for machine deployments that name no profile.
     pub(super) unnamed: ProfileAnnotation,
     pub(super) worker: Client,
     pub(super) settings: Result<Arc<TenantSettings>, SettingsError>,
@@ -69,24 +69,24 @@ pub(super) struct Tenant {
     pub(super) kubeconfig_ca: Arc<[u8]>,
     pub(super) registry_credentials: Arc<BTreeMap<String, RegistryCredential>>,
     pub(super) profiles: ProfileStore,
-    /// What the tenant's settings say about the default profiles.
+    /// The tenant's settings for default profiles.
     pub(super) default_profiles: DefaultProfileSettings,
     pub(super) configs: HashMap<String, OperatingSystemConfig>,
-    /// Those of which only the metadata can be decoded.
+    /// The configs of which only the metadata can be decoded.
     pub(super) unreadable_configs: HashMap<String, ObjectMeta>,
     pub(super) secrets: HashMap<String, Seen>,
-    /// The tokens of those machine deployments that have their own, by their Secrets' names.
+    /// The fetch tokens of machine deployments that have their own, by the name of the Secret.
     pub(super) fetch_tokens: HashMap<String, SecretText>,
     /// The WorkerCluster.
     pub(super) own: Option<WorkerCluster>,
-    /// Whether the manager lets the cluster be.
+    /// True if the WorkerCluster is paused.
     pub(super) is_paused: bool,
     pub(super) tokens: HashMap<String, Token>,
     pub(super) key: DigestKey,
     pub(super) now: Timestamp,
 }
 
-/// The registrations that are asked about.
+/// Returns the registrations of the tenants in question.
 pub(super) async fn registrations(
     client: &Client,
     question: &Question,
@@ -119,7 +119,7 @@ pub(super) async fn registrations(
     Ok(found)
 }
 
-/// A Secret of which only the metadata can be decoded.
+/// Returns a Secret that consists of metadata only, in place of one that cannot be decoded.
 fn bare_secret(metadata: ObjectMeta) -> Secret {
     Secret {
         metadata,
@@ -201,7 +201,7 @@ impl Tenant {
         })
     }
 
-    /// A config, as it was seen.
+    /// Returns a config as it was read.
     pub(super) fn config(&self, name: &str) -> Option<Seen> {
         let Some(config) = self.configs.get(name) else {
             return self.unreadable_configs.get(name).map(|metadata| Seen {
@@ -216,7 +216,7 @@ impl Tenant {
     }
 }
 
-/// A client for the worker cluster, by the same rules as the manager's.
+/// Returns a client for the worker cluster, by the rules that `osm run` uses.
 fn connect(
     question: &Question,
     policy: &TenantPolicy,
@@ -276,7 +276,7 @@ async fn policy_of(
     Ok(Arc::clone(policy.unwrap_or(&policies.default)))
 }
 
-/// The oldest WorkerCluster that names the registration.
+/// Returns the oldest WorkerCluster that names the registration.
 async fn worker_cluster(
     client: &Client,
     registration: &Secret,
@@ -299,7 +299,7 @@ async fn worker_cluster(
     }
 }
 
-/// What was made for nodes, and the tokens of those that have their own.
+/// The Secrets that were created for nodes, and the fetch tokens among them.
 struct Made {
     secrets: HashMap<String, Seen>,
     fetch_tokens: HashMap<String, SecretText>,
@@ -329,7 +329,8 @@ async fn made(worker: &Client, key: &DigestKey) -> anyhow::Result<Made> {
     })
 }
 
-/// The bootstrap tokens; of two for one machine deployment the one that is valid for longer.
+/// Returns the bootstrap tokens by key. If a machine deployment has two, the one that is valid for
+/// longer.
 async fn bootstrap_tokens(worker: &Client) -> anyhow::Result<HashMap<String, Token>> {
     let page = ListParams::default().labels(TOKEN_LABEL);
     let found: Vec<Secret> = pages::all(&Api::namespaced(worker.clone(), KUBE_SYSTEM), page)

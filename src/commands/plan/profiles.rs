@@ -1,5 +1,5 @@
-//! The profiles that a tenant's machine deployments would find: those that are installed, and in
-//! their place those that the question supposes.
+//! The profiles that a tenant's machine deployments would use: the installed ones, or those that
+//! are assumed in their place.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(super) struct Registered {
     pub(super) own: Option<WorkerCluster>,
 }
 
-/// Returns the profiles that the tenant may use, with those of the question in their place.
+/// Returns the profiles that the tenant may use, after the assumptions.
 pub(super) async fn profiles(
     client: &Client,
     question: &Question,
@@ -68,7 +68,7 @@ pub(super) async fn profiles(
     Ok(store)
 }
 
-/// Puts the profiles of the question in place of those that the tenant has.
+/// Replaces the tenant's profiles with those that are assumed.
 fn suppose(
     found: &mut Vec<OperatingSystemProfile>,
     question: &Question,
@@ -100,7 +100,8 @@ fn suppose(
     Ok(())
 }
 
-/// Whether a default profile would be installed, in its turn at the latest.
+/// Returns true if a default profile would be installed, if necessary once the tenant has a rollout
+/// slot.
 fn takes_its_place(
     (defaults, own): (&TenantSettings, Option<&WorkerCluster>),
     ours: &DefaultProfile,

@@ -201,7 +201,7 @@ fn elsewhere(conditions: &[Told]) -> Row {
     row_elsewhere("berlin/worker".to_owned(), Some(&status))
 }
 
-/// What a healthy tenant's WorkerCluster says.
+/// The conditions in a healthy tenant's WorkerCluster.
 const WELL: [Told; 6] = [
     ("Ready", "True", "Ready", 5),
     ("Registered", "True", "Accepted", 1),
@@ -211,7 +211,7 @@ const WELL: [Told; 6] = [
     ("MachinesCurrent", "True", "MachinesCurrent", 4),
 ];
 
-/// How others differ from it, which state that is, and since when. The first reason is the cause.
+/// Differences from those, the resulting state, and since when. The first reason is the cause.
 const DIFFERENT: [(&[Told], State, i64); 9] = [
     (
         &[

@@ -1,4 +1,4 @@
-//! Finds what keeps a machine deployment from being served, or the tenant as a whole.
+//! Finds what blocks a machine deployment or the whole tenant.
 
 use super::super::{Answer, Verdict};
 use super::Blocker;
@@ -14,7 +14,7 @@ const SUMMARIES: [ConditionType; 2] = [
     ConditionType::MachineDeploymentsServed,
 ];
 
-/// What holds the tenant up, and what the machine deployment itself.
+/// Returns the problems that block the tenant or the machine deployment.
 pub(super) fn blockers(own: Option<&WorkerCluster>, name: &str, answer: &Answer) -> Vec<Blocker> {
     let blocker = |reason: &str, message: &str| Blocker {
         reason: reason.to_owned(),
