@@ -29,7 +29,7 @@ use crate::fleet::registry::{Place, RegisteredCluster, Registry};
 use crate::plan::{
     default_profile::DefaultProfileSettings,
     default_profile::{DefaultProfile, is_older},
-    rollout::{Decision, Participant, Standing, decide, is_profiles_fault},
+    rollout::{Decision, Participant, ParticipantState, decide, is_profiles_fault},
 };
 use crate::telemetry::metrics::{Metrics, Paused, RolloutState};
 use crate::tenant::{id::TenantId, report::Outcome, settings::TenantSettings, waves::Pace};
@@ -105,7 +105,7 @@ impl Rollout {
                 continue;
             };
             if place == Place::Here {
-                here.push(participant.standing);
+                here.push(participant.state);
             }
             participants.push(participant);
         }
@@ -145,8 +145,9 @@ impl Rollout {
     /// Returns the tenants that have a slot and have not used it yet.
     fn still_asking(&self, participants: &[Participant<TenantId>]) -> BTreeSet<TenantId> {
         let before = self.slots.decided.borrow();
-        let asks =
-            |it: &&Participant<TenantId>| it.standing.asks() && before.granted.contains(&it.id);
+        let asks = |it: &&Participant<TenantId>| {
+            it.state.requests_slot() && before.granted.contains(&it.id)
+        };
         participants
             .iter()
             .filter(asks)
@@ -155,17 +156,17 @@ impl Rollout {
     }
 
     /// Sets the metrics. Each replica counts its own tenants.
-    fn count(&self, here: &[Standing]) {
+    fn count(&self, here: &[ParticipantState]) {
         for (state, of) in [
-            (RolloutState::Settled, &[Standing::Settled][..]),
-            (RolloutState::Settling, &[Standing::Settling]),
+            (RolloutState::Settled, &[ParticipantState::Settled][..]),
+            (RolloutState::Settling, &[ParticipantState::Settling]),
             (
                 RolloutState::Waiting,
                 &[
-                    Standing::Underway,
-                    Standing::SlotRequest,
-                    Standing::AskingWithoutUsers,
-                    Standing::Away,
+                    ParticipantState::Underway,
+                    ParticipantState::SlotRequest,
+                    ParticipantState::SlotRequestWithoutUsers,
+                    ParticipantState::Away,
                 ],
             ),
         ] {
@@ -231,36 +232,43 @@ impl Rollout {
                 (users, asks)
             }
             Place::Elsewhere => {
-                let told = status.map_or(Told::Away, Told::from_status);
-                (self.users_elsewhere(entries, told), told == Told::Asks)
+                let reported = status.map_or(ReportedState::Away, ReportedState::from_status);
+                (
+                    self.users_elsewhere(entries, reported),
+                    reported == ReportedState::RequestsSlot,
+                )
             }
         };
-        let standing = match older {
-            0 if users.unlooked + users.behind > 0 => Standing::Settling,
+        let state = match older {
+            0 if users.unlooked + users.behind > 0 => ParticipantState::Settling,
             // Without users, the profiles prove nothing.
             0 if users.tried == 0 => return None,
-            0 => Standing::Settled,
-            _ if !asks => Standing::Away,
-            _ if ours > 0 => Standing::Underway,
-            _ if users.tried + users.behind == 0 => Standing::AskingWithoutUsers,
-            _ => Standing::SlotRequest,
+            0 => ParticipantState::Settled,
+            _ if !asks => ParticipantState::Away,
+            _ if ours > 0 => ParticipantState::Underway,
+            _ if users.tried + users.behind == 0 => ParticipantState::SlotRequestWithoutUsers,
+            _ => ParticipantState::SlotRequest,
         };
         Some(Participant {
             id: tenant.clone(),
-            standing,
+            state,
             tried: users.tried,
             failed: users.failed,
         })
     }
 
-    fn users_elsewhere(&self, entries: &[MachineDeploymentEntry], told: Told) -> Users {
+    fn users_elsewhere(
+        &self,
+        entries: &[MachineDeploymentEntry],
+        reported: ReportedState,
+    ) -> Users {
         let mut users = Users::default();
         for entry in entries {
             users.add(self, of_entry(entry));
         }
-        match told {
-            Told::Away => users.without_delay(),
-            Told::Asks | Told::Served => users,
+        match reported {
+            ReportedState::Away => users.without_delay(),
+            ReportedState::RequestsSlot | ReportedState::Served => users,
         }
     }
 
@@ -321,16 +329,16 @@ fn of_entry(entry: &MachineDeploymentEntry) -> User<'_> {
 
 /// The state of a tenant according to the status that another replica wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum ReportedState {
     /// Its cluster does not answer, or no replica serves it.
     Away,
     /// It requests a slot.
-    Asks,
+    RequestsSlot,
     /// It is served, and requests nothing.
     Served,
 }
 
-impl Told {
+impl ReportedState {
     fn from_status(status: &WorkerClusterStatus) -> Self {
         let condition = |kind: ConditionType| kind.find_in(&status.conditions);
         let connected = condition(ConditionType::Connected);
@@ -339,7 +347,7 @@ impl Told {
         }
         let installed = condition(ConditionType::ProfilesInstalled);
         match installed.and_then(|it| Reason::named(&it.reason)) {
-            Some(Reason::AwaitingTurn | Reason::RolloutPaused) => Self::Asks,
+            Some(Reason::AwaitingTurn | Reason::RolloutPaused) => Self::RequestsSlot,
             _ => Self::Served,
         }
     }
@@ -348,7 +356,7 @@ impl Told {
 /// The states of all tenants, and since when they have not changed.
 #[derive(Debug, Default)]
 struct Calm {
-    standings: BTreeMap<TenantId, Standing>,
+    states: BTreeMap<TenantId, ParticipantState>,
     since: Option<Instant>,
 }
 
@@ -356,10 +364,10 @@ impl Calm {
     /// Records the states. Returns true if they have not changed for a while.
     fn observe(&mut self, participants: &[Participant<TenantId>]) -> bool {
         let now = Instant::now();
-        let standings = participants.iter().map(|it| (it.id.clone(), it.standing));
-        let standings = standings.collect();
-        if self.standings != standings {
-            self.standings = standings;
+        let states = participants.iter().map(|it| (it.id.clone(), it.state));
+        let states = states.collect();
+        if self.states != states {
+            self.states = states;
             self.since = Some(now);
         }
         self.since.is_none_or(|since| now >= since + CALM)

@@ -28,7 +28,7 @@ pub fn is_profiles_fault(reason: Reason) -> bool {
 
 /// A tenant's state in the rollout. Slots are granted in the order of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum ParticipantState {
     /// It has the newer profiles, and all its machine deployments were reconciled with them.
     Settled,
     /// It has the newer profiles, and some machine deployments still have to be reconciled.
@@ -39,17 +39,17 @@ pub enum Standing {
     SlotRequest,
     /// It requests a slot, but none of its machine deployments uses a default profile, so it cannot
     /// show that the newer profiles work.
-    AskingWithoutUsers,
+    SlotRequestWithoutUsers,
     /// It has older profiles, and cannot be served now.
     Away,
 }
 
-impl Standing {
+impl ParticipantState {
     /// Returns true if the tenant requests a slot.
-    pub const fn asks(self) -> bool {
+    pub const fn requests_slot(self) -> bool {
         matches!(
             self,
-            Self::Underway | Self::SlotRequest | Self::AskingWithoutUsers
+            Self::Underway | Self::SlotRequest | Self::SlotRequestWithoutUsers
         )
     }
 }
@@ -60,7 +60,7 @@ pub struct Participant<Id> {
     /// The tenant.
     pub id: Id,
     /// The tenant's state in the rollout.
-    pub standing: Standing,
+    pub state: ParticipantState,
     /// The number of its machine deployments that were reconciled with a newer profile.
     pub tried: usize,
     /// How many of these fail for a reason that a profile can cause.
@@ -89,29 +89,31 @@ pub fn decide<Id: Ord + Clone>(participants: &[Participant<Id>], pace: &Pace) ->
     if failed.saturating_mul(100) > limit {
         return Decision::Paused { failed, tried };
     }
-    let count = |standing| {
-        let of_standing = participants.iter().filter(|it| it.standing == standing);
-        of_standing.count()
+    let count = |state| {
+        let of_state = participants.iter().filter(|it| it.state == state);
+        of_state.count()
     };
-    let settled = count(Standing::Settled);
-    let started = settled + count(Standing::Settling);
-    let total = participants.len() - count(Standing::AskingWithoutUsers);
+    let settled = count(ParticipantState::Settled);
+    let started = settled + count(ParticipantState::Settling);
+    let total = participants.len() - count(ParticipantState::SlotRequestWithoutUsers);
     let sizes = pace.waves.iter().map(|wave| wave.size(total));
     let size = sizes
         .into_iter()
         .find(|size| *size > settled)
         .unwrap_or(usize::MAX);
-    let mut asking: Vec<(Standing, &Id)> = participants
+    let mut asking: Vec<(ParticipantState, &Id)> = participants
         .iter()
-        .filter(|it| [Standing::Underway, Standing::SlotRequest].contains(&it.standing))
-        .map(|it| (it.standing, &it.id))
+        .filter(|it| {
+            [ParticipantState::Underway, ParticipantState::SlotRequest].contains(&it.state)
+        })
+        .map(|it| (it.state, &it.id))
         .collect();
     asking.sort();
     // Tenants without users of default profiles come last, and all in one wave.
     if asking.is_empty() && started == settled {
         let rest = participants
             .iter()
-            .filter(|it| it.standing == Standing::AskingWithoutUsers);
+            .filter(|it| it.state == ParticipantState::SlotRequestWithoutUsers);
         return Decision::Granted(rest.map(|it| it.id.clone()).collect());
     }
     let granted = asking.into_iter().take(size.saturating_sub(started));
@@ -120,21 +122,23 @@ pub fn decide<Id: Ord + Clone>(participants: &[Participant<Id>], pace: &Pace) ->
 
 #[cfg(test)]
 mod tests {
-    use super::Standing::{AskingWithoutUsers, Away, Settled, Settling, SlotRequest, Underway};
+    use super::ParticipantState::{
+        Away, Settled, Settling, SlotRequest, SlotRequestWithoutUsers, Underway,
+    };
     use super::*;
 
-    type Fleet<'a> = [(Standing, usize)];
+    type Fleet<'a> = [(ParticipantState, usize)];
 
-    /// Returns a fleet with the given number of tenants of each standing, numbered in this order.
+    /// Returns a fleet with the given number of tenants of each state, numbered in this order.
     fn a_fleet(of: &Fleet<'_>) -> Vec<Participant<usize>> {
-        let standings = of.iter().flat_map(|(it, count)| vec![*it; *count]);
-        let tenant = |(id, standing)| Participant {
+        let states = of.iter().flat_map(|(it, count)| vec![*it; *count]);
+        let tenant = |(id, state)| Participant {
             id,
-            standing,
+            state,
             tried: 0,
             failed: 0,
         };
-        standings.enumerate().map(tenant).collect()
+        states.enumerate().map(tenant).collect()
     }
 
     fn check(of: &Fleet<'_>, expected: &[usize]) {
@@ -161,25 +165,29 @@ mod tests {
 
     #[test]
     fn tenants_underway_come_first_and_those_without_users_of_default_profiles_last() {
-        check(&[(AskingWithoutUsers, 1), (SlotRequest, 39)], &[1]);
+        check(&[(SlotRequestWithoutUsers, 1), (SlotRequest, 39)], &[1]);
         check(
             &[(SlotRequest, 20), (Underway, 1), (SlotRequest, 19)],
             &[20],
         );
-        check(&[(Settling, 1), (AskingWithoutUsers, 3)], &[]);
-        check(&[(AskingWithoutUsers, 3)], &[0, 1, 2]);
+        check(&[(Settling, 1), (SlotRequestWithoutUsers, 3)], &[]);
+        check(&[(SlotRequestWithoutUsers, 3)], &[0, 1, 2]);
         check(
-            &[(AskingWithoutUsers, 100), (Settled, 1), (SlotRequest, 19)],
+            &[
+                (SlotRequestWithoutUsers, 100),
+                (Settled, 1),
+                (SlotRequest, 19),
+            ],
             &[101],
         );
     }
 
     #[test]
     fn a_tenant_requests_a_slot_while_it_lacks_newer_profiles_and_can_be_served() {
-        let asking = [Underway, SlotRequest, AskingWithoutUsers];
+        let asking = [Underway, SlotRequest, SlotRequestWithoutUsers];
         let others = [Settled, Settling, Away];
-        assert!(asking.into_iter().all(Standing::asks));
-        assert!(!others.into_iter().any(Standing::asks));
+        assert!(asking.into_iter().all(ParticipantState::requests_slot));
+        assert!(!others.into_iter().any(ParticipantState::requests_slot));
     }
 
     #[test]
