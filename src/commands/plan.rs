@@ -35,7 +35,7 @@ use crate::plan::{
     desired::{desired, is_current},
     found::{Lacking, NotServed, ProfileName, find_profile, lacking},
     invalid::Invalid,
-    machine_rollout::{Machines, Standing, machines, standing},
+    machine_rollout::{Machines, ReplacementState, machines, replacement_state},
     observed::Observed,
     provenance::Provenance,
     validate::{Deployment, Found, Policy, Profile, validate},
@@ -310,9 +310,9 @@ impl Tenant {
         let desired = desired(&deployment, documents);
         let machines = machines(&desired, &found.observed);
         if let Some(machines) = machines.filter(Machines::are_outdated) {
-            answer.machines = match standing(machine_deployment, Some(&machines)) {
-                Standing::Outdated => Some(MachinesFate::Replaced),
-                Standing::Replacing => Some(MachinesFate::BeingReplaced),
+            answer.machines = match replacement_state(machine_deployment, Some(&machines)) {
+                ReplacementState::Outdated => Some(MachinesFate::Replaced),
+                ReplacementState::Replacing => Some(MachinesFate::BeingReplaced),
                 _ => Some(MachinesFate::HeldBack),
             };
         }

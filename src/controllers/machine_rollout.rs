@@ -29,7 +29,7 @@ use crate::api::{
 };
 use crate::client::retry_delay::RetryDelay;
 use crate::fleet::events;
-use crate::plan::machine_rollout::{Standing, next_to_replace, standing};
+use crate::plan::machine_rollout::{ReplacementState, next_to_replace, replacement_state};
 use crate::telemetry::chain::chain;
 use crate::tenant::report::ConditionState;
 
@@ -45,7 +45,7 @@ const NAMED_MAX: usize = 3;
 pub async fn follow(context: &Context) {
     let mut rollout = Rollout {
         context,
-        told: BTreeMap::new(),
+        written: BTreeMap::new(),
         replacing: BTreeMap::new(),
         delay: RetryDelay::default(),
     };
@@ -75,17 +75,17 @@ struct Progress {
 struct Rollout<'a> {
     context: &'a Context,
     /// Our writes that the watch has not shown yet: the document's digest, by name.
-    told: BTreeMap<String, String>,
+    written: BTreeMap<String, String>,
     replacing: BTreeMap<String, Progress>,
     delay: RetryDelay,
 }
 
 /// A machine deployment and the state of its replacement.
-struct Seen {
+struct Candidate {
     found: Arc<MachineDeployment>,
     name: String,
     content: String,
-    standing: Standing,
+    state: ReplacementState,
 }
 
 impl Rollout<'_> {
@@ -94,7 +94,7 @@ impl Rollout<'_> {
     async fn evaluate(&mut self) -> Option<Duration> {
         let setting = setting(self.context);
         if setting.replace == MachineReplacement::Never {
-            self.told.clear();
+            self.written.clear();
             self.replacing.clear();
             report_setting(self.context);
             return None;
@@ -103,21 +103,25 @@ impl Rollout<'_> {
             return None;
         }
         let mut all = self.all();
-        let standings: Vec<_> = all.iter().map(|it| it.standing).enumerate().collect();
+        let states: Vec<_> = all.iter().map(|it| it.state).enumerate().collect();
         let max = usize::try_from(setting.max_concurrent).unwrap_or(usize::MAX);
-        for index in next_to_replace(&standings, max) {
-            let Some(seen) = all.get_mut(index) else {
+        for index in next_to_replace(&states, max) {
+            let Some(candidate) = all.get_mut(index) else {
                 continue;
             };
-            if let Err(error) = self.report(seen).await {
-                let message = format!("cannot tell {}: {}", seen.name, chain(&error));
+            if let Err(error) = self.replace_machines(candidate).await {
+                let message = format!(
+                    "cannot replace the machines of {}: {}",
+                    candidate.name,
+                    chain(&error)
+                );
                 self.set_condition(ConditionState::retried(
                     Reason::MachineRolloutFailed,
                     message,
                 ));
                 return self.delay.next();
             }
-            seen.standing = Standing::Replacing;
+            candidate.state = ReplacementState::Replacing;
         }
         self.delay = RetryDelay::default();
         let again = self.watch_progress(&all).await;
@@ -126,75 +130,83 @@ impl Rollout<'_> {
     }
 
     /// Returns all machine deployments, sorted by name.
-    fn all(&mut self) -> Vec<Seen> {
-        let mut all: Vec<Seen> = Vec::new();
+    fn all(&mut self) -> Vec<Candidate> {
+        let mut all: Vec<Candidate> = Vec::new();
         for found in self.context.machine_deployments.state() {
             let name = full_name(&ObjectRef::from_obj(&*found));
             let machines = self.context.machines.get(&name);
-            let standing = standing(&found, machines.as_ref());
-            all.push(Seen {
+            let state = replacement_state(&found, machines.as_ref());
+            all.push(Candidate {
                 content: machines.map(|it| it.content).unwrap_or_default(),
                 found,
                 name,
-                standing,
+                state,
             });
         }
         all.sort_by(|a, b| a.name.cmp(&b.name));
         // Our own writes count before the watch shows them.
-        let outdated = all.iter().filter(|it| it.standing == Standing::Outdated);
+        let outdated = all
+            .iter()
+            .filter(|it| it.state == ReplacementState::Outdated);
         let outdated: HashSet<&String> = outdated.map(|it| &it.name).collect();
-        self.told.retain(|name, _| outdated.contains(name));
-        for seen in &mut all {
-            if self.told.get(&seen.name) == Some(&seen.content) {
-                seen.standing = Standing::Replacing;
+        self.written.retain(|name, _| outdated.contains(name));
+        for candidate in &mut all {
+            if self.written.get(&candidate.name) == Some(&candidate.content) {
+                candidate.state = ReplacementState::Replacing;
             }
         }
         all
     }
 
-    async fn report(&mut self, seen: &Seen) -> Result<(), kube::Error> {
-        let namespace = seen.found.namespace().unwrap_or_default();
+    async fn replace_machines(&mut self, candidate: &Candidate) -> Result<(), kube::Error> {
+        let namespace = candidate.found.namespace().unwrap_or_default();
         let api: Api<MachineDeployment> =
             Api::namespaced(self.context.engagement.worker.client(), &namespace);
         let patch = json!({
             "metadata": {
-                "uid": seen.found.uid(),
-                "resourceVersion": seen.found.resource_version(),
+                "uid": candidate.found.uid(),
+                "resourceVersion": candidate.found.resource_version(),
             },
-            "spec": {"template": {"metadata": {"annotations": {REPLACED_FOR: &seen.content}}}},
+            "spec": {"template": {"metadata": {"annotations": {REPLACED_FOR: &candidate.content}}}},
         });
-        let name = seen.found.name_any();
+        let name = candidate.found.name_any();
         let patch = Patch::Merge(&patch);
         api.patch_metadata(&name, &PatchParams::default(), &patch)
             .await?;
-        self.told.insert(seen.name.clone(), seen.content.clone());
+        self.written
+            .insert(candidate.name.clone(), candidate.content.clone());
         tracing::info!(
             registration = %self.context.engagement.registration,
             %namespace,
             name,
-            content = seen.content,
+            content = candidate.content,
             "machines are replaced: they were made from another document"
         );
         let note = format!(
             "the machines were made from another document than machines get now, which is {}",
-            seen.content
+            candidate.content
         );
-        self.publish(&seen.found, Reason::ReplacingMachines, note)
+        self.publish(&candidate.found, Reason::ReplacingMachines, note)
             .await;
         Ok(())
     }
 
     /// Records which replacements are stalled, and reports each of them once. Returns the time
     /// until the next one would be.
-    async fn watch_progress(&mut self, all: &[Seen]) -> Option<Duration> {
+    async fn watch_progress(&mut self, all: &[Candidate]) -> Option<Duration> {
         let replacing = |name: &String| {
-            let mut replacing = all.iter().filter(|it| it.standing == Standing::Replacing);
+            let mut replacing = all
+                .iter()
+                .filter(|it| it.state == ReplacementState::Replacing);
             replacing.any(|it| it.name == *name)
         };
         self.replacing.retain(|name, _| replacing(name));
         let mut next: Option<Duration> = None;
-        for seen in all.iter().filter(|it| it.standing == Standing::Replacing) {
-            let status = seen.found.status.clone();
+        for candidate in all
+            .iter()
+            .filter(|it| it.state == ReplacementState::Replacing)
+        {
+            let status = candidate.found.status.clone();
             let fresh = || Progress {
                 status: status.clone(),
                 since: Instant::now(),
@@ -202,24 +214,24 @@ impl Rollout<'_> {
             };
             let progress = self
                 .replacing
-                .entry(seen.name.clone())
+                .entry(candidate.name.clone())
                 .or_insert_with(fresh);
             if progress.status != status {
                 *progress = fresh();
             }
-            let deadline = deadline(&seen.found);
+            let deadline = deadline(&candidate.found);
             let left = deadline.saturating_sub(progress.since.elapsed());
             if !left.is_zero() {
                 next = Some(next.map_or(left, |next| next.min(left)));
             } else if !progress.is_held_up {
                 progress.is_held_up = true;
-                self.report_stalled(seen, deadline).await;
+                self.report_stalled(candidate, deadline).await;
             }
         }
         next
     }
 
-    async fn report_stalled(&self, seen: &Seen, deadline: Duration) {
+    async fn report_stalled(&self, candidate: &Candidate, deadline: Duration) {
         let note = format!(
             "the machines are being replaced, and nothing has happened for {} s; other machine \
              deployments wait for this one",
@@ -227,11 +239,11 @@ impl Rollout<'_> {
         );
         tracing::warn!(
             registration = %self.context.engagement.registration,
-            name = seen.name,
+            name = candidate.name,
             why = note,
             "the replacement of machines is held up"
         );
-        self.publish(&seen.found, Reason::MachinesHeldUp, note)
+        self.publish(&candidate.found, Reason::MachinesHeldUp, note)
             .await;
     }
 
@@ -243,18 +255,18 @@ impl Rollout<'_> {
             .await;
     }
 
-    fn finding(&self, all: &[Seen]) -> ConditionState {
-        let of = |wanted: Standing| {
-            let names = all.iter().filter(|it| it.standing == wanted);
+    fn finding(&self, all: &[Candidate]) -> ConditionState {
+        let of = |wanted: ReplacementState| {
+            let names = all.iter().filter(|it| it.state == wanted);
             names.map(|it| it.name.as_str()).collect::<Vec<_>>()
         };
         let held_up = self.replacing.iter().filter(|(_, it)| it.is_held_up);
         let held_up: Vec<&str> = held_up.map(|(name, _)| name.as_str()).collect();
         let parts = [
             ("does not get on", held_up.as_slice()),
-            ("replacing", &of(Standing::Replacing)),
-            ("waiting", &of(Standing::Outdated)),
-            ("paused or not at rest", &of(Standing::HeldBack)),
+            ("replacing", &of(ReplacementState::Replacing)),
+            ("waiting", &of(ReplacementState::Outdated)),
+            ("paused or not at rest", &of(ReplacementState::HeldBack)),
         ]
         .into_iter()
         .filter(|(_, names)| !names.is_empty())

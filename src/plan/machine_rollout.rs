@@ -119,7 +119,7 @@ fn was_written_as(seen: &Seen, made_from: &MadeFrom) -> bool {
 
 /// The state of a machine deployment in the replacement of machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ReplacementState {
     /// It does not take part: it is being deleted, is not served, or has just got another revision.
     Apart,
     /// Its machines were created from the current document.
@@ -134,13 +134,16 @@ pub enum Standing {
 }
 
 /// Returns the state of a machine deployment. `machines` is `None` if it is not served.
-pub fn standing(found: &MachineDeployment, machines: Option<&Machines>) -> Standing {
+pub fn replacement_state(
+    found: &MachineDeployment,
+    machines: Option<&Machines>,
+) -> ReplacementState {
     if found.metadata.deletion_timestamp.is_some() || found.spec.is_unreadable {
-        return Standing::Apart;
+        return ReplacementState::Apart;
     }
     let requested = replaced_for(found);
     if requested.is_some() && !is_at_rest(found) {
-        return Standing::Replacing;
+        return ReplacementState::Replacing;
     }
     let revision = found.metadata.annotations.as_ref();
     let revision = revision
@@ -148,19 +151,19 @@ pub fn standing(found: &MachineDeployment, machines: Option<&Machines>) -> Stand
         .map_or("", String::as_str);
     // A machine deployment whose revision has changed since is about to be reconciled again.
     let Some(machines) = machines.filter(|it| it.made_from.revision == revision) else {
-        return Standing::Apart;
+        return ReplacementState::Apart;
     };
     if !machines.are_outdated() {
-        return Standing::Current;
+        return ReplacementState::Current;
     }
     if requested == Some(&machines.content) {
         // machine-controller has not raised the revision yet.
-        return Standing::Replacing;
+        return ReplacementState::Replacing;
     }
     if found.spec.paused == Some(true) || !is_at_rest(found) {
-        return Standing::HeldBack;
+        return ReplacementState::HeldBack;
     }
-    Standing::Outdated
+    ReplacementState::Outdated
 }
 
 /// Returns the digest of the document that machines were last replaced for, from the annotation in
@@ -191,9 +194,12 @@ pub fn is_at_rest(found: &MachineDeployment) -> bool {
 
 /// Returns the machine deployments to ask for new machines now, in the given order, so that at most
 /// `max_concurrent` replace machines at the same time.
-pub fn next_to_replace<Id: Clone>(standings: &[(Id, Standing)], max_concurrent: usize) -> Vec<Id> {
-    let of = |wanted: Standing| standings.iter().filter(move |(_, it)| *it == wanted);
-    let room = max_concurrent.saturating_sub(of(Standing::Replacing).count());
-    let outdated = of(Standing::Outdated).take(room);
+pub fn next_to_replace<Id: Clone>(
+    states: &[(Id, ReplacementState)],
+    max_concurrent: usize,
+) -> Vec<Id> {
+    let of = |wanted: ReplacementState| states.iter().filter(move |(_, it)| *it == wanted);
+    let room = max_concurrent.saturating_sub(of(ReplacementState::Replacing).count());
+    let outdated = of(ReplacementState::Outdated).take(room);
     outdated.map(|(id, _)| id.clone()).collect()
 }

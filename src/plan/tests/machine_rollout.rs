@@ -8,7 +8,9 @@ use crate::api::{
     worker_cluster::{MachineReplacement, MachineRollout},
 };
 use crate::plan::{
-    machine_rollout::{Machines, MadeFrom, Standing, machines, next_to_replace, standing},
+    machine_rollout::{
+        Machines, MadeFrom, ReplacementState, machines, next_to_replace, replacement_state,
+    },
     validate::validate,
 };
 
@@ -190,16 +192,20 @@ fn both(first: &Value, second: &Value) -> Value {
     both
 }
 
-/// Checks the standing of each case: its machines of revision 1 were created from the document
+/// Checks the state of each case: its machines of revision 1 were created from the document
 /// `old`, and new ones get the given document. `None` means that nothing is known of them.
-fn check_standings(cases: &[(&str, Value, Option<&str>, Standing)]) {
+fn check_states(cases: &[(&str, Value, Option<&str>, ReplacementState)]) {
     for (what, over, content, expected) in cases {
         let machines = content.map(|content| Machines {
             made_from: MadeFrom::parse("1 old k").unwrap(),
             content: content.to_owned(),
         });
         let found = a_deployment(over);
-        assert_eq!(standing(&found, machines.as_ref()), *expected, "{what}");
+        assert_eq!(
+            replacement_state(&found, machines.as_ref()),
+            *expected,
+            "{what}"
+        );
     }
 }
 
@@ -224,8 +230,8 @@ fn unobserved() -> Value {
 }
 
 #[test]
-fn a_machine_deployment_has_the_standing_of_its_spec_and_status() {
-    use Standing::{Apart, Current, HeldBack, Outdated};
+fn a_machine_deployment_has_the_state_of_its_spec_and_status() {
+    use ReplacementState::{Apart, Current, HeldBack, Outdated};
     let (old, new) = (Some("old"), Some("new"));
     let empty = json!({"spec": {"replicas": 0}, "status": {
         "replicas": null, "updatedReplicas": null, "availableReplicas": null,
@@ -233,7 +239,7 @@ fn a_machine_deployment_has_the_standing_of_its_spec_and_status() {
     let surplus = json!({"status": {"replicas": 3}});
     let without_status = json!({"status": null});
     let raised = json!({"metadata": {"annotations": {REVISION: "2"}}});
-    check_standings(&[
+    check_states(&[
         ("current", json!({}), old, Current),
         ("current, and not at rest", updating(), old, Current),
         ("outdated", json!({}), new, Outdated),
@@ -252,12 +258,12 @@ fn a_machine_deployment_has_the_standing_of_its_spec_and_status() {
 
 #[test]
 fn a_requested_replacement_lasts_until_every_machine_is_updated_and_available() {
-    use Standing::{Apart, Current, Outdated, Replacing};
+    use ReplacementState::{Apart, Current, Outdated, Replacing};
     let (old, new) = (Some("old"), Some("new"));
     let requested_and = |content: &str, over: Value| both(&requested(content), &over);
     let updating_and_paused = both(&updating(), &paused());
     let updating_and_deleted = both(&updating(), &deleting());
-    check_standings(&[
+    check_states(&[
         (
             "requested",
             requested_and("new", unobserved()),
@@ -297,8 +303,8 @@ fn a_requested_replacement_lasts_until_every_machine_is_updated_and_available() 
 
 #[test]
 fn replacements_are_granted_in_order_up_to_the_maximum() {
-    use Standing::{Apart, Current, HeldBack, Outdated, Replacing};
-    let cases: &[(&[Standing], usize, &[usize])] = &[
+    use ReplacementState::{Apart, Current, HeldBack, Outdated, Replacing};
+    let cases: &[(&[ReplacementState], usize, &[usize])] = &[
         (&[Current, Apart, HeldBack], 5, &[]),
         (&[Outdated, Outdated, Outdated], 1, &[0]),
         (&[Outdated, Current, Outdated, Outdated], 2, &[0, 2]),
@@ -308,12 +314,12 @@ fn replacements_are_granted_in_order_up_to_the_maximum() {
         (&[HeldBack, Outdated], 1, &[1]),
         (&[Outdated], 0, &[]),
     ];
-    for (standings, max, expected) in cases {
-        let standings: Vec<_> = standings.iter().copied().enumerate().collect();
+    for (states, max, expected) in cases {
+        let states: Vec<_> = states.iter().copied().enumerate().collect();
         assert_eq!(
-            next_to_replace(&standings, *max),
+            next_to_replace(&states, *max),
             *expected,
-            "{standings:?} {max}"
+            "{states:?} {max}"
         );
     }
 }
