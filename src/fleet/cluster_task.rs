@@ -195,9 +195,9 @@ impl Task {
         }
         while !stop.is_cancelled() {
             let mut worker_clusters = self.registered.worker_cluster.subscribe();
-            let mut standings = self.registered.ownership.subscribe();
+            let mut ownerships = self.registered.ownership.subscribe();
             worker_clusters.borrow_and_update();
-            standings.borrow_and_update();
+            ownerships.borrow_and_update();
             let attempt = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
@@ -226,7 +226,7 @@ impl Task {
                 () = stop.cancelled() => return,
                 // Sent when the uid or spec changes. Our own writes to the status send nothing.
                 _ = worker_clusters.changed() => {}
-                _ = standings.changed() => {}
+                _ = ownerships.changed() => {}
                 () = sleep_or_pend(wait) => {}
             }
             tokio::select! {
@@ -357,10 +357,10 @@ impl Task {
     /// another registration owns the namespace.
     async fn must_leave(&self) {
         let mut worker_clusters = self.registered.worker_cluster.subscribe();
-        let mut standings = self.registered.ownership.subscribe();
+        let mut ownerships = self.registered.ownership.subscribe();
         loop {
             let own = worker_clusters.borrow_and_update().clone();
-            let ownership = standings.borrow_and_update().clone();
+            let ownership = ownerships.borrow_and_update().clone();
             let Some(own) = own.filter(|own| engage::may_serve(own, &ownership)) else {
                 return;
             };
@@ -368,7 +368,7 @@ impl Task {
             status.set_condition(ConditionType::Registered, engage::accepted(&own));
             tokio::select! {
                 _ = worker_clusters.changed() => {}
-                _ = standings.changed() => {}
+                _ = ownerships.changed() => {}
             }
         }
     }

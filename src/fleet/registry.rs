@@ -142,7 +142,7 @@ impl Registry {
                 .push(Arc::clone(&registered));
             Some(registered)
         };
-        self.settle_standing(&id.tenant);
+        self.settle_ownership(&id.tenant);
         new
     }
 
@@ -165,7 +165,7 @@ impl Registry {
     pub fn gone(&self, id: &RegistrationId) {
         if let Some(registered) = self.get(id) {
             registered.registration.send_replace(None);
-            self.settle_standing(&id.tenant);
+            self.settle_ownership(&id.tenant);
         }
     }
 
@@ -200,7 +200,7 @@ impl Registry {
                 *registered = Arc::clone(&fresh);
             }
         }
-        self.settle_standing(&id.tenant);
+        self.settle_ownership(&id.tenant);
         Some(fresh)
     }
 
@@ -260,7 +260,7 @@ impl Registry {
 
     /// Determines the owner of the namespace: the oldest registration. Of two that were created in
     /// the same second, the one with the smaller uid.
-    fn settle_standing(&self, tenant: &TenantId) {
+    fn settle_ownership(&self, tenant: &TenantId) {
         let mut living = self.living(tenant);
         living.sort_by(|(_, a), (_, b)| (a.created, &a.uid).cmp(&(b.created, &b.uid)));
         let mut in_order = living.into_iter();
