@@ -38,9 +38,9 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(10);
 pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Notify) {
     let mut delay = RetryDelay::default();
     let slots = &context.rollout_slots;
-    let mut asking = None;
+    let mut request = None;
     loop {
-        let slot = asking
+        let slot = request
             .as_ref()
             .map_or(SlotState::Awaited, SlotRequest::state);
         let tenant_status = &context.engagement.tenant_status;
@@ -51,17 +51,17 @@ pub async fn keep(context: &Context, defaults: &[DefaultProfile], changed: &Noti
                 tenant_status.set_condition(ConditionType::ProfilesInstalled, kept.finding(&slot));
                 // A tenant with nothing to install requests no slot.
                 let waits = kept.waits();
-                match (&asking, waits) {
+                match (&request, waits) {
                     (None, true) => {
-                        asking = Some(slots.ask(&context.engagement.tenant()));
+                        request = Some(slots.request(&context.engagement.tenant()));
                         continue;
                     }
-                    (Some(_), false) => asking = None,
+                    (Some(_), false) => request = None,
                     _ => {}
                 }
                 tokio::select! {
                     () = enqueue_dependents(context, &kept.created, changed) => {}
-                    () = slot_changes(asking.as_mut(), &slot) => {}
+                    () = slot_changes(request.as_mut(), &slot) => {}
                 }
             }
             Err(error) => {
@@ -91,9 +91,9 @@ async fn enqueue_dependents(context: &Context, created: &[String], changed: &Not
     drop(timeout(SHOWN_WITHIN, all_shown).await);
 }
 
-async fn slot_changes(asking: Option<&mut SlotRequest>, before: &SlotState) {
-    match asking {
-        Some(asking) => asking.changed(before).await,
+async fn slot_changes(request: Option<&mut SlotRequest>, before: &SlotState) {
+    match request {
+        Some(request) => request.changed(before).await,
         None => std::future::pending().await,
     }
 }

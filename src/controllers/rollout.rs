@@ -85,7 +85,7 @@ impl Rollout {
         let mut calm = Calm::default();
         loop {
             self.slots.bell.notified().await;
-            while !self.slots.asking().is_empty() {
+            while !self.slots.requests().is_empty() {
                 self.observe(&mut calm);
                 tokio::time::sleep(INTERVAL).await;
             }
@@ -94,14 +94,14 @@ impl Rollout {
     }
 
     fn observe(&self, calm: &mut Calm) {
-        let asking = self.slots.asking().clone();
+        let requests = self.slots.requests().clone();
         let registered = self.tenants.registry.all();
         let (mut participants, mut here) = (Vec::new(), Vec::new());
         let mut is_shared = false;
         for registered in registered {
             let place = registered.place();
             is_shared |= place == Place::Elsewhere;
-            let Some(participant) = self.participant(&registered, &asking) else {
+            let Some(participant) = self.participant(&registered, &requests) else {
                 continue;
             };
             if place == Place::Here {
@@ -119,7 +119,7 @@ impl Rollout {
         };
         let decided = match decision {
             Decision::Granted(_) if !is_calm => Decided {
-                granted: self.still_asking(&participants),
+                granted: self.still_requesting(&participants),
                 paused: None,
             },
             Decision::Granted(granted) => Decided {
@@ -143,14 +143,14 @@ impl Rollout {
     }
 
     /// Returns the tenants that have a slot and have not used it yet.
-    fn still_asking(&self, participants: &[Participant<TenantId>]) -> BTreeSet<TenantId> {
+    fn still_requesting(&self, participants: &[Participant<TenantId>]) -> BTreeSet<TenantId> {
         let before = self.slots.decided.borrow();
-        let asks = |it: &&Participant<TenantId>| {
+        let requests_slot = |it: &&Participant<TenantId>| {
             it.state.requests_slot() && before.granted.contains(&it.id)
         };
         participants
             .iter()
-            .filter(asks)
+            .filter(requests_slot)
             .map(|it| it.id.clone())
             .collect()
     }
@@ -200,7 +200,7 @@ impl Rollout {
     fn participant(
         &self,
         registered: &RegisteredCluster,
-        asking: &BTreeSet<TenantId>,
+        requests: &BTreeSet<TenantId>,
     ) -> Option<Participant<TenantId>> {
         let own = registered.worker_cluster.borrow().clone();
         let settings = DefaultProfileSettings::new(&self.tenants.settings, own.as_deref());
@@ -225,11 +225,11 @@ impl Rollout {
         }
         let status = own.as_ref().and_then(|own| own.status.as_ref());
         let entries = status.map_or(&[][..], |it| &it.machine_deployments);
-        let (users, asks) = match registered.place() {
+        let (users, requests_slot) = match registered.place() {
             Place::Here => {
                 let users = self.users(&registered.status, entries);
-                let asks = users.are_known() && asking.contains(tenant);
-                (users, asks)
+                let requests_slot = users.are_known() && requests.contains(tenant);
+                (users, requests_slot)
             }
             Place::Elsewhere => {
                 let reported = status.map_or(ReportedState::Away, ReportedState::from_status);
@@ -244,7 +244,7 @@ impl Rollout {
             // Without users, the profiles prove nothing.
             0 if users.tried == 0 => return None,
             0 => ParticipantState::Settled,
-            _ if !asks => ParticipantState::Away,
+            _ if !requests_slot => ParticipantState::Away,
             _ if ours > 0 => ParticipantState::Underway,
             _ if users.tried + users.behind == 0 => ParticipantState::SlotRequestWithoutUsers,
             _ => ParticipantState::SlotRequest,

@@ -101,22 +101,22 @@ pub fn decide<Id: Ord + Clone>(participants: &[Participant<Id>], pace: &Pace) ->
         .into_iter()
         .find(|size| *size > settled)
         .unwrap_or(usize::MAX);
-    let mut asking: Vec<(ParticipantState, &Id)> = participants
+    let mut requesting: Vec<(ParticipantState, &Id)> = participants
         .iter()
         .filter(|it| {
             [ParticipantState::Underway, ParticipantState::SlotRequest].contains(&it.state)
         })
         .map(|it| (it.state, &it.id))
         .collect();
-    asking.sort();
+    requesting.sort();
     // Tenants without users of default profiles come last, and all in one wave.
-    if asking.is_empty() && started == settled {
+    if requesting.is_empty() && started == settled {
         let rest = participants
             .iter()
             .filter(|it| it.state == ParticipantState::SlotRequestWithoutUsers);
         return Decision::Granted(rest.map(|it| it.id.clone()).collect());
     }
-    let granted = asking.into_iter().take(size.saturating_sub(started));
+    let granted = requesting.into_iter().take(size.saturating_sub(started));
     Decision::Granted(granted.map(|(_, id)| id.clone()).collect())
 }
 
@@ -184,9 +184,9 @@ mod tests {
 
     #[test]
     fn a_tenant_requests_a_slot_while_it_lacks_newer_profiles_and_can_be_served() {
-        let asking = [Underway, SlotRequest, SlotRequestWithoutUsers];
+        let requesting = [Underway, SlotRequest, SlotRequestWithoutUsers];
         let others = [Settled, Settling, Away];
-        assert!(asking.into_iter().all(ParticipantState::requests_slot));
+        assert!(requesting.into_iter().all(ParticipantState::requests_slot));
         assert!(!others.into_iter().any(ParticipantState::requests_slot));
     }
 

@@ -31,7 +31,7 @@ pub(in crate::controllers) struct Decided {
 /// The requests for slots, and the decision.
 #[derive(Debug, Default)]
 pub struct RolloutSlots {
-    asking: Mutex<BTreeSet<TenantId>>,
+    requests: Mutex<BTreeSet<TenantId>>,
     pub(in crate::controllers) bell: Notify,
     pub(in crate::controllers) decided: watch::Sender<Decided>,
 }
@@ -46,8 +46,8 @@ pub struct SlotRequest {
 
 impl RolloutSlots {
     /// Requests a slot.
-    pub fn ask(self: &Arc<Self>, tenant: &TenantId) -> SlotRequest {
-        self.asking().insert(tenant.clone());
+    pub fn request(self: &Arc<Self>, tenant: &TenantId) -> SlotRequest {
+        self.requests().insert(tenant.clone());
         self.bell.notify_one();
         SlotRequest {
             slots: Arc::clone(self),
@@ -56,8 +56,8 @@ impl RolloutSlots {
         }
     }
 
-    pub(in crate::controllers) fn asking(&self) -> MutexGuard<'_, BTreeSet<TenantId>> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(in crate::controllers) fn requests(&self) -> MutexGuard<'_, BTreeSet<TenantId>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,6 +81,6 @@ impl SlotRequest {
 
 impl Drop for SlotRequest {
     fn drop(&mut self) {
-        self.slots.asking().remove(&self.tenant);
+        self.slots.requests().remove(&self.tenant);
     }
 }
