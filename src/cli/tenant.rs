@@ -15,7 +15,7 @@ use super::{
 };
 use crate::api::worker_cluster::OnRemoval;
 use crate::commands::{
-    tenant_add::{self, Answer, Rights, Withdrawal},
+    tenant_add::{self, Answer, RemoveParams, Rights},
     tenant_release::{self, Mode, Params},
 };
 
@@ -227,7 +227,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
     let RemoveFlags { name, yes, .. } = flags;
-    let params = Withdrawal {
+    let params = RemoveParams {
         namespace: flags.namespace.unwrap_or_else(|| namespace_of(&name)),
         name,
         management: flags.management.way(),
@@ -248,7 +248,7 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
         if yes { Answer::Yes } else { asked() }
     };
     let mut tell = |line: String| output::progress(&line);
-    let answer = runtime()?.block_on(tenant_add::withdraw(params, &mut ask, &mut tell))?;
+    let answer = runtime()?.block_on(tenant_add::remove(params, &mut ask, &mut tell))?;
     Ok(match answer {
         Answer::Yes => output::SUCCESS,
         Answer::No => output::ERROR,

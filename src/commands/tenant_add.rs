@@ -23,7 +23,7 @@ use crate::tenant::access::AccessRules;
 pub use self::{
     apply::Mode,
     prerequisites::Rights,
-    tenant_remove::{Answer, Withdrawal, withdraw},
+    tenant_remove::{Answer, RemoveParams, remove},
 };
 
 /// The worker cluster that becomes a tenant, and its settings.
@@ -64,17 +64,17 @@ pub async fn tenant_add(
     if let Some(server) = server.and_then(|server| server.as_str().parse().ok()) {
         params.rules.addresses.denied_servers.push(server);
     }
-    let enrolment = Enrolment {
+    let addition = TenantAddition {
         management_uid: management.cluster_uid().await?,
         worker_uid: worker.cluster_uid().await.context("--worker-kubeconfig")?,
         management,
         worker,
         params,
     };
-    enrolment.run(tell).await
+    addition.run(tell).await
 }
 
-struct Enrolment {
+struct TenantAddition {
     params: Params,
     management: ClusterClient,
     worker: ClusterClient,
@@ -82,7 +82,7 @@ struct Enrolment {
     worker_uid: String,
 }
 
-impl Enrolment {
+impl TenantAddition {
     async fn run(&self, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<Vec<Value>> {
         ensure!(
             self.management_uid != self.worker_uid,

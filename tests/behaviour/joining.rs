@@ -389,10 +389,10 @@ const OPTIONAL: &[(&str, &str)] = &[
     ),
 ];
 
-pub async fn a_right_that_is_withdrawn_is_named_with_the_command_that_restores_it(
+pub async fn a_right_that_is_revoked_is_named_with_the_command_that_restores_it(
     world: &'static World,
 ) {
-    let stage = Stage::open(world, "withdrawn");
+    let stage = Stage::open(world, "revoked");
     let (tenant, manager, made) = served(&stage).await;
     for (namespace, resource, name) in bindings_of_the_manager() {
         let what = format!("{resource} {namespace}/{name} is deleted");

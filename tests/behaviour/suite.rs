@@ -193,7 +193,7 @@ macro_rules! scenarios {
             edge::an_edge_script_is_there_as_long_as_its_machine_deployment,
             definitions::a_configs_spec_never_changes_and_its_annotations_may,
             definitions::a_profiles_spec_changes_with_its_version_only,
-            joining::a_right_that_is_withdrawn_is_named_with_the_command_that_restores_it,
+            joining::a_right_that_is_revoked_is_named_with_the_command_that_restores_it,
             joining::what_machines_need_is_put_right_whatever_is_done_to_it,
             definitions::only_a_profile_that_extends_another_may_leave_out_what_it_shares,
             definitions::a_worker_clusters_status_is_written_apart_from_its_spec,

@@ -13,7 +13,7 @@ use kube::{Api, Client, ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{Enrolment, apply::Applier, registration::Own};
+use super::{TenantAddition, apply::Applier, registration::Own};
 use crate::api::{machine_deployment::MachineDeployment, names::KUBE_SYSTEM};
 use crate::client::{clock::Clock, pages};
 use crate::commands::cluster_client::{ClusterClient, as_the_manager, cluster_uid};
@@ -143,12 +143,12 @@ impl Entry {
 
 /// Checks that no previous manager is taken over without `--adopt`, which requires more
 /// permissions.
-pub(super) async fn check_predecessor(enrolment: &Enrolment, own: &Own) -> anyhow::Result<()> {
-    let is_adopting = enrolment.params.rights.contains(&Rights::Adoption);
+pub(super) async fn check_predecessor(addition: &TenantAddition, own: &Own) -> anyhow::Result<()> {
+    let is_adopting = addition.params.rights.contains(&Rights::Adoption);
     if is_adopting || own.has_claim {
         return Ok(());
     }
-    match adoption::find_predecessor(&enrolment.worker.client, &Clock::system()).await {
+    match adoption::find_predecessor(&addition.worker.client, &Clock::system()).await {
         Ok(Predecessor::None) | Err(Obstacle::Call(_)) => Ok(()),
         Ok(_) | Err(Obstacle::Webhooks(_) | Obstacle::MayNotLook) => bail!(
             "another operating-system-manager has served this worker cluster; give --adopt, so \
@@ -214,11 +214,11 @@ pub(super) async fn token(worker: &Applier) -> anyhow::Result<SecretText> {
 
 /// Uses the new kubeconfig once, as the manager will.
 pub(super) async fn verify(
-    enrolment: &Enrolment,
+    addition: &TenantAddition,
     kubeconfig: &SecretText,
     tell: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<()> {
-    let rules = &enrolment.params.rules;
+    let rules = &addition.params.rules;
     let access = ClusterAccess::parse(kubeconfig.expose().as_bytes(), rules)
         .context("the manager would refuse the new kubeconfig")?;
     let client = as_the_manager(&access, rules)?;
@@ -234,15 +234,13 @@ pub(super) async fn verify(
     };
     match found {
         Ok(uid) => ensure!(
-            uid == enrolment.worker_uid,
+            uid == addition.worker_uid,
             "--server leads to another cluster than --worker-kubeconfig: kube-system has the uid \
              {uid} there, and {} here",
-            enrolment.worker_uid
+            addition.worker_uid
         ),
         // It is possible that only the management cluster can reach it.
-        Err(error)
-            if enrolment.params.server.is_some() && !matches!(error, kube::Error::Api(_)) =>
-        {
+        Err(error) if addition.params.server.is_some() && !matches!(error, kube::Error::Api(_)) => {
             let server = access.server.url();
             tell(format!(
                 "note: {server} cannot be tried from here: {}",

@@ -8,7 +8,7 @@ use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::Cond
 use kube::{Api, ResourceExt as _};
 use tokio::time::{Instant, sleep};
 
-use super::{Enrolment, Params};
+use super::{Params, TenantAddition};
 use crate::api::{
     condition::ConditionType, names::KUBECONFIG_KEY, reason::Reason, worker_cluster::WorkerCluster,
 };
@@ -19,14 +19,14 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Waits until the WorkerCluster is ready, or only machine-controller is missing.
 pub(super) async fn wait(
-    enrolment: &Enrolment,
+    addition: &TenantAddition,
     (name, patience): (&str, Duration),
     tell: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<()> {
-    let namespace = &enrolment.params.namespace;
-    let api: Api<WorkerCluster> = Api::namespaced(enrolment.management.client.clone(), namespace);
+    let namespace = &addition.params.namespace;
+    let api: Api<WorkerCluster> = Api::namespaced(addition.management.client.clone(), namespace);
     let deadline = Instant::now() + patience;
-    let registered = registered(enrolment).await?;
+    let registered = registered(addition).await?;
     let mut told = String::new();
     loop {
         let found = api.get_opt(name).await;
@@ -74,11 +74,11 @@ pub(super) async fn wait(
 }
 
 /// Returns the fingerprint of the registered kubeconfig.
-async fn registered(enrolment: &Enrolment) -> anyhow::Result<String> {
+async fn registered(addition: &TenantAddition) -> anyhow::Result<String> {
     let Params {
         name, namespace, ..
-    } = &enrolment.params;
-    let secrets: Api<Secret> = Api::namespaced(enrolment.management.client.clone(), namespace);
+    } = &addition.params;
+    let secrets: Api<Secret> = Api::namespaced(addition.management.client.clone(), namespace);
     let secret = secrets.get(name).await;
     let secret = secret.with_context(|| format!("cannot read Secret {namespace}/{name}"))?;
     let uid = secret.uid().unwrap_or_default();

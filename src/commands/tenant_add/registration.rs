@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::{Value, json};
 
-use super::{Enrolment, Params, Rights, labels};
+use super::{Params, Rights, TenantAddition, labels};
 use crate::api::{
     names::{CLAIM, CLOUD_INIT_SETTINGS, KUBECONFIG_KEY, WORKER_CLUSTER_LABEL},
     worker_cluster::{NodeCredentials, WorkerCluster},
@@ -39,17 +39,17 @@ impl Own {
 }
 
 /// Refuses a name, a namespace or a worker cluster that belongs to another tenant.
-pub(super) async fn check(enrolment: &Enrolment) -> anyhow::Result<Own> {
+pub(super) async fn check(addition: &TenantAddition) -> anyhow::Result<Own> {
     let Params {
         name, namespace, ..
-    } = &enrolment.params;
-    let management = &enrolment.management.client;
+    } = &addition.params;
+    let management = &addition.management.client;
     let all = cluster_client::worker_clusters(management, namespace).await?;
     let own = all
         .iter()
         .find(|it| it.spec.kubeconfig_secret_ref.name == *name);
     if let Some(own) = own {
-        refuse_another_cluster(enrolment, own)?;
+        refuse_another_cluster(addition, own)?;
     }
     let by_name = all.iter().find(|it| it.name_any() == *name);
     if let (None, Some(other)) = (own, by_name) {
@@ -58,8 +58,8 @@ pub(super) async fn check(enrolment: &Enrolment) -> anyhow::Result<Own> {
             other.spec.kubeconfig_secret_ref.name
         );
     }
-    refuse_another_registration(enrolment).await?;
-    let has_claim = refuse_claimed(enrolment).await?;
+    refuse_another_registration(addition).await?;
+    let has_claim = refuse_claimed(addition).await?;
     let namespaces: Api<Namespace> = Api::all(management.clone());
     let found = namespaces.get_metadata_opt(namespace).await;
     let found = found.with_context(|| format!("cannot look for namespace {namespace}"))?;
@@ -71,17 +71,17 @@ pub(super) async fn check(enrolment: &Enrolment) -> anyhow::Result<Own> {
     })
 }
 
-fn refuse_another_cluster(enrolment: &Enrolment, own: &WorkerCluster) -> anyhow::Result<()> {
+fn refuse_another_cluster(addition: &TenantAddition, own: &WorkerCluster) -> anyhow::Result<()> {
     let known = own.status.as_ref().and_then(|it| it.cluster_uid.as_ref());
-    let found = &enrolment.worker_uid;
+    let found = &addition.worker_uid;
     let is_confirmed = own.spec.confirmed_cluster_uid.as_ref() == Some(found);
     ensure!(
         known.is_none_or(|known| known == found) || is_confirmed,
         "{}/{} is another worker cluster: WorkerCluster {} has status.clusterUid {}, and \
          --worker-kubeconfig leads to {found}; choose another name, or set \
          spec.confirmedClusterUid to it if the cluster was rebuilt",
-        enrolment.params.namespace,
-        enrolment.params.name,
+        addition.params.namespace,
+        addition.params.name,
         own.name_any(),
         known.map_or("", String::as_str)
     );
@@ -89,11 +89,11 @@ fn refuse_another_cluster(enrolment: &Enrolment, own: &WorkerCluster) -> anyhow:
 }
 
 /// Refuses a second registration. A namespace is one tenant, and a tenant has one worker cluster.
-async fn refuse_another_registration(enrolment: &Enrolment) -> anyhow::Result<()> {
+async fn refuse_another_registration(addition: &TenantAddition) -> anyhow::Result<()> {
     let Params {
         name, namespace, ..
-    } = &enrolment.params;
-    let secrets: Api<Secret> = Api::namespaced(enrolment.management.client.clone(), namespace);
+    } = &addition.params;
+    let secrets: Api<Secret> = Api::namespaced(addition.management.client.clone(), namespace);
     let selector = ListParams::default().labels(WORKER_CLUSTER_LABEL);
     let found = secrets.list_metadata(&selector).await;
     let found = found.with_context(|| format!("cannot list the registrations of {namespace}"))?;
@@ -119,19 +119,19 @@ async fn refuse_another_registration(enrolment: &Enrolment) -> anyhow::Result<()
 
 /// Refuses a worker cluster that another tenant has claimed. Returns true if this tenant has
 /// claimed it.
-async fn refuse_claimed(enrolment: &Enrolment) -> anyhow::Result<bool> {
-    let namespaces: Api<Namespace> = Api::all(enrolment.worker.client.clone());
+async fn refuse_claimed(addition: &TenantAddition) -> anyhow::Result<bool> {
+    let namespaces: Api<Namespace> = Api::all(addition.worker.client.clone());
     let found = namespaces.get_metadata_opt(CLOUD_INIT_SETTINGS).await;
     let found = found.context("cannot read namespace cloud-init-settings of the worker cluster")?;
     let Some(holder) = found.and_then(|it| it.annotations().get(CLAIM).cloned()) else {
         return Ok(false);
     };
     let (management, tenant) = holder.split_once('/').unwrap_or((&holder, ""));
-    if management == enrolment.management_uid {
-        if tenant == enrolment.params.namespace {
+    if management == addition.management_uid {
+        if tenant == addition.params.namespace {
             return Ok(true);
         }
-        let secrets: Api<Secret> = Api::namespaced(enrolment.management.client.clone(), tenant);
+        let secrets: Api<Secret> = Api::namespaced(addition.management.client.clone(), tenant);
         let selector = ListParams::default().labels(WORKER_CLUSTER_LABEL).limit(1);
         let held = secrets.list_metadata(&selector).await;
         let held = held.with_context(|| format!("cannot list the registrations of {tenant}"))?;
@@ -156,8 +156,12 @@ async fn refuse_claimed(enrolment: &Enrolment) -> anyhow::Result<bool> {
 }
 
 /// Returns the namespace if it does not exist, the WorkerCluster, and then the registration.
-pub(super) fn documents(enrolment: &Enrolment, own: &Own, kubeconfig: &SecretText) -> Vec<Value> {
-    let params = &enrolment.params;
+pub(super) fn documents(
+    addition: &TenantAddition,
+    own: &Own,
+    kubeconfig: &SecretText,
+) -> Vec<Value> {
+    let params = &addition.params;
     let namespace = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": params.namespace },
     });

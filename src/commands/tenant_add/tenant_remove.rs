@@ -32,7 +32,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The tenant to remove, and how.
 #[derive(Clone, Debug)]
-pub struct Withdrawal {
+pub struct RemoveParams {
     /// The registration's name.
     pub name: String,
     /// The tenant's namespace.
@@ -57,8 +57,8 @@ pub enum Answer {
 }
 
 /// Removes the tenant after `ask` has confirmed it, and reports each step to `tell`.
-pub async fn withdraw(
-    params: Withdrawal,
+pub async fn remove(
+    params: RemoveParams,
     ask: &mut (dyn FnMut(&[String]) -> Answer + Send),
     tell: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<Answer> {
@@ -67,27 +67,27 @@ pub async fn withdraw(
         Some(way) => Some(ClusterClient::worker(way).await?),
         None => None,
     };
-    let leaving = Leaving {
+    let removal = TenantRemoval {
         params,
         management,
         worker,
     };
-    leaving.run(ask, tell).await
+    removal.run(ask, tell).await
 }
 
-struct Leaving {
-    params: Withdrawal,
+struct TenantRemoval {
+    params: RemoveParams,
     management: ClusterClient,
     worker: Option<ClusterClient>,
 }
 
-impl Leaving {
+impl TenantRemoval {
     async fn run(
         &self,
         ask: &mut (dyn FnMut(&[String]) -> Answer + Send),
         tell: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<Answer> {
-        let Withdrawal {
+        let RemoveParams {
             name, namespace, ..
         } = &self.params;
         let own = self.own().await?;
@@ -123,7 +123,7 @@ impl Leaving {
     }
 
     fn describe(&self, own: Option<&WorkerCluster>, policy: OnRemoval) -> [String; 3] {
-        let Withdrawal {
+        let RemoveParams {
             name, namespace, ..
         } = &self.params;
         let status = own.and_then(|own| own.status.as_ref());
@@ -158,7 +158,7 @@ impl Leaving {
 
     /// Returns the WorkerCluster of the registration.
     async fn own(&self) -> anyhow::Result<Option<WorkerCluster>> {
-        let Withdrawal {
+        let RemoveParams {
             name, namespace, ..
         } = &self.params;
         let all = cluster_client::worker_clusters(&self.management.client, namespace).await?;
