@@ -37,7 +37,7 @@ pub struct FileWatcher {
     metrics: Metrics,
     seen: Option<Files>,
     /// The error that was logged last, so that it is logged once.
-    told: Option<String>,
+    logged: Option<String>,
 }
 
 /// The content of both files.
@@ -61,7 +61,7 @@ impl FileWatcher {
             shown,
             metrics,
             seen: None,
-            told: None,
+            logged: None,
         }
     }
 
@@ -69,7 +69,7 @@ impl FileWatcher {
     pub async fn run(mut self) {
         loop {
             match self.check().await {
-                Ok(()) => self.told = None,
+                Ok(()) => self.logged = None,
                 Err(error) => self.report(&error),
             }
             tokio::time::sleep(LOOK).await;
@@ -100,12 +100,12 @@ impl FileWatcher {
 
     fn report(&mut self, error: &FileWatcherError) {
         let error = chain(error).to_string();
-        if self.told.as_ref() != Some(&error) {
+        if self.logged.as_ref() != Some(&error) {
             tracing::warn!(
                 error,
                 "the certificate cannot be read, and the one before stays"
             );
         }
-        self.told = Some(error);
+        self.logged = Some(error);
     }
 }

@@ -204,11 +204,11 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
         wait: (!flags.wait.is_zero()).then_some(flags.wait),
     };
     // Objects are printed on stdout, so progress goes to stderr.
-    let mut tell: Box<dyn FnMut(String) + Send> = match flags.output {
+    let mut progress: Box<dyn FnMut(String) + Send> = match flags.output {
         Some(Output::Yaml) => Box::new(|line| output::remark(&line)),
         None => Box::new(|line| output::progress(&line)),
     };
-    let objects = runtime()?.block_on(tenant_add::tenant_add(params, &mut *tell))?;
+    let objects = runtime()?.block_on(tenant_add::tenant_add(params, &mut *progress))?;
     if flags.output.is_some() {
         output::document(serde_saphyr::to_string_multiple(&objects)?)?;
     }
@@ -247,8 +247,8 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
         }
         if yes { Answer::Yes } else { asked() }
     };
-    let mut tell = |line: String| output::progress(&line);
-    let answer = runtime()?.block_on(tenant_add::remove(params, &mut ask, &mut tell))?;
+    let mut progress = |line: String| output::progress(&line);
+    let answer = runtime()?.block_on(tenant_add::remove(params, &mut ask, &mut progress))?;
     Ok(match answer {
         Answer::Yes => output::SUCCESS,
         Answer::No => output::ERROR,
@@ -270,8 +270,8 @@ fn asked() -> Answer {
 
 fn release(flags: ReleaseFlags) -> anyhow::Result<ExitCode> {
     let params = release_params(flags);
-    let mut tell = |line: String| output::progress(&line);
-    runtime()?.block_on(tenant_release::release(params, &mut tell))?;
+    let mut progress = |line: String| output::progress(&line);
+    runtime()?.block_on(tenant_release::release(params, &mut progress))?;
     Ok(output::SUCCESS)
 }
 

@@ -52,11 +52,11 @@ pub struct Params {
     pub wait: Option<Duration>,
 }
 
-/// Registers the worker cluster, and reports each step to `tell`. Returns the applied objects,
+/// Registers the worker cluster, and reports each step to `progress`. Returns the applied objects,
 /// without secrets.
 pub async fn tenant_add(
     mut params: Params,
-    tell: &mut (dyn FnMut(String) + Send),
+    progress: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<Vec<Value>> {
     let management = ClusterClient::management(&params.management).await?;
     let worker = ClusterClient::worker(&params.worker).await?;
@@ -71,7 +71,7 @@ pub async fn tenant_add(
         worker,
         params,
     };
-    addition.run(tell).await
+    addition.run(progress).await
 }
 
 struct TenantAddition {
@@ -83,7 +83,7 @@ struct TenantAddition {
 }
 
 impl TenantAddition {
-    async fn run(&self, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<Vec<Value>> {
+    async fn run(&self, progress: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<Vec<Value>> {
         ensure!(
             self.management_uid != self.worker_uid,
             "--worker-kubeconfig leads to the management cluster itself (both have the uid {}); \
@@ -100,7 +100,7 @@ impl TenantAddition {
         let worker = self.applier(&self.worker);
         let why = "in the worker cluster; RBAC lets nobody grant what he may not do himself: \
                    use an administrator's kubeconfig";
-        let mut applied = apply(&worker, documents, ("worker cluster", tell))
+        let mut applied = apply(&worker, documents, ("worker cluster", progress))
             .await
             .context(why)?;
         let token = match self.params.mode {
@@ -109,20 +109,20 @@ impl TenantAddition {
         };
         let kubeconfig = entry.kubeconfig(token.as_ref())?;
         if self.params.mode == Mode::Write {
-            prerequisites::verify(self, &kubeconfig, tell).await?;
+            prerequisites::verify(self, &kubeconfig, progress).await?;
         }
         let registered = registration::documents(self, &own, &kubeconfig);
         let management = self.applier(&self.management);
-        let registered = apply(&management, registered, ("management cluster", tell)).await;
+        let registered = apply(&management, registered, ("management cluster", progress)).await;
         applied.extend(registered.context("in the management cluster")?);
         let writes = applied.iter().filter(|it| it.is_written()).count();
-        tell(match (writes, self.params.mode) {
+        progress(match (writes, self.params.mode) {
             (0, _) => "nothing to write: everything is as it should be".to_owned(),
             (count, Mode::DryRun) => format!("dry run: {count} objects would be written"),
             (count, Mode::Write) => format!("{count} objects were written"),
         });
         if let (Mode::Write, Some(wait)) = (self.params.mode, self.params.wait) {
-            ready::wait(self, (&own.name, wait), tell).await?;
+            ready::wait(self, (&own.name, wait), progress).await?;
         }
         Ok(applied.into_iter().map(|it| it.object).collect())
     }
@@ -181,13 +181,13 @@ impl TenantAddition {
 async fn apply(
     applier: &Applier,
     documents: Vec<Value>,
-    (place, tell): (&str, &mut (dyn FnMut(String) + Send)),
+    (place, progress): (&str, &mut (dyn FnMut(String) + Send)),
 ) -> anyhow::Result<Vec<Applied>> {
     let mut done = Vec::new();
     for document in documents {
         let one = applier.mark_and_apply(document).await?;
         if one.is_written() {
-            tell(format!("{place}: {one}"));
+            progress(format!("{place}: {one}"));
         }
         done.push(one);
     }

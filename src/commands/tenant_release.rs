@@ -73,8 +73,11 @@ pub enum Mode {
     DryRun,
 }
 
-/// Releases the cluster, and reports each step with a call of `tell`.
-pub async fn release(params: Params, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<()> {
+/// Releases the cluster, and reports each step with a call of `progress`.
+pub async fn release(
+    params: Params,
+    progress: &mut (dyn FnMut(String) + Send),
+) -> anyhow::Result<()> {
     let release = Release {
         management: ClusterClient::management(&params.management).await?.client,
         worker: ClusterClient::worker(&params.worker).await?.client,
@@ -83,21 +86,21 @@ pub async fn release(params: Params, tell: &mut (dyn FnMut(String) + Send)) -> a
         mode: params.mode,
     };
     let own = release.identify().await?;
-    release.pause(&own, tell).await?;
+    release.pause(&own, progress).await?;
     release.refuse_if_running().await?;
     let held = removal::held(&release.worker)
         .await
         .context("cannot list machine deployments")?;
     if release.keeps_profiles_in_worker().await? {
-        release.profiles(&held, tell).await?;
+        release.profiles(&held, progress).await?;
         for machine_deployment in &held {
-            release.config(machine_deployment, tell).await?;
+            release.config(machine_deployment, progress).await?;
         }
     } else {
-        tell("profiles and configs stay in the management cluster, where they are".to_owned());
+        progress("profiles and configs stay in the management cluster, where they are".to_owned());
     }
-    release.give_claim_back(tell).await?;
-    tell(format!(
+    release.give_claim_back(progress).await?;
+    progress(format!(
         "done: start the operating-system-manager of the worker cluster; {} machine deployments \
          stay as they are. Then remove the registration in namespace {}",
         held.len(),
@@ -151,13 +154,13 @@ impl Release {
     async fn pause(
         &self,
         own: &WorkerCluster,
-        tell: &mut (dyn FnMut(String) + Send),
+        progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<()> {
         let name = own.name_any();
         if own.spec.paused {
-            tell(format!("WorkerCluster {name} is paused"));
+            progress(format!("WorkerCluster {name} is paused"));
         } else {
-            tell(self.does(&format!("pause WorkerCluster {name}")));
+            progress(self.does(&format!("pause WorkerCluster {name}")));
         }
         if self.mode == Mode::DryRun {
             return Ok(());
@@ -212,7 +215,7 @@ impl Release {
     async fn profiles(
         &self,
         held: &[PartialObjectMeta<MachineDeployment>],
-        tell: &mut (dyn FnMut(String) + Send),
+        progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<()> {
         let names = held.iter().filter_map(|it| it.annotations().get(PROFILE));
         let names: BTreeSet<&String> = names.collect();
@@ -221,7 +224,7 @@ impl Release {
                 .profile(name)
                 .await
                 .with_context(|| format!("cannot hand profile {name} back"))?;
-            tell(line);
+            progress(line);
         }
         Ok(())
     }
@@ -280,7 +283,7 @@ impl Release {
     async fn config(
         &self,
         machine_deployment: &PartialObjectMeta<MachineDeployment>,
-        tell: &mut (dyn FnMut(String) + Send),
+        progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<()> {
         let namespace = machine_deployment.namespace().unwrap_or_default();
         let names = DerivedNames::new(&namespace, &machine_deployment.name_any());
@@ -288,7 +291,7 @@ impl Release {
             .config_of(&names)
             .await
             .with_context(|| format!("cannot hand config {} back", names.config))?;
-        tell(line);
+        progress(line);
         Ok(())
     }
 
@@ -343,7 +346,10 @@ impl Release {
         Ok(self.does(&format!("make config {name} there, without its secrets")))
     }
 
-    async fn give_claim_back(&self, tell: &mut (dyn FnMut(String) + Send)) -> anyhow::Result<()> {
+    async fn give_claim_back(
+        &self,
+        progress: &mut (dyn FnMut(String) + Send),
+    ) -> anyhow::Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.management.clone());
         let management_uid = namespaces.get_metadata(KUBE_SYSTEM).await?.uid();
         let claimant = Claimant {
@@ -355,7 +361,7 @@ impl Release {
                 .await
                 .context("cannot give the claim back")?;
         }
-        tell(self.does("give the claim on the worker cluster back"));
+        progress(self.does("give the claim on the worker cluster back"));
         Ok(())
     }
 

@@ -101,12 +101,12 @@ impl Subscriptions {
         }
     }
 
-    fn config_event(&self, metadata: &ObjectMeta, tell: impl Fn(&ObjectCache) -> News) {
+    fn config_event(&self, metadata: &ObjectMeta, update: impl Fn(&ObjectCache) -> News) {
         let (Some(namespace), Some(name)) = (&metadata.namespace, &metadata.name) else {
             return;
         };
         for subscriber in self.of(namespace) {
-            if matches!(tell(&subscriber.configs), News::Yes | News::Restored) {
+            if matches!(update(&subscriber.configs), News::Yes | News::Restored) {
                 subscriber.triggers.enqueue(Affected::Made(name.clone()));
             }
         }

@@ -381,8 +381,8 @@ async fn adopt(
             EngageError::failed(ConditionType::Adopted, obstacle.reason(), why)
         }
     })?;
-    let was_told = tenant_status.was_set(ConditionType::Adopted, Some(own));
-    if predecessor == Predecessor::None && was_told {
+    let was_set = tenant_status.was_set(ConditionType::Adopted, Some(own));
+    if predecessor == Predecessor::None && was_set {
         tenant_status.set_condition(
             ConditionType::Adopted,
             ConditionState::well(Reason::NothingToAdopt),

@@ -81,13 +81,17 @@ impl FleetCounts {
 }
 
 /// Returns a row for each tenant, as this replica knows it now.
-pub fn summary(registry: &Registry, told: (String, Timestamp), filter: &Filter) -> FleetSummary {
+pub fn summary(
+    registry: &Registry,
+    taken_by: (String, Timestamp),
+    filter: &Filter,
+) -> FleetSummary {
     let registered = registry.all();
     let rows = registered
         .iter()
         .map(|registered| row(registered))
         .collect();
-    FleetSummary::new(told, rows, filter)
+    FleetSummary::new(taken_by, rows, filter)
 }
 
 fn row(registered: &RegisteredCluster) -> Row {
@@ -199,8 +203,8 @@ mod tests {
                 registered.take();
             }
         }
-        let told = ("osm-0".to_owned(), Timestamp::UNIX_EPOCH);
-        let summary = super::summary(&registry, told, &Filter::default());
+        let taken_by = ("osm-0".to_owned(), Timestamp::UNIX_EPOCH);
+        let summary = super::summary(&registry, taken_by, &Filter::default());
         let [here, elsewhere] = summary.tenants.as_slice() else {
             panic!("{summary:?}");
         };

@@ -268,12 +268,12 @@ fn shared(params: Params, management: &Client) -> Shared {
 
 /// Logs conditions whenever they change, because there is no status that could show them.
 async fn log_conditions(tenant_status: &TenantStatus) -> std::convert::Infallible {
-    let mut told: BTreeMap<ConditionType, ConditionState> = BTreeMap::new();
+    let mut logged: BTreeMap<ConditionType, ConditionState> = BTreeMap::new();
     loop {
         tenant_status.changed().await;
         let findings = tenant_status.read(|report| report.findings.clone());
         for (condition, finding) in &findings {
-            let before = told.get(condition);
+            let before = logged.get(condition);
             if before == Some(finding) {
                 continue;
             }
@@ -284,6 +284,6 @@ async fn log_conditions(tenant_status: &TenantStatus) -> std::convert::Infallibl
                 tracing::warn!(condition, %reason, why = %finding.message, "a condition does not hold");
             }
         }
-        told = findings;
+        logged = findings;
     }
 }

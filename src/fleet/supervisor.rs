@@ -26,7 +26,7 @@ use crate::client::{fence::Fence, retry_delay::RetryDelay};
 use crate::tenant::id::{RegistrationId, TenantId};
 
 /// How long a release is remembered. A watch that lags for longer has started over by then.
-const TOLD_AFTER: Duration = Duration::from_mins(10);
+const GIVEN_BACK_MAX_AGE: Duration = Duration::from_mins(10);
 
 /// The tasks of the registered clusters.
 pub(super) struct Supervisor {
@@ -186,7 +186,8 @@ impl Supervisor {
     /// while no replica served them, or whose replica crashed. Their kubeconfig is lost, and the
     /// status of their WorkerCluster says so.
     fn report_orphaned(&mut self, limit: Option<&str>) {
-        self.given_back.retain(|_, at| at.elapsed() < TOLD_AFTER);
+        self.given_back
+            .retain(|_, at| at.elapsed() < GIVEN_BACK_MAX_AGE);
         for id in self
             .shared
             .worker_clusters

@@ -34,7 +34,7 @@ use crate::tenant::id::{RegistrationId, TenantId};
 
 /// The number of registered clusters that are notified of a list before other tasks run. Notifying
 /// ten thousand at once would block the thread.
-const TOLD_AT_ONCE: usize = 100;
+const NOTIFIED_AT_ONCE: usize = 100;
 
 /// The last known WorkerClusters of the fleet.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl WorkerClusters {
     /// for those that are reported as removed. A status without a fleet was written by an earlier
     /// release, and counts for every fleet.
     pub fn registered_in(&self, fleet: &str, limit: Option<&str>) -> Vec<RegistrationId> {
-        let is_told = |found: &WorkerCluster| {
+        let is_registered = |found: &WorkerCluster| {
             let writer = found.status.as_ref().and_then(|it| it.fleet.as_deref());
             if writer.is_some_and(|writer| writer != fleet) {
                 return false;
@@ -80,10 +80,10 @@ impl WorkerClusters {
             Some(namespace) => self.watch_of(namespace).into_iter().collect(),
             None => self.watches.values().collect(),
         };
-        let told = watches
+        let registered = watches
             .iter()
-            .flat_map(|watched| watched.store.state_filter(is_told));
-        told.map(|found| registration_of(&found)).collect()
+            .flat_map(|watched| watched.store.state_filter(is_registered));
+        registered.map(|found| registration_of(&found)).collect()
     }
 
     /// Returns the name of a WorkerCluster of the tenant that cannot be decoded, if there is one.
@@ -255,7 +255,7 @@ async fn notify_registrations(
             }
         }
         watcher::Event::InitDone => {
-            for registered in registry.within(limit).chunks(TOLD_AT_ONCE) {
+            for registered in registry.within(limit).chunks(NOTIFIED_AT_ONCE) {
                 for registered in registered {
                     notify(clusters, registered);
                 }
@@ -394,11 +394,11 @@ mod tests {
     }
 
     /// Returns the number of registered clusters that know their WorkerCluster.
-    fn told(registry: &Registry) -> usize {
+    fn notified(registry: &Registry) -> usize {
         let registered = registry.all();
-        let told =
+        let is_notified =
             |registered: &&Arc<RegisteredCluster>| registered.worker_cluster.borrow().is_some();
-        registered.iter().filter(told).count()
+        registered.iter().filter(is_notified).count()
     }
 
     #[tokio::test(start_paused = true)]
@@ -409,7 +409,7 @@ mod tests {
         let (mut before, mut most) = (0, 0);
         let counted = std::future::poll_fn(|context| {
             let polled = follow.as_mut().poll(context);
-            let now = told(&registry);
+            let now = notified(&registry);
             most = most.max(now - before);
             before = now;
             polled
@@ -419,12 +419,12 @@ mod tests {
             () = clusters.ready() => {}
         }
         assert_eq!(
-            told(&registry),
+            notified(&registry),
             REGISTRATIONS,
-            "the first list is told before it counts"
+            "the first list is complete before it counts"
         );
         assert!(
-            most <= TOLD_AT_ONCE,
+            most <= NOTIFIED_AT_ONCE,
             "{most} registered clusters were notified in one poll"
         );
     }
@@ -440,7 +440,7 @@ mod tests {
             () = clusters.ready() => {}
         }
         println!("a list of {REGISTRATIONS} took {:?}", begun.elapsed());
-        assert_eq!(told(&registry), REGISTRATIONS);
+        assert_eq!(notified(&registry), REGISTRATIONS);
         // One visit to compute the key. A lookup visits no other objects.
         assert!(clusters.of(&id(REGISTRATIONS / 2)).is_some());
         let visits = visits::take();

@@ -65,7 +65,7 @@ pub fn mismatches(schema: &Json, value: &Json, path: &str) -> Vec<Mismatch> {
 }
 
 fn compare(schema: &Json, value: &Json, path: &str, found: &mut Vec<Mismatch>) {
-    let mut tell = |kind| {
+    let mut report = |kind| {
         found.push(Mismatch {
             path: path.to_owned(),
             kind,
@@ -74,14 +74,14 @@ fn compare(schema: &Json, value: &Json, path: &str, found: &mut Vec<Mismatch>) {
     let expected = schema.get("type").and_then(Json::as_str).unwrap_or("any");
     if !is_of_type(expected, value) {
         let expected = expected.to_owned();
-        tell(MismatchKind::WrongType { expected });
+        report(MismatchKind::WrongType { expected });
         return;
     }
     if let Some(allowed) = schema.get("enum").and_then(Json::as_array)
         && !allowed.contains(value)
     {
         let allowed = allowed.iter().filter_map(Json::as_str).map(str::to_owned);
-        tell(MismatchKind::WrongValue {
+        report(MismatchKind::WrongValue {
             found: value
                 .as_str()
                 .map_or_else(|| value.to_string(), str::to_owned),

@@ -243,8 +243,11 @@ pub fn row_elsewhere(name: String, status: Option<&WorkerClusterStatus>) -> Row 
 
 impl FleetSummary {
     /// Creates a summary of the rows that match the filter, worst first. The totals count all rows.
-    pub fn new(told: (String, Timestamp), mut rows: Vec<Row>, filter: &Filter) -> Self {
-        let (replica, taken_at) = told;
+    pub fn new(
+        (replica, taken_at): (String, Timestamp),
+        mut rows: Vec<Row>,
+        filter: &Filter,
+    ) -> Self {
         let mut states: BTreeMap<&'static str, usize> = BTreeMap::new();
         for row in &rows {
             *states.entry(row.state.as_str()).or_default() += 1;

@@ -216,7 +216,7 @@ pub(super) async fn token(worker: &Applier) -> anyhow::Result<SecretText> {
 pub(super) async fn verify(
     addition: &TenantAddition,
     kubeconfig: &SecretText,
-    tell: &mut (dyn FnMut(String) + Send),
+    progress: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<()> {
     let rules = &addition.params.rules;
     let access = ClusterAccess::parse(kubeconfig.expose().as_bytes(), rules)
@@ -242,7 +242,7 @@ pub(super) async fn verify(
         // It is possible that only the management cluster can reach it.
         Err(error) if addition.params.server.is_some() && !matches!(error, kube::Error::Api(_)) => {
             let server = access.server.url();
-            tell(format!(
+            progress(format!(
                 "note: {server} cannot be tried from here: {}",
                 chain(&error)
             ));

@@ -21,13 +21,13 @@ const INTERVAL: Duration = Duration::from_millis(500);
 pub(super) async fn wait(
     addition: &TenantAddition,
     (name, patience): (&str, Duration),
-    tell: &mut (dyn FnMut(String) + Send),
+    progress: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<()> {
     let namespace = &addition.params.namespace;
     let api: Api<WorkerCluster> = Api::namespaced(addition.management.client.clone(), namespace);
     let deadline = Instant::now() + patience;
     let registered = registered(addition).await?;
-    let mut told = String::new();
+    let mut reported = String::new();
     loop {
         let found = api.get_opt(name).await;
         let found = found.with_context(|| format!("cannot read WorkerCluster {name}"))?;
@@ -37,7 +37,7 @@ pub(super) async fn wait(
         let is_served = |found: &&WorkerCluster| is_ready(found) && has_taken(found, &registered);
         if let Some(found) = found.as_ref().filter(is_served) {
             let status = found.status.clone().unwrap_or_default();
-            tell(format!(
+            progress(format!(
                 "ready: {namespace}/{name}, Kubernetes {}, {} machine deployments served",
                 status.version.unwrap_or_default(),
                 status.served.unwrap_or_else(|| "0/0".to_owned())
@@ -49,15 +49,15 @@ pub(super) async fn wait(
             ready(found).is_some_and(is_it) && has_taken(found, &registered)
         };
         if found.as_ref().is_some_and(is_not_served) {
-            tell(format!(
+            progress(format!(
                 "registered: {namespace}/{name}; the worker cluster has no MachineDeployments yet: \
                  install machine-controller, and the manager goes on by itself"
             ));
             return Ok(());
         }
-        if said != told && !said.is_empty() {
-            tell(format!("waiting: {said}"));
-            told.clone_from(&said);
+        if said != reported && !said.is_empty() {
+            progress(format!("waiting: {said}"));
+            reported.clone_from(&said);
         }
         if Instant::now() >= deadline {
             let seconds = patience.as_secs();

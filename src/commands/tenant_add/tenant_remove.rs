@@ -56,11 +56,11 @@ pub enum Answer {
     No,
 }
 
-/// Removes the tenant after `ask` has confirmed it, and reports each step to `tell`.
+/// Removes the tenant after `ask` has confirmed it, and reports each step to `progress`.
 pub async fn remove(
     params: RemoveParams,
     ask: &mut (dyn FnMut(&[String]) -> Answer + Send),
-    tell: &mut (dyn FnMut(String) + Send),
+    progress: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<Answer> {
     let management = ClusterClient::management(&params.management).await?;
     let worker = match &params.worker {
@@ -72,7 +72,7 @@ pub async fn remove(
         management,
         worker,
     };
-    removal.run(ask, tell).await
+    removal.run(ask, progress).await
 }
 
 struct TenantRemoval {
@@ -85,7 +85,7 @@ impl TenantRemoval {
     async fn run(
         &self,
         ask: &mut (dyn FnMut(&[String]) -> Answer + Send),
-        tell: &mut (dyn FnMut(String) + Send),
+        progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<Answer> {
         let RemoveParams {
             name, namespace, ..
@@ -107,17 +107,17 @@ impl TenantRemoval {
         match (&registration, &own) {
             (Some(registration), Some(own)) => {
                 self.set_policy(own, policy).await?;
-                self.unregister(registration, tell).await?;
-                self.wait(own, tell).await?;
+                self.unregister(registration, progress).await?;
+                self.wait(own, progress).await?;
             }
-            (Some(registration), None) => self.unregister(registration, tell).await?,
-            (None, _) => tell("the registration is gone already".to_owned()),
+            (Some(registration), None) => self.unregister(registration, progress).await?,
+            (None, _) => progress("the registration is gone already".to_owned()),
         }
         if let (Some(own), OnRemoval::Release | OnRemoval::Purge) = (&own, policy) {
-            self.delete_worker_cluster(own, tell).await?;
+            self.delete_worker_cluster(own, progress).await?;
         }
         if let Some(worker) = &self.worker {
-            remove_prerequisites(worker, tell).await?;
+            remove_prerequisites(worker, progress).await?;
         }
         Ok(Answer::Yes)
     }
@@ -217,12 +217,12 @@ impl TenantRemoval {
     async fn unregister(
         &self,
         uid: &str,
-        tell: &mut (dyn FnMut(String) + Send),
+        progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<()> {
         let params = by_uid(Some(uid.to_owned()));
         let deleted = self.secrets().delete(&self.params.name, &params).await;
         deleted.context("cannot delete the registration")?;
-        tell(format!(
+        progress(format!(
             "management cluster: deleted Secret {}",
             self.params.name
         ));
@@ -233,7 +233,7 @@ impl TenantRemoval {
     async fn wait(
         &self,
         own: &WorkerCluster,
-        tell: &mut (dyn FnMut(String) + Send),
+        progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<()> {
         let found = self
             .until(
@@ -243,7 +243,7 @@ impl TenantRemoval {
             )
             .await?;
         if let Some((_, message)) = removed(&found) {
-            tell(format!("the manager: {message}"));
+            progress(format!("the manager: {message}"));
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl TenantRemoval {
     async fn delete_worker_cluster(
         &self,
         own: &WorkerCluster,
-        tell: &mut (dyn FnMut(String) + Send),
+        progress: &mut (dyn FnMut(String) + Send),
     ) -> anyhow::Result<()> {
         let name = own.name_any();
         let found = self.worker_clusters().get_opt(&name).await;
@@ -297,7 +297,7 @@ impl TenantRemoval {
             .delete(&name, &by_uid(found.uid()))
             .await;
         deleted.context("cannot delete the WorkerCluster")?;
-        tell(format!("management cluster: deleted WorkerCluster {name}"));
+        progress(format!("management cluster: deleted WorkerCluster {name}"));
         Ok(())
     }
 
@@ -333,7 +333,7 @@ fn by_uid(uid: Option<String>) -> DeleteParams {
 /// Deletes objects with our label, the token first. Objects that others created are kept.
 async fn remove_prerequisites(
     worker: &ClusterClient,
-    tell: &mut (dyn FnMut(String) + Send),
+    progress: &mut (dyn FnMut(String) + Send),
 ) -> anyhow::Result<()> {
     let all = documents(&[Rights::NodeCredentials, Rights::Adoption])?;
     for document in all.iter().rev() {
@@ -348,7 +348,7 @@ async fn remove_prerequisites(
         let found = found.with_context(|| format!("cannot look for {what}"))?;
         let Some(found) = found else { continue };
         if found.labels().get(MADE_BY).is_none_or(|by| by != US) {
-            tell(format!(
+            progress(format!(
                 "worker cluster: {what} stays; somebody else has made it"
             ));
             continue;
@@ -357,7 +357,7 @@ async fn remove_prerequisites(
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             deleted => drop(deleted.with_context(|| format!("cannot delete {what}"))?),
         }
-        tell(format!("worker cluster: deleted {what}"));
+        progress(format!("worker cluster: deleted {what}"));
     }
     Ok(())
 }

@@ -63,13 +63,13 @@ pub async fn read(
         return Ok(None);
     }
     if !status.is_success() {
-        let told = serde_json::from_slice(&bytes)
+        let failure = serde_json::from_slice(&bytes)
             .unwrap_or_else(|_| Status::failure("the Lease cannot be read", "Unknown"));
-        let told = Status {
+        let failure = Status {
             code: status.as_u16(),
-            ..told
+            ..failure
         };
-        return Err(kube::Error::Api(Box::new(told)));
+        return Err(kube::Error::Api(Box::new(failure)));
     }
     let lease: Lease = serde_json::from_slice(&bytes).map_err(kube::Error::SerdeError)?;
     Ok(Some(evaluate(

@@ -5,7 +5,7 @@ use crate::api::{condition::ConditionType, reason::Reason};
 use crate::fleet::registry::RegisteredCluster;
 
 /// Waits while the tenant is in quarantine, and reports the reason through `tell`.
-pub async fn until_admitted(registered: &RegisteredCluster, tell: impl Fn(&EngageError)) {
+pub async fn until_admitted(registered: &RegisteredCluster, report: impl Fn(&EngageError)) {
     let mut suspicions = registered.suspicion.subscribe();
     loop {
         let Some(suspicion) = *suspicions.borrow_and_update() else {
@@ -17,7 +17,7 @@ pub async fn until_admitted(registered: &RegisteredCluster, tell: impl Fn(&Engag
             suspicion.crashes,
         );
         let condition = ConditionType::Connected;
-        tell(&EngageError::failed(
+        report(&EngageError::failed(
             condition,
             Reason::Quarantined,
             message,

@@ -12,7 +12,7 @@ use crate::rules::{
 const FORBIDDEN: u16 = 403;
 const BAD_REQUEST: u16 = 400;
 /// A profile with more wrong templates than this has the wrong language.
-const ERRORS_TOLD_MAX: usize = 5;
+const ERRORS_REPORTED_MAX: usize = 5;
 
 /// Judges a write of a profile: its version where it changes, what can never work, and whether its
 /// templates compile. A profile that extends another is not compiled: its base is not at hand.
@@ -81,12 +81,12 @@ fn check_spec(asked: &Asked<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     let errors = lint::compile_errors(&new);
-    match errors.len().checked_sub(ERRORS_TOLD_MAX) {
+    match errors.len().checked_sub(ERRORS_REPORTED_MAX) {
         _ if errors.is_empty() => Ok(()),
         None | Some(0) => Err(Fault::Denied(errors.join("; "))),
         Some(more) => {
-            let told: Vec<String> = errors.into_iter().take(ERRORS_TOLD_MAX).collect();
-            let message = format!("{}; and {more} more", told.join("; "));
+            let reported: Vec<String> = errors.into_iter().take(ERRORS_REPORTED_MAX).collect();
+            let message = format!("{}; and {more} more", reported.join("; "));
             Err(Fault::Denied(message))
         }
     }
