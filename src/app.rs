@@ -236,7 +236,7 @@ pub async fn run_with(
         policies: settings.policies,
         defaults,
         request_timeout: settings.request_timeout,
-        facts_interval: settings.facts_interval,
+        cluster_info_interval: settings.cluster_info_interval,
         permits: Permits::new(settings.reconciles_max),
         memory: outside.memory,
         management_budget: Arc::new(SharedBudget::new(settings.management_requests)),

@@ -57,7 +57,7 @@ pub struct Settings {
     /// Timeout of a request to an API server.
     pub request_timeout: Duration,
     /// Interval at which a cluster's info is read again.
-    pub facts_interval: Duration,
+    pub cluster_info_interval: Duration,
     /// Enables the join check.
     pub join_check: bool,
     /// How long a bootstrap token is valid.
@@ -167,7 +167,7 @@ impl RunFlags {
         )?;
         at_least(
             "facts-interval",
-            self.facts_interval,
+            self.cluster_info_interval,
             Duration::from_secs(1),
         )?;
         for (flag, count) in [
@@ -214,7 +214,7 @@ impl RunFlags {
                 burst: self.fleet_management_burst,
             },
             request_timeout: self.request_timeout,
-            facts_interval: self.facts_interval,
+            cluster_info_interval: self.cluster_info_interval,
             join_check: self.join_check,
             token_lifetime: self.token_lifetime,
             rollout: Pace {

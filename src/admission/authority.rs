@@ -210,14 +210,14 @@ fn set_validity(params: &mut CertificateParams, now: Timestamp, days: u32) {
 }
 
 /// The parts of a certificate that matter here.
-struct Facts {
+struct CertificateFields {
     subject: String,
     issuer: String,
     begins: Timestamp,
     ends: Timestamp,
 }
 
-impl Facts {
+impl CertificateFields {
     fn of(certificate: &X509Certificate<'_>) -> Option<Self> {
         let validity = certificate.validity();
         let name = |name: &x509_parser::x509::X509Name<'_>| {
@@ -241,10 +241,10 @@ impl Facts {
 
 /// The stored bundle, parsed.
 struct Known {
-    newest: Facts,
+    newest: CertificateFields,
     key: KeyPair,
     authorities: Vec<(Timestamp, CertificateDer<'static>)>,
-    server: Facts,
+    server: CertificateFields,
     hosts: BTreeSet<String>,
 }
 
@@ -258,11 +258,11 @@ impl Known {
         let mut authorities = Vec::new();
         for der in ders {
             let (_, certificate) = x509_parser::parse_x509_certificate(&der).ok()?;
-            let cluster_info = Facts::of(&certificate)?;
+            let fields = CertificateFields::of(&certificate)?;
             let is_its_key = certificate.public_key().raw == key.subject_public_key_info();
-            let ends = cluster_info.ends;
+            let ends = fields.ends;
             if newest.is_none() {
-                newest = is_its_key.then_some(cluster_info);
+                newest = is_its_key.then_some(fields);
                 newest.as_ref()?;
             }
             authorities.push((ends, der.clone()));
@@ -275,7 +275,7 @@ impl Known {
             newest: newest?,
             key,
             authorities,
-            server: Facts::of(&certificate)?,
+            server: CertificateFields::of(&certificate)?,
             hosts: hosts(&certificate),
         })
     }

@@ -45,7 +45,7 @@ use crate::tenant::{
 /// The timeout of a call.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval at which the cluster info is read again.
-const FACTS_INTERVAL: Duration = Duration::from_mins(10);
+const CLUSTER_INFO_INTERVAL: Duration = Duration::from_mins(10);
 /// The lifetime of a bootstrap token, as it has always been.
 const TOKEN_LIFETIME: Duration = Duration::from_hours(1);
 /// No other tenants share the cluster's API here, so this limits only a storm of requests and no
@@ -173,7 +173,7 @@ pub async fn run_with(
         },
         certificate_authority: outside.certificate_authority,
         request_timeout: REQUEST_TIMEOUT,
-        facts_interval: FACTS_INTERVAL,
+        cluster_info_interval: CLUSTER_INFO_INTERVAL,
         clock: outside.clock,
         metrics: outside.metrics,
         serve: Arc::new(move |engagement| {

@@ -15,8 +15,8 @@ const API_SERVER: &str = "https://kubernetes.example:6443";
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nplaceholder\n-----END CERTIFICATE-----\n";
 const FETCH_TOKEN: &str = "placeholder-fetch-token";
 
-/// The facts of a worker cluster.
-pub(super) struct Facts {
+/// The contents of the file.
+pub(super) struct ClusterInfoFile {
     pub(super) cluster: ClusterInfo,
     pub(super) certificate: String,
     /// If `None`, one with a placeholder for its token is generated.
@@ -26,7 +26,7 @@ pub(super) struct Facts {
     pub(super) placeholders: Vec<&'static str>,
 }
 
-impl Facts {
+impl ClusterInfoFile {
     /// Reads a file. Without a file, every value is a placeholder.
     pub(super) fn load(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else {

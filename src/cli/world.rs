@@ -7,7 +7,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::{
-    cluster_info::Facts,
+    cluster_info::ClusterInfoFile,
     input::{BaseFlags, Bases, NamedProfile, SettingsFlags},
     output,
 };
@@ -43,14 +43,14 @@ pub(super) struct WorldFlags {
 /// The contents of the files that replace clusters.
 pub(super) struct World {
     settings: Result<Arc<TenantSettings>, SettingsError>,
-    cluster_info: Facts,
+    cluster_info: ClusterInfoFile,
     pub(super) bases: Bases,
 }
 
 impl WorldFlags {
     /// Reads the files, and prints which placeholders are used.
     pub(super) fn load(&self) -> anyhow::Result<World> {
-        let cluster_info = Facts::load(self.cluster.as_deref())?;
+        let cluster_info = ClusterInfoFile::load(self.cluster.as_deref())?;
         if !cluster_info.placeholders.is_empty() {
             let names = cluster_info.placeholders.join(", ");
             output::note(&format!(

@@ -18,7 +18,7 @@ use crate::tenant::{mode::Right, report::ConditionState};
 /// checks after something was written, unless the last check was less than an interval ago. Never
 /// returns.
 pub async fn keep(context: &Context) {
-    let interval = context.engagement.shared.facts_interval;
+    let interval = context.engagement.shared.cluster_info_interval;
     if !context.rules.join_check {
         join_check::forget(context, "--join-check is off");
     }
@@ -44,7 +44,7 @@ async fn look(context: &Context) {
     let mut looked = correct(context).await;
     if let Err(PrerequisiteError::Denied { .. }) = looked {
         // A single refusal may be transient, for example of an API server that has just started.
-        sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
+        sleep(SECOND_TRY.min(context.engagement.shared.cluster_info_interval)).await;
         looked = correct(context).await;
     }
     let finding = match looked {

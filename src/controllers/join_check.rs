@@ -63,7 +63,7 @@ pub async fn check(context: &Context) {
     let queue = &context.join_checks;
     if matches!(found, Some(Outcome::Cannot(..))) && !queue.has_failed(&names.key) {
         // A single answer may be transient, for example of an API server that has just started.
-        tokio::time::sleep(SECOND_TRY.min(context.engagement.shared.facts_interval)).await;
+        tokio::time::sleep(SECOND_TRY.min(context.engagement.shared.cluster_info_interval)).await;
         found = outcome(context, names).await;
     }
     let has_failed = matches!(found, Some(Outcome::Cannot(..)));

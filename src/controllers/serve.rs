@@ -272,7 +272,7 @@ impl Controllers {
                 watches::follow_secrets(worker, Arc::clone(&context)),
                 self.keep_profiles(&context),
                 follow_settings(&context),
-                follow_facts(&context),
+                follow_cluster_info(&context),
                 follow_held_back(&context),
                 join::keep(&context),
                 remove_orphans(&context, listed),
@@ -345,7 +345,7 @@ fn pause(context: &Context, refreshed: Refreshed, delay: &mut RetryDelay) -> Dur
     let was_read = matches!(refreshed, Refreshed::Same | Refreshed::Changed);
     if was_read && context.registry_credentials.get().is_ok() {
         *delay = RetryDelay::default();
-        context.engagement.shared.facts_interval
+        context.engagement.shared.cluster_info_interval
     } else {
         delay.next().unwrap_or_default()
     }
@@ -353,7 +353,7 @@ fn pause(context: &Context, refreshed: Refreshed, delay: &mut RetryDelay) -> Dur
 
 /// Reconciles all machine deployments when the cluster info changes, because it is part of their
 /// documents.
-async fn follow_facts(context: &Context) {
+async fn follow_cluster_info(context: &Context) {
     let mut cluster_info = context.engagement.cluster_info.clone();
     while cluster_info.changed().await.is_ok() {
         context.triggers.enqueue(Affected::Everywhere);

@@ -237,7 +237,7 @@ fn on_secret_applied(context: &Context, found: PartialObjectMeta<Secret>) {
         News::Restored => context.was_restored(),
     }
     if name == FETCHER_TOKEN {
-        context.engagement.facts_bell.notify_one();
+        context.engagement.cluster_info_bell.notify_one();
     }
     context.triggers.enqueue(Affected::Made(name));
 }

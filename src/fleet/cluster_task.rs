@@ -303,8 +303,8 @@ impl Task {
         stop: &CancellationToken,
     ) {
         let leave = stop.child_token();
-        let (facts_sender, cluster_info) = watch::channel(Arc::clone(&attempt.cluster_info));
-        let facts_bell = Arc::new(Notify::new());
+        let (sender, cluster_info) = watch::channel(Arc::clone(&attempt.cluster_info));
+        let bell = Arc::new(Notify::new());
         let foreign_write = Arc::new(Notify::new());
         let engagement = Engagement {
             registration: self.registered.id.clone(),
@@ -316,7 +316,7 @@ impl Task {
             management: self.management.clone(),
             kubeconfig_ca: Arc::clone(&attempt.kubeconfig_ca),
             cluster_info,
-            facts_bell: Arc::clone(&facts_bell),
+            cluster_info_bell: Arc::clone(&bell),
             foreign_write: Arc::clone(&foreign_write),
             worker_cluster: self.registered.last.subscribe(),
             tenant_status: Arc::clone(&self.registered.status),
@@ -335,7 +335,7 @@ impl Task {
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
-            () = engage::keep_cluster_info(&self.shared, &attempt, &facts_sender, &facts_bell) => {}
+            () = engage::keep_cluster_info(&self.shared, &attempt, &sender, &bell) => {}
             () = engage::until_upstream_runs(&self.shared, &attempt, &foreign_write) => {}
             () = engage::keep_asking(&attempt.health, &attempt.worker) => {}
             () = engage::keep_warning_of_expiry(warning) => {}

@@ -149,7 +149,7 @@ async fn attempt_for(
         api_server: status.and_then(|status| status.api_server.as_deref()),
         certificate_authority_data: None,
     };
-    let cluster_info = read_facts(&worker, &kubeconfig_ca, in_use)
+    let cluster_info = read_cluster_info(&worker, &kubeconfig_ca, in_use)
         .await
         .map_err(|error| not_prepared(&error))?;
     let shown = excerpt(&cluster_info.api_server, URL_CHARACTERS_MAX);
@@ -167,7 +167,7 @@ async fn attempt_for(
 }
 
 /// Reads the cluster info. A new token Secret gets its token within moments, so this waits for it.
-async fn read_facts(
+async fn read_cluster_info(
     worker: &Client,
     kubeconfig_ca: &[u8],
     in_use: InUse<'_>,

@@ -55,7 +55,7 @@ pub struct Shared {
     /// The timeout of a call.
     pub request_timeout: Duration,
     /// The interval at which the cluster info is read again.
-    pub facts_interval: Duration,
+    pub cluster_info_interval: Duration,
     /// Permits for reconciles, for all tenants together.
     pub permits: Permits,
     /// The memory that tenants share.
@@ -120,7 +120,7 @@ pub struct Engagement {
     /// The cluster info. It is read again from time to time.
     pub cluster_info: watch::Receiver<Arc<ClusterInfo>>,
     /// Notified when the cluster info must be read again before the interval ends.
-    pub facts_bell: Arc<Notify>,
+    pub cluster_info_bell: Arc<Notify>,
     /// Notified when another program wrote an object in the worker cluster that we write.
     pub foreign_write: Arc<Notify>,
     /// The last known WorkerCluster.

@@ -68,7 +68,7 @@ pub struct Params {
     /// The timeout of a call.
     pub request_timeout: Duration,
     /// The interval at which the cluster info is read again.
-    pub facts_interval: Duration,
+    pub cluster_info_interval: Duration,
     /// The source of the time.
     pub clock: Clock,
     /// Counts everything.
@@ -152,7 +152,7 @@ impl SingleCluster {
             let cluster_info = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return,
-                cluster_info = self.first_facts() => cluster_info,
+                cluster_info = self.first_cluster_info() => cluster_info,
             };
             let begun = Instant::now();
             self.serve(cluster_info, cancel).await;
@@ -161,7 +161,7 @@ impl SingleCluster {
         }
     }
 
-    async fn first_facts(&self) -> ClusterInfo {
+    async fn first_cluster_info(&self) -> ClusterInfo {
         let mut delay = RetryDelay::default();
         let authority = &self.certificate_authority;
         loop {
@@ -179,8 +179,8 @@ impl SingleCluster {
     /// Serves until cancelled, or until the cluster info or the fetcher's token is gone.
     async fn serve(&self, cluster_info: ClusterInfo, cancel: &CancellationToken) {
         let leave = cancel.child_token();
-        let (facts_sender, cluster_info) = watch::channel(Arc::new(cluster_info));
-        let facts_bell = Arc::new(Notify::new());
+        let (sender, cluster_info) = watch::channel(Arc::new(cluster_info));
+        let bell = Arc::new(Notify::new());
         // There is no WorkerCluster, and none will be created.
         let nobody = watch::Sender::new(None);
         let engagement = Engagement {
@@ -193,7 +193,7 @@ impl SingleCluster {
             management: self.management.clone(),
             kubeconfig_ca: Arc::clone(&self.certificate_authority),
             cluster_info,
-            facts_bell: Arc::clone(&facts_bell),
+            cluster_info_bell: Arc::clone(&bell),
             // There is no other manager to look for.
             foreign_write: Arc::default(),
             worker_cluster: nobody.subscribe(),
@@ -204,7 +204,7 @@ impl SingleCluster {
         let reading = Reading {
             worker: &self.worker,
             kubeconfig_ca: &self.certificate_authority,
-            interval: self.shared.facts_interval,
+            interval: self.shared.cluster_info_interval,
             claimant: None,
         };
         tracing::info!(namespace = self.id.tenant.namespace(), "serving begins");
@@ -212,7 +212,7 @@ impl SingleCluster {
         tokio::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
-            () = reading.keep(&facts_sender, &facts_bell) => {}
+            () = reading.keep(&sender, &bell) => {}
             () = self.keep_asking() => {}
             () = leave.cancelled() => {}
         }
@@ -255,7 +255,7 @@ fn shared(params: Params, management: &Client) -> Shared {
         policies: Arc::new(policies),
         defaults: params.settings,
         request_timeout: params.request_timeout,
-        facts_interval: params.facts_interval,
+        cluster_info_interval: params.cluster_info_interval,
         permits: Permits::new(params.policy.reconciles_max),
         memory: Arc::new(Memory::unlimited()),
         management_budget: Arc::new(SharedBudget::new(params.policy.management_requests)),

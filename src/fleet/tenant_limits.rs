@@ -38,7 +38,7 @@ pub async fn changed(
         std::future::pending::<()>().await;
     }
     let mut delay = RetryDelay::default();
-    let mut wait = jitter::around(shared.facts_interval);
+    let mut wait = jitter::around(shared.cluster_info_interval);
     loop {
         tokio::time::sleep(wait).await;
         let management = management.client();
@@ -46,7 +46,7 @@ pub async fn changed(
             Ok(now) if now != *policy => return,
             Ok(_) => {
                 delay = RetryDelay::default();
-                wait = jitter::around(shared.facts_interval);
+                wait = jitter::around(shared.cluster_info_interval);
             }
             // The previous labels apply until they can be read again.
             Err(error) => {

@@ -27,7 +27,7 @@ pub struct RenderInput<'a> {
     pub profile: &'a CompiledProfile,
     /// The tenant's settings.
     pub settings: &'a TenantSettings,
-    /// The facts of the worker cluster.
+    /// The cluster info of the worker cluster.
     pub cluster: ClusterInput<'a>,
     /// Credentials by registry.
     pub registry_credentials: &'a BTreeMap<String, RegistryCredential>,

@@ -120,8 +120,13 @@ pub struct RunFlags {
     pub request_timeout: Duration,
 
     /// How often the cluster info of a worker cluster (API server, token) is read again.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
-    pub facts_interval: Duration,
+    #[arg(
+        long = "facts-interval",
+        value_name = "DURATION",
+        default_value = "10m",
+        value_parser = humantime::parse_duration
+    )]
+    pub cluster_info_interval: Duration,
 
     /// Check from time to time whether a machine can fetch its configuration and join, as the
     /// machine would do it.

@@ -1,8 +1,8 @@
-//! The facts about a worker cluster that become part of what its nodes get.
+//! The cluster info: the properties of a worker cluster that its nodes need to know.
 
 use super::secret_text::SecretText;
 
-/// The facts about a worker cluster that become part of what its nodes get.
+/// The cluster info: the properties of a worker cluster that its nodes need to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterInfo {
     /// The API server as nodes reach it: an https URL.

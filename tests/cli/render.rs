@@ -155,7 +155,7 @@ fn the_settings_of_a_tenant_reach_its_documents() {
 }
 
 #[test]
-fn what_is_left_out_of_the_facts_gets_a_placeholder_that_is_told() {
+fn a_key_missing_in_the_cluster_info_gets_a_placeholder_and_a_note() {
     let folder = Folder::new();
     folder.write(
         "some.yaml",
@@ -173,7 +173,7 @@ fn what_is_left_out_of_the_facts_gets_a_placeholder_that_is_told() {
 }
 
 #[test]
-fn no_secret_of_the_facts_reaches_stderr() {
+fn no_secret_of_the_cluster_info_reaches_stderr() {
     let folder = Folder::new();
     let facts = ("facts.yaml", "facts.yaml");
     let check = |line: &str, code: i32, expected: &str| {

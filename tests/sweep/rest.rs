@@ -37,7 +37,7 @@ fn counted(sent: &[Sent]) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_at_rest_costs_watches_tokens_and_facts_only() {
+async fn a_day_at_rest_costs_watches_tokens_and_cluster_info_only() {
     let life = Life::new();
     let (_world, process) = a_settled_world(&life).await;
     tokio::time::sleep(Duration::from_hours(24)).await;

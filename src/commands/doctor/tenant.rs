@@ -75,7 +75,7 @@ pub(super) async fn run_checks(
     checks.push(identity(place, &client, own).await);
     checks.push(rights_there(place, &client, own).await);
     checks.push(memory::machine_deployments(place, &client).await);
-    checks.push(facts_of(place, &client, &access).await);
+    checks.push(cluster_info_of(place, &client, &access).await);
     checks
 }
 
@@ -202,7 +202,7 @@ async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result
     Ok(missing)
 }
 
-async fn facts_of(place: &str, client: &Client, access: &ClusterAccess) -> Check {
+async fn cluster_info_of(place: &str, client: &Client, access: &ClusterAccess) -> Check {
     let what = "facts";
     let authority = &access.certificate_authority;
     match cluster_info::read_once(client, authority, InUse::default()).await {

@@ -27,7 +27,7 @@ pub async fn keep_cluster_info(
     let reading = Reading {
         worker: &attempt.worker,
         kubeconfig_ca: &attempt.kubeconfig_ca,
-        interval: shared.facts_interval,
+        interval: shared.cluster_info_interval,
         claimant: Some(&attempt.claimant),
     };
     reading.keep(sender, bell).await;

@@ -38,7 +38,7 @@ async fn periodic(shared: &Shared, attempt: &Attempt) {
     if attempt.predecessor == Predecessor::None {
         std::future::pending::<()>().await;
     }
-    tokio::time::sleep(jitter::part(shared.facts_interval, 0.9, 1.1)).await;
+    tokio::time::sleep(jitter::part(shared.cluster_info_interval, 0.9, 1.1)).await;
 }
 
 /// Returns the holder of the Lease, if any. A failed check is retried.

@@ -106,7 +106,7 @@ fn shared(
         policies: Arc::new(policies),
         defaults: Arc::new(TenantSettings::default()),
         request_timeout: Duration::from_secs(10),
-        facts_interval: Duration::from_mins(10),
+        cluster_info_interval: Duration::from_mins(10),
         permits: Permits::new(4),
         memory: Arc::new(Memory::unlimited()),
         management_budget: Arc::new(SharedBudget::new(RequestBudget {

@@ -41,7 +41,7 @@ fn shared() -> Arc<Shared> {
         }),
         defaults: Arc::new(TenantSettings::default()),
         request_timeout: Duration::from_secs(10),
-        facts_interval: Duration::from_mins(10),
+        cluster_info_interval: Duration::from_mins(10),
         clock: Clock::tokio(Timestamp::UNIX_EPOCH),
         metrics: Metrics::new(),
         serve: Arc::new(|_| Box::pin(async {})),
