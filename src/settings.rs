@@ -23,7 +23,7 @@ use crate::tenant::{
     address::{AddressRules, Loopback},
     egress::NotAProxy,
     policies::TenantPolicies,
-    policy::{ProfileQuota, ProfileReach, RequestBudget, SWEEPS_MAX, TenantPolicy},
+    policy::{ProfileQuota, ProfileReach, RESYNCS_MAX, RequestBudget, TenantPolicy},
     settings::TenantSettings,
     waves::Pace,
 };
@@ -259,7 +259,7 @@ impl RunFlags {
                 burst: self.management_burst,
             },
             reconciles_max: self.tenant_reconciles,
-            sweeps_max: SWEEPS_MAX,
+            resyncs_max: RESYNCS_MAX,
             machine_deployments_max: self.tenant_machine_deployments,
             profiles: ProfileQuota {
                 count_max: self.tenant_profiles,

@@ -250,7 +250,7 @@ fn policy(settings: &DropInSettings) -> Arc<TenantPolicy> {
         worker_requests: REQUESTS,
         management_requests: REQUESTS,
         reconciles_max: settings.reconciles_max,
-        sweeps_max: settings.reconciles_max,
+        resyncs_max: settings.reconciles_max,
         machine_deployments_max: usize::MAX,
         profile_reach: profile_reach(settings.mode),
         profiles: ProfileQuota {

@@ -282,13 +282,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_does_not_wait_for_what_others_do_for_no_change_of_their_own() {
         let shared = Arc::new(SharedBudget::new(a_size(10, 1)));
-        let mut sweeps = tokio::task::JoinSet::new();
+        let mut resyncs = tokio::task::JoinSet::new();
         for index in 0..1_000 {
             let (shared, other) = (
                 Arc::clone(&shared),
                 TenantId::new(&format!("other-{index}")),
             );
-            sweeps.spawn(async move { shared.take(&other, Priority::Low).await });
+            resyncs.spawn(async move { shared.take(&other, Priority::Low).await });
         }
         tokio::task::yield_now().await;
         let own = TenantId::new("own");
@@ -301,12 +301,12 @@ mod tests {
         }
         // The resyncs got their share in the meantime, and no more than the changes left them.
         let mut served = 0;
-        while sweeps.try_join_next().is_some() {
+        while resyncs.try_join_next().is_some() {
             served += 1;
         }
         let all = begun.elapsed().as_millis() / 100;
         assert!(served >= 4, "{served} of {all}");
-        sweeps.shutdown().await;
+        resyncs.shutdown().await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -318,13 +318,13 @@ mod tests {
             unanswered.push(shared.enter(&tenant, Priority::Low).await);
         }
         let [other, own] = ["other", "own"].map(TenantId::new);
-        let mut sweep = Box::pin(shared.enter(&other, Priority::Low));
-        assert!(futures::poll!(&mut sweep).is_pending());
+        let mut resync = Box::pin(shared.enter(&other, Priority::Low));
+        assert!(futures::poll!(&mut resync).is_pending());
         let mut change = Box::pin(shared.enter(&own, Priority::High));
         assert!(futures::poll!(&mut change).is_pending());
         unanswered.pop();
-        assert!(futures::poll!(&mut sweep).is_pending());
+        assert!(futures::poll!(&mut resync).is_pending());
         drop(change.await);
-        drop(sweep.await);
+        drop(resync.await);
     }
 }

@@ -224,7 +224,7 @@ impl Controllers {
             bytes_max: engagement.policy.machine_deployment_bytes_max(),
             memory: Arc::clone(&engagement.shared.memory),
         };
-        let (sweeps, due) = (
+        let (resyncs, due) = (
             Arc::clone(&context.resync),
             Arc::clone(&context.queue_latency),
         );
@@ -234,25 +234,25 @@ impl Controllers {
         let changes = watches::machine_deployments(worker.clone(), health, writer, watchers)
             .inspect(move |changed| {
                 let reference = ObjectRef::from_obj(changed);
-                sweeps.changed(&reference);
+                resyncs.changed(&reference);
                 due.now(&reference, Trigger::Change);
             })
             .map(Ok);
-        let (sweeps, due) = (&context.resync, &context.queue_latency);
-        let led = Destinations {
+        let (resyncs, due) = (&context.resync, &context.queue_latency);
+        let destinations = Destinations {
             machine_deployments: context.machine_deployments.clone(),
             index: Arc::clone(&context.index),
-            resync: Arc::clone(sweeps),
+            resync: Arc::clone(resyncs),
             queue_latency: Arc::clone(due),
             backoff: Arc::clone(&context.backoff),
         };
         let tenant = engagement.tenant().namespace().to_owned();
-        let looks = Arc::clone(&context.triggers).stream(tenant, led);
-        let looks = stream::select(looks, Arc::clone(sweeps).stream());
+        let references = Arc::clone(&context.triggers).stream(tenant, destinations);
+        let references = stream::select(references, Arc::clone(resyncs).stream());
         let concurrency = u16::try_from(engagement.policy.reconciles_max).unwrap_or(u16::MAX);
         let reconciles = Controller::for_stream(changes, context.machine_deployments.clone())
             .with_config(Config::default().concurrency(concurrency))
-            .reconcile_on(looks)
+            .reconcile_on(references)
             .graceful_shutdown_on(engagement.cancel.clone().cancelled_owned())
             .run(
                 machine_deployment::reconcile,
@@ -262,7 +262,7 @@ impl Controllers {
             .for_each(|done| {
                 // An object that is gone before its reconcile begins needs nothing.
                 if let Err(controller::Error::ObjectNotFound(gone)) = done {
-                    sweeps.gone(&gone.name, gone.namespace.as_deref());
+                    resyncs.gone(&gone.name, gone.namespace.as_deref());
                     due.gone(&gone.name, gone.namespace.as_deref());
                 }
                 std::future::ready(())

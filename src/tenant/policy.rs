@@ -23,7 +23,7 @@ pub struct TenantPolicy {
     pub reconciles_max: usize,
     /// The maximum number of these that may be resyncs, if at least one slot stays free. Their
     /// requests take the tenant's budgets before the next change.
-    pub sweeps_max: usize,
+    pub resyncs_max: usize,
     /// The maximum number of machine deployments that are served. If there are more, the oldest
     /// are.
     pub machine_deployments_max: usize,
@@ -118,7 +118,7 @@ const MANAGEMENT_REQUESTS: RequestBudget = budget(50, 200);
 /// Enough to hide the latency of a distant worker cluster, and the same number as in drop-in mode.
 const RECONCILES_MAX: usize = 10;
 /// A small number, so that a change does not wait for many resyncs when a budget is short.
-pub const SWEEPS_MAX: usize = 3;
+pub const RESYNCS_MAX: usize = 3;
 /// Each machine deployment keeps three Secrets and a token in the worker cluster, and about 10 KiB
 /// in memory here. A hundred is a large cluster.
 const MACHINE_DEPLOYMENTS_MAX: usize = 500;
@@ -138,7 +138,7 @@ impl Default for TenantPolicy {
             worker_requests: WORKER_REQUESTS,
             management_requests: MANAGEMENT_REQUESTS,
             reconciles_max: RECONCILES_MAX,
-            sweeps_max: SWEEPS_MAX,
+            resyncs_max: RESYNCS_MAX,
             machine_deployments_max: MACHINE_DEPLOYMENTS_MAX,
             profiles: PROFILES,
         }

@@ -319,7 +319,7 @@ async fn a_profile_that_many_use_yields_to_changes_when_it_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_goes_before_the_sweeps_of_all_other_tenants() {
+async fn a_change_goes_before_the_resyncs_of_all_other_tenants() {
     let world = a_short_fleet();
     let life = Life::new();
     let process = world.start_as(&life);

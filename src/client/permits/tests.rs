@@ -108,7 +108,7 @@ async fn a_hundredfold_load_leaves_the_p99_of_others() {
 }
 
 #[tokio::test]
-async fn sweeps_yield_to_fresh_changes_and_have_one_permit_in_five() {
+async fn resyncs_yield_to_fresh_changes_and_have_one_permit_in_five() {
     let mut queue = Queue::new().await;
     for index in 0..10 {
         queue.ask("berlin", index, Priority::Low).await;

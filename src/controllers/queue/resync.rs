@@ -51,7 +51,7 @@ impl ResyncQueue {
         Self {
             state: Mutex::default(),
             bell: Notify::new(),
-            at_once: slots_left.min(policy.sweeps_max).max(1),
+            at_once: slots_left.min(policy.resyncs_max).max(1),
             tenant_status,
         }
     }
@@ -214,44 +214,44 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_leave_a_slot_of_the_tenant_free_and_follow_one_another() {
-        let sweeps = Arc::new(ResyncQueue::new(&a_policy(4), Arc::default()));
-        sweeps.add(["a", "b", "c", "d", "e"].map(reference));
-        assert_eq!(names(&sweeps), ["a", "b", "c"]);
-        let at_work = sweeps.begin(&reference("b"));
+    fn resyncs_leave_a_slot_of_the_tenant_free_and_follow_one_another() {
+        let resyncs = Arc::new(ResyncQueue::new(&a_policy(4), Arc::default()));
+        resyncs.add(["a", "b", "c", "d", "e"].map(reference));
+        assert_eq!(names(&resyncs), ["a", "b", "c"]);
+        let at_work = resyncs.begin(&reference("b"));
         assert_eq!(at_work.priority(), Priority::Low);
-        assert_eq!(names(&sweeps), [""; 0]);
+        assert_eq!(names(&resyncs), [""; 0]);
         drop(at_work);
-        assert_eq!(names(&sweeps), ["d"]);
+        assert_eq!(names(&resyncs), ["d"]);
         let one_slot = ResyncQueue::new(&a_policy(1), Arc::default());
         one_slot.add([reference("a")]);
         assert_eq!(names(&one_slot), ["a"]);
     }
 
     #[test]
-    fn sweeps_of_one_machine_deployment_are_merged_with_each_other_and_with_its_changes() {
-        let sweeps = Arc::new(ResyncQueue::new(&a_policy(2), Arc::default()));
+    fn resyncs_of_one_machine_deployment_are_merged_with_each_other_and_with_its_changes() {
+        let resyncs = Arc::new(ResyncQueue::new(&a_policy(2), Arc::default()));
         for _ in 0..1_000 {
-            sweeps.add(["a", "b", "c"].map(reference));
+            resyncs.add(["a", "b", "c"].map(reference));
         }
-        assert_eq!(names(&sweeps), ["a"]);
-        sweeps.add([reference("a")]);
-        assert_eq!(sweeps.lock().queue.len(), 2, "a is on its way already");
+        assert_eq!(names(&resyncs), ["a"]);
+        resyncs.add([reference("a")]);
+        assert_eq!(resyncs.lock().queue.len(), 2, "a is on its way already");
         // A change removes one that waits, and frees the room of one that was let in.
-        sweeps.changed(&reference("b"));
-        sweeps.changed(&reference("a"));
-        assert_eq!(sweeps.begin(&reference("a")).priority(), Priority::High);
-        assert_eq!(names(&sweeps), ["c"]);
+        resyncs.changed(&reference("b"));
+        resyncs.changed(&reference("a"));
+        assert_eq!(resyncs.begin(&reference("a")).priority(), Priority::High);
+        assert_eq!(names(&resyncs), ["c"]);
         // A reconcile for another reason replaces the resync.
-        drop(sweeps.begin(&reference("c")));
-        sweeps.add([reference("d")]);
-        assert_eq!(sweeps.begin(&reference("d")).priority(), Priority::High);
-        assert_eq!(names(&sweeps), [""; 0]);
+        drop(resyncs.begin(&reference("c")));
+        resyncs.add([reference("d")]);
+        assert_eq!(resyncs.begin(&reference("d")).priority(), Priority::High);
+        assert_eq!(names(&resyncs), [""; 0]);
         // A change while work is under way is followed by a resync.
-        let at_work = sweeps.begin(&reference("e"));
-        sweeps.add([reference("e")]);
+        let at_work = resyncs.begin(&reference("e"));
+        resyncs.add([reference("e")]);
         drop(at_work);
-        assert_eq!(names(&sweeps), ["e"]);
+        assert_eq!(names(&resyncs), ["e"]);
     }
 
     #[test]
@@ -261,29 +261,29 @@ mod tests {
             let queue = tenant_status.statistics.read().queue;
             (queue.waiting, queue.under_way)
         };
-        let sweeps = Arc::new(ResyncQueue::new(&a_policy(2), Arc::clone(&tenant_status)));
-        sweeps.add(["a", "b", "c"].map(reference));
-        assert_eq!(names(&sweeps), ["a"]);
+        let resyncs = Arc::new(ResyncQueue::new(&a_policy(2), Arc::clone(&tenant_status)));
+        resyncs.add(["a", "b", "c"].map(reference));
+        assert_eq!(names(&resyncs), ["a"]);
         assert_eq!(told(), (3, 0));
-        let sweep = sweeps.begin(&reference("a"));
-        let fresh = sweeps.begin(&reference("d"));
+        let resync = resyncs.begin(&reference("a"));
+        let fresh = resyncs.begin(&reference("d"));
         assert_eq!(told(), (2, 2));
-        sweeps.changed(&reference("b"));
+        resyncs.changed(&reference("b"));
         drop(fresh);
         assert_eq!(told(), (1, 1));
-        drop((sweep, sweeps));
+        drop((resync, resyncs));
         assert_eq!(told(), (0, 0));
     }
 
     #[tokio::test]
     async fn the_stream_goes_on_when_there_is_room() {
-        let sweeps = Arc::new(ResyncQueue::new(&a_policy(1), Arc::default()));
-        let mut stream = Box::pin(Arc::clone(&sweeps).stream());
-        sweeps.add(["a", "b"].map(reference));
+        let resyncs = Arc::new(ResyncQueue::new(&a_policy(1), Arc::default()));
+        let mut stream = Box::pin(Arc::clone(&resyncs).stream());
+        resyncs.add(["a", "b"].map(reference));
         assert_eq!(stream.next().await.map(|next| next.name), Some("a".into()));
         let mut next = stream.next();
         assert!(futures::poll!(&mut next).is_pending());
-        drop(sweeps.begin(&reference("a")));
+        drop(resyncs.begin(&reference("a")));
         assert_eq!(next.await.map(|next| next.name), Some("b".into()));
     }
 }

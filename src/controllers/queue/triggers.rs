@@ -69,11 +69,11 @@ pub struct Destinations {
 
 impl TriggerRouter {
     /// Adds a trigger.
-    pub fn enqueue(&self, look: Affected) {
+    pub fn enqueue(&self, affected: Affected) {
         self.pending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(look);
+            .insert(affected);
         self.bell.notify_one();
     }
 
@@ -81,14 +81,14 @@ impl TriggerRouter {
     pub fn stream(
         self: Arc<Self>,
         tenant: String,
-        led: Destinations,
+        destinations: Destinations,
     ) -> impl Stream<Item = ObjectRef<MachineDeployment>> + Send {
         stream::unfold(self, |triggers| async move {
             triggers.bell.notified().await;
-            let looks = triggers.take();
-            Some((looks, triggers))
+            let pending = triggers.take();
+            Some((pending, triggers))
         })
-        .flat_map(move |looks| stream::iter(led.now(&looks, &tenant)))
+        .flat_map(move |pending| stream::iter(destinations.now(&pending, &tenant)))
     }
 
     fn take(&self) -> HashSet<Affected> {
@@ -110,12 +110,12 @@ impl Affected {
 
     /// Returns true if the affected machine deployments wait for a resync: there may be many, and
     /// they did not change themselves. For example, a release changes a profile of the whole fleet.
-    const fn is_sweep(&self) -> bool {
+    const fn is_resync(&self) -> bool {
         matches!(self, Self::Everywhere | Self::Listed | Self::Profile { .. })
     }
 
     /// Returns true if a resync for this trigger includes the machine deployment.
-    fn sweeps(&self, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
+    fn includes(&self, machine_deployment: &MachineDeployment, tenant: &str) -> bool {
         match self {
             Self::Everywhere | Self::Listed => true,
             Self::Profile { namespace, name } => {
@@ -155,38 +155,41 @@ impl Affected {
 
 impl Destinations {
     /// Returns the machine deployments to reconcile now. The others wait for a resync.
-    fn now(&self, looks: &HashSet<Affected>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
+    fn now(&self, pending: &HashSet<Affected>, tenant: &str) -> Vec<ObjectRef<MachineDeployment>> {
         let mut found = BTreeMap::new();
-        let mut concerns = |it: Arc<MachineDeployment>, look| {
+        let mut concerns = |it: Arc<MachineDeployment>, affected| {
             let name = (it.namespace(), it.name_any());
-            let (_, first) = found.entry(name).or_insert((it, look));
-            if Affected::order(look) < first.order() {
-                *first = look;
+            let (_, first) = found.entry(name).or_insert((it, affected));
+            if Affected::order(affected) < first.order() {
+                *first = affected;
             }
         };
-        let resync: Vec<&Affected> = looks.iter().filter(|look| look.is_sweep()).collect();
+        let resync: Vec<&Affected> = pending
+            .iter()
+            .filter(|affected| affected.is_resync())
+            .collect();
         if !resync.is_empty() {
             for it in self.machine_deployments.state() {
                 let of_it = resync.iter().copied();
-                let of_it = of_it.filter(|look| look.sweeps(&it, tenant));
-                if let Some(look) = of_it.min_by_key(|look| look.order()) {
-                    concerns(it, look);
+                let of_it = of_it.filter(|affected| affected.includes(&it, tenant));
+                if let Some(affected) = of_it.min_by_key(|affected| affected.order()) {
+                    concerns(it, affected);
                 }
             }
         }
-        for look in looks {
-            for it in look.finds(&self.index) {
-                concerns(it, look);
+        for affected in pending {
+            for it in affected.finds(&self.index) {
+                concerns(it, affected);
             }
         }
         let (mut at_once, mut later) = (Vec::new(), Vec::new());
-        for (found, look) in found.into_values() {
+        for (found, affected) in found.into_values() {
             let reference = ObjectRef::from_obj(&*found);
-            if *look != Affected::Listed {
+            if *affected != Affected::Listed {
                 self.backoff.reset(&reference);
             }
-            self.queue_latency.now(&reference, look.trigger());
-            if look.is_sweep() {
+            self.queue_latency.now(&reference, affected.trigger());
+            if affected.is_resync() {
                 later.push(reference);
             } else {
                 self.resync.changed(&reference);
