@@ -304,8 +304,8 @@ fn deadline(found: &MachineDeployment) -> Duration {
 /// Returns the tenant's setting, or the fleet's default.
 fn setting(context: &Context) -> MachineRollout {
     let own = context.engagement.worker_cluster.borrow();
-    let wish = own.as_ref().and_then(|own| own.spec.rollout?.machines);
-    wish.unwrap_or(context.engagement.shared.defaults.machine_rollout)
+    let setting = own.as_ref().and_then(|own| own.spec.rollout?.machines);
+    setting.unwrap_or(context.engagement.shared.defaults.machine_rollout)
 }
 
 /// Corrects the condition of a tenant whose machines were replaced before and no longer are.

@@ -332,16 +332,16 @@ async fn report_kept(context: &Context, kept: &Kept) {
         context.engagement.worker_cluster.borrow().clone(),
     );
     let Some(own) = own else { return };
-    let remark = kept.remarks();
-    let edited = remark.first().filter(|_| !kept.edited.is_empty());
+    let remarks = kept.remarks();
+    let edited = remarks.first().filter(|_| !kept.edited.is_empty());
     if let Some(edited) = edited {
-        let on_board = tenant_status.read(|report| {
+        let in_memory = tenant_status.read(|report| {
             let finding = report.findings.get(&ConditionType::ProfilesInstalled);
             finding.is_some_and(|finding| finding.message.contains(edited.as_str()))
         });
         let conditions = own.status.iter().flat_map(|status| &status.conditions);
         let in_status = conditions.into_iter().any(|it| it.message.contains(edited));
-        if !on_board && !in_status {
+        if !in_memory && !in_status {
             warn(context, &own, (Reason::DefaultProfileEdited, edited)).await;
         }
     }

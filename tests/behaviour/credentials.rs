@@ -90,7 +90,9 @@ pub async fn without_the_rights_machines_share_the_fetcher_and_the_condition_say
     let stage = Stage::open(world, "no-rights");
     let tenant = stage.tenant().await;
     let manager = Manager::start(&stage, &[]).await;
-    tenant.configure(wish("PerMachineDeployment")).await;
+    tenant
+        .configure(credentials_spec("PerMachineDeployment"))
+        .await;
     tenant.register().await;
     install(&tenant, &a_fetching_profile()).await;
     let made = tenant.serve(&a_little_machine_deployment("workers")).await;
@@ -167,7 +169,9 @@ pub async fn switching_own_credentials_on_and_off_renders_again(world: &'static 
     let shared = tenant.serve(&a_little_machine_deployment("workers")).await;
     let fetcher = fetcher_token(&tenant).await;
     assert!(fetches_with(&shared, &fetcher));
-    tenant.configure(wish("PerMachineDeployment")).await;
+    tenant
+        .configure(credentials_spec("PerMachineDeployment"))
+        .await;
     let own = tenant
         .made_when("workers", |found| !holds(found, &fetcher))
         .await;
@@ -201,7 +205,7 @@ pub async fn switching_own_credentials_on_and_off_renders_again(world: &'static 
         "the token is the same, and so are the bytes"
     );
 
-    tenant.configure(wish("Shared")).await;
+    tenant.configure(credentials_spec("Shared")).await;
     let back = tenant
         .made_when("workers", |found| holds(found, &fetcher))
         .await;
@@ -248,13 +252,15 @@ pub async fn opted_in(stage: &Stage) -> (Tenant, Manager) {
     let tenant = stage.tenant().await;
     tenant.worker.apply_file(RIGHTS).await;
     let manager = Manager::start(stage, &[]).await;
-    tenant.configure(wish("PerMachineDeployment")).await;
+    tenant
+        .configure(credentials_spec("PerMachineDeployment"))
+        .await;
     tenant.register().await;
     install(&tenant, &a_fetching_profile()).await;
     (tenant, manager)
 }
 
-fn wish(credentials: &str) -> serde_json::Value {
+fn credentials_spec(credentials: &str) -> serde_json::Value {
     json!({ "nodeCredentials": credentials, "onRemoval": "Purge" })
 }
 

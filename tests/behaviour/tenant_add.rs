@@ -222,8 +222,8 @@ pub async fn what_was_there_before_is_used_and_stays_and_a_setting_is_not_forgot
     let again = admin.osm_in_both(&add.words(&[])).await;
     assert!(again.out.contains("nothing to write"), "{again:?}");
     let own = ok(tenant.worker_clusters().get(WORKER).await, "it is made");
-    let wish = Some(NodeCredentials::PerMachineDeployment);
-    assert_eq!(own.spec.node_credentials, wish);
+    let expected = Some(NodeCredentials::PerMachineDeployment);
+    assert_eq!(own.spec.node_credentials, expected);
     // A token that is revoked is recreated, and registered.
     let revoked = token(&tenant).await;
     let secrets: Api<Secret> = Api::namespaced(tenant.admin.clone(), KUBE_SYSTEM);

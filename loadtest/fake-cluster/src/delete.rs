@@ -18,30 +18,30 @@ use crate::{
     write::{Done, finished, key_of},
 };
 
-/// What a delete request asks beyond the name.
-struct Wish {
+/// The options of a delete request.
+struct DeleteOptions {
     uid: Option<String>,
     resource_version: Option<String>,
     dry_run: bool,
 }
 
-impl Wish {
+impl DeleteOptions {
     fn read(call: &Call) -> Result<Self, Refusal> {
-        let options = if call.body.is_empty() {
+        let body = if call.body.is_empty() {
             json!({})
         } else {
             body::value(call)?
         };
         // An empty text is a condition, too, which no object meets.
         let condition = |field: &str| {
-            let found = options.pointer("/preconditions")?.get(field)?.as_str();
+            let found = body.pointer("/preconditions")?.get(field)?.as_str();
             found.map(str::to_owned)
         };
         Ok(Self {
             uid: condition("uid"),
             resource_version: condition("resourceVersion"),
             dry_run: call.is_dry_run()
-                || crate::meta::texts(&options, "/dryRun")
+                || crate::meta::texts(&body, "/dryRun")
                     .iter()
                     .any(|value| value == "All"),
         })
@@ -69,15 +69,20 @@ impl Wish {
 
 impl State {
     pub(crate) fn delete(&mut self, call: &Call, kind: &Arc<Kind>) -> Result<Done, Refusal> {
-        let wish = Wish::read(call)?;
-        self.delete_one(kind, &key_of(kind, call), &wish)
+        let options = DeleteOptions::read(call)?;
+        self.delete_one(kind, &key_of(kind, call), &options)
     }
 
-    fn delete_one(&mut self, kind: &Arc<Kind>, key: &Key, wish: &Wish) -> Result<Done, Refusal> {
+    fn delete_one(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &Key,
+        options: &DeleteOptions,
+    ) -> Result<Done, Refusal> {
         let Some(object) = self.store.get(&kind.storage, key).cloned() else {
             return Err(Refusal::not_found(kind, &key.1));
         };
-        wish.check(kind, &object)?;
+        options.check(kind, &object)?;
         if kind.is("", "namespaces") && PROTECTED.contains(&key.1.as_str()) {
             return Err(Refusal::forbidden(
                 kind,
@@ -86,7 +91,7 @@ impl State {
             ));
         }
         if finished(kind, &object) {
-            if !wish.dry_run {
+            if !options.dry_run {
                 self.remove(kind, key);
             }
             let object = if kind.returns_deleted() {
@@ -127,7 +132,7 @@ impl State {
                 json!(generation + 1),
             );
         }
-        if wish.dry_run {
+        if options.dry_run {
             return Ok(Done {
                 code: 200,
                 object: Arc::new(marked),
@@ -146,7 +151,7 @@ impl State {
         call: &Call,
         kind: &Arc<Kind>,
     ) -> Result<Value, Refusal> {
-        let wish = Wish::read(call)?;
+        let options = DeleteOptions::read(call)?;
         let selector = Selector::read(call, kind)?;
         let namespace = if kind.namespaced {
             call.target.namespace.as_str()
@@ -161,7 +166,7 @@ impl State {
             .collect();
         let mut items = Vec::new();
         for (key, object) in chosen {
-            self.delete_one(kind, &key, &wish)?;
+            self.delete_one(kind, &key, &options)?;
             items.push(Value::clone(&body::from_storage(kind, &object)));
         }
         Ok(json!({

@@ -310,7 +310,7 @@ impl State {
         self.complete(kind, &mut new);
         if kind.has_generation()
             && call.target.subresource.is_empty()
-            && wish_changed(kind, &old, &new)
+            && spec_changed(kind, &old, &new)
         {
             let generation = old.pointer("/metadata/generation").and_then(Value::as_i64);
             let next = generation.unwrap_or_default() + 1;
@@ -437,8 +437,8 @@ fn keep_system_metadata(old: &Value, new: &mut Value) {
     }
 }
 
-/// Whether what `generation` counts has changed: everything but metadata and status.
-fn wish_changed(kind: &Kind, old: &Value, new: &Value) -> bool {
+/// Returns true if anything but metadata and status has changed, which `generation` counts.
+fn spec_changed(kind: &Kind, old: &Value, new: &Value) -> bool {
     let aside: &[&str] = if kind.status {
         &["metadata", "status"]
     } else {

@@ -174,8 +174,8 @@ struct Missing {
 async fn missing(client: &Client, own: Option<&WorkerCluster>) -> anyhow::Result<Missing> {
     let subject = Subject { client, user: None };
     let mut needs = rights::in_worker()?;
-    let wish = own.and_then(|own| own.spec.node_credentials);
-    if wish == Some(NodeCredentials::PerMachineDeployment) {
+    let node_credentials = own.and_then(|own| own.spec.node_credentials);
+    if node_credentials == Some(NodeCredentials::PerMachineDeployment) {
         for (namespace, rules) in rights::for_node_credentials()? {
             needs.entry(namespace).or_default().extend(rules);
         }

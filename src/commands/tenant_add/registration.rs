@@ -190,12 +190,12 @@ fn secret(params: &Params, kubeconfig: &str) -> Value {
 fn worker_cluster(params: &Params, own: &Own) -> Value {
     let mut spec = json!({ "kubeconfigSecretRef": { "name": params.name } });
     let asked = params.rights.contains(&Rights::NodeCredentials);
-    let wish = match own.node_credentials {
+    let node_credentials = match own.node_credentials {
         _ if asked => Some(NodeCredentials::PerMachineDeployment),
         before => before,
     };
-    if let (Some(wish), Some(fields)) = (wish, spec.as_object_mut()) {
-        fields.insert("nodeCredentials".to_owned(), json!(wish));
+    if let (Some(node_credentials), Some(fields)) = (node_credentials, spec.as_object_mut()) {
+        fields.insert("nodeCredentials".to_owned(), json!(node_credentials));
     }
     json!({
         "apiVersion": "operatingsystemmanager.k8c.io/v1alpha1", "kind": "WorkerCluster",

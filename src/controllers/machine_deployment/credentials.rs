@@ -52,8 +52,8 @@ const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 pub fn report_setting(context: &Context) {
     let own = context.engagement.worker_cluster.borrow().clone();
     let defaults = context.engagement.shared.defaults.node_credentials;
-    let wish = own.as_ref().and_then(|own| own.spec.node_credentials);
-    if wish.unwrap_or(defaults) == worker_cluster::NodeCredentials::PerMachineDeployment {
+    let setting = own.as_ref().and_then(|own| own.spec.node_credentials);
+    if setting.unwrap_or(defaults) == worker_cluster::NodeCredentials::PerMachineDeployment {
         return;
     }
     let kind = ConditionType::NodeCredentials;

@@ -20,17 +20,17 @@ const CAP: Duration = Duration::from_secs(30);
 /// Delays by machine deployment.
 #[derive(Debug, Default)]
 pub struct Backoff {
-    delays: Mutex<HashMap<ObjectRef<MachineDeployment>, (Wish, RetryDelay)>>,
+    delays: Mutex<HashMap<ObjectRef<MachineDeployment>, (Requested, RetryDelay)>>,
 }
 
 /// The part of a machine deployment whose change may end a failure. Its status is not part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wish {
+struct Requested {
     generation: Option<i64>,
     annotations: BTreeMap<String, String>,
 }
 
-impl Wish {
+impl Requested {
     fn of(machine_deployment: &MachineDeployment) -> Self {
         Self {
             generation: machine_deployment.metadata.generation,
@@ -44,11 +44,11 @@ impl Backoff {
     /// requests something else.
     pub fn failed(&self, machine_deployment: &MachineDeployment) -> Duration {
         let reference = ObjectRef::from_obj(machine_deployment);
-        let wish = Wish::of(machine_deployment);
+        let requested = Requested::of(machine_deployment);
         let mut delays = self.delays.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = || (wish.clone(), RetryDelay::new(FIRST, CAP));
+        let first = || (requested.clone(), RetryDelay::new(FIRST, CAP));
         let known = delays.entry(reference).or_insert_with(first);
-        if known.0 != wish {
+        if known.0 != requested {
             *known = first();
         }
         known.1.next().unwrap_or(CAP)
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_starts_again_for_another_wish_and_not_for_another_status() {
+    fn the_delay_starts_again_for_another_spec_and_not_for_another_status() {
         let it = a_machine_deployment();
         let mut another = it.clone();
         another.metadata.generation = Some(2);

@@ -324,17 +324,17 @@ impl Writer<'_> {
         let value = self.value(&branch.pipe)?;
         let variables = branch.pipe.variables.as_slice();
         let is_declared = branch.pipe.store == Store::Declare;
-        let wish = |at: usize, default: &str| {
+        let wanted = |at: usize, default: &str| {
             let name = variables.get(at).filter(|_| is_declared);
             name.map_or(default, |name| name.trim_start_matches('$'))
                 .to_owned()
         };
         let (key, item) = match variables.len() {
             2 => (
-                Some(self.names.take(&wish(0, "key"))),
-                self.names.take(&wish(1, "item")),
+                Some(self.names.take(&wanted(0, "key"))),
+                self.names.take(&wanted(1, "item")),
             ),
-            _ => (None, self.names.take(&wish(0, "item"))),
+            _ => (None, self.names.take(&wanted(0, "item"))),
         };
         let loop_ = self.loop_over(&value, key, item)?;
         self.page.statement(&format!("for {}", loop_.head));

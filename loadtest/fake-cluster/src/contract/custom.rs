@@ -190,7 +190,7 @@ pub async fn a_status_and_its_object_do_not_touch_each_other(client: &Client, na
 }
 
 /// The generation counts changes of the spec, not of metadata or status.
-pub async fn generation_counts_wishes_only(client: &Client, namespace: &str) {
+pub async fn generation_counts_changes_of_the_spec_only(client: &Client, namespace: &str) {
     let gadgets = gadgets(client, namespace);
     let made = gadgets
         .create(&PostParams::default(), &gadget("a", &json!({ "size": 1 })))

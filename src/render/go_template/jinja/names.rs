@@ -13,8 +13,8 @@ pub(in crate::render::go_template) struct Names(BTreeSet<String>);
 
 impl Names {
     /// Takes a free name that is as close as possible to the requested one.
-    pub(super) fn take(&mut self, wish: &str) -> String {
-        let mut name: String = wish
+    pub(super) fn take(&mut self, wanted: &str) -> String {
+        let mut name: String = wanted
             .chars()
             .map(|next| {
                 if next.is_ascii_alphanumeric() {

@@ -113,9 +113,9 @@ impl Writer<'_> {
     }
 
     /// Stores a value in a new variable.
-    fn keep(&mut self, wish: &str, value: &Code) -> Outcome<Code> {
+    fn keep(&mut self, wanted: &str, value: &Code) -> Outcome<Code> {
         let (text, kind) = self.stored(value)?;
-        let name = self.names.take(wish.trim_start_matches('$'));
+        let name = self.names.take(wanted.trim_start_matches('$'));
         self.page.statement(&format!("set {name} = {text}"));
         Ok(Code::stable(name, kind))
     }
