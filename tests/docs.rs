@@ -166,7 +166,7 @@ fn every_metric_that_is_named_exists() {
     };
     // Functions of the templates' engine.
     let is_function =
-        |word: &str| read(&root().join("src/render/allocation_limit.rs")).contains(word);
+        |word: &str| read(&root().join("src/render/src/allocation_limit.rs")).contains(word);
     let named = metrics_named();
     assert!(named.contains("osm_cluster_up"));
     let unknown: Vec<_> = named
@@ -318,7 +318,7 @@ fn every_filter_and_function_stands_in_the_page() {
     let words: BTreeSet<&str> = between(&page, '`')
         .flat_map(|code| code.split(['(', '.']))
         .collect();
-    let functions = read(&root().join("src/render/functions.rs"));
+    let functions = read(&root().join("src/render/src/functions.rs"));
     let mut names = BTreeSet::new();
     for mark in ["add_function(", "add_filter(", "add_test("] {
         let calls = functions.split(mark).skip(1);

@@ -15,13 +15,26 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// The names of the modules from the crate's root to this one: `["fleet", "registry"]`.
+    /// The names of the modules from the program's root to this one: `["fleet", "registry"]`. A
+    /// crate below `src` is a module: `src/plan/src/desired.rs` is `["plan", "desired"]`.
     pub fn module_path(&self) -> Vec<&str> {
         let inside = self
             .path
             .split_once("src/")
             .map_or(self.path, |(_, inside)| inside);
-        inside.trim_end_matches(".rs").split('/').collect()
+        let mut names: Vec<&str> = inside.trim_end_matches(".rs").split('/').collect();
+        if names.get(1) == Some(&"src") {
+            names.remove(1);
+            names.retain(|name| *name != "lib");
+        }
+        names
+    }
+
+    /// True if the file belongs to a crate of its own below `src`.
+    pub fn is_in_crate(&self) -> bool {
+        self.path
+            .strip_prefix("src/")
+            .is_some_and(|it| it.contains("/src/"))
     }
 
     pub fn is_test(&self) -> bool {
@@ -67,6 +80,8 @@ pub fn modules(folder: &str) -> BTreeMap<Vec<String>, String> {
         let module = match path.as_str() {
             "lib" => Vec::new(),
             "main" => continue,
+            // Crates of their own.
+            _ if module.get(1).is_some_and(|it| it == "src") => continue,
             _ if module.iter().any(|it| it == "tests" || it == "bin") => continue,
             _ => module,
         };

@@ -1,0 +1,412 @@
+//! `WorkerCluster`: the operator's settings for one worker cluster, and its status.
+
+mod rollout;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube_derive::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+pub use self::rollout::{MachineReplacement, MachineRollout, ProfileRollout, Rollout};
+use super::{condition::ConditionType, profile::null_is_absent};
+
+/// The settings for a worker cluster. Everything but the Secret's name has a default.
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "each print column names its type"
+)]
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
+#[kube(
+    group = "operatingsystemmanager.k8c.io",
+    version = "v1alpha1",
+    kind = "WorkerCluster",
+    plural = "workerclusters",
+    shortname = "wc",
+    namespaced,
+    status = "WorkerClusterStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "One worker cluster of the fleet: its settings and its state.",
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].reason"#
+    ),
+    printcolumn(name = "Version", type_ = "string", json_path = ".status.version"),
+    printcolumn(name = "Served", type_ = "string", json_path = ".status.served"),
+    printcolumn(
+        name = "Outdated",
+        type_ = "integer",
+        json_path = ".status.outdated",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "Server",
+        type_ = "string",
+        json_path = ".status.server",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Paused",
+        type_ = "boolean",
+        json_path = ".spec.paused",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].message"#,
+        priority = 1
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerClusterSpec {
+    /// The Secret with the kubeconfig, in the same namespace.
+    pub kubeconfig_secret_ref: SecretReference,
+    /// If true, the worker cluster is not served.
+    #[serde(default)]
+    pub paused: bool,
+    /// What happens to the machine deployments when the registration is removed.
+    #[serde(default)]
+    pub on_removal: OnRemoval,
+    /// The uid of the worker cluster's kube-system namespace that the operator accepts instead of
+    /// the pinned one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_cluster_uid: Option<String>,
+    /// What happens to a machine deployment without a profile.
+    #[serde(default)]
+    pub profile_annotation: ProfileAnnotation,
+    /// How the default profiles of the tenant are installed.
+    #[serde(default)]
+    pub default_profiles: DefaultProfiles,
+    /// What to take over from the manager that served the worker cluster before. Read once.
+    #[serde(default)]
+    pub adoption: Adoption,
+    /// The names of the default profiles to install. Absent means all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub default_profile_names: Option<Vec<String>>,
+    /// How newer versions are rolled out to the tenant. Absent means the fleet's defaults.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Rollout>,
+    /// The cluster's DNS servers.
+    #[serde(
+        default,
+        rename = "clusterDNS",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub cluster_dns: Option<Vec<String>>,
+    /// If true, the cloud provider's controllers run outside of Kubernetes' own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external_cloud_provider: Option<bool>,
+    /// The HTTP proxy of the nodes.
+    #[serde(default, rename = "httpProxy", skip_serializing_if = "Option::is_none")]
+    pub http_proxy: Option<String>,
+    /// The hosts that nodes reach without a proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_proxy: Option<String>,
+    /// Certificates that the nodes trust in addition to those of their distribution, in PEM.
+    #[serde(
+        default,
+        rename = "hostCABundle",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub host_ca_bundle: Option<String>,
+    /// The API server's certificate authority, in PEM, instead of the kubeconfig's.
+    #[serde(
+        default,
+        rename = "kubernetesCABundle",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub kubernetes_ca_bundle: Option<String>,
+    /// The sandbox image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_image: Option<String>,
+    /// The taints with which a kubelet registers its node, in the format of the kubelet's flag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_taints: Option<String>,
+    /// The kubelet's feature gates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_feature_gates: Option<BTreeMap<String, bool>>,
+    /// If true, annotations of a machine deployment may set feature gates of its kubelets, and
+    /// override the tenant's own. Absent means that they are not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_feature_gates_from_annotations: Option<bool>,
+    /// If true, devices belong to the user of the container's security context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_ownership_from_security_context: Option<bool>,
+    /// Registries whose certificates are not verified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub insecure_registries: Option<Vec<String>>,
+    /// Mirrors by registry, in the order in which they are tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registry_mirrors: Option<BTreeMap<String, Vec<String>>>,
+    /// The Secret with registry credentials, in the same namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registry_credentials_secret_ref: Option<SecretReference>,
+    /// The API server's URL for nodes, instead of the one that was found.
+    #[serde(
+        default,
+        rename = "apiServerOverride",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(regex(pattern = r"^(https://\S+)?$"))]
+    pub api_server_override: Option<String>,
+    /// The token with which machines fetch their documents. Absent means `Shared`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_credentials: Option<NodeCredentials>,
+    /// How secrets appear in a stored config. Absent means `Markers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_config: Option<StoredConfig>,
+    /// Custom variables for templates.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, String>,
+}
+
+/// A Secret in the same namespace.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub struct SecretReference {
+    /// The Secret's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// What happens to the machine deployments when the registration is removed.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum OnRemoval {
+    /// They keep our finalizer. What was created for them stays.
+    #[default]
+    Keep,
+    /// They lose our finalizer. What was created for them stays.
+    Release,
+    /// They lose our finalizer. What was created for them is deleted.
+    Purge,
+}
+
+/// What happens to a machine deployment without a profile.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum ProfileAnnotation {
+    /// It gets the default profile of its operating system.
+    #[default]
+    Default,
+    /// It is ignored. If it was served before, it gets the default profile.
+    RequireAnnotation,
+}
+
+/// How the default profiles of a tenant are installed.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum DefaultProfiles {
+    /// They are installed, and replaced if their version differs from ours, unless a newer release
+    /// installed them.
+    #[default]
+    Replace,
+    /// They are installed if they do not exist, and not changed after that.
+    Keep,
+    /// They are not installed.
+    Disabled,
+}
+
+/// What to take over from the manager that served the worker cluster before.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum Adoption {
+    /// Copies the profiles that machine deployments name into the tenant's namespace, up to its
+    /// quota. Default profiles do not replace them.
+    #[default]
+    Profiles,
+    /// Copies no profile. Machine deployments use the profiles of the tenant's namespace.
+    Nothing,
+}
+
+/// The token with which machines fetch their documents.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum NodeCredentials {
+    /// The fetcher's token, which can read every Secret in `cloud-init-settings`.
+    #[default]
+    Shared,
+    /// A separate token for each machine deployment, which can read only that machine deployment's
+    /// Secrets.
+    PerMachineDeployment,
+}
+
+/// How secrets appear in a stored config.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+pub enum StoredConfig {
+    /// Each secret is replaced with a marker. The cloud provider's settings are omitted.
+    #[default]
+    Markers,
+    /// The secrets are stored: everyone who may read configs can read the machines' secrets.
+    Inline,
+}
+
+/// The maximum number of characters of a uid in a status. Kubernetes' own have 36.
+pub const UID_CHARACTERS_MAX: usize = 64;
+/// The maximum number of characters of a server's version in a status, such as
+/// `v1.36.0-gke.1234567`.
+pub const VERSION_CHARACTERS_MAX: usize = 64;
+/// The maximum number of characters of an API server's URL in a status. A host has at most 253.
+pub const URL_CHARACTERS_MAX: usize = 512;
+/// The maximum number of characters of `namespace/name` in a status. Kubernetes allows 63 and 253.
+pub const FULL_NAME_CHARACTERS_MAX: usize = 317;
+/// The maximum number of characters of a message in a status.
+pub const MESSAGE_CHARACTERS_MAX: usize = 1_024;
+/// The maximum number of characters of any other text of a tenant in a status. A name has at most
+/// 253.
+pub const TEXT_CHARACTERS_MAX: usize = 256;
+
+/// The status of a worker cluster.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerClusterStatus {
+    /// The conditions. `Ready` summarizes the others.
+    #[serde(
+        default,
+        deserialize_with = "readable_entries",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(schema_with = "conditions_schema")]
+    pub conditions: Vec<Condition>,
+    /// The generation of the spec that the status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The uid of the worker cluster's kube-system namespace: the cluster's identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = UID_CHARACTERS_MAX))]
+    pub cluster_uid: Option<String>,
+    /// The fleet that writes this status, from the flag `--fleet` of its managers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
+    /// The fingerprint of the kubeconfig that the status is about: a digest of the kubeconfig with
+    /// which the cluster was last engaged, and of the uid of its Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_kubeconfig: Option<String>,
+    /// The API server in the kubeconfig.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = URL_CHARACTERS_MAX))]
+    pub server: Option<String>,
+    /// The API server as nodes reach it, unless it is overridden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = URL_CHARACTERS_MAX))]
+    pub api_server: Option<String>,
+    /// The version of the API server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = VERSION_CHARACTERS_MAX))]
+    pub version: Option<String>,
+    /// The number of machine deployments that are served, and the number of all: `2/3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<String>,
+    /// The number of machine deployments that render a default profile that is older than ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i32>")]
+    pub outdated: Option<u32>,
+    /// One entry for each machine deployment, at most a hundred. Those that fail come first.
+    #[serde(
+        default,
+        deserialize_with = "readable_entries",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub machine_deployments: Vec<MachineDeploymentEntry>,
+}
+
+impl WorkerCluster {
+    /// Returns a condition of the status, if it is there.
+    pub fn condition(&self, kind: ConditionType) -> Option<&Condition> {
+        kind.find_in(&self.status.as_ref()?.conditions)
+    }
+}
+
+/// The status of one machine deployment.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineDeploymentEntry {
+    /// The machine deployment, as `namespace/name`.
+    #[schemars(length(max = FULL_NAME_CHARACTERS_MAX))]
+    pub name: String,
+    /// The state of the machine deployment.
+    pub state: MachineDeploymentState,
+    /// The machine-readable CamelCase reason.
+    pub reason: String,
+    /// A sentence for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MESSAGE_CHARACTERS_MAX))]
+    pub message: Option<String>,
+    /// The time since which it is in this state.
+    pub since: Time,
+    /// The id of the trace of the reconcile that set this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// The profile that was last rendered or tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<ProfileEntry>,
+}
+
+/// The profile of a machine deployment.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileEntry {
+    /// The profile's name.
+    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
+    pub name: String,
+    /// The profile's version.
+    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
+    pub version: String,
+    /// The default profile that it is, or that it extends, and the version of that:
+    /// `osp-ubuntu v2.0.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
+    pub default: Option<String>,
+    /// The next version of that default profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = TEXT_CHARACTERS_MAX))]
+    pub next: Option<String>,
+}
+
+/// The state of a machine deployment.
+#[derive(
+    Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, JsonSchema,
+)]
+pub enum MachineDeploymentState {
+    /// It cannot be served until something changes.
+    Refused,
+    /// An attempt failed, and is retried.
+    Failing,
+    /// It waits for something that is still missing.
+    Waiting,
+    /// Everything that it needs exists and is current.
+    Served,
+}
+
+/// Reads the entries of a list that can be decoded, and drops the others, so that a state that
+/// another release wrote does not hide the spec.
+fn readable_entries<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let entries: Vec<Value> = null_is_absent(deserializer)?;
+    let entries = entries.into_iter().map(serde_json::from_value);
+    Ok(entries.filter_map(Result::ok).collect())
+}
+
+/// Returns the schema of conditions as a list map by type, so that server-side apply merges them.
+fn conditions_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let condition = generator.subschema_for::<Condition>();
+    schemars::json_schema!({
+        "type": "array",
+        "items": condition,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"]
+    })
+}

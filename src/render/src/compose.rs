@@ -1,0 +1,195 @@
+//! Composes a rendered config from a profile: what is rendered, what is copied, and what is added.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use super::{
+    containerd,
+    data::{Facts, mark_rhel},
+    encode::cloud_init::module_value,
+    error::{Half, RenderError},
+    input::RhelSpec,
+    source::{files_of, half_of, inline_of},
+};
+use osm_api::{
+    config::{ConfigHalf, OperatingSystemConfigSpec},
+    profile::{
+        CloudInitModules, CloudProviderSpec, File, FileContent, FileContentInline, OperatingSystem,
+        PERMISSIONS_DEFAULT, ProvisioningUtility, TemplateLanguage,
+    },
+};
+use osm_tenant::secret_text::SecretText;
+
+/// The mode of a `hosts.toml`.
+const HOSTS_PERMISSIONS: i32 = 600;
+
+/// The form of a config.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// With all secrets, as the documents need it.
+    Inline,
+    /// With markers in place of secrets, and without the cloud provider's settings.
+    Stored,
+}
+
+/// Returns the tool that reads the documents, if the profile and the machine deployment agree on
+/// it.
+pub(super) fn provisioning_utility(facts: &Facts<'_>) -> Result<ProvisioningUtility, RenderError> {
+    let input = &facts.input;
+    let needed = input.machine_deployment.provider.provisioning_utility()?;
+    let offered = input
+        .profile
+        .spec()
+        .provisioning_utility
+        .unwrap_or(ProvisioningUtility::CloudInit);
+    let is_versioned = input.profile.spec().ignition_version.is_some();
+    if offered == ProvisioningUtility::CloudInit && is_versioned {
+        return Err(RenderError::IgnitionVersionUnused);
+    }
+    if needed == offered {
+        return Ok(needed);
+    }
+    Err(RenderError::UtilityMismatch {
+        profile: offered.as_str().into(),
+        machine_deployment: needed.as_str().into(),
+    })
+}
+
+/// The rendered text of every file, by half, in the order of `files_of`.
+pub(super) struct RenderedFiles {
+    pub(super) bootstrap: Vec<String>,
+    pub(super) provisioning: Vec<String>,
+}
+
+/// Composes a config.
+pub(super) fn compose(
+    facts: &Facts<'_>,
+    files: RenderedFiles,
+    form: Form,
+) -> Result<OperatingSystemConfigSpec, RenderError> {
+    let profile = facts.input.profile.spec();
+    let mut provisioning = compose_half(facts, (Half::Provisioning, files.provisioning), form)?;
+    provisioning.files.extend(
+        containerd::hosts_files(facts.input.settings)?
+            .into_iter()
+            .map(|(path, data)| File {
+                path,
+                permissions: HOSTS_PERMISSIONS,
+                content: inline(None, data),
+            }),
+    );
+    Ok(OperatingSystemConfigSpec {
+        os_name: profile.os_name.clone(),
+        os_version: profile.os_version.clone(),
+        cloud_provider: CloudProviderSpec {
+            name: facts.cloud_provider.clone(),
+            spec: cloud_provider_spec(facts, form),
+        },
+        bootstrap_config: compose_half(facts, (Half::Bootstrap, files.bootstrap), form)?,
+        provisioning_config: provisioning,
+        provisioning_utility: Some(provisioning_utility(facts)?),
+        ignition_version: profile.ignition_version,
+    })
+}
+
+fn cloud_provider_spec(facts: &Facts<'_>, form: Form) -> Option<Json> {
+    let spec = &facts.input.machine_deployment.provider.cloud_provider_spec;
+    (form == Form::Inline && !spec.is_null()).then(|| spec.clone())
+}
+
+fn compose_half(
+    facts: &Facts<'_>,
+    (half, texts): (Half, Vec<String>),
+    form: Form,
+) -> Result<ConfigHalf, RenderError> {
+    let profile = half_of(facts.input.profile.spec(), half);
+    let mut files = Vec::with_capacity(texts.len());
+    for (file, text) in files_of(profile).zip(texts) {
+        files.push(File {
+            path: file.path.clone(),
+            permissions: match file.permissions {
+                0 => PERMISSIONS_DEFAULT,
+                permissions => permissions,
+            },
+            content: inline(inline_of(half, file)?.encoding.clone(), text),
+        });
+    }
+    Ok(ConfigHalf {
+        units: profile.units.clone(),
+        files,
+        user_ssh_keys: facts
+            .input
+            .machine_deployment
+            .provider
+            .ssh_public_keys
+            .clone(),
+        modules: modules(facts, profile.modules.as_ref(), form),
+    })
+}
+
+fn inline(encoding: Option<String>, data: String) -> FileContent {
+    FileContent {
+        inline: Some(FileContentInline { encoding, data }),
+    }
+}
+
+/// Returns the modules of a config. Red Hat Enterprise Linux registers with the subscription of the
+/// machine deployment, whatever the profile contains. Profiles in Go templates write a key even if
+/// it is empty, as their users expect. In YAML, such a key has no value, which cloud-init refuses.
+/// Profiles in Jinja therefore omit empty keys, and the whole module if there is no account to
+/// register with.
+fn modules(
+    facts: &Facts<'_>,
+    modules: Option<&CloudInitModules>,
+    form: Form,
+) -> Option<CloudInitModules> {
+    if facts.operating_system != OperatingSystem::Rhel {
+        return modules.cloned();
+    }
+    let mut modules = modules.cloned().unwrap_or_default();
+    let rhel = &facts
+        .input
+        .machine_deployment
+        .provider
+        .operating_system_spec
+        .rhel;
+    modules.rh_subscription = match form {
+        Form::Inline => rh_subscription(rhel),
+        Form::Stored => rh_subscription(&mark_rhel(rhel)),
+    };
+    if facts.input.profile.spec().language() == TemplateLanguage::Jinja {
+        modules.rh_subscription.retain(|_, value| !value.is_empty());
+        let names_account = |key| modules.rh_subscription.contains_key(key);
+        if !names_account("username") && !names_account("org") {
+            modules.rh_subscription.clear();
+        }
+    }
+    Some(modules)
+}
+
+fn rh_subscription(rhel: &RhelSpec) -> BTreeMap<String, String> {
+    let server = &rhel.satellite_server;
+    let secret = |secret: &SecretText| module_value(secret.expose());
+    let pairs = if rhel.use_satellite_server {
+        vec![
+            ("org", secret(&rhel.organization_name)),
+            ("activation-key", secret(&rhel.activation_key)),
+            ("server-hostname", module_value(server)),
+            (
+                "rhsm-baseurl",
+                module_value(&format!("https://{server}/pulp/repos")),
+            ),
+        ]
+    } else {
+        vec![
+            ("username", secret(&rhel.subscription_manager_user)),
+            ("password", secret(&rhel.subscription_manager_password)),
+            ("auto-attach", rhel.attach_subscription.to_string()),
+        ]
+    };
+    pairs
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}

@@ -1,0 +1,194 @@
+//! The Ignition document, as compact JSON.
+//!
+//! Version 2.3.0 has the bytes that Flatcar's transpiler makes of a Container Linux Config. Text
+//! goes through a YAML block first, which ends it with exactly one line break and removes the
+//! indent that its lines share. Version 3.3.0 has the same content in another format. The checks
+//! and the content of files are implemented here, once for both.
+
+use super::{
+    CRLF, MACHINE_NAME, MachineFacts, block_indent, data_of, distinct_keys, gzip::gzip_base64,
+    half_of, names_machine, permissions::Permissions,
+};
+use crate::{
+    error::{Half, RenderError},
+    user_data::UserData,
+};
+use osm_api::{
+    config::OperatingSystemConfigSpec,
+    profile::{CloudProvider, ENCODING_GZIP, File, IgnitionVersion, Unit},
+};
+
+mod unit;
+mod v2;
+mod v3;
+
+/// The file that contains the name of a machine.
+const MACHINE_NAME_PATH: &str = "/etc/machine-name";
+/// The mode of that file: `0600`.
+const MACHINE_NAME_MODE: u32 = 0o600;
+
+/// The content of a document, independent of the version.
+struct Content<'a> {
+    keys: Vec<&'a str>,
+    files: Vec<FileContent<'a>>,
+    units: Vec<UnitContent<'a>>,
+}
+
+/// A file.
+struct FileContent<'a> {
+    path: &'a str,
+    /// The content as a data URL.
+    source: String,
+    is_compressed: bool,
+    mode: u32,
+}
+
+/// A systemd unit.
+struct UnitContent<'a> {
+    name: &'a str,
+    text: String,
+    is_enabled: bool,
+    is_masked: bool,
+    /// The name and text of each drop-in.
+    drop_ins: Vec<(&'a str, String)>,
+}
+
+/// Encodes the document.
+pub fn encode(
+    config: &OperatingSystemConfigSpec,
+    half: Half,
+    machine: MachineFacts<'_>,
+) -> Result<UserData, RenderError> {
+    let part = half_of(config, half);
+    let mut files = Vec::with_capacity(part.files.len() + 1);
+    if names_machine(config, half) {
+        let name = match config.cloud_provider.name {
+            CloudProvider::Edge => machine.name,
+            _ => MACHINE_NAME,
+        };
+        files.push(FileContent {
+            path: MACHINE_NAME_PATH,
+            source: data_url(name),
+            is_compressed: false,
+            mode: MACHINE_NAME_MODE,
+        });
+    }
+    for file in &part.files {
+        files.push(file_content(half, file)?);
+    }
+    let mut units = Vec::with_capacity(part.units.len());
+    for unit in &part.units {
+        let content = unit_content(unit);
+        units
+            .push(content.map_err(|(what, reason)| refuse_unit(half, (&unit.name, what), reason))?);
+    }
+    let content = Content {
+        keys: distinct_keys(&part.user_ssh_keys),
+        files,
+        units,
+    };
+    match config.ignition_version {
+        Some(IgnitionVersion::V3) => v3::encode(half, &content),
+        Some(IgnitionVersion::V2) | None => Ok(v2::encode(&content)),
+    }
+}
+
+fn file_content(half: Half, file: &File) -> Result<FileContent<'_>, RenderError> {
+    let refuse = |what, reason| refuse_file(half, (&file.path, what), reason);
+    if !file.path.starts_with('/') {
+        return Err(refuse("path", "it is not an absolute path"));
+    }
+    let permissions = Permissions::new(file.permissions)
+        .ok_or_else(|| refuse("permissions", "it is no file mode"))?;
+    let (data, encoding) = data_of(file);
+    let is_compressed = encoding == Some(ENCODING_GZIP);
+    let source = if is_compressed {
+        gzip_base64(half, data).map(|data| format!("data:;base64,{data}"))
+    } else {
+        block(data).map(|data| data_url(&data))
+    };
+    Ok(FileContent {
+        path: &file.path,
+        source: source.map_err(|reason| refuse("content", reason))?,
+        is_compressed,
+        mode: permissions.mode(),
+    })
+}
+
+fn unit_content(unit: &Unit) -> Result<UnitContent<'_>, (&'static str, &'static str)> {
+    unit::check(unit)?;
+    let text = |text: &str| block(text).map_err(|reason| ("content", reason));
+    let mut drop_ins = Vec::with_capacity(unit.drop_ins.len());
+    for drop_in in &unit.drop_ins {
+        drop_ins.push((drop_in.name.as_str(), text(&drop_in.content)?));
+    }
+    Ok(UnitContent {
+        name: &unit.name,
+        text: text(unit.content.as_deref().unwrap_or_default())?,
+        is_enabled: unit.enable.unwrap_or_default(),
+        is_masked: unit.mask.unwrap_or_default(),
+        drop_ins,
+    })
+}
+
+fn refuse_file(half: Half, (path, what): (&str, &str), reason: &'static str) -> RenderError {
+    RenderError::Unsafe {
+        half,
+        place: format!("file `{}`, {what}", path.escape_debug()),
+        reason: reason.into(),
+    }
+}
+
+fn refuse_unit(half: Half, (name, what): (&str, &str), reason: &'static str) -> RenderError {
+    RenderError::Unsafe {
+        half,
+        place: format!("unit `{}`, {what}", name.escape_debug()),
+        reason: reason.into(),
+    }
+}
+
+/// Returns a text as it is read from a YAML literal block.
+fn block(text: &str) -> Result<String, &'static str> {
+    let text = text.replace(CRLF, "\n");
+    let Some(indent) = block_indent(&text)? else {
+        return Ok(String::new());
+    };
+    let mut out = String::with_capacity(text.len() + 1);
+    for line in text.split('\n') {
+        out.push_str(line.get(indent..).unwrap_or_default());
+        out.push('\n');
+    }
+    while out.ends_with("\n\n") {
+        out.pop();
+    }
+    Ok(out)
+}
+
+fn data_url(text: &str) -> String {
+    let mut url = String::with_capacity(text.len() * 2 + 8);
+    url.push_str("data:,");
+    push_percent_escaped(&mut url, text);
+    url
+}
+
+fn push_percent_escaped(out: &mut String, text: &str) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let hex = |nibble: u8| {
+        HEX.get(usize::from(nibble))
+            .copied()
+            .map_or('0', char::from)
+    };
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => out.push(char::from(byte)),
+            b'-' | b'_' | b'.' | b'!' | b'~' | b'*' | b'\'' | b'(' | b')' => {
+                out.push(char::from(byte));
+            }
+            other => {
+                out.push('%');
+                out.push(hex(other >> 4));
+                out.push(hex(other & 0xf));
+            }
+        }
+    }
+}

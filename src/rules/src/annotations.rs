@@ -1,0 +1,156 @@
+//! Remarks on a machine deployment's annotations: values that no kubelet accepts, names that
+//! nothing reads, and annotations in the wrong place.
+
+use std::collections::BTreeMap;
+
+use kube_core::ResourceExt as _;
+
+use super::{document::field, rule::Rule, shape::similar};
+use osm_api::{
+    machine_deployment::MachineDeployment,
+    names::{PROFILE, PROFILE_NAMESPACE},
+};
+use osm_render::kubelet::{FEATURE_GATES_PREFIX, SETTINGS, faults, setting};
+
+/// The field that annotations are read from.
+const OWN: &str = "metadata.annotations";
+/// The field of the machines' annotations.
+const TEMPLATE: &str = "spec.template.metadata.annotations";
+
+/// An annotation that does not do what its author expects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// The rule of the linter.
+    pub rule: Rule,
+    /// The field of the machine deployment.
+    pub field: String,
+    /// What is wrong, starting with the field.
+    pub message: String,
+    /// How to correct it.
+    pub fix: String,
+}
+
+impl Remark {
+    fn new(rule: Rule, (map, key): (&str, &str), problem: &str, fix: String) -> Self {
+        let field = field(map, key);
+        Self {
+            rule,
+            message: format!("{field}: {problem}"),
+            field,
+            fix,
+        }
+    }
+
+    /// Returns the remark as one sentence.
+    pub fn sentence(&self) -> String {
+        format!("{}; {}", self.message, self.fix)
+    }
+}
+
+/// Returns the remarks on a machine deployment's annotations.
+pub fn remarks(machine_deployment: &MachineDeployment) -> Vec<Remark> {
+    let own = machine_deployment.annotations();
+    let template = machine_deployment.spec.template.metadata.as_ref();
+    let template = template.and_then(|metadata| metadata.annotations.as_ref());
+    let mut remarks = refused(own);
+    remarks.extend(own.keys().filter_map(|key| unknown(key)));
+    let misplaced = template.into_iter().flat_map(BTreeMap::keys);
+    remarks.extend(misplaced.filter(|key| is_ours(key)).map(|key| {
+        let problem = "it has no effect here, because only those of the machine deployment itself \
+                       are read";
+        let fix = format!("move it to {OWN}");
+        Remark::new(Rule::MISPLACED_ANNOTATION, (TEMPLATE, key), problem, fix)
+    }));
+    remarks
+}
+
+fn refused(own: &BTreeMap<String, String>) -> Vec<Remark> {
+    let faults = faults(own).into_iter();
+    faults
+        .map(|fault| {
+            let fix = "write a value that a kubelet accepts; with this one, no machine is created";
+            let place = (OWN, fault.annotation.as_str());
+            Remark::new(
+                Rule::KUBELET_ANNOTATION,
+                place,
+                &fault.reason,
+                fix.to_owned(),
+            )
+        })
+        .collect()
+}
+
+fn unknown(key: &str) -> Option<Remark> {
+    let name = setting(key).filter(|name| !SETTINGS.contains(name))?;
+    let fix = match similar(name, SETTINGS.into_iter()) {
+        Some(known) => format!("did you mean `{known}`?"),
+        None => format!("write one of {}", SETTINGS.join(", ")),
+    };
+    let problem = format!("no kubelet setting `{name}` exists, and nothing reads it");
+    let place = (OWN, key);
+    Some(Remark::new(Rule::UNKNOWN_ANNOTATION, place, &problem, fix))
+}
+
+/// Returns true for the key of an annotation that is read from a machine deployment.
+fn is_ours(key: &str) -> bool {
+    [PROFILE, PROFILE_NAMESPACE].contains(&key)
+        || key.starts_with(FEATURE_GATES_PREFIX)
+        || setting(key).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const KUBELET: &str = "v1.kubelet-config.machine-controller.kubermatic.io";
+
+    #[test]
+    fn each_annotation_without_its_effect_has_a_remark() {
+        let key = |name: &str| format!("{KUBELET}/{name}");
+        let machine_deployment = serde_json::from_value(json!({
+            "apiVersion": "cluster.k8s.io/v1alpha1",
+            "kind": "MachineDeployment",
+            "metadata": {"name": "workers", "annotations": {
+                key("MaxPods"): "-1",
+                key("evictionhard"): "",
+                key("Bogus"): "1",
+                key("KubeReserved"): "cpu=1",
+                PROFILE: "osp-ubuntu",
+                "example.com/other": "x",
+            }},
+            "spec": {"template": {"metadata": {"annotations": {
+                key("KubeReserved"): "cpu=1",
+                PROFILE: "osp-ubuntu",
+                "example.com/other": "x",
+            }}}},
+        }));
+        let found = remarks(&machine_deployment.expect("it is a machine deployment"));
+        let expected = [
+            format!(
+                "metadata.annotations.{KUBELET}/MaxPods: -1 must not be negative; write a value \
+                 that a kubelet accepts; with this one, no machine is created"
+            ),
+            format!(
+                "metadata.annotations.{KUBELET}/Bogus: no kubelet setting `Bogus` exists, and \
+                 nothing reads it; write one of {}",
+                SETTINGS.join(", ")
+            ),
+            format!(
+                "metadata.annotations.{KUBELET}/evictionhard: no kubelet setting `evictionhard` \
+                 exists, and nothing reads it; did you mean `EvictionHard`?"
+            ),
+            format!(
+                "{TEMPLATE}.{PROFILE}: it has no effect here, because only those of the machine \
+                 deployment itself are read; move it to metadata.annotations"
+            ),
+            format!(
+                "{TEMPLATE}.{KUBELET}/KubeReserved: it has no effect here, because only those of \
+                 the machine deployment itself are read; move it to metadata.annotations"
+            ),
+        ];
+        let found: Vec<String> = found.iter().map(Remark::sentence).collect();
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,118 @@
+//! Findings from rendering the profile for a sample machine deployment, once for each supported
+//! cloud provider.
+
+use super::{
+    super::{
+        profile::{files, halves, usable_providers},
+        rule::Rule,
+        sample::{KUBELET_VERSION, Sample},
+        user_data::fit,
+    },
+    FieldFinding, Layers,
+    templates::error_finding,
+};
+use osm_api::{
+    config::OperatingSystemConfigSpec,
+    profile::{CloudProvider, TemplateLanguage},
+};
+use osm_render::{Limits, RenderError, Rendered, render, template::CompiledProfile};
+use osm_tenant::settings::TenantSettings;
+
+/// The mode bit that lets everybody read a file.
+const READ_BY_OTHERS: i32 = 4;
+
+pub(super) fn check(layers: &Layers<'_>) -> Vec<FieldFinding> {
+    let Ok(profile) = CompiledProfile::compile(layers.whole) else {
+        return Vec::new();
+    };
+    let mut findings: Vec<FieldFinding> = Vec::new();
+    for provider in usable_providers(layers.whole) {
+        let found = match render_sample(&profile, provider) {
+            Ok(rendered) => {
+                let mut found = readable_secrets(layers, &rendered);
+                found.extend(size(layers, rendered));
+                found
+            }
+            Err(error) => vec![FieldFinding {
+                rule: Rule::RENDER_FAILED,
+                fix: advice(layers, &error).to_owned(),
+                ..error_finding(layers, &error)
+            }],
+        };
+        // A finding that is the same for all providers is reported once.
+        for finding in found {
+            if !findings
+                .iter()
+                .any(|known| known.message == finding.message)
+            {
+                findings.push(finding);
+            }
+        }
+    }
+    findings
+}
+
+fn render_sample(
+    profile: &CompiledProfile,
+    cloud_provider: &CloudProvider,
+) -> Result<Rendered, RenderError> {
+    let sample = Sample::new(profile.spec(), cloud_provider, KUBELET_VERSION)?;
+    let settings = TenantSettings::default();
+    render(&sample.input(profile, &settings), &Limits::default())
+}
+
+/// Returns what to do about a sample that cannot be rendered.
+fn advice(layers: &Layers<'_>, error: &RenderError) -> &'static str {
+    match (error, layers.whole.language()) {
+        (RenderError::Template { .. }, TemplateLanguage::Jinja) => {
+            "test with `is defined`, or set it: `osm render` accepts a tenant's settings"
+        }
+        (RenderError::Template { .. }, TemplateLanguage::GoTemplate) => {
+            "test with `if` or `with` what may be unset, or correct the template"
+        }
+        _ => "correct it: no machine deployment can use the profile until then",
+    }
+}
+
+/// Returns the finding about the size of the documents.
+fn size(layers: &Layers<'_>, rendered: Rendered) -> Option<FieldFinding> {
+    let (rule, message) = match fit(rendered) {
+        Ok(documents) => (Rule::DOCUMENT_NEAR_LIMIT, documents.near_limit?),
+        Err(error) => (Rule::DOCUMENT_SIZE, error.to_string()),
+    };
+    let fix = "make its large files smaller";
+    Some(FieldFinding::new(rule, layers.below(), message, fix))
+}
+
+/// Finds files with a secret that everybody may read. A file contains a secret exactly if its
+/// content in the stored config differs from that in the complete config.
+fn readable_secrets(layers: &Layers<'_>, rendered: &Rendered) -> Vec<FieldFinding> {
+    let files_of = |config: &OperatingSystemConfigSpec| {
+        [&config.bootstrap_config, &config.provisioning_config].map(|half| half.files.clone())
+    };
+    let pairs = files_of(&rendered.config)
+        .into_iter()
+        .zip(files_of(&rendered.stored_config));
+    let mut findings = Vec::new();
+    for ((half, config), (whole, stored)) in halves(layers.own).into_iter().zip(pairs) {
+        let fields = files(half, config);
+        for (file, stored) in whole.iter().zip(&stored) {
+            if file.content != stored.content && (file.permissions % 10) & READ_BY_OTHERS != 0 {
+                let own = fields.iter().find(|(_, own)| own.path == file.path);
+                let field = own.map_or(layers.below().to_owned(), |(field, _)| {
+                    format!("{field}.permissions")
+                });
+                let (mode, path) = (file.permissions, &file.path);
+                let message = format!("{field}: {mode} lets everybody read the secret in {path}");
+                let fix = "write 600, or 700 for a script";
+                findings.push(FieldFinding::new(
+                    Rule::SECRET_READABLE,
+                    &field,
+                    message,
+                    fix,
+                ));
+            }
+        }
+    }
+    findings
+}
