@@ -49,7 +49,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
     let settings = match flags.settings.load()? {
         Ok(settings) => settings,
         Err(error) => {
-            output::remark(&format!(
+            output::message(&format!(
                 "refused: the WorkerCluster's settings cannot be used: {error}"
             ));
             return Ok(output::ERROR);
@@ -68,7 +68,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
         let profile = match bases.resolve(&profile(argument)?) {
             Ok(profile) => profile,
             Err(error) => {
-                output::remark(&format!("refused: {error}"));
+                output::message(&format!("refused: {error}"));
                 return Ok(output::ERROR);
             }
         };
@@ -79,7 +79,7 @@ pub(super) fn run(flags: &BomFlags) -> anyhow::Result<ExitCode> {
         let bill = match bill {
             Ok(bill) => bill,
             Err(error) => {
-                output::remark(&format!("refused: {argument}: {error}"));
+                output::message(&format!("refused: {argument}: {error}"));
                 return Ok(output::ERROR);
             }
         };

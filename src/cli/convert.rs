@@ -40,7 +40,7 @@ pub(super) fn run(flags: &ConvertFlags) -> anyhow::Result<ExitCode> {
     let converted = match convert(&profile.spec) {
         Ok(converted) => converted,
         Err(refusal) => {
-            output::remark(&format!("{name} cannot be converted: {refusal}"));
+            output::message(&format!("{name} cannot be converted: {refusal}"));
             return Ok(output::ERROR);
         }
     };
@@ -62,17 +62,17 @@ fn report(comparison: &Comparison) -> anyhow::Result<ExitCode> {
         different,
     } = comparison;
     for (sample, problem) in different.iter().take(DIFFERENCES_MAX) {
-        output::remark(&format!("sample {sample}: {problem}"));
+        output::message(&format!("sample {sample}: {problem}"));
     }
     if !different.is_empty() {
         let count = different.len();
-        output::remark(&format!(
+        output::message(&format!(
             "the two forms differ for {count} of {SAMPLES} sample machine deployments"
         ));
         return Ok(output::found());
     }
     if *equal == 0 {
-        output::remark(&format!(
+        output::message(&format!(
             "both forms fail for each of {SAMPLES} sample machine deployments, so nothing was \
              compared"
         ));

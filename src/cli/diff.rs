@@ -45,7 +45,7 @@ pub(super) fn run(flags: &DiffFlags) -> anyhow::Result<ExitCode> {
                     Ok(rendered) => configs.push(rendered.stored_config),
                     Err(refused) => {
                         let reason = refused.reason();
-                        output::remark(&format!(
+                        output::message(&format!(
                             "refused: {name} by {argument}: {reason}: {refused}"
                         ));
                     }

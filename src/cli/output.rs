@@ -114,30 +114,30 @@ pub(super) fn progress(line: &str) {
 }
 
 /// Prints a line on stderr.
-pub(super) fn remark(line: &str) {
+pub(super) fn message(line: &str) {
     eprintln!("{}", printable(line));
 }
 
 /// Prints a note on stderr.
 pub(super) fn note(text: &str) {
-    remark(&format!("note: {text}"));
+    message(&format!("note: {text}"));
 }
 
 /// Prints an error with its causes on stderr. Further lines are indented, so that they do not look
 /// like lines of their own.
 pub(super) fn error(error: &anyhow::Error) {
-    remark_lines(&format!("error: {}", whole(error.as_ref())), "  ");
+    message_lines(&format!("error: {}", whole(error.as_ref())), "  ");
 }
 
 /// Prints text of several lines on stderr.
 pub(super) fn usage(text: &str) {
-    remark_lines(text.trim_end_matches('\n'), "");
+    message_lines(text.trim_end_matches('\n'), "");
 }
 
-fn remark_lines(text: &str, indentation: &str) {
+fn message_lines(text: &str, indentation: &str) {
     for (index, line) in text.split('\n').enumerate() {
         let indentation = if index == 0 { "" } else { indentation };
-        remark(&format!("{indentation}{line}"));
+        message(&format!("{indentation}{line}"));
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) fn run(flags: &RenderFlags) -> anyhow::Result<ExitCode> {
     let rendered = match world.render(&profile, &machine_deployment) {
         Ok(rendered) => rendered,
         Err(refused) => {
-            output::remark(&format!("refused: {}: {refused}", refused.reason()));
+            output::message(&format!("refused: {}: {refused}", refused.reason()));
             return Ok(output::ERROR);
         }
     };

@@ -205,7 +205,7 @@ fn add(flags: AddFlags) -> anyhow::Result<ExitCode> {
     };
     // Objects are printed on stdout, so progress goes to stderr.
     let mut progress: Box<dyn FnMut(String) + Send> = match flags.output {
-        Some(Output::Yaml) => Box::new(|line| output::remark(&line)),
+        Some(Output::Yaml) => Box::new(|line| output::message(&line)),
         None => Box::new(|line| output::progress(&line)),
     };
     let objects = runtime()?.block_on(tenant_add::tenant_add(params, &mut *progress))?;
@@ -258,13 +258,13 @@ fn remove(flags: RemoveFlags) -> anyhow::Result<ExitCode> {
 /// Asks for confirmation. Without a terminal, the answer is no.
 fn asked() -> Answer {
     if !io::stdin().is_terminal() {
-        output::remark("nothing was done: there is no terminal to ask at; give --yes");
+        output::message("nothing was done: there is no terminal to ask at; give --yes");
         return Answer::No;
     }
     if output::ask("Go on? Type yes:").as_deref() == Some("yes") {
         return Answer::Yes;
     }
-    output::remark("nothing was done");
+    output::message("nothing was done");
     Answer::No
 }
 
