@@ -48,8 +48,8 @@ fn policy() -> Policy {
     toml::from_str(&read("deny.toml")).expect("it is as cargo-deny reads it")
 }
 
-/// What is wrong with a lock file.
-fn judge(lock: &str) -> Vec<String> {
+/// Returns what is wrong with a lock file.
+fn check(lock: &str) -> Vec<String> {
     let policy = policy();
     let value = |line: &str, key: &str| {
         let value = line.strip_prefix(key)?.strip_prefix(" = \"")?;
@@ -88,7 +88,7 @@ fn judge(lock: &str) -> Vec<String> {
 
 #[test]
 fn nothing_unwanted_is_built_in_and_nothing_shared_twice() {
-    let broken = judge(&read("Cargo.lock"));
+    let broken = check(&read("Cargo.lock"));
     assert!(
         broken.is_empty(),
         "`cargo tree -i NAME` shows who asks:\n{}",
@@ -108,7 +108,7 @@ fn a_bad_lock_file_is_reported() {
         "openssl",
     ];
     let git = "source = \"git+https://github.com/kube-rs/kube\"\n";
-    let broken = judge(&(names.map(package).concat() + git));
+    let broken = check(&(names.map(package).concat() + git));
     let told: Vec<_> = broken
         .iter()
         .filter_map(|text| text.split(':').next())

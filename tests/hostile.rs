@@ -1,7 +1,7 @@
 //! What templates cost that want more than their share. Each is rendered in a process of its own,
 //! since a process's peak of memory is its only lasting trace of a render, and each is a test: it
-//! is refused for the meant reason, and takes no more memory than the bound. Time is printed and
-//! not judged.
+//! is refused for the meant reason, and takes no more memory than the bound. Time is printed,
+//! but not checked.
 //!
 //! And what a worker does with those that the engine would not stop: `worker.rs`.
 //!

@@ -276,18 +276,16 @@ async fn the_pod_passes_the_restricted_standard_and_one_with_a_capability_does_n
     };
     let client = management.client().await.expect("a client");
     let pods: Api<Pod> = Api::namespaced(client, MANAGER);
-    let only_judged = PostParams {
+    let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()
     };
-    pods.create(&only_judged, &pod)
-        .await
-        .expect("it is accepted");
+    pods.create(&dry_run, &pod).await.expect("it is accepted");
     let mut worse: Value = serde_json::to_value(&pod).expect("plain values");
     let drop = worse.pointer_mut("/spec/containers/0/securityContext/capabilities");
     *drop.expect("capabilities are dropped") = json!({"add": ["NET_ADMIN"]});
     let worse: Pod = serde_json::from_value(worse).expect("still a pod");
-    let refused = pods.create(&only_judged, &worse).await;
+    let refused = pods.create(&dry_run, &worse).await;
     assert!(refused.is_err(), "the standard is enforced");
 }
 

@@ -57,7 +57,7 @@ fn rbac_files() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// What a role says, as far as it is judged here.
+/// The parts of a role that are checked here.
 #[derive(serde::Deserialize)]
 struct Role {
     kind: String,

@@ -82,8 +82,8 @@ fn render_go_converted(bencher: Bencher<'_, '_>) {
     }
 }
 
-/// The same as `render_jinja`, and the sizes judged, by a worker that has the profile compiled; or
-/// by one that is started for it.
+/// The same as `render_jinja`, with the sizes checked, by a worker that has the profile compiled,
+/// or by one that is started for it.
 #[divan::bench(args = [Worker::Warm, Worker::Cold])]
 fn render_in_worker(bencher: Bencher<'_, '_>, worker: Worker) {
     let profile = CompiledProfile::compile(&ubuntu()).expect("the profile compiles");

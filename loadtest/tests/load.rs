@@ -2,7 +2,7 @@
 //! the build; the reason for each bound stands beside it.
 //!
 //! The `osm` beside the load test is what `cargo test --workspace` builds; after a change of the
-//! manager, `cargo test -p loadtest` alone would judge the old one.
+//! manager, `cargo test -p loadtest` alone would test the old one.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! Scenarios of the load test in a fleet of a few tenants: that each gets to its end, and that what
-//! it counts is what it must be. Times are of the machine, and not judged.
+//! it counts is what it must be. Times depend on the machine, and are not checked.
 //!
 //! They run the `osm` beside the load test, as `load.rs` does.
 

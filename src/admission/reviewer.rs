@@ -1,6 +1,6 @@
 //! Answers reviews: bounded in their size, their weight, their number and their time.
 //!
-//! Judging compiles templates and remarks render samples, so both run on blocking threads. A
+//! Evaluation compiles templates and remarks render samples, so both run on blocking threads. A
 //! verdict waits for a thread; remarks are left out where they would be late.
 
 use std::{sync::Arc, time::Duration};
@@ -52,16 +52,16 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a verdict is held back for remarks.
 const REMARKS_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many reviews are judged at once.
+/// The number of reviews that are evaluated at once.
 const VERDICTS_MAX: usize = 8;
 /// How many profiles are rendered at once, for remarks.
 const REMARKS_MAX: usize = 2;
 
-type Judge = fn(&Asked<'_>) -> Answer;
-type Remark = dyn Fn(&Asked<'_>) -> Vec<String> + Send + Sync;
+type Evaluate = fn(&Asked<'_>) -> Answer;
+type FindRemarks = dyn Fn(&Asked<'_>) -> Vec<String> + Send + Sync;
 
 /// The webhooks, with the paths that configurations of others name already.
-const WEBHOOKS: [(&str, Webhook, Judge); 3] = [
+const WEBHOOKS: [(&str, Webhook, Evaluate); 3] = [
     (
         "/mutate-v1alpha1-machinedeployment",
         Webhook::MachineDeployment,
@@ -78,7 +78,7 @@ pub struct Reviewer {
     intake: Intake,
     verdicts: Arc<Semaphore>,
     remarks: Arc<Semaphore>,
-    remark: Arc<Remark>,
+    find_remarks: Arc<FindRemarks>,
 }
 
 /// A request body, and its source.
@@ -103,7 +103,7 @@ pub(super) enum Failure {
     NotAReview,
     #[error("too many reviews are waiting")]
     Busy,
-    #[error("judging the review failed")]
+    #[error("evaluating the review failed")]
     Panicked,
 }
 
@@ -127,7 +127,7 @@ impl Reviewer {
             intake: Intake::default(),
             verdicts: Arc::new(Semaphore::new(VERDICTS_MAX)),
             remarks: Arc::new(Semaphore::new(REMARKS_MAX)),
-            remark: Arc::new(remarks_on_profile),
+            find_remarks: Arc::new(remarks_on_profile),
         }
     }
 
@@ -135,7 +135,7 @@ impl Reviewer {
     #[must_use]
     pub fn with_workers(self, workers: Arc<Pool>) -> Self {
         let runtime = Handle::current();
-        let remark = move |asked: &Asked<'_>| {
+        let find_remarks = move |asked: &Asked<'_>| {
             let Some((name, profile)) = written_profile(asked) else {
                 return Vec::new();
             };
@@ -147,22 +147,25 @@ impl Reviewer {
                 .unwrap_or_else(|_| not_tried_out())
         };
         Self {
-            remark: Arc::new(remark),
+            find_remarks: Arc::new(find_remarks),
             ..self
         }
     }
 
     /// As if this were said of profiles.
     #[cfg(test)]
-    pub(super) fn with_remark(self, remark: Arc<Remark>) -> Self {
-        Self { remark, ..self }
+    pub(super) fn with_remarks(self, find_remarks: Arc<FindRemarks>) -> Self {
+        Self {
+            find_remarks,
+            ..self
+        }
     }
 
     /// The paths of all webhooks.
     pub fn router(&self) -> Router {
         let webhooks = WEBHOOKS.into_iter();
-        webhooks.fold(Router::new(), |router, (path, webhook, judge)| {
-            router.merge(self.route(path, (webhook, judge)))
+        webhooks.fold(Router::new(), |router, (path, webhook, evaluate)| {
+            router.merge(self.route(path, (webhook, evaluate)))
         })
     }
 
@@ -175,7 +178,7 @@ impl Reviewer {
     }
 
     /// One webhook.
-    pub(super) fn route(&self, path: &'static str, webhook: (Webhook, Judge)) -> Router {
+    pub(super) fn route(&self, path: &'static str, webhook: (Webhook, Evaluate)) -> Router {
         let answer = move |State(reviewer): State<Self>,
                            source: Option<Extension<Source>>,
                            headers: HeaderMap,
@@ -191,9 +194,9 @@ impl Reviewer {
             .with_state(self.clone())
     }
 
-    async fn respond(self, (webhook, judge): (Webhook, Judge), sent: Sent) -> Response {
+    async fn respond(self, (webhook, evaluate): (Webhook, Evaluate), sent: Sent) -> Response {
         let begin = Instant::now();
-        let answered = self.answer((webhook, judge), sent).await;
+        let answered = self.answer((webhook, evaluate), sent).await;
         let verdict = answered
             .as_ref()
             .map_or(Verdict::Failed, |(verdict, _)| *verdict);
@@ -218,7 +221,7 @@ impl Reviewer {
 
     async fn answer(
         &self,
-        (webhook, judge): (Webhook, Judge),
+        (webhook, evaluate): (Webhook, Evaluate),
         (source, body): Sent,
     ) -> Result<(Verdict, String), Failure> {
         let mut share = self.intake.share(source);
@@ -237,13 +240,13 @@ impl Reviewer {
         let Ok(Ok(permit)) = timeout(TURN_TIMEOUT, turn).await else {
             return Err(Failure::Busy);
         };
-        let judged = on_a_thread(permit, move || {
+        let evaluated = on_a_thread(permit, move || {
             let review = read(&body)?;
-            let answer = judge(&review.asked());
+            let answer = evaluate(&review.asked());
             Ok((review, answer))
         });
-        let judging = tracing::info_span!("judge");
-        let (review, answer) = judged.instrument(judging).await??;
+        let span = tracing::info_span!("judge");
+        let (review, answer) = evaluated.instrument(span).await??;
         review.record(&Span::current());
         let held = Arc::new(Held {
             review,
@@ -256,8 +259,8 @@ impl Reviewer {
         };
         let remarks = match (webhook, verdict) {
             (Webhook::Profile, Verdict::Allowed) => {
-                let remarking = tracing::info_span!("remark");
-                self.remarks(&held).instrument(remarking).await
+                let span = tracing::info_span!("remark");
+                self.remarks(&held).instrument(span).await
             }
             (Webhook::MachineDeployment, Verdict::Allowed | Verdict::Patched) => {
                 remarks_on_machine_deployment(&held.review.asked())
@@ -272,8 +275,8 @@ impl Reviewer {
         let Ok(permit) = Arc::clone(&self.remarks).try_acquire_owned() else {
             return not_tried_out();
         };
-        let (held, remark) = (Arc::clone(held), Arc::clone(&self.remark));
-        let remarks = on_a_thread(permit, move || remark(&held.review.asked()));
+        let (held, find_remarks) = (Arc::clone(held), Arc::clone(&self.find_remarks));
+        let remarks = on_a_thread(permit, move || find_remarks(&held.review.asked()));
         match timeout(REMARKS_TIMEOUT, remarks).await {
             Ok(Ok(remarks)) => remarks,
             Ok(Err(_)) | Err(_) => not_tried_out(),

@@ -227,7 +227,7 @@ fn clock(place: &str, (here, there): (Option<SignedDuration>, Option<SignedDurat
     let skew = there.as_secs().abs_diff(here.as_secs());
     let message = format!("it answers; its clock and the management cluster's differ by {skew} s");
     let fix = "let the machines of both synchronise their clocks (chrony, systemd-timesyncd): \
-               what expires is judged by them";
+               they decide what has expired";
     match skew {
         0..=SKEW_WARN_SECONDS => Check::ok(place, what, message),
         SKEW_FAIL_SECONDS.. => Check::wrong(place, what, (message, fix)),

@@ -1,7 +1,7 @@
 //! Traces: spans of this crate, sent over OTLP in batches by a thread of their own.
 //!
 //! Spans of other crates are not sent: the exporter's own connection would trace itself, and what
-//! they record is not ours to judge. Recording never waits: a full queue drops spans.
+//! they record is outside of our control. Recording never waits: a full queue drops spans.
 
 mod api_call;
 mod api_request;

@@ -146,7 +146,7 @@ fn no_error_about_a_provider_spec_holds_a_value_of_it() {
                     let mut spec = good.clone();
                     let place = spec.pointer_mut(&pointer).expect("it was just found");
                     *place = wrong;
-                    if let Err(error) = judge(&spec) {
+                    if let Err(error) = check(&spec) {
                         refused += 1;
                         let error = format!("{error} {error:?}");
                         let at = format!("{} on {cloud}, {pointer}", system.profile);
@@ -166,7 +166,7 @@ fn no_error_about_a_provider_spec_holds_a_value_of_it() {
 }
 
 /// What the plan and the render refuse before a template is run, whatever the profile.
-fn judge(spec: &Value) -> Result<(), RenderError> {
+fn check(spec: &Value) -> Result<(), RenderError> {
     let provider = ProviderConfig::decode(spec)?;
     assert!(!format!("{provider:?}").contains(&format!("{MARK}-")));
     provider.known_operating_system()?;

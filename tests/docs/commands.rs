@@ -24,8 +24,8 @@ fn pages() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// A quoted word is a value, whatever is in it.
-fn judge(words: &[&str]) -> Option<String> {
+/// Returns why a command cannot be parsed. A quoted word is a value, whatever is in it.
+fn problem(words: &[&str]) -> Option<String> {
     let parsed = Cli::command().try_get_matches_from(words);
     let error = parsed.err().filter(clap::Error::use_stderr)?;
     Some(format!("{}: {error}", words.join(" ")))
@@ -40,14 +40,14 @@ fn every_command_that_a_page_tells_to_type_can_be_typed() {
             let words = words(&command);
             if words.first() == Some(&"osm") {
                 count += 1;
-                let problem = judge(&words);
-                wrong.extend(problem.map(|it| format!("{}: {it}", path.display())));
+                let found = problem(&words);
+                wrong.extend(found.map(|it| format!("{}: {it}", path.display())));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(count >= 15, "only {count} commands are found");
-    assert!(judge(&["osm", "run", "--no-such-flag"]).is_some());
+    assert!(problem(&["osm", "run", "--no-such-flag"]).is_some());
 }
 
 #[test]

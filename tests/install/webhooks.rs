@@ -138,12 +138,12 @@ async fn the_webhooks_pod_passes_the_restricted_standard() {
         status: None,
     };
     let pods: Api<Pod> = Api::namespaced(cluster.client().await.expect("a client"), MANAGER);
-    let only_judged = PostParams {
+    let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()
     };
-    let judged = pods.create(&only_judged, &pod).await;
-    judged.expect("it is accepted");
+    let created = pods.create(&dry_run, &pod).await;
+    created.expect("it is accepted");
 }
 
 #[tokio::test(flavor = "multi_thread")]

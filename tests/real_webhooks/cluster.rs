@@ -1,5 +1,5 @@
-//! A real cluster whose definitions judge nothing by themselves, as those of the program before us:
-//! what is refused there the webhooks refuse.
+//! A real cluster whose CRDs validate nothing, like those of the previous manager. Everything that
+//! is refused there is refused by the webhooks.
 
 use std::{path::Path, time::Duration};
 

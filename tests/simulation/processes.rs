@@ -19,12 +19,12 @@ impl Model {
     /// Ends the manager in order, if there is one.
     pub async fn stop(&mut self) {
         if let Some(process) = self.process.take() {
-            self.judge(process.end().await);
+            self.check_end(process.end().await);
         }
     }
 
     /// A manager ends in order, or since a restored management cluster lacks its Lease.
-    fn judge(&self, ended: anyhow::Result<()>) {
+    fn check_end(&self, ended: anyhow::Result<()>) {
         let Err(error) = ended else { return };
         let is_lost = error.to_string().contains(" is lost");
         assert!(
@@ -62,7 +62,7 @@ impl Model {
         if let Some(ended) = process.and_then(|process| process.tasks.try_join_next()) {
             let ended = ended.expect("the manager does not panic");
             assert!(ended.is_err(), "nobody asked the manager to end");
-            self.judge(ended);
+            self.check_end(ended);
             self.start();
         }
     }

@@ -75,7 +75,7 @@ impl Target {
     }
 }
 
-/// One request, read but not judged.
+/// A request that was parsed, but not evaluated.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub verb: Verb,

@@ -107,7 +107,11 @@ fn visit(value: &Value, schema: &Value, place: &Place<'_>, causes: &mut Vec<Caus
     let rules = items(schema, RULES);
     if !rules.is_empty() {
         let scope = Scope::new(value, place.old, schema);
-        causes.extend(rules.iter().filter_map(|rule| judge(rule, &scope, place)));
+        causes.extend(
+            rules
+                .iter()
+                .filter_map(|rule| evaluate(rule, &scope, place)),
+        );
     }
     match value {
         Value::Object(object) => visit_object(object, schema, place, causes),
@@ -155,7 +159,7 @@ fn visit_list(list: &[Value], schema: &Value, place: &Place<'_>, causes: &mut Ve
 }
 
 /// What one rule says against one value.
-fn judge(rule: &Value, scope: &Scope<'_>, place: &Place<'_>) -> Option<Cause> {
+fn evaluate(rule: &Value, scope: &Scope<'_>, place: &Place<'_>) -> Option<Cause> {
     let source = text(rule, "/rule");
     let program = eval::program(source).ok()?;
     let transition = program.references().has_variable("oldSelf");

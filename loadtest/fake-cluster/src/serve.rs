@@ -204,7 +204,7 @@ fn execute(inner: &Arc<Inner>, call: &Call, user: &User) -> Result<Outcome, Refu
     let (outcome, wrote, revision, due) = {
         let mut state = inner.lock();
         let before = state.store.revision();
-        let outcome = judge(&mut state, call, user);
+        let outcome = perform(&mut state, call, user);
         let revision = state.store.revision();
         (
             outcome,
@@ -261,7 +261,7 @@ fn note(inner: &Inner, call: &Call, user: &str, answer: (u16, bool)) {
     inner.requested.send_replace(requests);
 }
 
-fn judge(state: &mut State, call: &Call, user: &User) -> Result<Outcome, Refusal> {
+fn perform(state: &mut State, call: &Call, user: &User) -> Result<Outcome, Refusal> {
     let wanted = Attributes::of(call);
     rbac::authorize(&state.store, &mut state.used, user, &wanted)?;
     if !call.target.is_resource() {

@@ -246,7 +246,7 @@ async fn a_verdict_is_given_without_a_remark_that_takes_too_long() {
     let (begun, mut slow) = tokio::sync::mpsc::unbounded_channel();
     let (release, gate) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new(gate);
-    let reviewer = Reviewer::new(Metrics::new()).with_remark(Arc::new(move |asked| {
+    let reviewer = Reviewer::new(Metrics::new()).with_remarks(Arc::new(move |asked| {
         match asked.object["metadata"]["name"].as_str() {
             Some("osp-slow") => {
                 begun.send(()).unwrap();

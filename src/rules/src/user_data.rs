@@ -1,8 +1,8 @@
 //! How large documents may be: what each cloud provider takes as user data, and what Kubernetes
 //! takes of a Secret and of a config. The sources are in `docs/user-data-sizes.md`.
 //!
-//! Judged before anything is written: a document that the provider refuses would leave machines
-//! that never come up, while the one before it still works.
+//! Sizes are checked before anything is written: a document that the provider refuses would leave
+//! machines that never come up, while the previous document still works.
 
 use std::{borrow::Cow, fmt};
 
@@ -223,7 +223,7 @@ pub fn weigh(input: &RenderInput<'_>, limits: &Limits) -> Result<Weighed, Render
     })
 }
 
-/// Judges the sizes of what was rendered.
+/// Checks the sizes of the rendered documents.
 pub fn fit(rendered: Rendered) -> Result<SizeChecked, TooLarge> {
     let mut warnings = Vec::new();
     for measured in measure(&rendered) {

@@ -182,7 +182,7 @@ pub const CONTROLLER_FLAGS: &[Flag<ControllerFlags>] = &[
     Flag {
         name: "node-containerd-registry-mirrors",
         usage: "A mirror, as registry=url. May be repeated; the order is kept.",
-        place: Place::Judged(add_mirror, ""),
+        place: Place::Func(add_mirror, ""),
     },
     text(
         "node-registry-credentials-secret",
@@ -248,7 +248,7 @@ pub const CONTROLLER_FLAGS: &[Flag<ControllerFlags>] = &[
     Flag {
         name: "log-format",
         usage: "The form of a log line: JSON or Console.",
-        place: Place::Judged(
+        place: Place::Func(
             |flags, value| {
                 flags.log_format = log_format(value)?;
                 Ok(())

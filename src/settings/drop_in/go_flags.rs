@@ -23,8 +23,8 @@ pub enum Place<T> {
     Number(fn(&mut T) -> &mut i64),
     /// A text.
     Text(fn(&mut T) -> &mut String),
-    /// A text that is judged as it is read, and how its default is shown.
-    Judged(fn(&mut T, &str) -> Result<(), String>, &'static str),
+    /// A text that a function parses, as in Go's `flag.Func`, and how its default is shown.
+    Func(fn(&mut T, &str) -> Result<(), String>, &'static str),
 }
 
 /// A parsed command line.
@@ -127,7 +127,7 @@ fn set<T>(flags: &mut T, flag: &Flag<T>, value: &str) -> Result<(), String> {
                 .map_err(|why| format!("invalid value {value:?} for flag -{name}: {why}"))?;
         }
         Place::Text(place) => value.clone_into(place(flags)),
-        Place::Judged(judge, _) => judge(flags, value)
+        Place::Func(parse, _) => parse(flags, value)
             .map_err(|why| format!("invalid value {value:?} for flag -{name}: {why}"))?,
     }
     Ok(())
@@ -182,7 +182,7 @@ pub fn usage<T: Default>(program: &str, known: &[Flag<T>]) -> String {
                 let text = place(&mut defaults);
                 (" string", (!text.is_empty()).then(|| format!("{text:?}")))
             }
-            Place::Judged(_, shown) => (" value", Some((*shown).to_owned())),
+            Place::Func(_, shown) => (" value", Some((*shown).to_owned())),
         };
         let _ = write!(text, "  -{}{kind}\n    \t{}", flag.name, flag.usage);
         // Go leaves out the defaults that are its own.

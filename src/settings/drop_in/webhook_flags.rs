@@ -78,7 +78,7 @@ pub const WEBHOOK_FLAGS: &[Flag<WebhookFlags>] = &[
     Flag {
         name: "log-format",
         usage: "The form of a log line: JSON or Console.",
-        place: Place::Judged(
+        place: Place::Func(
             |flags, value| {
                 flags.log_format = log_format(value)?;
                 Ok(())

@@ -317,7 +317,7 @@ label! {
     Webhook {
         /// Gives machine deployments their default profile.
         MachineDeployment = "machine_deployment",
-        /// Judges profiles.
+        /// Validates profiles.
         Profile = "profile",
         /// Keeps configs as they are.
         Config = "config",

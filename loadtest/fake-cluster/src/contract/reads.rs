@@ -33,7 +33,7 @@ fn names(list: &[DynamicObject]) -> Vec<&str> {
         .collect()
 }
 
-/// Every answer says when it was sent, by the clock that judges what expires.
+/// Every answer says when it was sent, by the clock that decides what has expired.
 pub async fn an_answer_says_when_it_was_sent(client: &Client, namespace: &str) {
     let maps = maps(client, namespace);
     let (params, map) = (PostParams::default(), map("a", &json!({})));

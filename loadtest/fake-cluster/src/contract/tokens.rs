@@ -1,4 +1,4 @@
-//! How the tokens are judged with which nodes join.
+//! How the tokens are evaluated that nodes join with.
 
 use std::time::Duration;
 

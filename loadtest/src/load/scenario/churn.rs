@@ -29,8 +29,8 @@ const SERVED_TIMEOUT: Duration = Duration::from_mins(2);
 /// A machine deployment that was made: the tenant it is in, and its name.
 type Made = (usize, String);
 
-/// Two windows of churn: the first brings the process to its working size, the second is judged
-/// against it.
+/// Two windows of churn: the first brings the process to its working size, the second is compared
+/// with it.
 pub async fn churn(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
     served_and_calm(stage, outcome).await?;
     let mut samples = Vec::new();

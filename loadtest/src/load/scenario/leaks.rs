@@ -35,7 +35,7 @@ const UNHURRIED: [&str; 4] = [
 ];
 
 /// All tenants are added and removed, over and over. The first round compiles what is kept, and
-/// brings the process to its working size: the last one is judged against it.
+/// brings the process to its working size: the last one is compared with it.
 pub async fn add_remove(stage: &mut Stage, outcome: &mut Outcome) -> anyhow::Result<()> {
     stage.start().await?;
     stage.settle().await?;

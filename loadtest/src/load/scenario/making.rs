@@ -125,7 +125,12 @@ pub(super) fn compare(outcome: &mut Outcome, alone: Latencies, beside: Latencies
 }
 
 /// As [`compare`], where what happens beside is other tenants' own affair: it must not be felt.
-pub(super) fn judge(outcome: &mut Outcome, alone: Latencies, beside: Latencies, what: &str) {
+pub(super) fn compare_unfelt(
+    outcome: &mut Outcome,
+    alone: Latencies,
+    beside: Latencies,
+    what: &str,
+) {
     compare(outcome, alone, beside, what);
     if let Some(longer) = outcome.figures.iter_mut().find(|it| it.name == LONGER) {
         *longer = longer.clone().wanted(1.25, 1.1);

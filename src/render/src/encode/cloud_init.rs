@@ -202,13 +202,13 @@ impl Document {
         if !modules.rh_subscription.is_empty() {
             self.out.push_str("\nrh_subscription:");
             for (key, value) in &modules.rh_subscription {
-                let judge = match key.as_str() {
+                let validate = match key.as_str() {
                     "auto-attach" => scalar::value,
                     _ => scalar::text_value,
                 };
                 let place = "modules.rh_subscription";
                 self.push_pair("\n    ", (key, value), place)?;
-                self.check(judge(value), || format!("{place}.{key}"))?;
+                self.check(validate(value), || format!("{place}.{key}"))?;
             }
             self.out.push('\n');
         }

@@ -172,7 +172,7 @@ fn cost(environment: &Environment<'_>, entry: &Entry, arguments: &[Value]) -> Co
 }
 
 /// Calls everything with small arguments, and what accepted them with large ones.
-fn judge(environment: &Environment<'_>, entries: &[Entry]) {
+fn check(environment: &Environment<'_>, entries: &[Entry]) {
     let arguments = Arguments::new(environment);
     let tuples = tuples();
     let mut wrong = Vec::new();
@@ -221,13 +221,13 @@ fn everything_in_jinja_charges_what_it_allocates() {
             .expect("what is printed is read");
         entries.push(Entry::new("template", source, Callable::Template));
     }
-    judge(&environment, &entries);
+    check(&environment, &entries);
 }
 
 #[test]
 fn everything_in_go_charges_what_it_allocates() {
     let environment = go_template::environment();
-    judge(&environment, &registered(&environment));
+    check(&environment, &registered(&environment));
 }
 
 #[test]
@@ -240,5 +240,5 @@ fn everything_that_converted_templates_call_charges_what_it_allocates() {
     go_template::offer(&mut environment);
     let mut entries = registered(&environment);
     entries.retain(|entry| !known.contains(&entry.name));
-    judge(&environment, &entries);
+    check(&environment, &entries);
 }

@@ -3,7 +3,7 @@
 use super::{Answer, Asked, Operation, spec};
 use osm_api::config::OperatingSystemConfigSpec as Spec;
 
-/// Judges a write of a config.
+/// Evaluates a write of a config.
 pub fn review(asked: &Asked<'_>) -> Answer {
     let uid = asked.uid;
     match asked.operation {

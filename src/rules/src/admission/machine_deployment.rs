@@ -16,7 +16,7 @@ const BAD_REQUEST: u16 = 400;
 const UNPROCESSABLE: u16 = 422;
 const PROVIDER_SPEC: &str = "/spec/template/spec/providerSpec/value";
 
-/// Judges a write of a machine deployment.
+/// Evaluates a write of a machine deployment.
 pub fn review(asked: &Asked<'_>) -> Answer {
     match asked.operation {
         Operation::Create | Operation::Update => mutate(asked),

@@ -14,8 +14,9 @@ const BAD_REQUEST: u16 = 400;
 /// A profile with more wrong templates than this has the wrong language.
 const ERRORS_REPORTED_MAX: usize = 5;
 
-/// Judges a write of a profile: its version where it changes, what can never work, and whether its
-/// templates compile. A profile that extends another is not compiled: its base is not at hand.
+/// Evaluates a write of a profile: its version if it changes, what can never work, and whether its
+/// templates compile. A profile that extends another is not compiled, because its base is not
+/// available.
 pub fn review(asked: &Asked<'_>) -> Answer {
     let allowed = || {
         let message = format!(

@@ -46,7 +46,7 @@ fn message(answer: Answer) -> (u16, String) {
 }
 
 #[test]
-fn a_profile_is_judged_in_the_words_that_users_know() {
+fn a_profile_is_evaluated_in_the_words_that_users_know() {
     let (plain, none) = (a_profile(), Value::Null);
     let units = with(
         plain.clone(),
@@ -139,7 +139,7 @@ fn a_profile_whose_templates_do_not_compile_is_refused_with_every_place() {
 }
 
 #[test]
-fn what_is_being_deleted_is_not_judged() {
+fn what_is_being_deleted_is_not_evaluated() {
     let at = json!("2026-01-01T00:00:00Z");
     let deleted = |object: Value| with(object, "/metadata/deletionTimestamp", at.clone());
     let old = a_profile();
@@ -267,7 +267,7 @@ fn a_machine_deployment_that_names_no_profile_gets_the_default_and_nothing_else(
 }
 
 #[test]
-fn a_machine_deployment_is_judged_in_the_words_that_users_know() {
+fn a_machine_deployment_is_evaluated_in_the_words_that_users_know() {
     let value = |value: Value| with(a_machine_deployment(), VALUE, value);
     let mutating = "error occurred while mutating machinedeployment: ";
     let unread =

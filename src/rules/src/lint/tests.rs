@@ -367,7 +367,7 @@ fn overlay(base: &str, half: &str) -> Vec<Finding> {
 }
 
 #[test]
-fn an_overlay_is_judged_with_what_it_extends() {
+fn an_overlay_is_linted_with_what_it_extends() {
     let file = "    files:\n    - path: /opt/bin/setup\n      permissions: 700\n      content: {inline: {data: 'x {{ ";
     assert_eq!(
         overlay("osp-ubuntu", &format!("{file}KubeVersion }}}}'}}}}\n")),

@@ -38,7 +38,7 @@ const FEW: &[Flag<Few>] = &[
     Flag {
         name: "list",
         usage: "A list.",
-        place: Place::Judged(
+        place: Place::Func(
             |few, value| {
                 if value.contains('!') {
                     return Err("too loud".to_owned());

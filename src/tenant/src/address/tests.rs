@@ -57,7 +57,7 @@ fn addresses_that_lead_to_ourselves_or_to_metadata_are_refused() {
 }
 
 #[test]
-fn an_address_inside_of_another_is_judged_as_itself() {
+fn an_address_inside_of_another_is_checked_as_itself() {
     use AddressRefused::{LinkLocal, Loopback, MetadataService, Unspecified};
     let cases = [
         ("::ffff:127.0.0.1", Err(Loopback)),
